@@ -603,6 +603,21 @@ impl Parser<'_> {
     /// A name, a call of a global function, or a message.
     fn name(&mut self) -> Result<Expr, GaveUp> {
         let leading_dot = self.eat(Kind::Dot);
+        if let Some(dot) = leading_dot
+            && self.peek().kind != Kind::Identifier
+        {
+            // Names, calls and messages may all begin with a dot, so that the reference says where it has none of them.
+            let found = self.peek();
+            let shown = match found.kind {
+                Kind::End => "",
+                _ => self.text_of(found),
+            };
+            let message = format!(
+                "no viable alternative at input '{}{shown}'",
+                &self.text[dot.start..found.start]
+            );
+            return Err(self.syntax(message));
+        }
         let token = self.expect(Kind::Identifier, &[])?;
         let word = SmolStr::new(self.text_of(token));
         if let Some((brace, name)) = self.message_name(leading_dot.is_some(), &word) {

@@ -3,13 +3,14 @@
 #![allow(clippy::unwrap_used)]
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use holdfast_admission::AdmissionPlugin;
 use holdfast_authorization::AlwaysAllow;
 use holdfast_resource::access::{
     Access, BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
+use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{
     ActionStep, ComputedObjects, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup,
     Operation, Refusal, Resource, Responder, Review, TableTypes, WriteContext,
@@ -25,6 +26,8 @@ use crate::{Config, admission, registry_of, tables};
 pub(crate) struct Harness {
     world: World,
     objects: Vec<Value>,
+    /// What the text that was read last gives as empty.
+    empties: Mutex<Vec<EmptyField>>,
 }
 
 impl Harness {
@@ -46,6 +49,7 @@ impl Harness {
         Self {
             world: World::new(registry_of(config, &TYPES).unwrap()),
             objects: Vec::new(),
+            empties: Mutex::default(),
         }
     }
 
@@ -60,6 +64,13 @@ impl Harness {
     /// in.
     pub(crate) fn read(&self, text: &str) -> Value {
         let object = yaml::parse(text.as_bytes(), &Limits::default()).unwrap();
+        let kind = kind_of(&object);
+        let of = self
+            .world
+            .registry
+            .types()
+            .kind(&kind.group_version.api_version(), &kind.kind);
+        *self.empties.lock().unwrap() = of.unwrap().decode(&object).unwrap().empties;
         self.typed(&object)
     }
 
@@ -234,6 +245,12 @@ impl Harness {
         self.typed(&object)
     }
 
+    /// `object` as it takes the place of `old` by a write to a subresource.
+    pub(crate) fn shaped(&self, subresource: Option<&str>, old: &Value, mut object: Value) -> Value {
+        self.prepare(&mut object, Some(old), subresource).unwrap();
+        object
+    }
+
     /// What is said of a new object that is accepted.
     pub(crate) fn warnings(&self, text: &str) -> Vec<String> {
         let object = self.read(text);
@@ -375,7 +392,8 @@ impl Harness {
         step: impl FnOnce(&Stage<'_>, &Call<'_>) -> T,
     ) -> T {
         let resource = self.resource(object);
-        let target = self.world.target(resource, object, subresource.unwrap_or_default());
+        let mut target = self.world.target(resource, object, subresource.unwrap_or_default());
+        target.empties.clone_from(&self.empties.lock().unwrap());
         let access = Access {
             authorizer: &AlwaysAllow,
             tokens: &TesterToken,

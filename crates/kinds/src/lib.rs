@@ -30,6 +30,7 @@ mod discovery;
 mod events;
 pub mod features;
 mod flowcontrol;
+mod generation;
 #[cfg(test)]
 mod harness;
 mod kind;

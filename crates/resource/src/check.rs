@@ -23,7 +23,7 @@ use std::ops::Deref;
 use holdfast_value::{SmolStr, Value};
 
 use crate::metadata::labels::invalid_selector;
-use crate::schema::{self, FormatCheck, Mark, Shape, Step, TypeId, TypeTable};
+use crate::schema::{self, EmptyField, FormatCheck, Mark, Shape, Step, TypeId, TypeTable};
 use crate::{Field, FieldError, GroupVersion, GroupVersionKind, Validation, same};
 
 /// What a kind checks in code, under the names by which the orders of types call it.
@@ -70,6 +70,8 @@ impl<'v, 'p> Deref for Part<'v, 'p> {
 /// A check under way: what is known of types, and what was found wrong so far.
 pub struct Check<'t> {
     types: &'t TypeTable,
+    /// What the request gives as empty and the object does not hold for that.
+    pub empties: &'t [EmptyField],
     /// What is wrong, in the order of the checks.
     pub errors: Vec<FieldError>,
 }
@@ -77,8 +79,11 @@ pub struct Check<'t> {
 impl<'t> Check<'t> {
     /// A check by these types.
     pub fn new(types: &'t TypeTable) -> Self {
-        let errors = Vec::new();
-        Self { types, errors }
+        Self {
+            types,
+            empties: &[],
+            errors: Vec::new(),
+        }
     }
 
     /// An object, by its kind; `None` for one that the types do not know.

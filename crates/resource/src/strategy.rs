@@ -9,7 +9,7 @@ use holdfast_value::Value;
 use parking_lot::Mutex;
 
 use crate::access::Access;
-use crate::schema::TypeTable;
+use crate::schema::{EmptyField, TypeTable};
 use crate::{Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Resource, Rules, Validation};
 
 /// What a kind adds to the generic behaviour of writes. Each method is one step of the way of a write; its default does
@@ -110,6 +110,8 @@ pub struct WriteContext<'a> {
     pub kinds: &'a KindTypes,
     /// The same as a table.
     pub types: &'a TypeTable,
+    /// What the request gives as empty and the object does not hold for that.
+    pub empties: &'a [EmptyField],
     /// The other objects.
     pub lookup: &'a dyn Lookup,
     /// What is to be called when the outcome of the write is known; see [`WriteContext::on_outcome`].
@@ -154,6 +156,7 @@ impl WriteContext<'_> {
             old,
             subresource: self.updated_subresource(),
             rules,
+            empties: self.empties,
         });
         found.warnings.into_iter().for_each(|text| self.warn(text));
         found.errors
@@ -175,6 +178,15 @@ impl WriteContext<'_> {
     /// What is wrong with the values of an object, and then with how it differs from what it was.
     pub fn check_update<'v>(&self, object: &'v Value, old: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
         self.validated(object, Some(old), rules)
+    }
+
+    /// Whether the request gives something as empty in the field at `path` or below it.
+    pub fn gives_empty_in(&self, path: &str) -> bool {
+        let below = |empty: &EmptyField| {
+            let rest = empty.path.as_str().strip_prefix(path);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        self.empties.iter().any(below)
     }
 
     /// Has the client warned.

@@ -14,6 +14,7 @@ impl Stage<'_> {
     /// Why there is no answer.
     pub async fn answer(&self, review: &dyn Review, mut object: Value) -> Result<(Value, Vec<String>), Error> {
         let target = self.target;
+        metadata::wipe(&mut object);
         check_namespace(&mut object, &target.namespace)?;
         let call = self.call(Operation::Create, &target.name);
         let refuse = |refusal| self.refusal_of_answer(refusal, review.named_when_invalid());

@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{OutcomeCall, WriteContext};
 
 use crate::Error;
@@ -13,6 +14,13 @@ impl<'a> Call<'a> {
     /// The context of a new run.
     pub fn new(context: WriteContext<'a>) -> Self {
         Self(context)
+    }
+
+    /// The same run, where what was given as empty is known to be this.
+    #[must_use]
+    pub fn with_empties(mut self, empties: &'a [EmptyField]) -> Self {
+        self.0.empties = empties;
+        self
     }
 
     /// The same run after its object got another name.

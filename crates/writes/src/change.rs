@@ -1,5 +1,6 @@
 //! What a PUT or a PATCH makes of the object in place.
 
+use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{FieldError, FieldPath, GroupKind, PatchError, PatchErrorKind, Resource, Verb};
 use holdfast_value::text::Plain;
 use holdfast_value::{Value, json, json_patch, merge_patch};
@@ -53,6 +54,8 @@ pub(crate) struct Next {
     pub(crate) object: Value,
     /// Warnings for the client.
     pub(crate) warnings: Vec<String>,
+    /// What a patch gives as empty and the object does not hold for that.
+    pub(crate) empties: Vec<EmptyField>,
 }
 
 impl Change {
@@ -88,6 +91,7 @@ impl Change {
             Self::Replace { object, warnings } => Ok(Next {
                 object: object.clone(),
                 warnings: warnings.clone(),
+                empties: Vec::new(),
             }),
             Self::Patch { patch, validation } => {
                 let (patch, findings) = patch.as_ref().map_err(Error::clone)?;
@@ -103,6 +107,7 @@ impl Change {
             Self::Replace { object, warnings } => Ok(Next {
                 object: object.clone(),
                 warnings: warnings.clone(),
+                empties: Vec::new(),
             }),
             Self::Patch { .. } => Err(Error::not_found(&stage.resource().group_resource(), &stage.target.name)),
             Self::Apply { .. } => self.apply(stage, None).await,
@@ -140,7 +145,11 @@ impl Change {
         }
         let mut object = applied.object;
         if !applied.changed {
-            return Ok(Next { object, warnings });
+            return Ok(Next {
+                object,
+                warnings,
+                empties: Vec::new(),
+            });
         }
         if live.is_none() && !stage.resource().capabilities.keeps_reset_fields_at_creation {
             metadata::reset_fields(&mut object, None, &stage.target.reset_at_creation());
@@ -172,6 +181,7 @@ impl Change {
                 .fill_in_applied(typed.object)
                 .map_err(Error::too_large_because)?,
             warnings,
+            empties: typed.empties,
         })
     }
 }
@@ -229,6 +239,7 @@ impl Patch {
             Patched::Own(typed) => Ok(Next {
                 object: kind_type.fill_in(typed.object).map_err(Error::too_large_because)?,
                 warnings: typed::judged(typed.findings, validation).map_err(refuse)?,
+                empties: typed.empties,
             }),
             Patched::Nameless(findings) => {
                 let warnings = typed::judged(findings, validation).map_err(refuse)?;

@@ -2,6 +2,7 @@
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::metadata::validate_metadata;
+use holdfast_resource::schema::show_empties;
 use holdfast_resource::{FieldError, Operation, Refusal, Verb};
 use holdfast_value::{SmolStr, Value};
 
@@ -33,7 +34,9 @@ impl Stage<'_> {
             self.check_uid(change, key, None)?;
             return Err(Error::not_found(&self.resource().group_resource(), &target.name));
         }
-        let Next { mut object, warnings } = change.first(self).await?;
+        let Next {
+            mut object, warnings, ..
+        } = change.first(self).await?;
         self.check_place(&mut object)?;
         let uid = SmolStr::new(metadata::uid(&object));
         if !uid.is_empty() && change.tracks() {
@@ -129,6 +132,7 @@ impl Stage<'_> {
     pub fn faults_of_new(&self, call: &Call<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = validate_metadata(self.resource(), object);
         errors.extend(self.resource().strategy.validate(call, object));
+        show_empties(&mut errors, call.empties);
         errors
     }
 

@@ -64,7 +64,6 @@ pub fn set_namespace(object: &mut Value, namespace: &str) {
 
 /// Takes over from the object in place what an update can neither change nor leave out.
 pub fn keep(object: &mut Value, old: &Value) {
-    object.remove_at(&["metadata", "selfLink"]);
     for field in ["creationTimestamp", "generation"] {
         take(object, old, &["metadata", field]);
     }

@@ -80,6 +80,7 @@ pub(crate) async fn update(
     let Next {
         object: mut scale,
         mut warnings,
+        ..
     } = change.next(stage, &old).await?;
     stage.check_place(&mut scale)?;
     if !change.tracks() {
@@ -117,7 +118,9 @@ pub(crate) async fn update(
         old: &old,
     };
     let old = if stage.checks_as_sent() { &before } else { &live.stored };
-    stage.finish_update(object, live, old, Some(sent), warnings).await
+    stage
+        .finish_update(object, live, old, Some(sent), (warnings, &[]))
+        .await
 }
 
 fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {

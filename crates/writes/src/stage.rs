@@ -55,6 +55,7 @@ impl<'a> Stage<'a> {
             resource: &self.target.resource,
             kinds: self.environment.field_managers.types(),
             types: self.environment.field_managers.types().table(),
+            empties: &self.target.empties,
             lookup: self.environment.lookup,
             outcome: Default::default(),
             beside: Default::default(),

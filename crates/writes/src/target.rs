@@ -3,6 +3,7 @@ use std::time::{Instant, SystemTime};
 
 use holdfast_authorization::User;
 use holdfast_resource::metadata::formats;
+use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{KindType, Registry, Resource, ScaleFields, Subresource};
 use holdfast_value::SmolStr;
 
@@ -29,6 +30,8 @@ pub struct Target {
     pub body_kind: SmolStr,
     /// The type of what the address takes, where it has one.
     pub kind_type: Option<Arc<dyn KindType>>,
+    /// What the body of a POST or PUT gives as empty and the object does not hold for that.
+    pub empties: Vec<EmptyField>,
     /// What the write does not touch.
     pub reset_fields: Arc<[Vec<SmolStr>]>,
     /// The namespace; empty for cluster-scoped resources.
@@ -98,6 +101,7 @@ impl Target {
             resource: Arc::clone(resource),
             api_version: api_version.clone(),
             scale: part.and_then(|part| part.scale.clone()),
+            empties: Vec::new(),
             body_version,
             body_kind: body_kind.clone(),
             subresource: subresource.into(),

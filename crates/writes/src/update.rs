@@ -1,6 +1,7 @@
 //! The run of a PUT or a PATCH.
 
 use holdfast_resource::metadata::validate_metadata_update;
+use holdfast_resource::schema::{EmptyField, show_empties};
 use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, Refusal};
 use holdfast_value::{SmolStr, Value};
 
@@ -41,7 +42,11 @@ impl Stage<'_> {
 
     /// The run of an update whose result before admission is known.
     async fn update_to(&self, change: &Change, next: Next, live: &Live, shown: &Value) -> Result<Staged, Error> {
-        let Next { mut object, warnings } = next;
+        let Next {
+            mut object,
+            warnings,
+            empties,
+        } = next;
         self.target.check_deadline()?;
         self.check_place(&mut object)?;
         metadata::reset_fields(&mut object, Some(shown), &self.target.reset_fields);
@@ -50,7 +55,7 @@ impl Stage<'_> {
         }
         let object = self.to_be_checked(object).await?;
         let old = if self.checks_as_sent() { shown } else { &live.stored };
-        self.finish_update(object, live, old, None, warnings).await
+        self.finish_update(object, live, old, None, (warnings, &empties)).await
     }
 
     /// What updates have in common once the object is complete and its managers are known. `old` is the object in place in
@@ -61,15 +66,22 @@ impl Stage<'_> {
         live: &Live,
         old: &Value,
         sent: Option<Sent<'_>>,
-        warnings: Vec<String>,
+        (warnings, empties): (Vec<String>, &[EmptyField]),
     ) -> Result<Staged, Error> {
         self.target.check_deadline()?;
         let name = SmolStr::new(metadata::name(old));
-        let call = self.call(Operation::Update, &name);
+        let mut call = self.call(Operation::Update, &name);
+        if !empties.is_empty() {
+            call = call.with_empties(empties);
+        }
         call.warn_all(warnings);
         let checked = self.check_changed(&call, &mut object, old, sent).await;
         checked.map_err(|error| call.refused(error))?;
         let completes = deletion::completes(self.resource(), &object, old);
+        if !self.target.dry_run {
+            // The store drops it; a dry run answers with what was sent.
+            object.remove_at(&["metadata", "selfLink"]);
+        }
         let object = self.to_be_stored(object).await?;
         let write = if completes {
             Write::Delete
@@ -148,9 +160,9 @@ impl Stage<'_> {
     /// What is wrong with an object that takes the place of `old`, once it is prepared.
     pub fn faults_of_changed(&self, call: &Call<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let resource = self.resource();
-        let checks = &resource.rules.metadata_checks;
-        let mut errors = validate_metadata_update(checks, self.address(), object, old);
+        let mut errors = validate_metadata_update(resource, self.address(), object, old);
         errors.extend(resource.strategy.validate_update(call, object, old));
+        show_empties(&mut errors, call.empties);
         errors
     }
 

@@ -8,12 +8,13 @@ use holdfast_admission::policies::environment::Compiler;
 use holdfast_admission::webhooks::{WebhookType, Webhooks};
 use holdfast_cel::PatternMemory;
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
-use holdfast_resource::{Check, Field, Followed, Part, Rules, Strategy};
+use holdfast_resource::{Check, Field, Followed, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::client_config;
 use super::policy::validate_conditions;
 use super::rules::OperationRules;
+use crate::generation::count_given_empties;
 use crate::validation::{Errors, report};
 
 /// What both kinds of configurations do: they are checked, and what is called follows them.
@@ -25,6 +26,11 @@ pub(super) struct WebhookConfiguration {
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
 impl Strategy for WebhookConfiguration {
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        count_given_empties(context, object, old, "webhooks");
+        Ok(())
+    }
+
     fn rules<'v>(&self) -> &dyn Rules<'v> {
         self
     }
@@ -199,5 +205,19 @@ mod tests {
             ]
         );
         assert_eq!(errors("[pods]", "['pods/*', '*/scale', pods]"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_list_that_is_given_as_empty_counts_as_a_change() {
+        let configuration = |webhooks: &str| {
+            format!(
+                "{{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {{name: a}}{webhooks}}}"
+            )
+        };
+        let harness = Harness::new();
+        let old = harness.create(&configuration(""));
+        let generation =
+            |webhooks| crate::harness::at(&harness.update(&old, &configuration(webhooks)), "metadata.generation");
+        assert_eq!([generation(""), generation(", webhooks: []")], ["1", "2"]);
     }
 }

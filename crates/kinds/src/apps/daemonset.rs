@@ -36,16 +36,16 @@ impl Strategy for DaemonSet {
     }
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        set_template_generation(object, 1);
+        if template_generation(object).unwrap_or_default() < 1 {
+            set_template_generation(object, 1);
+        }
         Ok(())
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        if context.subresource.is_some() {
-            return Ok(());
-        }
+        // A status write has the whole spec of the old object, which holds the count.
         let template = ["spec", "template"];
-        let changed = !same(object.at(&template), old.at(&template));
+        let changed = context.subresource.is_none() && !same(object.at(&template), old.at(&template));
         let generation = template_generation(old).unwrap_or_default() + i64::from(changed);
         if template_generation(object) != Some(generation) {
             set_template_generation(object, generation);
@@ -251,5 +251,15 @@ spec:
                 "spec.updateStrategy.rollingUpdate.maxSurge: Invalid value: 1: may not be set when maxUnavailable is non-zero"
             ]
         );
+    }
+
+    #[test]
+    fn a_status_write_keeps_the_count_of_templates() {
+        let mut old = Harness::new().create(AGENT);
+        old.set_at(&["metadata", "annotations", super::TEMPLATE_GENERATION], "7".into());
+        let mut new = old.clone();
+        new.remove_at(&["metadata", "annotations"]);
+        let kept = Harness::new().shaped(Some("status"), &old, new);
+        assert_eq!(super::template_generation(&kept), Some(7));
     }
 }

@@ -9,7 +9,7 @@ use holdfast_value::Value;
 use crate::config::Config;
 use crate::core::persistentvolumeclaim::ClaimRules;
 use crate::core::pod_spec::{validate_restarting, validate_selected, validate_template, validate_template_metadata};
-use crate::defaults::{change_items, set_missing, set_missing_at};
+use crate::defaults::{change_items, set_missing_at};
 use crate::features::{Feature, Features};
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{at_most_count, collisions_only_grow, validate_selector, workload_warnings};
@@ -34,10 +34,13 @@ impl Strategy for StatefulSet {
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_strategy(self.config.features, object);
         if let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) {
-            let lacks_kind = |claim: &Value| claim.get("kind").is_none() || claim.get("apiVersion").is_none();
-            change_items(spec, "volumeClaimTemplates", lacks_kind, |claim| {
-                set_missing(claim, "kind", || "PersistentVolumeClaim".into());
-                set_missing(claim, "apiVersion", || "v1".into());
+            // Whatever a template says that it is, the reference writes what it is.
+            const STATED: [(&str, &str); 2] = [("kind", "PersistentVolumeClaim"), ("apiVersion", "v1")];
+            let misstated = |claim: &Value| STATED.iter().any(|(name, is)| claim.str_at(&[name]) != Some(is));
+            change_items(spec, "volumeClaimTemplates", misstated, |claim| {
+                for (name, is) in STATED {
+                    claim.set_at(&[name], is.into());
+                }
             });
         }
     }
@@ -57,7 +60,10 @@ impl Strategy for StatefulSet {
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        context.check_update(object, old, &self.rules(false))
+        let mut errors = context.check_update(object, old, &self.rules(false));
+        // It cannot change, and may have been stored before it was checked.
+        errors.retain(|error| error.field.as_str() != "spec.serviceName");
+        errors
     }
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -180,8 +186,12 @@ impl SpecRules {
         check: &mut Check<'_>,
     ) {
         validate_selected(template, selector, &mut check.errors);
-        let claimed = spec.value().filter(|spec| spec.get("volumeClaimTemplates").is_some());
-        let whole = claimed.map(with_claims);
+        let differs = |spec: &&Value| {
+            let of_pods = ["subdomain", "hostname"].iter();
+            let mut of_pods = of_pods.map(|name| spec.at(&["template", "spec", name]));
+            spec.get("volumeClaimTemplates").is_some() || of_pods.any(|name| name.is_some())
+        };
+        let whole = spec.value().filter(differs).map(as_of_pods);
         let place = template.path();
         let whole = template.shown_at(Field::placed(whole.as_ref().or(template.value()), place.as_str()));
         validate_template(&whole, self.allow_privileged, check);
@@ -203,6 +213,18 @@ fn validate_claims(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     for claim in check.items(spec, "volumeClaimTemplates", &claims) {
         check.field(&claim, "spec", &ClaimRules);
     }
+}
+
+/// The template of a specification as the Pods will have it: the controller gives each its names.
+fn as_of_pods(spec: &Value) -> Value {
+    let mut template = match spec.get("volumeClaimTemplates") {
+        Some(_) => with_claims(spec),
+        None => spec.get("template").cloned().unwrap_or_default(),
+    };
+    for name in ["subdomain", "hostname"] {
+        template.remove_at(&["spec", name]);
+    }
+    template
 }
 
 /// The template of a specification with a volume for each claim, as the Pods will have it, before those volumes that no
@@ -418,6 +440,39 @@ spec:
               'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and 'minReadySeconds' are \
               forbidden"
             ]
+        );
+    }
+
+    #[test]
+    fn what_the_controller_sets_in_pods_and_claims_is_not_checked() {
+        let harness = Harness::new();
+        let named = DB.replace(
+            "    spec:\n      containers",
+            "    spec:\n      subdomain: Bad_Name\n      containers",
+        );
+        assert!(harness.errors(&named).is_empty());
+        let misstated = DB.replace(
+            "  - metadata: {name: data}",
+            "  - apiVersion: v9\n    metadata: {name: data}",
+        );
+        let created = harness.create(&misstated);
+        assert_eq!(at(&created, "spec.volumeClaimTemplates.0.apiVersion"), r#""v1""#);
+        let service = DB.replace("serviceName: db", "serviceName: a.b");
+        assert_eq!(harness.errors(&service).len(), 1);
+        let changed = harness.update_errors(DB, &service);
+        assert!(
+            changed[0].starts_with("spec: Forbidden: updates to statefulset spec"),
+            "{changed:?}"
+        );
+    }
+
+    #[test]
+    fn labels_that_are_given_as_none_are_shown() {
+        let errors =
+            Harness::new().errors(&DB.replace("    metadata: {labels: {app: db}}", "    metadata: {labels: {}}"));
+        assert_eq!(
+            errors[0],
+            "spec.template.metadata.labels: Invalid value: {}: `selector` does not match template `labels`"
         );
     }
 }

@@ -1,7 +1,7 @@
 //! TokenReview: whose a bearer token is.
 
 use holdfast_resource::{Field, Refusal, Review, WriteContext};
-use holdfast_value::{List, Map, Value};
+use holdfast_value::{List, Value};
 
 use super::user_info;
 
@@ -23,7 +23,13 @@ impl Review for TokenReview {
             .iter()
             .filter_map(Value::as_str)
             .collect();
-        let mut status = Map::new();
+        // What the client says of the user stays where the token is nobody's.
+        let mut status = object
+            .get("status")
+            .and_then(Value::as_map)
+            .cloned()
+            .unwrap_or_default();
+        status.remove("authenticated");
         match context.access.tokens.authenticate(token, &audiences) {
             Ok(known) => {
                 status.insert("authenticated", Value::Bool(true));
@@ -32,7 +38,9 @@ impl Review for TokenReview {
                 status.insert("audiences", Value::List(audiences.collect::<List>()));
             }
             Err(why) => {
-                status.insert("user", Value::empty_map());
+                if status.get("user").is_none() {
+                    status.insert("user", Value::empty_map());
+                }
                 status.insert("error", Value::from(why.to_string()));
             }
         }

@@ -212,7 +212,6 @@ fn selector_faults(selector: &Field<'_, '_>, of_labels: bool, errors: &mut Error
     match (raw.text().is_empty(), requirements.is_empty()) {
         (false, false) => {
             errors.push(raw.invalid("may not specified at the same time as requirements"));
-            return;
         }
         (true, true) => {
             let why = format!(

@@ -27,6 +27,11 @@ impl Strategy for LimitRange {
     }
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let is_nameless = object.str_at(&["metadata", "name"]).unwrap_or_default().is_empty();
+        if let Some(uid) = object.at(&["metadata", "uid"]).cloned().filter(|_| is_nameless) {
+            // A LimitRange without a name gets one that no other has.
+            object.set_at(&["metadata", "name"], uid);
+        }
         none_if_empty(object, &["spec", "limits"]);
         Ok(())
     }

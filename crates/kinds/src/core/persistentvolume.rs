@@ -11,7 +11,7 @@ use super::volume_sources::{Source, SourceRules, named_source, source, validate_
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::defaults::is_zero;
 use crate::time::time_text;
-use crate::validation::resources::{fractional_bytes, quantity};
+use crate::validation::resources::quantity;
 use crate::validation::{Errors, report, same};
 
 /// What only PersistentVolumes do.
@@ -79,12 +79,19 @@ impl Strategy for PersistentVolume {
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        let phase = |object: &Value| object.str_at(&["status", "phase"]).map(str::to_owned);
-        if context.subresource == Some("status") && phase(object) != phase(old) {
-            let sent = object.at(&["status", "lastPhaseTransitionTime"]);
-            if is_zero(sent) || sent == old.at(&["status", "lastPhaseTransitionTime"]) {
-                object.set_at(&["status", "lastPhaseTransitionTime"], time_text(context.now));
+        const PHASE: [&str; 2] = ["status", "phase"];
+        const CHANGED: [&str; 2] = ["status", "lastPhaseTransitionTime"];
+        if context.subresource != Some("status") {
+            return Ok(());
+        }
+        let (sent, before) = (object.at(&CHANGED), old.at(&CHANGED));
+        if object.str_at(&PHASE) == old.str_at(&PHASE) {
+            // The phase stays, and with it the time of its change, unless the client says another.
+            if let (None, Some(before)) = (sent, before) {
+                object.set_at(&CHANGED, before.clone());
             }
+        } else if is_zero(sent) || sent == before {
+            object.set_at(&CHANGED, time_text(context.now));
         }
         Ok(())
     }
@@ -266,7 +273,6 @@ fn volume_warnings(volume: &Field<'_, '_>) -> Vec<String> {
             warnings.push(format!("spec.{shown}: {text}"));
         }
     }
-    fractional_bytes(&spec.child("capacity"), &mut warnings);
     warnings
 }
 
@@ -539,6 +545,23 @@ mod tests {
         assert_eq!(
             at(&created, "status"),
             r#"{"lastPhaseTransitionTime":"2001-09-09T01:46:40Z","phase":"Pending"}"#
+        );
+    }
+
+    #[test]
+    fn the_time_of_the_last_change_stays_with_the_phase() {
+        let mut old = Harness::new().create(&volume(DISK));
+        let changed = ["status", "lastPhaseTransitionTime"];
+        old.set_at(&changed, "2001-01-01T00:00:00Z".into());
+        let mut new = old.clone();
+        new.remove_at(&changed);
+        let kept = Harness::new().shaped(Some("status"), &old, new.clone());
+        assert_eq!(at(&kept, "status.lastPhaseTransitionTime"), r#""2001-01-01T00:00:00Z""#);
+        new.set_at(&["status", "phase"], "Bound".into());
+        let moved = Harness::new().shaped(Some("status"), &old, new);
+        assert_eq!(
+            at(&moved, "status.lastPhaseTransitionTime"),
+            r#""2001-09-09T01:46:40Z""#
         );
     }
 }

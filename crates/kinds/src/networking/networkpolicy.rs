@@ -1,9 +1,10 @@
 //! NetworkPolicies: <https://kubernetes.io/docs/concepts/services-networking/network-policies/>.
 
-use holdfast_resource::{Check, Field, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::is_zero;
+use crate::generation::count_given_empties;
 use crate::validation::addresses::{block, block_warning, lenient_block};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report};
@@ -20,6 +21,11 @@ impl Strategy for NetworkPolicy {
             }
             object.set_at(&["spec", "policyTypes"], types.into());
         }
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        count_given_empties(context, object, old, "spec");
+        Ok(())
     }
 
     fn rules<'v>(&self) -> &dyn Rules<'v> {

@@ -23,14 +23,16 @@ impl Strategy for ServiceCidr {
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
         let (cidrs, before) = (spec.child("cidrs"), old_spec.child("cidrs"));
         // A block of the other family may be added; those that are there stay.
-        if cidrs.len() < before.len() {
+        let adds_the_other_family = (before.len(), cidrs.len()) == (1, 2);
+        if cidrs.len() != before.len() && !adds_the_other_family {
             errors.push(cidrs.invalid("field is immutable"));
+            return errors;
         }
         for (now, before) in cidrs.items().zip(before.items()) {
             immutable(&now, &before, &mut errors);
         }
-        if errors.is_empty() && cidrs.len() != before.len() {
-            errors = self.validate(context, object);
+        if adds_the_other_family {
+            errors.extend(self.validate(context, object));
         }
         errors
     }
@@ -96,5 +98,26 @@ mod tests {
             errors("'::ffff:10.0.0.0/104', '2001:db8:1::/64'"),
             [r#"spec.cidrs[0]: Invalid value: "::ffff:10.0.0.0/104": must not have an IPv4-mapped IPv6 address"#]
         );
+    }
+
+    #[test]
+    fn blocks_stay_but_one_of_the_other_family_may_come() {
+        let of = |blocks: &str| {
+            format!(
+                "{{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {{name: c}}, spec: {{cidrs: [{blocks}]}}}}"
+            )
+        };
+        let changed = |blocks: &str| Harness::new().update_errors(&of("10.1.0.0/16"), &of(blocks));
+        assert!(changed("10.1.0.0/16, '2001:db8::/64'").is_empty());
+        assert_eq!(changed(""), ["spec.cidrs: Invalid value: []: field is immutable"]);
+        assert_eq!(
+            changed("a, b, c"),
+            [r#"spec.cidrs: Invalid value: ["a","b","c"]: field is immutable"#]
+        );
+        assert_eq!(
+            changed("a, b")[0],
+            r#"spec.cidrs[0]: Invalid value: "a": field is immutable"#
+        );
+        assert!(changed("a, b")[1].starts_with(r#"spec.cidrs[0]: Invalid value: "a": must be a valid CIDR value"#));
     }
 }

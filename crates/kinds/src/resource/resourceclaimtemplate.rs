@@ -35,7 +35,7 @@ impl Strategy for ResourceClaimTemplate {
         let devices = of_claims.child("devices");
         let mut errors = Errors::new();
         admin_access::validate_requests(context, &devices, &mut errors);
-        validate_template_metadata(&spec.child("metadata"), &mut errors);
+        validate_template_metadata(&spec.child("metadata"), context.empties, &mut errors);
         validate_devices(&devices, &mut errors);
         errors
     }

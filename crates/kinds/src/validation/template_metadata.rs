@@ -3,6 +3,7 @@
 use holdfast_resource::Field;
 use holdfast_resource::metadata::labels::validate_labels;
 use holdfast_resource::metadata::validate_annotations;
+use holdfast_resource::schema::EmptyField;
 use holdfast_value::Value;
 
 use super::Errors;
@@ -25,7 +26,7 @@ const FORBIDDEN: [(&str, &str); 13] = [
 ];
 
 /// Reports what a template can not give its objects: `ValidateTemplateObjectMeta`, by which it has labels and annotations alone.
-pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, errors: &mut Errors) {
+pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, empties: &[EmptyField], errors: &mut Errors) {
     let annotations = metadata.child("annotations");
     if let Some(map) = annotations.value().and_then(Value::as_map) {
         validate_annotations(&annotations.path(), map, errors);
@@ -40,7 +41,9 @@ pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, errors: &mut 
             Some(Value::String(text)) => text.is_empty(),
             Some(_) => false,
         };
-        if !zero {
+        // A list that is given is set, even where it is empty.
+        let given_empty = |given: &EmptyField| given.path == metadata.child(name).path();
+        if !zero || empties.iter().any(given_empty) {
             errors.push(metadata.child(shown).forbidden("cannot be set"));
         }
     }

@@ -19,7 +19,7 @@ pub use conventions::Conventions;
 pub use index::KindTypes;
 pub use table::{TableType, TableTypes};
 
-use crate::schema::FloatAmount;
+use crate::schema::{EmptyField, FloatAmount};
 use crate::{FieldError, GroupVersion, GroupVersionKind, PatchError, Rules};
 
 /// The type of the objects of one kind in one version.
@@ -117,6 +117,8 @@ pub struct Validation<'v, 'a> {
     pub subresource: Option<&'a str>,
     /// What the kind checks in code. Types of definitions have no such rules.
     pub rules: &'a dyn Rules<'v>,
+    /// What the request gives as empty and the object does not hold for that.
+    pub empties: &'a [EmptyField],
 }
 
 /// What validation finds.
@@ -180,4 +182,6 @@ pub struct TypedObject {
     pub findings: Vec<String>,
     /// Amounts that were read from floats.
     pub floats: Vec<FloatAmount>,
+    /// Fields that are given as empty and left out for it.
+    pub empties: Vec<EmptyField>,
 }

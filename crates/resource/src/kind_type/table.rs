@@ -72,6 +72,7 @@ fn typed(decoded: Result<Decoded, DecodeError>) -> Result<TypedObject, String> {
         object: decoded.value,
         findings: decoded.unknown.iter().map(ToString::to_string).collect(),
         floats: decoded.floats,
+        empties: decoded.empties,
     })
 }
 
@@ -113,6 +114,7 @@ impl KindType for TableType {
 
     fn validate<'v>(&self, write: &Validation<'v, '_>) -> Findings {
         let mut check = Check::new(self.table());
+        check.empties = write.empties;
         check.written(self.id, write);
         Findings {
             errors: check.errors,
@@ -205,6 +207,7 @@ type example.v1.Spec struct
                 old,
                 subresource,
                 rules: &NoRules,
+                empties: &[],
             });
             errors.errors.iter().map(ToString::to_string).collect::<Vec<_>>()
         };

@@ -26,19 +26,13 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
     let text = |field: &str| metadata.str_at(&[field]).unwrap_or_default();
     let mut errors = Vec::new();
 
-    let (name, generate_name) = (text("name"), text("generateName"));
-    if !generate_name.is_empty() {
-        let field = root.child("generateName");
-        let wrong = match resource.rules.name {
-            NameRule::Own => resource.capabilities.name_faults(object, generate_name),
-            rule => rule.check_prefix(generate_name),
-        };
-        errors.extend(
-            wrong
-                .into_iter()
-                .map(|text| FieldError::invalid(&field, generate_name, text)),
-        );
-    }
+    let name = text("name");
+    generated_name(
+        &root,
+        metadata,
+        |prefix| own_prefix(resource, object, prefix),
+        &mut errors,
+    );
     if name.is_empty() {
         errors.push(FieldError::required(
             &root.child("name"),
@@ -89,6 +83,29 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
     errors
 }
 
+/// What the rule of names of a resource says of the beginning of a name.
+fn own_prefix(resource: &Resource, object: &Value, prefix: &str) -> formats::Faults {
+    match resource.rules.name {
+        NameRule::Own => resource.capabilities.name_faults(object, prefix),
+        rule => rule.check_prefix(prefix),
+    }
+}
+
+/// Reports what `rule` finds in the beginning of a name, where there is one.
+fn generated_name(
+    root: &FieldPath,
+    metadata: &Value,
+    rule: impl FnOnce(&str) -> formats::Faults,
+    errors: &mut Vec<FieldError>,
+) {
+    let prefix = metadata.str_at(&["generateName"]).unwrap_or_default();
+    if !prefix.is_empty() {
+        let field = root.child("generateName");
+        let faults = rule(prefix).into_iter();
+        errors.extend(faults.map(|why| FieldError::invalid(&field, prefix, why)));
+    }
+}
+
 /// What is wrong with the metadata of an object within another, at `root`. It needs no name, and any that can stand in a
 /// path will do.
 pub(crate) fn validate_embedded_metadata(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
@@ -124,8 +141,38 @@ pub(crate) fn validate_embedded_metadata(root: &FieldPath, metadata: &Value, err
 /// The reference checks metadata for all kinds and once more in most kinds' own validation, so that clients see each of these
 /// errors several times among the causes; so it is here.
 pub fn validate_metadata_update(
+    resource: &Resource,
+    subresource: &str,
+    object: &Value,
+    old: &Value,
+) -> Vec<FieldError> {
+    // All kinds take what can stand in a path for the beginning of a name; each has its own rule besides.
+    let (mut of_all, mut of_kind) = (Vec::new(), Vec::new());
+    if let Some(metadata) = object.get("metadata") {
+        let root = FieldPath::new("metadata");
+        let in_paths = |prefix: &str| NameRule::PathSegment.check_prefix(prefix);
+        generated_name(&root, metadata, in_paths, &mut of_all);
+        generated_name(
+            &root,
+            metadata,
+            |prefix| own_prefix(resource, object, prefix),
+            &mut of_kind,
+        );
+    }
+    repeated_faults(
+        &resource.rules.metadata_checks,
+        subresource,
+        (of_all, of_kind),
+        object,
+        old,
+    )
+}
+
+/// The faults of an update as often as the reference tells them. Those of the beginning of a name come with it.
+fn repeated_faults(
     checks: &MetadataChecks,
     subresource: &str,
+    (of_all, of_kind): (Vec<FieldError>, Vec<FieldError>),
     object: &Value,
     old: &Value,
 ) -> Vec<FieldError> {
@@ -137,9 +184,10 @@ pub fn validate_metadata_update(
     changes(&root, metadata, old, &mut update);
     update.extend(whole.iter().cloned());
     finalizers(&root, metadata, &mut whole);
-    let mut errors = Vec::new();
+    let mut errors = of_all;
     errors.extend(whole.iter().cloned());
     errors.extend(update.iter().cloned());
+    whole.splice(0..0, of_kind);
     if checks.finalizer_names {
         finalizer_names(&root, metadata, &mut whole);
         finalizer_names(&root, metadata, &mut update);
@@ -492,7 +540,7 @@ mod tests {
     fn an_object_that_goes_takes_no_new_finalizer() {
         let old = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b"]}}"#);
         let new = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b","c/d"]}}"#);
-        let errors = validate_metadata_update(&MOST, "", &new, &old);
+        let errors = repeated_faults(&MOST, "", (Vec::new(), Vec::new()), &new, &old);
         assert_eq!(
             errors[0].to_string(),
             "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"c/d\"}"
@@ -501,9 +549,10 @@ mod tests {
 
     #[test]
     fn a_change_of_the_uid_is_told_twice() {
-        let errors = validate_metadata_update(
+        let errors = repeated_faults(
             &MOST,
             "",
+            (Vec::new(), Vec::new()),
             &metadata(r#"{"metadata":{"uid":"2"}}"#),
             &metadata(r#"{"metadata":{"uid":"1"}}"#),
         );
@@ -522,7 +571,7 @@ mod tests {
         let new = metadata(r#"{"metadata":{"labels":{"a":"-"},"finalizers":["plain"]}}"#);
         let old = metadata(r#"{"metadata":{}}"#);
         let fields = |checks: &MetadataChecks, subresource: &str| {
-            let errors = validate_metadata_update(checks, subresource, &new, &old);
+            let errors = repeated_faults(checks, subresource, (Vec::new(), Vec::new()), &new, &old);
             let fields: Vec<String> = errors.iter().map(|error| error.field.to_string()).collect();
             fields.join(" ")
         };
@@ -547,5 +596,15 @@ mod tests {
             texts[1],
             "metadata.annotations: Too long: may not be more than 262144 bytes"
         );
+    }
+
+    #[test]
+    fn the_beginning_of_a_name_is_checked_in_updates_too() {
+        let wrong = |why: &str| FieldError::invalid(&FieldPath::new("metadata.generateName"), "a/", why.to_owned());
+        let prefix = (vec![wrong("path")], vec![wrong("kind")]);
+        let object = metadata(r#"{"metadata":{}}"#);
+        let errors = repeated_faults(&MOST, "", prefix, &object, &object);
+        let texts: Vec<&str> = errors.iter().map(|error| error.detail.as_str()).collect();
+        assert_eq!(texts, ["path", "kind"]);
     }
 }

@@ -10,7 +10,9 @@ use holdfast_gotext::time::{self, Precision, TimeError, Timestamp};
 use holdfast_value::{List, Map, Value, pointer};
 use smol_str::format_smolstr;
 
+use crate::FieldPath;
 use crate::schema::base64;
+use crate::schema::empties::EmptyField;
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
 use holdfast_gotext::quantity::{QuantityError, text_of, up_to_thousandths};
@@ -25,6 +27,8 @@ pub struct Decoded {
     /// The amounts that were written as numbers which trees hold as floats, at most 100 of them: what the text says may be
     /// more exact.
     pub floats: Vec<FloatAmount>,
+    /// The fields that are given as empty and left out for it, at most 100 of them.
+    pub empties: Vec<EmptyField>,
 }
 
 /// An amount that was read from a float.
@@ -101,6 +105,7 @@ fn decode_from(table: &TypeTable, of: TypeId, value: &Value, from_tree: bool) ->
         table,
         unknown: Vec::new(),
         floats: Vec::new(),
+        empties: Vec::new(),
         silent: 0,
         from_tree,
         in_order: false,
@@ -118,6 +123,7 @@ fn decode_from(table: &TypeTable, of: TypeId, value: &Value, from_tree: bool) ->
         value: changed.unwrap_or_else(|| value.clone()),
         unknown: decoder.unknown,
         floats: decoder.floats,
+        empties: decoder.empties,
     })
 }
 
@@ -125,6 +131,7 @@ struct Decoder<'t> {
     table: &'t TypeTable,
     unknown: Vec<UnknownField>,
     floats: Vec<FloatAmount>,
+    empties: Vec<EmptyField>,
     /// How many types are around us that read their JSON themselves, and report no unknown fields.
     silent: u32,
     /// Whether a tree is read rather than JSON.
@@ -335,7 +342,15 @@ impl Decoder<'_> {
         let changed = self.value(&field.shape, value, place)?;
         let now = changed.as_ref().unwrap_or(value);
         Ok(match (self.table.leaves_out(field, now), changed) {
-            (true, _) => Outcome::Drop,
+            (true, _) => {
+                if EmptyField::is_one(value) && self.empties.len() < MAX_UNKNOWN {
+                    self.empties.push(EmptyField {
+                        path: place.field_path(),
+                        is_list: matches!(value, Value::List(_)),
+                    });
+                }
+                Outcome::Drop
+            }
             (false, Some(value)) => Outcome::Replace(value),
             (false, None) => Outcome::Keep,
         })
@@ -483,6 +498,17 @@ impl Place<'_> {
     /// Whether this is a field of the core group, all of whose maps of amounts are of resources.
     fn is_resources_of_core(&self) -> bool {
         matches!(self.step, Step::Field(of, _) if of.name.starts_with("io.k8s.api.core.v1."))
+    }
+
+    /// The place in the form of errors.
+    fn field_path(&self) -> FieldPath {
+        let above = self.above.map(Place::field_path).unwrap_or_default();
+        match self.step {
+            Step::Root => above,
+            Step::Item(at) => above.index(at),
+            Step::Field(_, name) => above.child(name),
+            Step::Key(key) => above.key(key),
+        }
     }
 
     fn write_pointer(&self, out: &mut String) {

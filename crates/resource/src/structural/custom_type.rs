@@ -95,6 +95,7 @@ impl KindType for CustomSchema {
             object: read.value,
             findings: unknown.collect(),
             floats: Vec::new(),
+            empties: Vec::new(),
         })
     }
 
@@ -482,6 +483,7 @@ mod tests {
                 old: Some(&old),
                 subresource,
                 rules: &crate::NoRules,
+                empties: &[],
             });
             let fields = found.errors.iter().map(|error| error.field.as_str().to_owned());
             fields.collect::<Vec<_>>()

@@ -21,7 +21,8 @@ use crate::write;
 pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = CreateOptions::parse(&request.query)?;
     let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
-    let target = write::target(&request, options.write);
+    let mut target = write::target(&request, options.write);
+    target.empties = decoded.empties;
     let capabilities = &request.served.resource.capabilities;
     let object = if capabilities.keeps_reset_fields_at_creation {
         decoded.object

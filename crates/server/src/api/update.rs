@@ -32,7 +32,8 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
         object,
         warnings: decoded.warnings,
     };
-    let target = write::target(&request, options.write);
+    let mut target = write::target(&request, options.write);
+    target.empties = decoded.empties;
     let result = write::update(&context.write, target, change).await.map_err(warned)?;
     written(context, &request, &result).await
 }

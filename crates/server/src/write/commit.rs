@@ -79,7 +79,7 @@ async fn create_by_sight(context: &Arc<Context>, target: &Target, object: &Value
             check_has_no_version(&staged.object)?;
         }
         if let Some(live) = snapshot.get(key.as_bytes()) {
-            return Err(already_exists(target, live));
+            return Err(already_exists(target, live).with_warnings(staged.warnings));
         }
         let most = context.max_object_bytes;
         if target.dry_run {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use bytes::Bytes;
 use holdfast_proto::{Envelope, Messages};
+use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{GroupVersion, KindType, KindTypes};
 use holdfast_value::{Limits, Parsed, Value, json, yaml};
 use holdfast_writes::typed::{Content, Reading, Source, judged, read_as, read_as_stated, typed};
@@ -31,6 +32,8 @@ pub(crate) struct Decoded {
     pub(crate) object: Value,
     /// What the client is to be warned of.
     pub(crate) warnings: Vec<String>,
+    /// What the body gives as empty and the object does not hold for that.
+    pub(crate) empties: Vec<EmptyField>,
 }
 
 /// Reads the body of a POST or PUT as an object of `kind` in `api_version`, and types it.
@@ -133,6 +136,7 @@ impl Address<'_> {
             Reading::Own(typed) => Ok(Decoded {
                 object: typed.object,
                 warnings: judged(typed.findings, self.validation).map_err(refuse)?,
+                empties: typed.empties,
             }),
             Reading::Other(findings) => {
                 let warnings = judged(findings, self.validation).map_err(refuse)?;
@@ -280,6 +284,7 @@ fn custom(
     Ok(Decoded {
         object: typed.object,
         warnings: judged(typed.findings, validation).map_err(refuse)?,
+        empties: typed.empties,
     })
 }
 

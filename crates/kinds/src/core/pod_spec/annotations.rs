@@ -172,8 +172,7 @@ pub(crate) fn validate_annotation_changes(new: &Field<'_, '_>, old: &Field<'_, '
     }
 }
 
-/// Keeps the annotations and the fields of AppArmor alike in a new Pod: `applyAppArmorVersionSkew`. Gives back what is to
-/// be warned of.
+/// Makes fields of the annotations of AppArmor in a new Pod: `applyAppArmorVersionSkew`. Gives back what is to be warned of.
 pub(crate) fn app_armor_fields(pod: &mut Value) -> Vec<String> {
     let mut warnings = Vec::new();
     if is_windows(pod.get("spec")) {
@@ -207,12 +206,7 @@ fn app_armor_of_container(
     let own = container.at(&FIELD).filter(|own| !own.is_null());
     let key = format!("{APP_ARMOR}{name}");
     match (pod.str_at(&["metadata", "annotations", &key]), own) {
-        (None, _) => {
-            if let Some(text) = own.or(of_pod).and_then(annotation_of) {
-                pod.set_at(&["metadata", "annotations", &key], text.into());
-            }
-        }
-        (Some(_), Some(_)) => {}
+        (None, _) | (Some(_), Some(_)) => {}
         (Some(text), None) => {
             let profile = field_of(text);
             if profile.is_none() || profile.as_ref() != of_pod {
@@ -227,16 +221,6 @@ fn app_armor_of_container(
                 container.set_at(&FIELD, profile);
             }
         }
-    }
-}
-
-/// The annotation that says what a profile says.
-fn annotation_of(profile: &Value) -> Option<String> {
-    match profile.str_at(&["type"])? {
-        "Unconfined" => Some("unconfined".to_owned()),
-        "RuntimeDefault" => Some("runtime/default".to_owned()),
-        "Localhost" => Some(format!("{LOCALHOST}{}", profile.str_at(&["localhostProfile"])?)),
-        _ => None,
     }
 }
 

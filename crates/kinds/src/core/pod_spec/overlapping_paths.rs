@@ -1,9 +1,15 @@
 //! Files of one volume whose paths are in each other's way.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use holdfast_resource::Field;
+
+/// Paths that were seen, with how many were seen before each.
+type Seen<'v> = BTreeMap<&'v str, usize>;
+
+/// Clients get no more than some kilobytes of warnings.
+const MAX_WARNINGS: usize = 100;
 
 /// Tells of the volumes whose files overlap: `warningsForOverlappingVirtualPaths`.
 pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
@@ -16,10 +22,10 @@ pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
         ] {
             let source = volume.child(source);
             let what = source_text(kind, name.map(|name| source.child(name).text()));
-            tell(called, &what, item_paths(&source), &mut BTreeSet::new(), warnings);
+            tell(called, &what, item_paths(&source), &mut Seen::new(), warnings);
         }
         let projected = volume.child("projected");
-        let mut all = BTreeSet::new();
+        let mut all = Seen::new();
         for projection in projected.child("sources").items() {
             projection_warnings(called, &projection, &mut all, warnings);
         }
@@ -27,12 +33,7 @@ pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
 }
 
 /// Tells of the overlaps of a source with itself, and then with those before it.
-fn projection_warnings<'v>(
-    volume: &str,
-    projection: &Field<'v, '_>,
-    all: &mut BTreeSet<&'v str>,
-    warnings: &mut Vec<String>,
-) {
+fn projection_warnings<'v>(volume: &str, projection: &Field<'v, '_>, all: &mut Seen<'v>, warnings: &mut Vec<String>) {
     let (token, bundle) = (
         projection.child("serviceAccountToken"),
         projection.child("clusterTrustBundle"),
@@ -72,11 +73,11 @@ fn tell_projected<'v>(
     volume: &str,
     what: &str,
     mut paths: Vec<&'v str>,
-    all: &mut BTreeSet<&'v str>,
+    all: &mut Seen<'v>,
     warnings: &mut Vec<String>,
 ) {
     let what = format!("Projected {what}");
-    tell(volume, &what, paths.clone(), &mut BTreeSet::new(), warnings);
+    tell(volume, &what, paths.clone(), &mut Seen::new(), warnings);
     paths.sort_unstable();
     paths.dedup();
     tell(volume, &what, paths, all, warnings);
@@ -97,47 +98,37 @@ fn item_paths<'v>(source: &Field<'v, '_>) -> Vec<&'v str> {
 }
 
 /// Tells of the paths that overlap with those `seen` or with each other, and adds them to those.
-fn tell<'v>(volume: &str, what: &str, paths: Vec<&'v str>, seen: &mut BTreeSet<&'v str>, warnings: &mut Vec<String>) {
+fn tell<'v>(volume: &str, what: &str, paths: Vec<&'v str>, seen: &mut Seen<'v>, warnings: &mut Vec<String>) {
     for path in paths {
         let path = path.trim_end_matches('/');
-        if let Some(other) = overlap(seen, path) {
+        for other in overlaps(seen, path) {
+            if warnings.len() >= MAX_WARNINGS {
+                return;
+            }
             warnings.push(format!(
                 "volume {volume:?} ({what}): overlapping paths: {path:?} with {other:?}"
             ));
         }
-        seen.insert(path);
+        let order = seen.len();
+        seen.entry(path).or_insert(order);
     }
 }
 
-/// One of the `paths` that `path` begins with or that begins with it. The reference compares texts, so that `a` is in the way
-/// of `ab`.
-fn overlap<'v>(paths: &BTreeSet<&'v str>, path: &str) -> Option<&'v str> {
+/// Those of the `paths` that are `path` itself, lead to it or begin with it, in the order in which they were seen.
+fn overlaps<'v>(paths: &Seen<'v>, path: &str) -> Vec<&'v str> {
     if path.is_empty() {
-        return None;
+        return Vec::new();
     }
-    let longer = paths.range::<str, _>((Bound::Included(path), Bound::Unbounded)).next();
-    if let Some(longer) = longer.filter(|longer| longer.starts_with(path)) {
-        return Some(longer);
-    }
-    // What `path` begins with stands before it, and all between the two begin with that as well.
-    let mut start = path;
-    loop {
-        let before = paths
-            .range::<str, _>((Bound::Unbounded, Bound::Included(start)))
-            .next_back()?;
-        if before.is_empty() {
-            return None;
-        }
-        if start.starts_with(before) {
-            return Some(before);
-        }
-        start = common_start(start, before);
-    }
-}
-
-fn common_start<'t>(text: &'t str, other: &str) -> &'t str {
-    let same = text.chars().zip(other.chars()).take_while(|(one, two)| one == two);
-    &text[..same.map(|(one, _)| one.len_utf8()).sum()]
+    let directory = format!("{path}/");
+    let above = path.match_indices('/').filter_map(|(end, _)| path.get(..end));
+    let at_or_above = above.chain([path]).filter_map(|path| paths.get_key_value(path));
+    let within = paths.range::<str, _>((Bound::Included(directory.as_str()), Bound::Unbounded));
+    let within = within
+        .take_while(|(path, _)| path.starts_with(&directory))
+        .take(MAX_WARNINGS);
+    let mut found: Vec<_> = at_or_above.filter(|(path, _)| !path.is_empty()).chain(within).collect();
+    found.sort_unstable_by_key(|(_, order)| **order);
+    found.into_iter().map(|(path, _)| *path).collect()
 }
 
 #[cfg(test)]
@@ -173,6 +164,19 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_begins_with_another_is_not_within_it() {
+        let items = "items: [{key: a, path: p}, {key: b, path: p2}, {key: c, path: p2/x/}, {key: d, path: p2/x/y}]";
+        assert_eq!(
+            warnings(&format!("configMap: {{name: c, {items}}}")),
+            [
+                r#"volume "v" (ConfigMap "c"): overlapping paths: "p2/x" with "p2""#,
+                r#"volume "v" (ConfigMap "c"): overlapping paths: "p2/x/y" with "p2""#,
+                r#"volume "v" (ConfigMap "c"): overlapping paths: "p2/x/y" with "p2/x""#,
+            ]
+        );
+    }
+
+    #[test]
     fn sources_of_a_projected_volume_overlap_with_those_before_them() {
         assert_eq!(
             warnings(
@@ -184,6 +188,7 @@ mod tests {
                 r#"volume "v" (Projected Secret "s"): overlapping paths: "p/q/r" with "p/q""#,
                 r#"volume "v" (Projected ServiceAccountToken): overlapping paths: "x/token" with "x""#,
                 r#"volume "v" (Projected ClusterTrustBundle "e.com/s"): overlapping paths: "x" with "x""#,
+                r#"volume "v" (Projected ClusterTrustBundle "e.com/s"): overlapping paths: "x" with "x/token""#,
             ]
         );
     }
