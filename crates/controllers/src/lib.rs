@@ -12,6 +12,8 @@
 //! has the lease of the leader; see `election.rs`.
 
 mod aggregation;
+mod api_services;
+mod conditions;
 mod dangling;
 mod definitions;
 mod election;
@@ -34,6 +36,7 @@ use tokio::task::JoinHandle;
 
 use crate::election::{Leadership, LeaseObject};
 
+pub use api_services::ClusterTrust;
 pub use election::Election;
 pub use endpoints::{Address, KubernetesEndpoints, Reconciler, ServerLeases};
 pub use identity::Identity;
@@ -42,6 +45,17 @@ pub use identity::Identity;
 pub const DEFINITIONS: &str = "poststarthook/start-apiextensions-controllers";
 /// The health check of the controller of flow schemas, as kube-apiserver has it.
 pub const FLOW_CONTROL: &str = "poststarthook/priority-and-fairness-config-consumer";
+
+/// The health check of the controller of local APIServices, as kube-apiserver has it.
+pub const API_SERVICES: &str = "poststarthook/kube-apiserver-autoregistration";
+/// The health check of the controller that looks whether aggregated servers are there, as kube-apiserver has it.
+pub const AVAILABILITY: &str = "poststarthook/apiservice-status-remote-available-controller";
+/// The health check of the controller of the discovery of aggregated servers, as kube-apiserver has it.
+pub const REMOTE_DISCOVERY: &str = "poststarthook/apiservice-discovery-controller";
+/// The health check of the controller of the documents of aggregated servers, as kube-apiserver has it.
+pub const REMOTE_OPENAPI: &str = "poststarthook/apiservice-openapi-controller";
+/// The health check of the controller that tells aggregated servers whom to trust, as kube-apiserver has it.
+pub const AUTHENTICATION_INFO: &str = "poststarthook/start-cluster-authentication-info-controller";
 
 /// A controller that can be switched on and off.
 struct Controller {
@@ -60,6 +74,8 @@ struct Controller {
 pub struct ControllerContext {
     /// The authorities that vouch for the server's certificate (PEM).
     pub root_ca: Arc<str>,
+    /// Whom aggregated servers are to trust, if this server tells them.
+    pub trust: Option<Arc<ClusterTrust>>,
 }
 
 /// All controllers.
@@ -113,7 +129,7 @@ const CONTROLLERS: [Controller; 7] = [
 ];
 
 /// The controllers that are parts of kube-apiserver, and run always.
-const ESSENTIAL: [Controller; 3] = [
+const ESSENTIAL: [Controller; 8] = [
     Controller {
         name: dangling::NAME,
         check: FLOW_CONTROL,
@@ -131,6 +147,36 @@ const ESSENTIAL: [Controller; 3] = [
         check: DEFINITIONS,
         by_default: true,
         run: |client, _| Box::pin(definitions::run_cleanup(client)),
+    },
+    Controller {
+        name: "autoregister",
+        check: API_SERVICES,
+        by_default: true,
+        run: |client, _| Box::pin(api_services::run_registration(client)),
+    },
+    Controller {
+        name: "available-condition-controller",
+        check: AVAILABILITY,
+        by_default: true,
+        run: |client, _| Box::pin(api_services::run_availability(client)),
+    },
+    Controller {
+        name: "discovery-manager",
+        check: REMOTE_DISCOVERY,
+        by_default: true,
+        run: |client, _| Box::pin(api_services::run_discovery(client)),
+    },
+    Controller {
+        name: "open-api-aggregation-controller",
+        check: REMOTE_OPENAPI,
+        by_default: true,
+        run: |client, _| Box::pin(api_services::run_openapi(client)),
+    },
+    Controller {
+        name: "cluster-authentication-trust-controller",
+        check: AUTHENTICATION_INFO,
+        by_default: true,
+        run: |client, surroundings| Box::pin(api_services::run_trust(client, surroundings.trust.clone())),
     },
 ];
 

@@ -30,7 +30,15 @@ pub(crate) struct Queue<T> {
 enum ItemState {
     Ready,
     Waiting(Instant, u64),
-    Running { again: bool },
+    Running(Again),
+}
+
+/// Whether an item that is worked on is to be worked on again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Again {
+    No,
+    At(Instant),
+    Now,
 }
 
 impl<T> Default for Queue<T> {
@@ -50,8 +58,8 @@ impl<T: Clone + Eq + Hash> Queue<T> {
     pub(crate) fn push(&mut self, item: T) {
         match self.items.get(&item).copied() {
             Some(ItemState::Ready) => return,
-            Some(ItemState::Running { .. }) => {
-                self.items.insert(item, ItemState::Running { again: true });
+            Some(ItemState::Running(_)) => {
+                self.items.insert(item, ItemState::Running(Again::Now));
                 return;
             }
             Some(ItemState::Waiting(at, number)) => {
@@ -67,8 +75,13 @@ impl<T: Clone + Eq + Hash> Queue<T> {
     pub(crate) fn push_at(&mut self, item: T, at: Instant) {
         match self.items.get(&item).copied() {
             Some(ItemState::Ready) => return,
-            Some(ItemState::Running { .. }) => {
-                self.items.insert(item, ItemState::Running { again: true });
+            Some(ItemState::Running(again)) => {
+                let again = match again {
+                    Again::No => Again::At(at),
+                    Again::At(sooner) => Again::At(sooner.min(at)),
+                    Again::Now => Again::Now,
+                };
+                self.items.insert(item, ItemState::Running(again));
                 return;
             }
             Some(ItemState::Waiting(sooner, _)) if sooner <= at => return,
@@ -89,15 +102,17 @@ impl<T: Clone + Eq + Hash> Queue<T> {
             self.ready.push_back(first.remove());
         }
         let item = self.ready.pop_front()?;
-        self.items.insert(item.clone(), ItemState::Running { again: false });
+        self.items.insert(item.clone(), ItemState::Running(Again::No));
         Some(item)
     }
 
     /// The item was worked on.
     pub(crate) fn done(&mut self, item: T) {
         self.failures.remove(&item);
-        if self.items.remove(&item) == Some(ItemState::Running { again: true }) {
-            self.push(item);
+        match self.items.remove(&item) {
+            Some(ItemState::Running(Again::Now)) => self.push(item),
+            Some(ItemState::Running(Again::At(at))) => self.push_at(item, at),
+            _ => {}
         }
     }
 
@@ -143,6 +158,19 @@ mod tests {
         assert_eq!(queue.pop(now), Some("a"));
         queue.done("a");
         assert_eq!(queue.pop(now), None);
+    }
+
+    #[test]
+    fn what_is_wanted_later_while_it_is_worked_on_waits_for_its_turn() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        queue.push("a");
+        assert_eq!(queue.pop(now), Some("a"));
+        queue.push_at("a", now + second * 2);
+        queue.push_at("a", now + second);
+        queue.done("a");
+        assert_eq!((queue.pop(now), queue.next_turn()), (None, Some(now + second)));
+        assert_eq!(queue.pop(now + second), Some("a"));
     }
 
     #[test]

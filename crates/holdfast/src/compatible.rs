@@ -16,12 +16,10 @@ enum Kind {
 }
 
 /// Switches of kube-apiserver.
-const SWITCHES: [&str; 16] = [
-    "aggregator-reject-forwarding-redirect",
+const SWITCHES: [&str; 14] = [
     "contention-profiling",
     "disable-http2-serving",
     "emulation-forward-compatible",
-    "enable-aggregator-routing",
     "enable-logs-handler",
     "enable-priority-and-fairness",
     "enable-garbage-collector",
@@ -36,7 +34,7 @@ const SWITCHES: [&str; 16] = [
 ];
 
 /// Flags of kube-apiserver that have a value.
-const VALUES: [&str; 44] = [
+const VALUES: [&str; 36] = [
     "allow-metric-labels",
     "allow-metric-labels-manifest",
     "coordinated-leadership-lease-duration",
@@ -65,14 +63,6 @@ const VALUES: [&str; 44] = [
     "peer-advertise-ip",
     "peer-advertise-port",
     "peer-ca-file",
-    "proxy-client-cert-file",
-    "proxy-client-key-file",
-    "requestheader-allowed-names",
-    "requestheader-client-ca-file",
-    "requestheader-extra-headers-prefix",
-    "requestheader-group-headers",
-    "requestheader-uid-headers",
-    "requestheader-username-headers",
     "show-hidden-metrics-for-version",
     "shutdown-watch-termination-grace-period",
     "storage-initialization-timeout",

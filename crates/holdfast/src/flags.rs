@@ -11,6 +11,7 @@ use holdfast_gotext::duration;
 use holdfast_kinds::Block;
 use holdfast_server::api::context::MAX_OBJECT_BYTES;
 
+use crate::aggregation::AggregationFlags;
 use crate::copy::CopyFlags;
 use crate::election::ElectionFlags;
 use crate::endpoints::EndpointFlags;
@@ -110,6 +111,10 @@ pub(crate) struct Serve {
     /// Authorities whose client certificates are trusted, besides the server's own (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) client_ca_file: Option<PathBuf>,
+
+    /// Other API servers behind this one, and front proxies before it
+    #[command(flatten)]
+    pub(crate) aggregation: AggregationFlags,
 
     /// Keys that tokens of service accounts are checked with (PEM, public or private); the key that signs is one of them
     #[arg(long, value_name = "FILE")]

@@ -3,6 +3,7 @@
 //! Holdfast, the binary: a Kubernetes-compatible API server in one process, and commands for people.
 
 mod admission;
+mod aggregation;
 mod blame;
 mod compatible;
 mod copy;

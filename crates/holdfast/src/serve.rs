@@ -41,6 +41,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinHandle;
 
+use crate::aggregation::Aggregation;
 use crate::flags::{AuthorizationMode, Serve};
 use crate::openapi::Documents;
 use crate::pki::{self, Names, Pair, Pki};
@@ -136,7 +137,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     // Certificates and the first objects wait for different things at a first start, and are made side by side.
     let certificates = certificates(flags, &url);
     let milestones = Milestones::default();
-    let service = service(
+    let (service, aggregation) = service(
         flags,
         registry,
         (Arc::clone(&store), calls),
@@ -147,6 +148,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     )?;
     let outcome = start(&service.context).await;
     outcome.context("cannot prepare the store")?;
+    flags.aggregation.follow(&aggregation, &service);
     if new {
         // Nobody has seen the store empty.
         store.begin_history();
@@ -182,6 +184,9 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     // Nobody waits for controllers, so they begin when all else is done.
     let surroundings = holdfast_controllers::ControllerContext {
         root_ca: certificates.root()?,
+        trust: flags
+            .aggregation
+            .trust(flags.client_ca_file.is_some(), certificates.tls.client_authorities),
     };
     let mut endpoints = None;
     if !flags.storage.etcd_servers.is_empty() {
@@ -262,6 +267,7 @@ fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Certificates>> {
     };
     let cert_dir = flags.cert_dir.clone();
     let client_authority = flags.client_ca_file.clone();
+    let proxies = flags.aggregation.requestheader_client_ca_file.clone();
     let stands_alone = flags.as_kube_apiserver;
     tokio::task::spawn_blocking(move || {
         let now = OffsetDateTime::now_utc();
@@ -271,7 +277,7 @@ fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Certificates>> {
         };
         if let (true, Some(served)) = (stands_alone, &served) {
             return Ok(Certificates {
-                tls: tls_files(served, client_authority.into_iter().collect()),
+                tls: tls_files(served, client_authority.into_iter().collect(), proxies),
                 own: None,
                 root: served.certificate.clone(),
                 kubeconfig: None,
@@ -288,7 +294,7 @@ fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Certificates>> {
         let mut authorities = vec![pki.authority.certificate];
         authorities.extend(client_authority);
         Ok(Certificates {
-            tls: tls_files(served.as_ref().unwrap_or(&pki.server), authorities),
+            tls: tls_files(served.as_ref().unwrap_or(&pki.server), authorities, proxies),
             own: Some(pki.server),
             root,
             kubeconfig: Some(kubeconfig),
@@ -296,11 +302,12 @@ fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Certificates>> {
     })
 }
 
-fn tls_files(server: &Pair, client_authorities: Vec<PathBuf>) -> TlsFiles {
+fn tls_files(server: &Pair, client_authorities: Vec<PathBuf>, proxies: Option<PathBuf>) -> TlsFiles {
     TlsFiles {
         certificate: server.certificate.clone(),
         key: server.key.clone(),
         client_authorities,
+        other_authorities: proxies.into_iter().collect(),
     }
 }
 
@@ -389,7 +396,7 @@ const HOOKS: [&str; 31] = [
     background::DEFINITIONS,
     "poststarthook/start-system-namespaces-controller",
     "poststarthook/peer-endpoint-reconciler-controller",
-    "poststarthook/start-cluster-authentication-info-controller",
+    holdfast_controllers::AUTHENTICATION_INFO,
     "poststarthook/start-kube-apiserver-identity-lease-controller",
     "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
     STORAGE_READINESS,
@@ -400,15 +407,15 @@ const HOOKS: [&str; 31] = [
     "poststarthook/priority-and-fairness-config-producer",
     "poststarthook/bootstrap-controller",
     "poststarthook/start-kubernetes-service-cidr-controller",
-    "poststarthook/start-kube-aggregator-informers",
+    background::API_SERVICES,
     "poststarthook/apiservice-status-local-available-controller",
-    "poststarthook/apiservice-status-remote-available-controller",
+    holdfast_controllers::AVAILABILITY,
     "poststarthook/apiservice-registration-controller",
     "poststarthook/apiservice-wait-for-first-sync",
-    "poststarthook/apiservice-discovery-controller",
-    "poststarthook/kube-apiserver-autoregistration",
+    holdfast_controllers::REMOTE_DISCOVERY,
+    holdfast_controllers::API_SERVICES,
     "autoregister-completion",
-    "poststarthook/apiservice-openapi-controller",
+    holdfast_controllers::REMOTE_OPENAPI,
     "poststarthook/apiservice-openapiv3-controller",
 ];
 
@@ -437,7 +444,7 @@ fn service(
     reached: SocketAddr,
     shutdown: Shutdown,
     (milestones, controllers, gates): (&Milestones, &Selection, &FeatureGates),
-) -> Result<Arc<Service>> {
+) -> Result<(Arc<Service>, Aggregation)> {
     let token_file = flags.token_auth_file.as_deref().map(TokenFile::load).transpose()?;
     let keys = TokenKeys::load(
         &flags.data_dir.join("pki"),
@@ -481,6 +488,10 @@ fn service(
         Ok(Arc::new(metrics))
     });
     let metrics = metrics.context("cannot set up metrics")?;
+    let aggregation = flags
+        .aggregation
+        .load((&store, &registry), reached, &metrics, &shutdown)?;
+    let documents = aggregation.aggregator.documents(Arc::new(documents));
     let in_flight = Arc::new(InFlight::new(
         flags.max_requests_inflight,
         flags.max_mutating_requests_inflight,
@@ -508,19 +519,22 @@ fn service(
         background: milestones.background.clone(),
         config,
     });
-    Ok(Arc::new(Service {
+    let service = Service {
         context: Arc::new(context),
         authenticator: Authenticator {
             anonymous: anonymous(flags),
+            front_proxy: aggregation.front_proxy.clone(),
         },
         impersonation: Impersonation::default(),
         paths: Paths::new(registry, health, reached.to_string(), Arc::new(SystemClock))
             .with_build(&BUILD)
-            .with_openapi(Arc::new(documents))
+            .with_openapi(documents)
+            .with_aggregator(Arc::clone(&aggregation.aggregator))
             .with_metrics(metrics, Arc::clone(&in_flight))
             .with_issuer(issuer),
         in_flight,
-    }))
+    };
+    Ok((Arc::new(service), aggregation))
 }
 
 /// Whether the store takes writes.

@@ -9,8 +9,8 @@ use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Objec
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
 
-use super::conditions::{self, Condition};
 use super::{MANAGER, definitions};
+use crate::conditions::{self, Condition};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 

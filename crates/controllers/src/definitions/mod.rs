@@ -6,7 +6,6 @@
 //! follows the status that they write, which is the server's own matter.
 
 mod cleanup;
-mod conditions;
 mod names;
 
 use std::sync::Arc;

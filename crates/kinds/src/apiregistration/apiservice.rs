@@ -104,6 +104,18 @@ impl InitialObjects for ApiService {
     fn initial_objects(&self) -> Vec<Value> {
         LOCAL.into_iter().map(local).collect()
     }
+
+    /// What the server itself looks after is again as it was.
+    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
+        let looked_after = stored.str_at(&["metadata", "labels", AUTOMANAGED]);
+        let (own, wanted) = (stored.get("spec"), initial.get("spec")?);
+        if !matches!(looked_after, Some("onstart" | "true")) || own == Some(wanted) {
+            return None;
+        }
+        let mut next = stored.clone();
+        next.set_at(&["spec"], wanted.clone());
+        Some(next)
+    }
 }
 
 /// Names tell version and group; what can be no part of a path is reported as that alone.
@@ -207,6 +219,20 @@ mod tests {
         assert_eq!(at(&local, "status.conditions.0.reason"), r#""Local""#);
         let remote = Harness::new().create(&service("v1.a.example.com", ", service: {namespace: ns, name: s}"));
         assert_eq!(at(&remote, "status.conditions"), "nothing");
+    }
+
+    #[test]
+    fn what_the_server_looks_after_is_put_right_at_a_start() {
+        use holdfast_resource::InitialObjects as _;
+        let initial = super::ApiService.initial_objects().remove(3);
+        assert_eq!(initial.str_at(&["metadata", "name"]), Some("v1.apps"));
+        let reconcile = |stored: &super::Value| super::ApiService.reconcile(stored, &initial);
+        assert!(reconcile(&initial).is_none());
+        let mut changed = initial.clone();
+        changed.set_at(&["spec", "versionPriority"], super::Value::Int(7));
+        assert_eq!(reconcile(&changed).as_ref(), Some(&initial));
+        changed.remove_at(&["metadata", "labels"]);
+        assert!(reconcile(&changed).is_none(), "it is somebody else's now");
     }
 
     #[test]

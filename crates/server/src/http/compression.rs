@@ -63,8 +63,8 @@ pub(crate) async fn compressed(response: Response) -> Response {
 }
 
 async fn next(body: &mut ResponseBody) -> Option<Bytes> {
-    let Ok(frame) = body.frame().await?;
-    frame.into_data().ok()
+    // What is compressed is made here, and does not break off.
+    body.frame().await?.ok()?.into_data().ok()
 }
 
 /// What is still to be compressed.

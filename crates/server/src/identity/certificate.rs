@@ -42,6 +42,8 @@ pub enum ClientCertificate {
     User(Arc<User>, Option<SystemTime>),
     /// It names no user and counts as no certificate.
     Nameless,
+    /// It is that of a front proxy until then, which may name users in headers. Where it names none, it counts as this.
+    FrontProxy(SystemTime, Box<ClientCertificate>),
     /// It is not trusted. Its client is refused, unless another credential is valid.
     Untrusted,
 }
@@ -66,6 +68,13 @@ impl ClientCertificate {
 fn untrusted(why: &dyn fmt::Display) -> ClientCertificate {
     tracing::debug!(%why, "a client certificate is not trusted");
     ClientCertificate::Untrusted
+}
+
+/// The common name of a certificate, if it can be read.
+pub(super) fn common_name(der: &CertificateDer<'_>) -> Option<SmolStr> {
+    let certificate = x509::parse(der).ok()?;
+    let name = certificate.subject().iter_common_name().last()?;
+    name.as_str().ok().map(SmolStr::new)
 }
 
 /// The user that a certificate names, which was verified already.

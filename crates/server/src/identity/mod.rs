@@ -6,12 +6,15 @@
 pub mod authorization;
 mod bearer_protocol;
 mod certificate;
+mod front_proxy;
 mod impersonation;
 mod keys;
 mod service_accounts;
 mod tokens;
 
 pub use certificate::{CertificateError, ClientCertificate, user_of_certificate};
+pub(crate) use front_proxy::name_user;
+pub use front_proxy::{FrontProxy, RequestHeaders};
 pub use impersonation::Impersonation;
 pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
 pub use service_accounts::{ServiceAccounts, Surroundings, TokenConfig};
@@ -24,25 +27,44 @@ use std::time::SystemTime;
 use holdfast_authorization::{AUTHENTICATED, UNAUTHENTICATED, User};
 use holdfast_resource::access::TokenAuthenticator;
 use http::header::{self, HeaderMap};
+use rustls::pki_types::CertificateDer;
 use smol_str::SmolStr;
 
 use crate::http::ApiError;
 use crate::http::headers;
+use crate::wire::client_authorities::ClientAuthorities;
 use bearer_protocol::BearerProtocol;
 
 /// The extra of a user that tells one credential from another.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// Authenticates requests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Authenticator {
     /// Whether requests without credentials are those of `system:anonymous`.
     pub anonymous: bool,
+    /// The proxies that may name users.
+    pub front_proxy: Option<Arc<FrontProxy>>,
 }
 
 impl Authenticator {
-    /// The user who makes a request at the time `now`: that of the connection's client certificate, or that of its token,
-    /// which `tokens` knows. A token among the subprotocols of a WebSocket is taken out of the headers.
+    /// The meaning of the certificates that a client shows at the time `now`, its own first.
+    pub(crate) fn certificate(
+        &self,
+        authorities: &ClientAuthorities,
+        shown: &[CertificateDer<'_>],
+        now: SystemTime,
+    ) -> ClientCertificate {
+        let own = ClientCertificate::of(authorities, shown, now);
+        match &self.front_proxy {
+            Some(front_proxy) => front_proxy.judge(own, shown, now),
+            None => own,
+        }
+    }
+
+    /// The user who makes a request at the time `now`: the one whom a front proxy names, that of the connection's client
+    /// certificate, or that of its token, which `tokens` knows. A token among the subprotocols of a WebSocket is taken out of
+    /// the headers.
     ///
     /// # Errors
     /// 401 where there is no such user.
@@ -53,12 +75,23 @@ impl Authenticator {
         certificate: Option<&ClientCertificate>,
         now: SystemTime,
     ) -> Result<Arc<User>, ApiError> {
+        let certificate = match (certificate, &self.front_proxy) {
+            (Some(ClientCertificate::FrontProxy(until, otherwise)), Some(front_proxy)) => {
+                if now <= *until
+                    && let Some(user) = front_proxy.user(headers)?
+                {
+                    return Ok(user);
+                }
+                Some(&**otherwise)
+            }
+            (certificate, _) => certificate,
+        };
         let faulty = match certificate {
             Some(ClientCertificate::User(user, until)) if until.is_none_or(|until| now <= until) => {
                 return Ok(Arc::clone(user));
             }
             Some(ClientCertificate::Nameless) | None => false,
-            Some(ClientCertificate::User(..) | ClientCertificate::Untrusted) => true,
+            Some(_) => true,
         };
         if let Some(token) = bearer_token(headers) {
             let known = token.map(|token| tokens.authenticate(token, &[]));
@@ -139,7 +172,11 @@ mod tests {
         let tokens = TokenFile::parse("secret,alice,alice-uid,\"devs\"\ns\u{fffd},eve,1\n").unwrap();
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, HeaderValue::from_bytes(authorization).unwrap());
-        Authenticator { anonymous }.authenticate(&tokens, &mut headers, certificate, UNIX_EPOCH)
+        let authenticator = Authenticator {
+            anonymous,
+            ..Authenticator::default()
+        };
+        authenticator.authenticate(&tokens, &mut headers, certificate, UNIX_EPOCH)
     }
 
     fn ask(anonymous: bool, authorization: &str) -> Result<Arc<User>, ApiError> {

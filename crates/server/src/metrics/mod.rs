@@ -3,6 +3,7 @@
 //! The names and labels are those of kube-apiserver, which dashboards and alerts rely on. Every request is
 //! counted: one lookup in a table finds its counters, and counting adds to numbers.
 
+mod aggregation;
 mod conversions;
 mod etcd;
 mod features;
@@ -28,6 +29,7 @@ use crate::objects::Store;
 use crate::runtime::version::{Build, VersionInfo};
 use crate::wire::in_flight::InFlight;
 
+use aggregation::Aggregation;
 use conversions::Conversions;
 pub use etcd::EtcdCalls;
 use policies::Policies;
@@ -51,6 +53,7 @@ pub struct Metrics {
     conversions: Conversions,
     policies: Policies,
     webhooks: Webhooks,
+    aggregation: Aggregation,
 }
 
 impl Metrics {
@@ -64,6 +67,7 @@ impl Metrics {
             requests: Requests::new(&registry)?,
             conversions: Conversions::new(&registry)?,
             webhooks: Webhooks::new(&registry)?,
+            aggregation: Aggregation::new(&registry)?,
             deprecated: registered(
                 &registry,
                 IntGaugeVec::new(
@@ -138,6 +142,11 @@ impl Metrics {
     /// The counters of webhooks.
     pub(crate) fn webhooks(&self) -> &Webhooks {
         &self.webhooks
+    }
+
+    /// The counters of aggregated servers.
+    pub(crate) fn aggregation(&self) -> &Aggregation {
+        &self.aggregation
     }
 
     /// Records a request for a deprecated API.

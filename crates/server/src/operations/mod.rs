@@ -1,5 +1,6 @@
 //! The server as a whole: the way of a request, limits, documents, health, the client for the server's own controllers.
 
+pub mod aggregation;
 pub mod discovery;
 pub mod health;
 pub mod inflight;

@@ -5,7 +5,7 @@
 //! a document at a time share its bytes, in each form. Their hashes, by which clients keep them, come from what they are
 //! made of, so that the index needs none of them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
 use std::sync::{Arc, Weak};
@@ -32,6 +32,11 @@ use crate::wire::body::ResponseBody;
 pub trait Source: Send + Sync {
     /// The paths that have a document of version 3, without a slash in front: `api/v1`, `apis/apps/v1`.
     fn paths(&self) -> Vec<String>;
+
+    /// Where documents of version 3 are that other servers have, by their paths.
+    fn elsewhere(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
 
     /// What changes whenever the document of version 3 of that path does; `None` where there is no such document.
     fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>>;
@@ -173,6 +178,11 @@ impl OpenApi {
         }
     }
 
+    /// Whether the source has a document of version 3 of that name.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.source.fingerprint_3(name).is_some()
+    }
+
     /// The answer at `path`, if it is one of OpenAPI. `now` is the time of day.
     ///
     /// # Errors
@@ -228,16 +238,16 @@ impl OpenApi {
 
     /// Where the documents of version 3 are. The reference calls this plain text, whatever the client accepts.
     fn index(&self) -> Response {
-        let mut names = self.source.paths();
-        names.sort_unstable();
-        let paths: serde_json::Map<String, serde_json::Value> = names
-            .into_iter()
-            .filter_map(|name| {
-                let fingerprint = self.source.fingerprint_3(&name)?;
-                let url = format!("/openapi/v3/{name}?hash={}", hash(&fingerprint, &name));
-                Some((name, serde_json::json!({ "serverRelativeURL": url })))
-            })
-            .collect();
+        let here = self.source.paths().into_iter().filter_map(|name| {
+            let fingerprint = self.source.fingerprint_3(&name)?;
+            let url = format!("/openapi/v3/{name}?hash={}", hash(&fingerprint, &name));
+            Some((name, url))
+        });
+        let mut urls: BTreeMap<String, String> = here.collect();
+        urls.extend(self.source.elsewhere());
+        let place = |url| serde_json::json!({ "serverRelativeURL": url });
+        let paths = urls.into_iter().map(|(name, url)| (name, place(url)));
+        let paths: serde_json::Map<String, serde_json::Value> = paths.collect();
         let text = serde_json::json!({ "paths": paths }).to_string();
         let mut index = self.index.lock();
         if *index != text.as_bytes() {

@@ -15,14 +15,19 @@ use crate::http::negotiation::{self, Format, NAMED_TYPES, Representation};
 use crate::http::response::{self, Response, page_not_found};
 use crate::identity::IssuerDocuments;
 use crate::metrics::{self, Metrics};
-use crate::operations::discovery::KeptDocuments;
+use crate::operations::aggregation::Aggregator;
+use crate::operations::aggregation::api_services::Proxied;
 use crate::operations::discovery::aggregated::{self, Documents, Root};
 use crate::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
+use crate::operations::discovery::{Catalog, KeptDocuments};
 use crate::operations::health::Health;
 use crate::operations::openapi::{self, OpenApi};
 use crate::runtime::Clock;
 use crate::runtime::version::{Build, VersionInfo};
 use crate::wire::in_flight::InFlight;
+
+/// What stands before the names of the documents of OpenAPI v3.
+const OPENAPI_3: &str = "/openapi/v3/";
 
 /// What answers at the paths that are no resources.
 pub struct Paths {
@@ -36,6 +41,7 @@ pub struct Paths {
     metrics: Option<(Arc<Metrics>, Arc<InFlight>)>,
     issuer: Option<IssuerDocuments>,
     clock: Arc<dyn Clock>,
+    aggregator: Option<Arc<Aggregator>>,
 }
 
 impl Paths {
@@ -57,6 +63,7 @@ impl Paths {
             metrics: None,
             issuer: None,
             clock,
+            aggregator: None,
         }
     }
 
@@ -72,6 +79,30 @@ impl Paths {
     pub fn with_openapi(mut self, source: Arc<dyn openapi::Source>) -> Self {
         self.openapi = Some(Arc::new(OpenApi::new(source)));
         self
+    }
+
+    /// With other servers behind this one.
+    #[must_use]
+    pub fn with_aggregator(mut self, aggregator: Arc<Aggregator>) -> Self {
+        self.aggregator = Some(aggregator);
+        self
+    }
+
+    /// The servers behind this one.
+    pub(crate) fn aggregator(&self) -> Option<&Arc<Aggregator>> {
+        self.aggregator.as_ref()
+    }
+
+    /// The server that serves the path, if it is another.
+    pub(crate) fn remote(&self, path: &str) -> Option<Arc<Proxied>> {
+        let aggregator = self.aggregator.as_ref()?;
+        match path.strip_prefix(OPENAPI_3) {
+            Some(document) => {
+                let is_local = |name: &str| self.openapi.as_ref().is_some_and(|openapi| openapi.has(name));
+                aggregator.remote_document(document.trim_end_matches('/'), is_local)
+            }
+            None => aggregator.remote(path),
+        }
     }
 
     /// With what is counted, and the requests under way.
@@ -124,12 +155,14 @@ impl Paths {
             return Ok(issuer_document(media_type, text));
         }
         let registry = self.registry.load_full();
+        let catalog = Arc::new(Catalog::new(registry, self.aggregator.as_ref()));
+        let registry = &catalog.registry;
         let document = Document {
             messages,
             headers: &headers,
             query: &info.query,
             kept: &self.kept,
-            registry: &registry,
+            catalog: &catalog,
             path,
         };
         if let Some(answer) = self.plain(&document) {
@@ -147,14 +180,14 @@ impl Paths {
                 negotiation::check_acceptable(&headers, &NAMED_TYPES)?;
                 match aggregated::wanted(&headers) {
                     Some(format) => self.aggregated(&document, Root::Core, format),
-                    None => document.any_format(&ApiVersions::new(&registry, &self.address)),
+                    None => document.any_format(&ApiVersions::new(registry, &self.address)),
                 }
             }
             ["apis"] => match aggregated::wanted(&headers) {
                 Some(format) => self.aggregated(&document, Root::Groups, format),
-                None => document.any_format(&ApiGroupList::new(&registry)),
+                None => document.any_format(&ApiGroupList::new(&catalog)),
             },
-            ["apis", group] => match ApiGroup::new(&registry, group) {
+            ["apis", group] => match ApiGroup::new(&catalog, group) {
                 Some(group) => document.any_format(&group),
                 None => Ok(page_not_found()),
             },
@@ -169,7 +202,7 @@ impl Paths {
         let metrics = self.metrics.as_ref();
         match (document.path, metrics) {
             ("/" | "/index.html", _) => Some(document.json(&PathList {
-                paths: self.list(document.registry),
+                paths: self.list(document.catalog),
             })),
             ("/metrics", Some((metrics, in_flight))) => Some(metrics.respond(in_flight)),
             ("/metrics/slis", Some(_)) => Some(Ok(metrics::service_levels(self.health.outcomes()))),
@@ -178,13 +211,13 @@ impl Paths {
     }
 
     fn aggregated(&self, document: &Document<'_>, root: Root, format: Format) -> Result<Response, ApiError> {
-        let registry = Arc::clone(document.registry);
+        let catalog = Arc::clone(document.catalog);
         self.discovery
-            .respond(document.messages, registry, root, format, document.headers)
+            .respond(document.messages, catalog, root, format, document.headers)
     }
 
     /// All paths that can be asked for, in the order of the alphabet.
-    fn list(&self, registry: &Registry) -> Vec<String> {
+    fn list(&self, catalog: &Catalog) -> Vec<String> {
         let mut paths = self.health.paths();
         if self.metrics.is_some() {
             paths.extend(["/metrics", "/metrics/slis"].map(str::to_owned));
@@ -194,14 +227,12 @@ impl Paths {
             let of_issuer = [IssuerDocuments::CONFIGURATION_PATH, IssuerDocuments::KEYS_PATH];
             paths.extend(of_issuer.map(str::to_owned));
         }
-        for served in registry.group_versions() {
-            if served.group.is_empty() {
-                paths.push(format!("/api/{}", served.version));
-            } else {
-                paths.push(format!("/apis/{}", served.group));
-                paths.push(format!("/apis/{}/{}", served.group, served.version));
-            }
-        }
+        let core = catalog
+            .registry
+            .group_versions()
+            .filter(|served| served.group.is_empty());
+        paths.extend(core.map(|served| format!("/api/{}", served.version)));
+        paths.extend(catalog.paths());
         paths.sort_unstable();
         paths.dedup();
         paths
@@ -237,15 +268,16 @@ struct Document<'a> {
     headers: &'a HeaderMap,
     query: &'a crate::http::query::Query,
     kept: &'a KeptDocuments,
-    registry: &'a Arc<Registry>,
+    catalog: &'a Arc<Catalog>,
     path: &'a str,
 }
 
 impl Document<'_> {
     /// The resources of a version of a group. What definitions serve is told whatever the method is, and by negotiation alone.
     fn resources(&self, group: &str, version: &str, method: &Method) -> Result<Response, ApiError> {
-        let built_in = self.registry.is_built_in_group(group);
-        let Some(list) = ApiResourceList::new(self.registry, group, version) else {
+        let registry = &self.catalog.registry;
+        let built_in = registry.is_built_in_group(group);
+        let Some(list) = ApiResourceList::new(registry, group, version) else {
             return if built_in {
                 Err(ApiError::unknown_resource())
             } else {
@@ -263,7 +295,7 @@ impl Document<'_> {
     fn any_format(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         let representation = Representation::of_document(self.headers, self.query)?;
         let make = || response::document_bytes(self.messages, &representation, document);
-        let body = self.kept.get(self.registry, self.path, &representation, make)?;
+        let body = self.kept.get(self.catalog, self.path, &representation, make)?;
         Ok(response::bytes(
             StatusCode::OK,
             representation.format.content_type(),

@@ -19,12 +19,14 @@ use crate::http::response::{self, Response};
 use crate::identity::authorization;
 use crate::identity::{self, Authenticator, ClientCertificate, Impersonation};
 use crate::metrics::Recording;
+use crate::operations::aggregation::api_services::Proxied;
+use crate::operations::aggregation::forward::Forwarded;
 use crate::operations::inflight;
 use crate::operations::paths::Paths;
 use crate::wire::body::{RequestBody, ResponseBody};
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::connection::{self, Lasts};
-use crate::wire::in_flight::InFlight;
+use crate::wire::in_flight::{InFlight, Seat};
 use crate::wire::websocket::{self, Upgrade};
 
 /// Everything that answers requests, once a connection has read them.
@@ -54,7 +56,8 @@ impl connection::Service for Service {
     type Client = ClientCertificate;
 
     fn client(&self, authorities: &ClientAuthorities, shown: &[CertificateDer<'_>]) -> ClientCertificate {
-        ClientCertificate::of(authorities, shown, self.context.shared.clock.now())
+        let now = self.context.shared.clock.now();
+        self.authenticator.certificate(authorities, shown, now)
     }
 
     fn handshake_failed(&self) {
@@ -95,7 +98,7 @@ impl Service {
             .ok()
             .and_then(|info| self.record(info, &head.headers, started));
         let outcome = match info {
-            Ok(info) => self.answer(head, info, body, certificate, started).await,
+            Ok(info) => self.answer(head, info, body, certificate, (started, &audit_id)).await,
             Err(error) => Ok(response::unread(error, &uri)),
         };
         let mut response = outcome.unwrap_or_else(|error| response::error(self.context.messages(), &error, &errors));
@@ -171,7 +174,7 @@ impl Service {
         info: RequestInfo,
         body: RequestBody,
         certificate: Option<&ClientCertificate>,
-        started: Instant,
+        (started, audit_id): (Instant, &HeaderValue),
     ) -> Result<Response, ApiError> {
         let limit = self.time_limit(&info)?;
         if limit.is_some_and(|limit| started.elapsed() >= limit) {
@@ -197,6 +200,18 @@ impl Service {
             body.leaving(Arc::clone(place));
         }
         authorization::check(authorizer, &user, &info, &head.method)?;
+        if let Some(remote) = self.paths.remote(&info.path) {
+            let deadline = limit.and_then(|limit| started.checked_add(limit));
+            let asked = Forwarded {
+                head,
+                info: &info,
+                user,
+                body,
+                audit_id,
+                deadline,
+            };
+            return Ok(self.forward(&remote, asked, place).await);
+        }
         let upgrade = Upgrade::take(&mut head);
         let incoming = Incoming {
             method: head.method,
@@ -260,6 +275,18 @@ impl Service {
 }
 
 impl Service {
+    /// The answer of another server, which keeps its place among the requests until the client has it.
+    async fn forward(&self, to: &Proxied, asked: Forwarded<'_>, place: Option<Arc<Seat>>) -> Response {
+        let Some(aggregator) = self.paths.aggregator() else {
+            return response::page_not_found();
+        };
+        let mut response = Box::pin(aggregator.forward(to, asked)).await;
+        if let Some(place) = place {
+            response.body_mut().hold(place);
+        }
+        response
+    }
+
     /// How long the request may take: as long as the client says in `timeout`, if that is less than what the server allows.
     /// `None` for those that last.
     fn time_limit(&self, info: &RequestInfo) -> Result<Option<Duration>, ApiError> {

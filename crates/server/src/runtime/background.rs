@@ -17,6 +17,9 @@ pub const DEFINITIONS: &str = "poststarthook/crd-informer-synced";
 /// The check of the tasks that show kinds what is stored of them.
 pub const OBSERVERS: &str = "poststarthook/generic-apiserver-start-informers";
 
+/// The check of the task that follows APIServices.
+pub const API_SERVICES: &str = "poststarthook/start-kube-aggregator-informers";
+
 /// The tasks of a server, as its health sees them.
 #[derive(Clone, Debug, Default)]
 pub struct Background {

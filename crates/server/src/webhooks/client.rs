@@ -178,7 +178,7 @@ fn whole_seconds(timeout: Duration) -> Duration {
 }
 
 /// Why an exchange failed, in Go's words.
-fn told(error: &PoolError) -> String {
+pub(super) fn told(error: &PoolError) -> String {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
     let mut text = error.to_string();
     while let Some(error) = cause {

@@ -1,4 +1,5 @@
-//! Connections to webhooks: TCP to where the host is reached, TLS in the name of the host.
+//! Connections to webhooks and aggregated servers: TCP to where the host is reached, TLS in the name of the host or of the
+//! service that it stands for.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,6 +13,7 @@ use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
+use rustls::client::ResolvesClientCert;
 use rustls::pki_types::ServerName;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -19,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::services::Services;
-use super::trust;
+use super::trust::{self, Trust};
 
 /// Opens connections.
 #[derive(Clone)]
@@ -27,6 +29,8 @@ pub(super) struct Connector {
     tls: TlsConnector,
     /// Where hosts are looked up that are services of the cluster; `None` for the names of the network.
     services: Option<Arc<Services>>,
+    /// The name that certificates must be for, where it is not that of the host.
+    name: Option<ServerName<'static>>,
 }
 
 /// Why there is no connection, in Go's words.
@@ -50,13 +54,33 @@ impl Connector {
     /// # Errors
     /// Where there are none.
     pub(super) fn new(authorities: Option<&[u8]>, services: Option<Arc<Services>>) -> Result<Self, String> {
-        let mut config = trust::client_config(authorities)?;
+        let trust = authorities.map_or(Trust::System, Trust::Authorities);
+        let mut config = trust::client_config(trust, None)?;
         // Over HTTP/2 all calls share a connection, and so would reach one endpoint of a service alone.
         let protocols: &[&[u8]] = if services.is_some() { &[HTTP1] } else { &[HTTP2, HTTP1] };
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Self {
             tls: TlsConnector::from(Arc::new(config)),
             services,
+            name: None,
+        })
+    }
+
+    /// Speaks HTTP/1.1 to hosts whose certificates are for `name`, and shows the certificate that `shown` chooses.
+    ///
+    /// # Errors
+    /// Where there are no authorities to trust, and where `name` is none.
+    pub(super) fn in_the_name_of(
+        name: String,
+        trust: Trust<'_>,
+        shown: Option<Arc<dyn ResolvesClientCert>>,
+    ) -> Result<Self, String> {
+        let mut config = trust::client_config(trust, shown)?;
+        config.alpn_protocols = vec![HTTP1.to_vec()];
+        Ok(Self {
+            tls: TlsConnector::from(Arc::new(config)),
+            services: None,
+            name: Some(ServerName::try_from(name).map_err(|error| error.to_string())?),
         })
     }
 
@@ -69,7 +93,10 @@ impl Connector {
         };
         let tcp = dial(&place.0, place.1).await?;
         let _ = tcp.set_nodelay(true);
-        let name = ServerName::try_from(host).map_err(|error| ConnectError(error.to_string()))?;
+        let name = match &self.name {
+            Some(name) => name.clone(),
+            None => ServerName::try_from(host).map_err(|error| ConnectError(error.to_string()))?,
+        };
         let tls = timeout(HANDSHAKE, self.tls.connect(name, tcp)).await;
         let tls = tls.map_err(|_| ConnectError("net/http: TLS handshake timeout".to_owned()))?;
         let tls = tls.map_err(|error| ConnectError(trust::told(&error)))?;

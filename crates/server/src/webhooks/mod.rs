@@ -1,7 +1,10 @@
-//! How webhooks are called, those of admission and those of conversion; and what becomes of their answers in words.
+//! How webhooks are called, those of admission and those of conversion; and what becomes of their answers in words. Aggregated
+//! servers are called by the same means.
 
+mod backend;
 mod client;
 mod connector;
+mod routing;
 mod services;
 mod trust;
 
@@ -12,11 +15,14 @@ use holdfast_admission::webhooks::Webhooks as Configured;
 use holdfast_resource::Registry;
 
 use crate::objects::Store;
-use services::Services;
+pub(crate) use services::Services;
+pub(crate) use trust::Trust;
 
+pub(crate) use backend::Backend;
 pub(crate) use client::CallError;
 pub use client::Client;
 pub use holdfast_admission::webhooks::authorities_fault;
+pub use routing::Routing;
 
 /// The webhooks of admission, and how they are called.
 pub struct Webhooks {

@@ -13,7 +13,7 @@ use crate::objects::Trees;
 use crate::objects::lookup::SnapshotLookup;
 
 /// The services of the cluster.
-pub(super) struct Services {
+pub(crate) struct Services {
     store: Arc<Store>,
     registry: Arc<ArcSwap<Registry>>,
     trees: Trees,
@@ -22,10 +22,10 @@ pub(super) struct Services {
 }
 
 /// The label by which an EndpointSlice names its service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
+pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 impl Services {
-    pub(super) fn new(store: Arc<Store>, registry: Arc<ArcSwap<Registry>>) -> Self {
+    pub(crate) fn new(store: Arc<Store>, registry: Arc<ArcSwap<Registry>>) -> Self {
         Self {
             store,
             registry,
@@ -42,14 +42,33 @@ impl Services {
     pub(super) fn place(&self, host: &str, port: u16) -> Result<(String, u16), String> {
         let mut parts = host.splitn(3, '.');
         let (name, namespace) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        self.look(|lookup| self.endpoint(lookup, namespace, name, port))
+    }
+
+    /// Looks at the objects as they are now.
+    pub(super) fn look<T>(&self, look: impl FnOnce(&SnapshotLookup<'_>) -> T) -> T {
         let registry = self.registry.load();
         let snapshot = self.store.snapshot();
-        let lookup = SnapshotLookup {
+        look(&SnapshotLookup {
             registry: &registry,
             snapshot: &snapshot,
             trees: &self.trees,
             failing: false,
-        };
+        })
+    }
+
+    /// Another number each time.
+    pub(super) fn next(&self) -> usize {
+        self.given.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn endpoint(
+        &self,
+        lookup: &SnapshotLookup<'_>,
+        namespace: &str,
+        name: &str,
+        port: u16,
+    ) -> Result<(String, u16), String> {
         let service = lookup
             .get(&resource("", "services"), namespace, name)
             .ok_or_else(|| format!("service {name:?} not found"))?;
@@ -78,7 +97,7 @@ impl Services {
             in_endpoints(&endpoints, port_name, &mut places);
         }
         if !places.is_empty() {
-            let next = self.given.fetch_add(1, Ordering::Relaxed) % places.len();
+            let next = self.next() % places.len();
             return Ok(places.swap_remove(next));
         }
         match service.str_at(&["spec", "clusterIP"]) {
@@ -88,19 +107,19 @@ impl Services {
     }
 }
 
-fn resource(group: &'static str, resource: &'static str) -> GroupResource {
+pub(super) fn resource(group: &'static str, resource: &'static str) -> GroupResource {
     GroupResource {
         group: SmolStr::new_static(group),
         resource: SmolStr::new_static(resource),
     }
 }
 
-fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
+pub(super) fn items(list: Option<&Value>) -> impl Iterator<Item = &Value> {
     list.and_then(Value::as_list).into_iter().flat_map(|list| list.iter())
 }
 
 /// The number of the port of that name.
-fn numbered(ports: Option<&Value>, name: &str) -> Option<u16> {
+pub(super) fn numbered(ports: Option<&Value>, name: &str) -> Option<u16> {
     let named = items(ports).find(|port| port.str_at(&["name"]).unwrap_or_default() == name)?;
     u16::try_from(named.get("port")?.as_i64()?).ok()
 }

@@ -1,13 +1,13 @@
-//! Whom a webhook's certificate must come from, and what is said of one that does not.
+//! Whom the certificate of a webhook or an aggregated server must come from, and what is said of one that does not.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast_gotext::time::{Precision, Timestamp};
-use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
-use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::client::{ResolvesClientCert, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
@@ -16,16 +16,43 @@ use rustls::{AlertDescription, CertificateError, ClientConfig, Error, InvalidMes
 use super::connector::system_words;
 use crate::wire::x509::{self, Purpose};
 
-/// TLS that trusts `authorities`, in PEM, or those of the system.
+/// Whose certificates are trusted.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Trust<'a> {
+    /// Those that come from these authorities, in PEM.
+    Authorities(&'a [u8]),
+    /// Those that come from the authorities of the system.
+    System,
+    /// All.
+    Anyone,
+}
+
+/// TLS that trusts so, and shows the certificate that `shown` chooses.
 ///
 /// # Errors
 /// Where there is no authority, in the words of the reference.
-pub(super) fn client_config(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
+pub(super) fn client_config(
+    trust: Trust<'_>,
+    shown: Option<Arc<dyn ResolvesClientCert>>,
+) -> Result<ClientConfig, String> {
     let provider = Arc::new(aws_lc_rs::default_provider());
+    let verifier = verifier(trust, &provider)?;
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(|error| error.to_string())?;
+    let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+    Ok(match shown {
+        Some(shown) => builder.with_client_cert_resolver(shown),
+        None => builder.with_no_client_auth(),
+    })
+}
+
+fn verifier(trust: Trust<'_>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, String> {
+    let algorithms = provider.signature_verification_algorithms;
     let mut roots = RootCertStore::empty();
     let mut trusted = Vec::new();
-    match authorities {
-        Some(pem) => {
+    match trust {
+        Trust::Anyone => return Ok(Arc::new(Unchecked { algorithms })),
+        Trust::Authorities(pem) => {
             trusted.extend(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
             let why = match trusted.is_empty() {
                 true => "unable to parse bytes as PEM block",
@@ -37,7 +64,7 @@ pub(super) fn client_config(authorities: Option<&[u8]>) -> Result<ClientConfig, 
             }
             roots.add_parsable_certificates(trusted.iter().filter(|root| x509::may_sign(root)).cloned());
         }
-        None => {
+        Trust::System => {
             // Those that cannot be read cannot be trusted, which the handshake tells.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
@@ -48,19 +75,36 @@ pub(super) fn client_config(authorities: Option<&[u8]>) -> Result<ClientConfig, 
     let by_chain = match roots.is_empty() {
         true => None,
         false => {
-            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider));
+            let builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
             Some(builder.build().map_err(|error| error.to_string())?)
         }
     };
-    let verifier = Verifier {
+    Ok(Arc::new(Verifier {
         by_chain,
         trusted,
-        algorithms: provider.signature_verification_algorithms,
-    };
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let builder = builder.map_err(|error| error.to_string())?;
-    let builder = builder.dangerous().with_custom_certificate_verifier(Arc::new(verifier));
-    Ok(builder.with_no_client_auth())
+        algorithms,
+    }))
+}
+
+/// Takes any certificate whose key the server has.
+#[derive(Debug)]
+struct Unchecked {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl ServerCertVerifier for Unchecked {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    crate::verify_signatures!();
 }
 
 /// Checks certificates as Go does: one that stands in a `caBundle` itself is trusted, others by a chain to an authority.
@@ -225,7 +269,7 @@ mod tests {
     #[test]
     fn a_bundle_without_certificates_is_refused() {
         assert_eq!(
-            client_config(Some(b"what?")).unwrap_err(),
+            client_config(Trust::Authorities(b"what?"), None).unwrap_err(),
             "unable to load root certificates: unable to parse bytes as PEM block"
         );
     }

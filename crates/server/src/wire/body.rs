@@ -4,7 +4,6 @@
 //! they are, without being copied together. A watch is a stream whose pieces come as events do.
 
 use std::any::Any;
-use std::convert::Infallible;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -15,6 +14,7 @@ use futures_util::stream::BoxStream;
 use futures_util::{FutureExt as _, Stream, StreamExt};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
+use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
 
 use crate::wire::in_flight::{Receiving, Seat};
@@ -54,7 +54,7 @@ pub struct RequestBody {
     place: Option<Arc<Seat>>,
 }
 
-type Source = http_body_util::combinators::UnsyncBoxBody<Bytes, std::io::Error>;
+type Source = UnsyncBoxBody<Bytes, std::io::Error>;
 
 impl RequestBody {
     /// The body `source`; reading it may take `read_timeout` in all.
@@ -81,6 +81,16 @@ impl RequestBody {
     pub fn from_bytes(bytes: impl Into<Bytes>) -> Self {
         let source = http_body_util::Full::new(bytes.into());
         Self::new(source, Duration::MAX)
+    }
+
+    /// The body as it comes, to be passed on. It has no bound: nothing of it is kept.
+    pub(crate) fn pass_on(self) -> Source {
+        let source = self.source.lock().take();
+        source.unwrap_or_else(|| {
+            http_body_util::Empty::new()
+                .map_err(|never| match never {})
+                .boxed_unsync()
+        })
     }
 
     /// Reads the whole body.
@@ -239,7 +249,17 @@ enum Content {
     },
     /// Runs of bytes that come when they come; the answer ends with the stream.
     Stream(BoxStream<'static, Bytes>),
+    /// What another server answers, passed on as it comes.
+    Passed {
+        body: UnsyncBoxBody<Bytes, Broken>,
+        sent: Option<Box<dyn FnMut(u64) + Send>>,
+    },
 }
+
+/// The server whose answer is passed on broke it off, so that this one can only break off, too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer that is passed on was broken off")]
+pub struct Broken;
 
 /// Bytes that belong to an answer which holds something.
 struct HeldBytes {
@@ -284,7 +304,7 @@ impl ResponseBody {
         let held = match &self.content {
             Content::Full(_) | Content::Chunks { remaining: 0, .. } => self.held.take(),
             Content::Chunks { .. } => None,
-            Content::Stream(_) => self.held.clone(),
+            Content::Stream(_) | Content::Passed { .. } => self.held.clone(),
         };
         match held {
             Some(held) => Bytes::from_owner(HeldBytes { bytes, _held: held }),
@@ -304,11 +324,21 @@ impl ResponseBody {
         Content::Stream(Box::pin(stream)).into()
     }
 
+    /// What another server answers.
+    pub(crate) fn passed(body: impl Body<Data = Bytes, Error = Broken> + Send + 'static) -> Self {
+        let body = body.boxed_unsync();
+        Content::Passed { body, sent: None }.into()
+    }
+
     /// Calls `sent` with the length of each piece of a stream, which drops it when it ends.
     pub(crate) fn record(&mut self, mut sent: impl FnMut(u64) + Send + 'static) {
-        if let Content::Stream(stream) = &mut self.content {
-            let pieces = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
-            *stream = Box::pin(pieces.inspect(move |piece| sent(piece.len() as u64)));
+        match &mut self.content {
+            Content::Stream(stream) => {
+                let pieces = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
+                *stream = Box::pin(pieces.inspect(move |piece| sent(piece.len() as u64)));
+            }
+            Content::Passed { sent: told, .. } => *told = Some(Box::new(sent)),
+            Content::Full(_) | Content::Chunks { .. } => {}
         }
     }
 
@@ -317,7 +347,7 @@ impl ResponseBody {
         match &self.content {
             Content::Full(bytes) => Some(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Content::Chunks { remaining, .. } => Some(*remaining),
-            Content::Stream(_) => None,
+            Content::Stream(_) | Content::Passed { .. } => None,
         }
     }
 }
@@ -336,9 +366,9 @@ impl From<Vec<u8>> for ResponseBody {
 
 impl Body for ResponseBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Broken;
 
-    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
         let body = self.get_mut();
         let is_small = body.held.is_some() && !body.is_large();
         let next = match &mut body.content {
@@ -352,6 +382,20 @@ impl Body for ResponseBody {
                 Poll::Ready(next) => next,
                 Poll::Pending => return Poll::Pending,
             },
+            Content::Passed { body, sent } => match poll_data(Pin::new(body), cx) {
+                Poll::Ready(Some(Ok(bytes))) => {
+                    if let Some(sent) = sent {
+                        sent(bytes.len() as u64);
+                    }
+                    Some(bytes)
+                }
+                Poll::Ready(Some(Err(broken))) => return Poll::Ready(Some(Err(broken))),
+                Poll::Ready(None) => {
+                    *sent = None;
+                    None
+                }
+                Poll::Pending => return Poll::Pending,
+            },
         };
         let next = match next {
             Some(bytes) if body.held.is_some() && !is_small => Some(body.tie(bytes)),
@@ -361,11 +405,35 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
+        if let Content::Passed { body, .. } = &self.content {
+            return body.is_end_stream();
+        }
         self.length() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
+        if let Content::Passed { body, .. } = &self.content {
+            return body.size_hint();
+        }
         self.length().map_or_else(SizeHint::default, SizeHint::with_exact)
+    }
+}
+
+/// The next bytes of a body; what stands behind them, such as trailers, is left out.
+fn poll_data<B: Body<Data = Bytes>>(
+    mut body: Pin<&mut B>,
+    cx: &mut Context<'_>,
+) -> Poll<Option<Result<Bytes, B::Error>>> {
+    loop {
+        return match body.as_mut().poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(bytes) => Poll::Ready(Some(Ok(bytes))),
+                Err(_) => continue,
+            },
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        };
     }
 }
 

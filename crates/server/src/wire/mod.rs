@@ -1,6 +1,7 @@
 //! Connections and what goes over them: TLS, bodies, compression, slow clients, WebSockets.
 
 pub mod body;
+pub mod certificates;
 pub mod client_authorities;
 pub mod connection;
 pub mod in_flight;

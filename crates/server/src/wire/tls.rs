@@ -23,6 +23,8 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The authorities whose client certificates are trusted, in PEM; none asks clients for no certificates.
     pub client_authorities: Vec<PathBuf>,
+    /// Authorities that clients are told of besides, so that they show certificates of theirs, in PEM.
+    pub other_authorities: Vec<PathBuf>,
 }
 
 /// What connections are accepted with.
@@ -90,10 +92,17 @@ impl TlsFiles {
         };
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
         let builder = builder.with_safe_default_protocol_versions().map_err(refused)?;
-        let (builder, authorities) = match self.client_authorities.first() {
-            None => (builder.with_no_client_auth(), None),
-            Some(_) => {
-                let (asking, authorities) = self.client_authorities(provider)?;
+        let all = self.client_authorities.iter().chain(&self.other_authorities);
+        let (builder, authorities) = match all.count() {
+            0 => (builder.with_no_client_auth(), None),
+            _ => {
+                let algorithms = provider.signature_verification_algorithms;
+                let (roots, authorities) = read_authorities(&self.client_authorities, provider)?;
+                let mut hints = roots.subjects();
+                for path in &self.other_authorities {
+                    hints.extend(roots_of(path)?.1.subjects());
+                }
+                let asking = AnyCertificate { hints, algorithms };
                 let builder = builder.with_client_cert_verifier(Arc::new(asking));
                 (builder, Some(Arc::new(authorities)))
             }
@@ -105,39 +114,56 @@ impl TlsFiles {
             authorities,
         })
     }
+}
 
-    fn client_authorities(
-        &self,
-        provider: Arc<CryptoProvider>,
-    ) -> Result<(AnyCertificate, ClientAuthorities), TlsError> {
-        let (mut all, mut roots) = (Vec::new(), RootCertStore::empty());
-        for path in &self.client_authorities {
-            let refused = |reason: String| TlsError::Authority {
-                path: path.clone(),
-                reason,
-            };
-            for certificate in certificates(path)? {
-                x509::parse(&certificate).map_err(|error| refused(error.to_string()))?;
-                if x509::may_sign(&certificate) {
-                    let added = roots.add(certificate.clone());
-                    added.map_err(|error| refused(error.to_string()))?;
-                }
-                all.push(certificate);
-            }
-        }
-        let asking = AnyCertificate {
-            hints: roots.subjects(),
-            algorithms: provider.signature_verification_algorithms,
-        };
-        let chains = match roots.is_empty() {
-            true => None,
-            // It is never without authorities, which is all that it asks for.
-            false => WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                .build()
-                .ok(),
-        };
-        Ok((asking, ClientAuthorities::new(all, chains)))
+impl ClientAuthorities {
+    /// The authorities in a file, in PEM.
+    ///
+    /// # Errors
+    /// Where it cannot be read or does not hold what it should.
+    pub fn load(path: &Path) -> Result<Self, TlsError> {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let (_, authorities) = read_authorities(&[path.to_owned()], provider)?;
+        Ok(authorities)
     }
+}
+
+/// The certificates in a file, and those of them that may sign.
+fn roots_of(path: &Path) -> Result<(Vec<CertificateDer<'static>>, RootCertStore), TlsError> {
+    let refused = |reason: String| TlsError::Authority {
+        path: path.to_owned(),
+        reason,
+    };
+    let (all, mut roots) = (certificates(path)?, RootCertStore::empty());
+    for certificate in &all {
+        x509::parse(certificate).map_err(|error| refused(error.to_string()))?;
+        if x509::may_sign(certificate) {
+            let added = roots.add(certificate.clone());
+            added.map_err(|error| refused(error.to_string()))?;
+        }
+    }
+    Ok((all, roots))
+}
+
+fn read_authorities(
+    paths: &[PathBuf],
+    provider: Arc<CryptoProvider>,
+) -> Result<(Arc<RootCertStore>, ClientAuthorities), TlsError> {
+    let (mut all, mut roots) = (Vec::new(), RootCertStore::empty());
+    for path in paths {
+        let (certificates, of_path) = roots_of(path)?;
+        all.extend(certificates);
+        roots.extend(of_path.roots);
+    }
+    let roots = Arc::new(roots);
+    let chains = match roots.is_empty() {
+        true => None,
+        // It is never without authorities, which is all that it asks for.
+        false => WebPkiClientVerifier::builder_with_provider(Arc::clone(&roots), provider)
+            .build()
+            .ok(),
+    };
+    Ok((roots, ClientAuthorities::new(all, chains)))
 }
 
 /// The half of a verifier of certificates that checks signatures, for types that keep the `algorithms` to do so.

@@ -132,7 +132,7 @@ impl Server {
         start(&context).await.unwrap();
         let service = Service {
             context,
-            authenticator: Authenticator { anonymous: false },
+            authenticator: Authenticator::default(),
             impersonation: Impersonation::default(),
             paths: Paths::new(registry, Health::new(), "localhost:6443", Arc::new(SystemClock)),
             in_flight: Arc::default(),

@@ -109,6 +109,7 @@ impl Authority {
             certificate: folder.join("server.crt"),
             key: folder.join("server.key"),
             client_authorities: vec![folder.join("ca.crt")],
+            other_authorities: Vec::new(),
         };
         let authority = Self::parameters().self_signed(&self.key).unwrap();
         std::fs::write(&files.certificate, certificate.pem()).unwrap();
@@ -184,7 +185,10 @@ impl Server {
                 background: Default::default(),
                 config,
             })),
-            authenticator: Authenticator { anonymous: true },
+            authenticator: Authenticator {
+                anonymous: true,
+                ..Authenticator::default()
+            },
             impersonation: Impersonation::default(),
             paths: Paths::new(registry, health, "localhost:6443", Arc::new(SystemClock)),
             in_flight: Arc::new(in_flight),

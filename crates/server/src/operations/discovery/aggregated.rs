@@ -7,15 +7,15 @@ use std::sync::{Arc, OnceLock};
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 use holdfast_proto::Messages;
-use holdfast_resource::{DefinedGroup, GroupVersion, Registry};
+use holdfast_resource::{DefinedGroup, GroupVersion, GroupVersionKind, Registry, Resource};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response as HttpResponse, StatusCode};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha512};
 use smol_str::SmolStr;
 
-use super::legacy::foreign;
-use super::{groups, sorted, subresources, verb_names};
+use super::legacy::{ApiResources, foreign};
+use super::{Catalog, sorted, subresources, verb_names};
 use crate::http::ApiError;
 use crate::http::negotiation::{self, Clause, Format, Representation};
 use crate::http::protobuf;
@@ -40,21 +40,25 @@ pub enum Root {
     Groups,
 }
 
-/// The documents of the registry that was last asked for. They are made when they are first asked for.
+/// The documents of the catalog that was last asked for. They are made when they are first asked for.
 #[derive(Default)]
 pub struct Documents(ArcSwapOption<Made>);
 
 struct Made {
-    registry: Arc<Registry>,
+    catalog: Arc<Catalog>,
     parts: HashMap<SmolStr, Part>,
     core: Document,
     groups: Document,
 }
 
-/// What is said of one group. What is built in stays as it is, so that a part holds until definitions change in its group.
+/// What is said of one group. What is built in stays as it is, so that a part holds until definitions change in its group, or
+/// other servers say something else.
 #[derive(Clone)]
 struct Part {
     defined: Option<Arc<DefinedGroup>>,
+    versions: Vec<SmolStr>,
+    /// What other servers serve of it.
+    elsewhere: Vec<Arc<VersionDiscovery>>,
     json: Bytes,
 }
 
@@ -82,15 +86,15 @@ impl Documents {
     ///
     /// # Errors
     /// 500 where it has no such form, which is a fault of the server.
-    pub fn respond(
+    pub(crate) fn respond(
         &self,
         messages: &Messages,
-        registry: Arc<Registry>,
+        catalog: Arc<Catalog>,
         root: Root,
         format: Format,
         headers: &HeaderMap,
     ) -> Result<Response, ApiError> {
-        let made = self.of(registry);
+        let made = self.of(catalog);
         let document = match root {
             Root::Core => &made.core,
             Root::Groups => &made.groups,
@@ -110,31 +114,31 @@ impl Documents {
         Ok(response)
     }
 
-    fn of(&self, registry: Arc<Registry>) -> Arc<Made> {
-        if let Some(made) = self.0.load_full().filter(|made| Arc::ptr_eq(&made.registry, &registry)) {
+    fn of(&self, catalog: Arc<Catalog>) -> Arc<Made> {
+        if let Some(made) = self.0.load_full().filter(|made| made.catalog.is_same(&catalog)) {
             return made;
         }
         let before = self.0.load_full();
         let mut parts = HashMap::new();
         let mut part = |group: &SmolStr, versions: &[SmolStr]| -> Bytes {
             let known = before.as_ref().and_then(|before| before.parts.get(group));
-            let part = match known.filter(|part| part.holds(&registry, group)) {
+            let part = match known.filter(|part| part.holds(&catalog, group, versions)) {
                 Some(part) => part.clone(),
-                None => Part::new(&registry, group, versions),
+                None => Part::new(&catalog, group, versions),
             };
             let json = part.json.clone();
             parts.insert(group.clone(), part);
             json
         };
-        let core = vec![part(&SmolStr::default(), &core_versions(&registry))];
-        let groups = groups(&registry);
+        let core = vec![part(&SmolStr::default(), &core_versions(&catalog.registry))];
+        let groups = catalog.groups_by_priority();
         let groups = groups.iter().map(|(group, versions)| part(group, versions));
         let groups: Vec<Bytes> = groups.collect();
         let made = Arc::new(Made {
             core: Document::new(&core),
             groups: Document::new(&groups),
             parts,
-            registry,
+            catalog,
         });
         self.0.store(Some(Arc::clone(&made)));
         made
@@ -194,17 +198,24 @@ impl Document {
 }
 
 impl Part {
-    fn new(registry: &Registry, group: &SmolStr, versions: &[SmolStr]) -> Self {
-        let said = group_discovery(registry, group, versions);
+    fn new(catalog: &Catalog, group: &SmolStr, versions: &[SmolStr]) -> Self {
+        let said = group_discovery(catalog, group, versions);
         Self {
-            defined: registry.defined_group(group).cloned(),
+            defined: catalog.registry.defined_group(group).cloned(),
+            versions: versions.to_vec(),
+            elsewhere: catalog.elsewhere(group),
             json: serde_json::to_vec(&said).unwrap_or_default().into(),
         }
     }
 
-    fn holds(&self, registry: &Registry, group: &str) -> bool {
-        let defined = registry.defined_group(group).map(Arc::as_ptr);
+    fn holds(&self, catalog: &Catalog, group: &str, versions: &[SmolStr]) -> bool {
+        let defined = catalog.registry.defined_group(group).map(Arc::as_ptr);
+        let same = |(one, other): (&Arc<VersionDiscovery>, &Arc<VersionDiscovery>)| Arc::ptr_eq(one, other);
+        let elsewhere = catalog.elsewhere(group);
         self.defined.as_ref().map(Arc::as_ptr) == defined
+            && self.versions == versions
+            && self.elsewhere.len() == elsewhere.len()
+            && self.elsewhere.iter().zip(&elsewhere).all(same)
     }
 }
 
@@ -217,24 +228,41 @@ struct Metadata {
 #[derive(Serialize)]
 struct GroupDiscovery {
     metadata: Metadata,
-    versions: Vec<VersionDiscovery>,
+    #[serde(serialize_with = "shared")]
+    versions: Vec<Arc<VersionDiscovery>>,
 }
 
-#[derive(Serialize)]
-struct VersionDiscovery {
+fn shared<S: serde::Serializer>(versions: &[Arc<VersionDiscovery>], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(versions.iter().map(|version| &**version))
+}
+
+/// What is said of one group version.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VersionDiscovery {
+    #[serde(default)]
     version: SmolStr,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     resources: Vec<ResourceDiscovery>,
-    freshness: &'static str,
+    #[serde(skip_deserializing)]
+    freshness: Freshness,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
+/// Whether what is said holds now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+enum Freshness {
+    #[default]
+    Current,
+    Stale,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct ResourceDiscovery {
     resource: SmolStr,
     response_kind: Kind,
-    scope: &'static str,
+    scope: SmolStr,
     singular_resource: SmolStr,
-    verbs: Vec<&'static str>,
+    verbs: Vec<SmolStr>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     short_names: Vec<SmolStr>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -243,26 +271,132 @@ struct ResourceDiscovery {
     subresources: Vec<SubresourceDiscovery>,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
 struct SubresourceDiscovery {
     subresource: SmolStr,
     response_kind: Kind,
-    verbs: Vec<&'static str>,
+    verbs: Vec<SmolStr>,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 struct Kind {
     group: SmolStr,
     version: SmolStr,
     kind: SmolStr,
 }
 
-fn group_discovery(registry: &Registry, group: &SmolStr, versions: &[SmolStr]) -> GroupDiscovery {
-    let versions = versions.iter().map(|version| VersionDiscovery {
-        version: version.clone(),
-        resources: version_resources(registry, &GroupVersion::new(group.clone(), version.clone())),
-        freshness: "Current",
+/// What another server says of its groups.
+#[derive(Deserialize)]
+pub(crate) struct ApiGroups {
+    #[serde(default)]
+    items: Vec<RemoteGroup>,
+}
+
+#[derive(Deserialize)]
+struct RemoteGroup {
+    #[serde(default)]
+    metadata: RemoteMetadata,
+    #[serde(default)]
+    versions: Vec<VersionDiscovery>,
+}
+
+#[derive(Default, Deserialize)]
+struct RemoteMetadata {
+    #[serde(default)]
+    name: SmolStr,
+}
+
+impl ApiGroups {
+    /// What is said of each group version.
+    pub(crate) fn by_version(self) -> HashMap<GroupVersion, VersionDiscovery> {
+        let mut by_version = HashMap::new();
+        for group in self.items {
+            for said in group.versions {
+                let group_version = GroupVersion::new(group.metadata.name.clone(), said.version.clone());
+                by_version.insert(group_version, said);
+            }
+        }
+        by_version
+    }
+}
+
+impl VersionDiscovery {
+    /// What another server says of a version, if it says anything; `fresh` where it was asked now and answered.
+    pub(crate) fn told(version: SmolStr, said: Option<Self>, fresh: bool) -> Self {
+        Self {
+            version,
+            resources: said.map(|said| said.resources).unwrap_or_default(),
+            freshness: if fresh { Freshness::Current } else { Freshness::Stale },
+        }
+    }
+
+    /// What another server says in the older form, in which subresources stand beside resources.
+    pub(crate) fn of_older_form(version: SmolStr, said: ApiResources) -> Self {
+        let mut resources: Vec<ResourceDiscovery> = Vec::new();
+        let (subresources, others): (Vec<_>, Vec<_>) = said
+            .resources
+            .into_iter()
+            .partition(|resource| resource.name.contains('/'));
+        let scope = |namespaced| SmolStr::new_static(if namespaced { "Namespaced" } else { "Cluster" });
+        for resource in others {
+            resources.push(ResourceDiscovery {
+                resource: resource.name,
+                response_kind: Kind {
+                    group: resource.group,
+                    version: resource.version,
+                    kind: resource.kind,
+                },
+                scope: scope(resource.namespaced),
+                singular_resource: resource.singular_name,
+                verbs: resource.verbs,
+                short_names: resource.short_names,
+                categories: resource.categories,
+                subresources: Vec::new(),
+            });
+        }
+        for subresource in subresources {
+            let (parent, name) = subresource.name.split_once('/').unwrap_or_default();
+            if !resources.iter().any(|resource| resource.resource == parent) {
+                resources.push(ResourceDiscovery {
+                    resource: parent.into(),
+                    scope: scope(subresource.namespaced),
+                    ..ResourceDiscovery::default()
+                });
+            }
+            let made = SubresourceDiscovery {
+                subresource: name.into(),
+                response_kind: Kind {
+                    group: subresource.group,
+                    version: subresource.version,
+                    kind: subresource.kind,
+                },
+                verbs: subresource.verbs,
+            };
+            let parent = resources.iter_mut().find(|resource| resource.resource == parent);
+            if let Some(parent) = parent {
+                parent.subresources.push(made);
+            }
+        }
+        Self {
+            version,
+            resources,
+            freshness: Freshness::Current,
+        }
+    }
+}
+
+fn group_discovery(catalog: &Catalog, group: &SmolStr, versions: &[SmolStr]) -> GroupDiscovery {
+    let versions = versions.iter().map(|version| {
+        let group_version = GroupVersion::new(group.clone(), version.clone());
+        catalog.version_elsewhere(&group_version).unwrap_or_else(|| {
+            Arc::new(VersionDiscovery {
+                version: version.clone(),
+                resources: version_resources(&catalog.registry, &group_version),
+                freshness: Freshness::Current,
+            })
+        })
     });
     GroupDiscovery {
         metadata: Metadata { name: group.clone() },
@@ -275,7 +409,7 @@ fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<R
     for served in sorted(registry, group_version) {
         let resource = &served.resource;
         let subresources = subresources(&served).into_iter().map(|subresource| {
-            let (group, version) = foreign(&subresource.kind, group_version);
+            let (group, version) = told_group_version(resource, &subresource.kind, group_version);
             SubresourceDiscovery {
                 subresource: subresource.name.clone(),
                 response_kind: Kind {
@@ -283,23 +417,94 @@ fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<R
                     version,
                     kind: subresource.kind.kind.clone(),
                 },
-                verbs: verb_names(resource, &subresource.verbs),
+                verbs: names(verb_names(resource, &subresource.verbs)),
             }
         });
         resources.push(ResourceDiscovery {
             resource: resource.plural.clone(),
             response_kind: Kind {
-                group: SmolStr::default(),
-                version: SmolStr::default(),
                 kind: resource.kind.clone(),
+                ..own_group_version(resource, group_version)
             },
-            scope: if resource.namespaced() { "Namespaced" } else { "Cluster" },
+            scope: SmolStr::new_static(if resource.namespaced() { "Namespaced" } else { "Cluster" }),
             singular_resource: resource.singular.clone(),
-            verbs: verb_names(resource, &served.version().verbs),
+            verbs: names(verb_names(resource, &served.version().verbs)),
             short_names: resource.short_names.clone(),
             categories: resource.categories.clone(),
             subresources: subresources.collect(),
         });
     }
     resources
+}
+
+/// The group and version of the kind of a resource, which are told of defined resources alone.
+fn own_group_version(resource: &Resource, here: &GroupVersion) -> Kind {
+    match resource.definition {
+        None => Kind::default(),
+        Some(_) => Kind {
+            group: here.group.clone(),
+            version: here.version.clone(),
+            kind: SmolStr::default(),
+        },
+    }
+}
+
+/// The same of a subresource, whose kind may be another's.
+fn told_group_version(resource: &Resource, kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr, SmolStr) {
+    if resource.definition.is_some() {
+        return (kind.group_version.group.clone(), kind.group_version.version.clone());
+    }
+    foreign(kind, here)
+}
+
+fn names(verbs: Vec<&'static str>) -> Vec<SmolStr> {
+    verbs.into_iter().map(SmolStr::new_static).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_server_says_in_the_older_form_is_said_in_the_newer() {
+        let said = r#"{"resources":[
+            {"name":"pods/log","singularName":"","namespaced":true,"kind":"Log","verbs":["get"]},
+            {"name":"nodes","singularName":"node","namespaced":false,"kind":"NodeMetrics","verbs":["get","list"]},
+            {"name":"nodes/status","singularName":"","namespaced":false,"group":"a","version":"v1","kind":"S","verbs":[]}]}"#;
+        let said = VersionDiscovery::of_older_form("v1".into(), serde_json::from_str(said).unwrap());
+        let told: Vec<String> = said
+            .resources
+            .iter()
+            .map(|resource| {
+                let subresources = resource.subresources.iter();
+                let subresources: Vec<_> = subresources
+                    .map(|sub| format!("{}:{}", sub.subresource, sub.response_kind.kind))
+                    .collect();
+                format!(
+                    "{} {} {} {}",
+                    resource.resource,
+                    resource.scope,
+                    resource.response_kind.kind,
+                    subresources.join(",")
+                )
+            })
+            .collect();
+        assert_eq!(told, ["nodes Cluster NodeMetrics status:S", "pods Namespaced  log:Log"]);
+    }
+
+    #[test]
+    fn a_server_that_does_not_answer_is_said_to_be_stale() {
+        let said: ApiGroups = serde_json::from_str(
+            r#"{"kind":"APIGroupDiscoveryList","items":[{"metadata":{"name":"g"},"versions":[
+                {"version":"v1","freshness":"Current","resources":[{"resource":"things","scope":"Cluster"}]}]}]}"#,
+        )
+        .unwrap();
+        let said = said.by_version();
+        let version = said.get(&GroupVersion::new("g", "v1")).cloned();
+        let text = |version: &VersionDiscovery| serde_json::to_string(version).unwrap();
+        let fresh = VersionDiscovery::told("v1".into(), version, true);
+        assert!(text(&fresh).contains(r#""resource":"things""#) && text(&fresh).contains(r#""freshness":"Current""#));
+        let stale = VersionDiscovery::told("v1".into(), None, false);
+        assert_eq!(text(&stale), r#"{"version":"v1","freshness":"Stale"}"#);
+    }
 }

@@ -4,19 +4,19 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use holdfast_resource::Registry;
 use parking_lot::Mutex;
 
+use super::Catalog;
 use crate::http::ApiError;
 use crate::http::negotiation::Representation;
 
-/// The documents of the registry that was last asked for, in the forms that were asked for.
+/// The documents of the catalog that was last asked for, in the forms that were asked for.
 #[derive(Default)]
 pub(crate) struct KeptDocuments(Mutex<Kept>);
 
 #[derive(Default)]
 struct Kept {
-    registry: Option<Arc<Registry>>,
+    catalog: Option<Arc<Catalog>>,
     documents: HashMap<Name, Bytes>,
 }
 
@@ -24,22 +24,22 @@ struct Kept {
 type Name = (String, Representation);
 
 impl KeptDocuments {
-    /// The document at `path` as `registry` has it, which `make` writes at the first request.
+    /// The document at `path` as `catalog` has it, which `make` writes at the first request.
     ///
     /// # Errors
     /// Those of `make`.
     pub(crate) fn get(
         &self,
-        registry: &Arc<Registry>,
+        catalog: &Arc<Catalog>,
         path: &str,
         representation: &Representation,
         make: impl FnOnce() -> Result<Bytes, ApiError>,
     ) -> Result<Bytes, ApiError> {
         let name = (path.to_owned(), *representation);
         let mut kept = self.0.lock();
-        if kept.registry.as_ref().is_none_or(|known| !Arc::ptr_eq(known, registry)) {
+        if kept.catalog.as_ref().is_none_or(|known| !known.is_same(catalog)) {
             *kept = Kept {
-                registry: Some(Arc::clone(registry)),
+                catalog: Some(Arc::clone(catalog)),
                 documents: HashMap::new(),
             };
         }
@@ -57,20 +57,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_is_made_once_for_each_registry_and_form() {
+    fn a_document_is_made_once_for_each_catalog_and_form() {
         let (kept, plain) = (KeptDocuments::default(), Representation::default());
         let pretty = Representation {
             pretty: true,
             ..Representation::default()
         };
-        let registries = [Arc::new(Registry::default()), Arc::new(Registry::default())];
-        let get = |registry: &Arc<Registry>, form: &Representation, text: &'static [u8]| {
-            kept.get(registry, "/apis", form, || Ok(Bytes::from_static(text)))
+        let catalog = || Arc::new(Catalog::new(Arc::default(), None));
+        let catalogs = [catalog(), catalog()];
+        let get = |catalog: &Arc<Catalog>, form: &Representation, text: &'static [u8]| {
+            kept.get(catalog, "/apis", form, || Ok(Bytes::from_static(text)))
                 .unwrap()
         };
-        assert_eq!(get(&registries[0], &plain, b"1"), "1");
-        assert_eq!(get(&registries[0], &plain, b"2"), "1");
-        assert_eq!(get(&registries[0], &pretty, b"3"), "3");
-        assert_eq!(get(&registries[1], &plain, b"4"), "4");
+        assert_eq!(get(&catalogs[0], &plain, b"1"), "1");
+        assert_eq!(get(&catalogs[0], &plain, b"2"), "1");
+        assert_eq!(get(&catalogs[0], &pretty, b"3"), "3");
+        assert_eq!(get(&catalogs[1], &plain, b"4"), "4");
     }
 }

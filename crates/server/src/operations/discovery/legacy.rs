@@ -1,10 +1,10 @@
 //! Discovery in the older form: `/api`, `/apis`, `/apis/GROUP`, `/api/v1` and `/apis/GROUP/VERSION`.
 
 use holdfast_resource::{GroupVersion, GroupVersionKind, Registry};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use smol_str::{SmolStr, format_smolstr};
 
-use super::{groups, sorted, subresources, verb_names};
+use super::{Catalog, groups, sorted, subresources, verb_names};
 
 /// `/api`: the versions of the core group.
 #[derive(Serialize)]
@@ -70,8 +70,8 @@ struct GroupVersionName {
 
 impl ApiGroupList {
     /// All groups but the core group.
-    pub fn new(registry: &Registry) -> Self {
-        let groups = groups(registry).into_iter();
+    pub(crate) fn new(catalog: &Catalog) -> Self {
+        let groups = catalog.groups().into_iter();
         Self {
             kind: "APIGroupList",
             api_version: "v1",
@@ -82,8 +82,10 @@ impl ApiGroupList {
 
 impl ApiGroup {
     /// The group `name`, if it is served.
-    pub fn new(registry: &Registry, name: &str) -> Option<Self> {
-        let (name, versions) = groups(registry).into_iter().find(|(group, _)| group == name)?;
+    pub(crate) fn new(catalog: &Catalog, name: &str) -> Option<Self> {
+        // What no APIService names is told as it is served.
+        let mut groups = catalog.groups().into_iter().chain(groups(&catalog.registry));
+        let (name, versions) = groups.find(|(group, _)| group == name)?;
         Some(Self {
             kind: Some("APIGroup"),
             api_version: Some("v1"),
@@ -193,4 +195,26 @@ pub(super) fn foreign(kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr,
     } else {
         (kind.group_version.group.clone(), kind.group_version.version.clone())
     }
+}
+
+/// The resources of a group version as another server tells of them.
+#[derive(Default, Deserialize)]
+pub(crate) struct ApiResources {
+    #[serde(default)]
+    pub(crate) resources: Vec<RemoteResource>,
+}
+
+/// A resource of another server, or a subresource: `RESOURCE/SUBRESOURCE`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct RemoteResource {
+    pub(crate) name: SmolStr,
+    pub(crate) singular_name: SmolStr,
+    pub(crate) namespaced: bool,
+    pub(crate) group: SmolStr,
+    pub(crate) version: SmolStr,
+    pub(crate) kind: SmolStr,
+    pub(crate) verbs: Vec<SmolStr>,
+    pub(crate) short_names: Vec<SmolStr>,
+    pub(crate) categories: Vec<SmolStr>,
 }

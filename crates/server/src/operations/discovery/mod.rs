@@ -1,9 +1,10 @@
-//! Discovery: what is served, said in two forms made from the same [`Registry`].
+//! Discovery: what is served, said in two forms made from the same [`Catalog`].
 //!
 //! The older form is one document a group version ([`legacy`]); the newer is one document for all ([`aggregated`]), which
 //! clients keep and ask for again by its ETag.
 
 pub mod aggregated;
+mod catalog;
 mod kept;
 pub mod legacy;
 
@@ -12,6 +13,7 @@ use std::collections::HashMap;
 use holdfast_resource::{Registry, Resource, Served, Verb};
 use smol_str::SmolStr;
 
+pub(crate) use catalog::Catalog;
 pub(crate) use kept::KeptDocuments;
 
 /// The resources of a group version in the order of discovery: by name.

@@ -72,6 +72,19 @@ impl Client {
         self.watch_below(prefix.ok_or(Lost)?)
     }
 
+    /// The changes of the objects of two resources from now on. Their keys should begin alike: what lies between is looked at
+    /// as well.
+    ///
+    /// # Errors
+    /// [`Lost`] where the server ends.
+    pub fn watch_both(&self, one: &Resource, other: &Resource) -> Result<Changes, Lost> {
+        let prefix = |resource: &Resource| resource.storage.as_ref().map(|storage| storage.prefix.clone());
+        let (one, other) = (prefix(one).ok_or(Lost)?, prefix(other).ok_or(Lost)?);
+        let alike = one.chars().zip(other.chars()).take_while(|(one, other)| one == other);
+        let (_, changes) = self.watch_below(alike.map(|(one, _)| one).collect())?;
+        Ok(changes)
+    }
+
     /// The objects of all resources, and their changes from then on.
     ///
     /// # Errors

@@ -23,6 +23,7 @@ use smol_str::SmolStr;
 
 use crate::http::negotiation::{PATCH_TYPES, PatchType};
 use crate::identity::ClientCertificate;
+use crate::operations::aggregation::Aggregator;
 use crate::operations::service::Service;
 use crate::runtime::shutdown::Shutdown;
 use crate::wire::body::RequestBody;
@@ -96,6 +97,11 @@ impl Client {
             resource: plural.into(),
         };
         self.registry().resource(&name).cloned()
+    }
+
+    /// The servers behind this one, if it looks after any.
+    pub fn aggregator(&self) -> Option<Arc<Aggregator>> {
+        self.service.paths.aggregator().cloned()
     }
 
     /// The time of day.
@@ -179,10 +185,8 @@ impl Client {
         let credential = ClientCertificate::User(Arc::clone(&self.user), None);
         let answer = self.service.respond(request, Some(&credential)).await;
         let code = answer.status();
-        let body = match answer.into_body().collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(never) => match never {},
-        };
+        let body = answer.into_body().collect().await;
+        let body = body.map_err(|error| unreadable(&error))?.to_bytes();
         let object = json::parse(&body, &Limits::TRUSTED).map_err(|error| unreadable(&error))?;
         if code.is_success() {
             return Ok(object);

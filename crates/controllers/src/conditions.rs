@@ -1,39 +1,39 @@
-//! The conditions in the status of a definition.
+//! The conditions in the status of an object.
 
 use holdfast_value::Value;
 
 /// A condition, but for the time of its last transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Condition<'a> {
-    pub(super) of: &'static str,
-    pub(super) holds: bool,
-    pub(super) reason: &'a str,
-    pub(super) message: &'a str,
+pub(crate) struct Condition<'a> {
+    pub(crate) of: &'static str,
+    pub(crate) holds: bool,
+    pub(crate) reason: &'a str,
+    pub(crate) message: &'a str,
 }
 
 /// The condition of that type.
-pub(super) fn find<'v>(definition: &'v Value, of: &str) -> Option<&'v Value> {
-    let conditions = definition.at(&["status", "conditions"])?.as_list()?;
+pub(crate) fn find<'v>(object: &'v Value, of: &str) -> Option<&'v Value> {
+    let conditions = object.at(&["status", "conditions"])?.as_list()?;
     conditions
         .iter()
         .find(|condition| condition.str_at(&["type"]) == Some(of))
 }
 
-/// Whether the definition has a condition of that type that is true.
-pub(super) fn holds(definition: &Value, of: &str) -> bool {
-    find(definition, of).and_then(|condition| condition.str_at(&["status"])) == Some("True")
+/// Whether the object has a condition of that type that is true.
+pub(crate) fn holds(object: &Value, of: &str) -> bool {
+    find(object, of).and_then(|condition| condition.str_at(&["status"])) == Some("True")
 }
 
 /// Puts a condition into the status; whether that changed it. The time is that of the last change between true and false.
 #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
-pub(super) fn set(definition: &mut Value, condition: Condition<'_>, now: &str) -> bool {
+pub(crate) fn set(object: &mut Value, condition: Condition<'_>, now: &str) -> bool {
     let status = if condition.holds { "True" } else { "False" };
     let mut made = Value::empty_map();
     made.set_at(&["type"], condition.of.into());
     made.set_at(&["status"], status.into());
     made.set_at(&["reason"], condition.reason.into());
     made.set_at(&["message"], condition.message.into());
-    let before = find(definition, condition.of);
+    let before = find(object, condition.of);
     let since = before
         .filter(|before| before.str_at(&["status"]) == Some(status))
         .and_then(|before| before.str_at(&["lastTransitionTime"]))
@@ -42,7 +42,7 @@ pub(super) fn set(definition: &mut Value, condition: Condition<'_>, now: &str) -
     if before == Some(&made) {
         return false;
     }
-    let conditions = definition.at(&["status", "conditions"]).and_then(Value::as_list);
+    let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list);
     let mut conditions: Vec<Value> = conditions.map(|list| list.to_vec()).unwrap_or_default();
     let place = conditions
         .iter()
@@ -51,7 +51,7 @@ pub(super) fn set(definition: &mut Value, condition: Condition<'_>, now: &str) -
         Some(at) => conditions[at] = made,
         None => conditions.push(made),
     }
-    definition.set_at(&["status", "conditions"], conditions.into());
+    object.set_at(&["status", "conditions"], conditions.into());
     true
 }
 
@@ -69,7 +69,7 @@ mod tests {
             message: "",
         };
         let time = |definition: &Value| {
-            find(definition, "Ready")?
+            find(object, "Ready")?
                 .str_at(&["lastTransitionTime"])
                 .map(str::to_owned)
         };

@@ -1,0 +1,256 @@
+//! An APIService for each group version that is served here. Those of built-in groups are made at the start and are everybody's
+//! afterwards; those of definitions come and go with these, and are put right whenever somebody changes them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+
+use holdfast_resource::{GroupVersion, Resource};
+use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
+use holdfast_value::{SmolStr, Value};
+
+use super::{MANAGER, api_services};
+use crate::queue::Queue;
+use crate::reconcile::{self, Reconcile, Work};
+
+/// Says that the server looks after an APIService, and how long.
+const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
+
+/// It is looked after at the start alone.
+const AT_START: &str = "onstart";
+/// It is looked after always.
+const ALWAYS: &str = "true";
+
+/// The priorities of group versions that definitions serve.
+const GROUP_PRIORITY: i64 = 1000;
+const VERSION_PRIORITY: i64 = 100;
+
+/// Runs the controller until the server ends.
+pub(crate) async fn run(client: Client) {
+    let definitions = client.resource("apiextensions.k8s.io", "customresourcedefinitions");
+    let (Some(api_services), Some(definitions)) = (api_services(&client), definitions) else {
+        return;
+    };
+    let initial = api_services.capabilities.initial_objects.as_ref();
+    let initial = initial.map(|initial| initial.initial_objects()).unwrap_or_default();
+    let registry = client.registry();
+    let served: HashSet<&GroupVersion> = registry.group_versions().collect();
+    let at_start = initial.iter().filter_map(|object| {
+        let text = |field: &str| object.str_at(&["spec", field]).unwrap_or_default();
+        let is_served = served.contains(&GroupVersion::new(text("group"), text("version")));
+        let name = object.str_at(&["metadata", "name"])?;
+        is_served.then(|| SmolStr::new(name))
+    });
+    let controller = Registration {
+        client: client.clone(),
+        at_start: at_start.collect(),
+        there_at_start: None,
+        synced: HashSet::new(),
+        defined: BTreeMap::new(),
+        versions: HashMap::new(),
+        api_services,
+        definitions,
+    };
+    reconcile::run(client, controller).await;
+}
+
+struct Registration {
+    client: Client,
+    api_services: Arc<Resource>,
+    definitions: Arc<Resource>,
+    /// What is made at the start, before this controller begins.
+    at_start: HashSet<SmolStr>,
+    /// What was there when this controller began.
+    there_at_start: Option<HashSet<SmolStr>>,
+    /// What was in order once.
+    synced: HashSet<SmolStr>,
+    /// The definitions that serve a group version, by the name of its APIService.
+    defined: BTreeMap<SmolStr, (GroupVersion, BTreeSet<SmolStr>)>,
+    /// The names of APIServices that a definition needs.
+    versions: HashMap<SmolStr, Vec<SmolStr>>,
+}
+
+impl Registration {
+    /// Takes note of what a definition serves; those whose APIServices may change are queued.
+    fn defines(&mut self, name: &str, definition: Option<&Value>, queue: &mut Queue<SmolStr>) {
+        for version in self.versions.remove(name).unwrap_or_default() {
+            if let Some((_, by)) = self.defined.get_mut(&version) {
+                by.remove(name);
+                if by.is_empty() {
+                    self.defined.remove(&version);
+                }
+            }
+            queue.push(version);
+        }
+        let served = definition.map(served_versions).unwrap_or_default();
+        for group_version in served {
+            let of = name_of(&group_version);
+            let (_, by) = self
+                .defined
+                .entry(of.clone())
+                .or_insert((group_version, BTreeSet::new()));
+            by.insert(name.into());
+            self.versions.entry(name.into()).or_default().push(of.clone());
+            queue.push(of);
+        }
+    }
+
+    /// What is to be done for the APIService `name`, of which `there` is stored.
+    fn step(&self, name: &str, there: Option<&Value>) -> Step {
+        let wanted = self.defined.get(name).map(|(group_version, _)| defined(group_version));
+        let at_start = self.at_start.contains(name);
+        let synced = self.synced.contains(name);
+        let Some(there) = there else {
+            return wanted.filter(|_| !at_start).map_or(Step::Nothing, Step::Create);
+        };
+        let looked_after = there.str_at(&["metadata", "labels", AUTOMANAGED]);
+        let was_there = self.there_at_start.as_ref().is_some_and(|known| known.contains(name));
+        match looked_after {
+            // It was put right before this controller began.
+            _ if at_start => return Step::Nothing,
+            Some(ALWAYS) => {}
+            Some(AT_START) if was_there && !synced => {}
+            _ => return Step::Nothing,
+        }
+        match wanted {
+            None => Step::Delete,
+            Some(wanted) if wanted.get("spec") == there.get("spec") => Step::Nothing,
+            Some(wanted) => {
+                let mut next = there.clone();
+                next.set_at(&["spec"], wanted.get("spec").cloned().unwrap_or_default());
+                Step::Update(next)
+            }
+        }
+    }
+}
+
+/// What is to be done for an APIService.
+#[derive(Debug, PartialEq)]
+enum Step {
+    Nothing,
+    Create(Value),
+    Update(Value),
+    Delete,
+}
+
+impl Reconcile for Registration {
+    /// The name of an APIService.
+    type Item = SmolStr;
+    type Outcome = ();
+
+    const NAME: &'static str = "autoregister";
+    const PARALLEL: usize = 5;
+
+    fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
+        let changes = client.watch_both(&self.api_services, &self.definitions)?;
+        Ok((client.list(&self.api_services, ""), changes))
+    }
+
+    fn seen(&mut self, api_service: &Object, queue: &mut Queue<SmolStr>) {
+        queue.push(api_service.name().into());
+    }
+
+    fn all_seen(&mut self, queue: &mut Queue<SmolStr>) {
+        if self.there_at_start.is_none() {
+            let there = self.client.list(&self.api_services, "");
+            self.there_at_start = Some(there.iter().map(|object| object.name().into()).collect());
+        }
+        let definitions = self.client.list(&self.definitions, "");
+        let there: HashSet<SmolStr> = definitions.iter().map(|object| object.name().into()).collect();
+        let gone: Vec<SmolStr> = self
+            .versions
+            .keys()
+            .filter(|name| !there.contains(*name))
+            .cloned()
+            .collect();
+        for name in gone {
+            self.defines(&name, None, queue);
+        }
+        for definition in definitions.iter() {
+            self.defines(definition.name(), Some(&definition.tree()), queue);
+        }
+    }
+
+    fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
+        let object = change.current();
+        if object.is_of(&self.api_services) {
+            queue.push(object.name().into());
+        } else if object.is_of(&self.definitions) {
+            let tree = (!change.is_removal()).then(|| object.tree());
+            self.defines(object.name(), tree.as_ref(), queue);
+        }
+    }
+
+    fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
+        let there = self
+            .client
+            .get(&self.api_services, "", name)
+            .map(|object| object.tree());
+        let (client, at) = (self.client.clone(), path_of(&self.api_services, "", name)?);
+        let collection = path_of(&self.api_services, "", "")?;
+        let step = self.step(name, there.as_ref());
+        if step == Step::Nothing {
+            self.synced.insert(name.clone());
+            return None;
+        }
+        Some(Box::pin(async move {
+            let written = match step {
+                Step::Nothing => return Ok(()),
+                Step::Create(object) => {
+                    client
+                        .create(&format!("{collection}?fieldManager={MANAGER}"), &object)
+                        .await
+                }
+                Step::Update(object) => client.update(&format!("{at}?fieldManager={MANAGER}"), &object).await,
+                Step::Delete => {
+                    let uid = there.as_ref().and_then(|there| there.at(&["metadata", "uid"])).cloned();
+                    let mut options = Value::empty_map();
+                    options.set_at(&["preconditions", "uid"], uid.unwrap_or_default());
+                    client.delete(&at, &options).await
+                }
+            };
+            forgive(written)
+        }))
+    }
+
+    fn finished(&mut self, name: &SmolStr, _outcome: (), _queue: &mut Queue<SmolStr>) {
+        self.synced.insert(name.clone());
+    }
+}
+
+/// What somebody else did meanwhile comes as a change.
+fn forgive(written: Result<Value, RequestError>) -> Result<(), RequestError> {
+    match written {
+        Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The name of the APIService of a group version.
+fn name_of(group_version: &GroupVersion) -> SmolStr {
+    format!("{}.{}", group_version.version, group_version.group).into()
+}
+
+/// The group versions that a definition serves.
+fn served_versions(definition: &Value) -> Vec<GroupVersion> {
+    let group = definition.str_at(&["spec", "group"]).unwrap_or_default();
+    let versions = definition.at(&["spec", "versions"]).and_then(Value::as_list);
+    let versions = versions.into_iter().flat_map(|versions| versions.iter());
+    let served = versions.filter(|version| version.get("served").and_then(Value::as_bool) == Some(true));
+    served
+        .filter_map(|version| Some(GroupVersion::new(group, version.str_at(&["name"])?)))
+        .collect()
+}
+
+/// The APIService of a group version that definitions serve.
+fn defined(group_version: &GroupVersion) -> Value {
+    let mut object = Value::empty_map();
+    object.set_at(&["kind"], "APIService".into());
+    object.set_at(&["apiVersion"], "apiregistration.k8s.io/v1".into());
+    object.set_at(&["metadata", "name"], name_of(group_version).into());
+    object.set_at(&["metadata", "labels", AUTOMANAGED], ALWAYS.into());
+    object.set_at(&["spec", "group"], group_version.group.clone().into());
+    object.set_at(&["spec", "version"], group_version.version.clone().into());
+    object.set_at(&["spec", "groupPriorityMinimum"], GROUP_PRIORITY.into());
+    object.set_at(&["spec", "versionPriority"], VERSION_PRIORITY.into());
+    object
+}

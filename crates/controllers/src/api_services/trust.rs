@@ -1,0 +1,209 @@
+//! The ConfigMap `extension-apiserver-authentication` of `kube-system` tells aggregated servers whose client certificates to trust, and
+//! in which headers this server names users to them
+//! (<https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/>).
+//!
+//! Where several servers share a store, it holds what all of them say.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_resource::Resource;
+use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
+use holdfast_server::wire::certificates;
+use holdfast_value::{Limits, Value, json};
+use tokio::time::Instant;
+
+use super::MANAGER;
+use crate::queue::Queue;
+use crate::reconcile::{self, Reconcile, Work};
+
+const NAMESPACE: &str = "kube-system";
+const NAME: &str = "extension-apiserver-authentication";
+
+/// How often the files are looked at.
+const PERIOD: Duration = Duration::from_secs(60);
+
+/// What aggregated servers are told.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterTrust {
+    /// The authorities of client certificates, in PEM.
+    pub client_authorities: Vec<PathBuf>,
+    /// The authorities of front proxies, in PEM; without them nothing is told of headers.
+    pub proxy_authorities: Option<PathBuf>,
+    /// The common names that front proxies may have; none for any.
+    pub allowed_names: Vec<String>,
+    /// The headers of names of users.
+    pub username_headers: Vec<String>,
+    /// The headers of uids.
+    pub uid_headers: Vec<String>,
+    /// The headers of groups.
+    pub group_headers: Vec<String>,
+    /// What the headers of extras begin with.
+    pub extra_header_prefixes: Vec<String>,
+}
+
+/// Keeps the ConfigMap until the server ends.
+pub(crate) async fn run(client: Client, trust: Option<Arc<ClusterTrust>>) {
+    let (Some(trust), Some(config_maps)) = (trust, client.resource("", "configmaps")) else {
+        return client.shutdown().closing().await;
+    };
+    let controller = Trust {
+        client: client.clone(),
+        config_maps,
+        trust,
+    };
+    reconcile::run(client, controller).await;
+}
+
+struct Trust {
+    client: Client,
+    config_maps: Arc<Resource>,
+    trust: Arc<ClusterTrust>,
+}
+
+impl Reconcile for Trust {
+    /// There is one ConfigMap alone.
+    type Item = ();
+    type Outcome = ();
+
+    const NAME: &'static str = "cluster-authentication-trust-controller";
+    const PARALLEL: usize = 1;
+
+    fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
+        client.watch(&self.config_maps)
+    }
+
+    fn seen(&mut self, _object: &Object, _queue: &mut Queue<()>) {}
+
+    fn all_seen(&mut self, queue: &mut Queue<()>) {
+        queue.push(());
+    }
+
+    fn changed(&mut self, change: &Change, queue: &mut Queue<()>) {
+        let object = change.current();
+        if object.name() == NAME && object.namespace(&self.config_maps) == NAMESPACE {
+            queue.push(());
+        }
+    }
+
+    fn work(&mut self, (): &(), _queue: &mut Queue<()>) -> Option<Work<()>> {
+        let there = self
+            .client
+            .get(&self.config_maps, NAMESPACE, NAME)
+            .map(|object| object.tree());
+        let (client, trust) = (self.client.clone(), Arc::clone(&self.trust));
+        let at = path_of(&self.config_maps, NAMESPACE, if there.is_some() { NAME } else { "" })?;
+        Some(Box::pin(async move {
+            let next = next(&trust, there.as_ref(), &client).map_err(unreadable)?;
+            let Some(next) = next else { return Ok(()) };
+            let path = format!("{at}?fieldManager={MANAGER}");
+            let written = match there {
+                Some(_) => client.update(&path, &next).await,
+                None => client.create(&path, &next).await,
+            };
+            written.map(drop)
+        }))
+    }
+
+    fn finished(&mut self, (): &(), (): (), queue: &mut Queue<()>) {
+        queue.push_at((), Instant::now() + PERIOD);
+    }
+}
+
+fn unreadable(why: String) -> RequestError {
+    RequestError {
+        code: 500,
+        reason: "InternalError".into(),
+        message: format!("the ConfigMap {NAMESPACE}/{NAME} cannot be written: {why}"),
+    }
+}
+
+/// The ConfigMap as it is to be, if it is otherwise.
+fn next(trust: &ClusterTrust, there: Option<&Value>, client: &Client) -> Result<Option<Value>, String> {
+    let read = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path);
+        text.map_err(|error| format!("cannot read {}: {error}", path.display()))
+    };
+    let own: Vec<String> = trust.client_authorities.iter().map(read).collect::<Result<_, _>>()?;
+    let proxies = trust.proxy_authorities.as_ref().map(read).transpose()?;
+    let told = |key: &str| there.and_then(|there| there.str_at(&["data", key])).unwrap_or_default();
+    let bundle = |key: &str, own: &[String]| {
+        let texts: Vec<&str> = [told(key)].into_iter().chain(own.iter().map(String::as_str)).collect();
+        certificates::joined(&texts, client.time())
+    };
+    let mut data = Value::empty_map();
+    let mut tell = |key: &str, text: String| data.set_at(&[key], text.into());
+    let clients = bundle("client-ca-file", &own)?;
+    if !clients.is_empty() {
+        tell("client-ca-file", clients);
+    }
+    let proxies = bundle("requestheader-client-ca-file", proxies.as_slice())?;
+    if !proxies.is_empty() {
+        tell("requestheader-client-ca-file", proxies);
+        for (key, own) in [
+            ("requestheader-username-headers", &trust.username_headers),
+            ("requestheader-uid-headers", &trust.uid_headers),
+            ("requestheader-group-headers", &trust.group_headers),
+            ("requestheader-extra-headers-prefix", &trust.extra_header_prefixes),
+            ("requestheader-allowed-names", &trust.allowed_names),
+        ] {
+            let names = joined(told(key), own)?;
+            if key != "requestheader-uid-headers" || names != "[]" {
+                tell(key, names);
+            }
+        }
+    }
+    let before = there.and_then(|there| there.get("data"));
+    if before.unwrap_or(&Value::empty_map()) == &data {
+        return Ok(None);
+    }
+    let mut next = there.cloned().unwrap_or_else(|| {
+        let mut object = Value::empty_map();
+        object.set_at(&["apiVersion"], "v1".into());
+        object.set_at(&["kind"], "ConfigMap".into());
+        object.set_at(&["metadata", "name"], NAME.into());
+        object.set_at(&["metadata", "namespace"], NAMESPACE.into());
+        object
+    });
+    next.set_at(&["data"], data);
+    Ok(Some(next))
+}
+
+/// The texts of a JSON list and more, each once, as a JSON list.
+fn joined(told: &str, more: &[String]) -> Result<String, String> {
+    let mut all: Vec<Value> = match told {
+        "" => Vec::new(),
+        told => {
+            let told = json::parse(told.as_bytes(), &Limits::REQUEST).map_err(|error| error.to_string())?;
+            let list = told
+                .as_list()
+                .filter(|list| list.iter().all(|text| text.as_str().is_some()));
+            list.ok_or("a list of texts is expected")?.to_vec()
+        }
+    };
+    for text in more {
+        let text = Value::from(text.as_str());
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+    Ok(json::to_string(&all.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_said_stays_and_is_said_once() {
+        let own = ["X-Remote-User".to_owned(), "X-Own".to_owned()];
+        assert_eq!(joined("", &own).unwrap(), r#"["X-Remote-User","X-Own"]"#);
+        assert_eq!(
+            joined(r#"["X-Other","X-Own"]"#, &own).unwrap(),
+            r#"["X-Other","X-Own","X-Remote-User"]"#
+        );
+        assert_eq!(joined("", &[]).unwrap(), "[]");
+        assert!(joined("{}", &own).is_err() && joined("[1]", &own).is_err());
+    }
+}

@@ -1,0 +1,326 @@
+//! What the flags say of other API servers behind this one, and of front proxies before it.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context as _, Result, ensure};
+use arc_swap::ArcSwap;
+use clap::{ArgAction, Args};
+use holdfast_controllers::ClusterTrust;
+use holdfast_resource::Registry;
+use holdfast_server::identity::{FrontProxy, RequestHeaders};
+use holdfast_server::metrics::Metrics;
+use holdfast_server::objects::Store;
+use holdfast_server::operations::aggregation::{AggregationConfig, Aggregator, ProxyIdentity};
+use holdfast_server::operations::service::Service;
+use holdfast_server::runtime::background;
+use holdfast_server::runtime::shutdown::Shutdown;
+use holdfast_server::webhooks::Routing;
+use holdfast_server::wire::client_authorities::ClientAuthorities;
+use http::HeaderName;
+
+/// What kube-apiserver's flags say of aggregated servers and front proxies.
+#[derive(Debug, Args)]
+pub(crate) struct AggregationFlags {
+    /// The client certificate that this server shows aggregated servers (PEM); it is read again when it changes
+    #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
+    pub(crate) proxy_client_cert_file: Option<PathBuf>,
+
+    /// The key of that certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
+    pub(crate) proxy_client_key_file: Option<PathBuf>,
+
+    /// Whether requests for aggregated servers go to the endpoints of their services rather than to the cluster IP
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) enable_aggregator_routing: bool,
+
+    /// Whether redirects of aggregated servers are refused rather than passed on
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub(crate) aggregator_reject_forwarding_redirect: bool,
+
+    /// Authorities of front proxies (PEM): who shows a certificate of theirs may name users in headers. Read again when it
+    /// changes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) requestheader_client_ca_file: Option<PathBuf>,
+
+    /// The common names that certificates of front proxies may have; none for any
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) requestheader_allowed_names: Vec<String>,
+
+    /// The headers in which front proxies name users
+    #[arg(long, value_name = "HEADERS", value_delimiter = ',')]
+    pub(crate) requestheader_username_headers: Vec<String>,
+
+    /// The headers in which front proxies say the uid of users
+    #[arg(long, value_name = "HEADERS", value_delimiter = ',')]
+    pub(crate) requestheader_uid_headers: Vec<String>,
+
+    /// The headers in which front proxies name groups of users
+    #[arg(long, value_name = "HEADERS", value_delimiter = ',')]
+    pub(crate) requestheader_group_headers: Vec<String>,
+
+    /// What the headers begin with in which front proxies say more of users
+    #[arg(long, value_name = "PREFIXES", value_delimiter = ',')]
+    pub(crate) requestheader_extra_headers_prefix: Vec<String>,
+}
+
+/// What the flags come to.
+pub(crate) struct Aggregation {
+    /// The proxies that may name users.
+    pub(crate) front_proxy: Option<Arc<FrontProxy>>,
+    /// The servers behind this one.
+    pub(crate) aggregator: Arc<Aggregator>,
+    identity: Option<Arc<ProxyIdentity>>,
+}
+
+impl AggregationFlags {
+    /// What the flags come to for a server that is reached at `reached`.
+    pub(crate) fn load(
+        &self,
+        (store, registry): (&Arc<Store>, &Arc<ArcSwap<Registry>>),
+        reached: SocketAddr,
+        metrics: &Arc<Metrics>,
+        shutdown: &Shutdown,
+    ) -> Result<Aggregation> {
+        let front_proxy = self.front_proxy()?;
+        let identity = match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
+            (Some(certificate), Some(key)) => {
+                let loaded = ProxyIdentity::load(certificate, key);
+                Some(loaded.context("--proxy-client-cert-file and --proxy-client-key-file")?)
+            }
+            _ => None,
+        };
+        let config = AggregationConfig {
+            routing: match self.enable_aggregator_routing {
+                true => Routing::Endpoints,
+                false => Routing::ClusterIp,
+            },
+            own_address: (reached.ip().to_string(), reached.port()),
+            identity: identity.clone(),
+            reject_redirects: self.aggregator_reject_forwarding_redirect,
+            front_proxy: front_proxy.clone(),
+        };
+        let aggregator = Aggregator::new(
+            config,
+            Arc::clone(store),
+            Arc::clone(registry),
+            Arc::clone(metrics),
+            shutdown.clone(),
+        );
+        Ok(Aggregation {
+            front_proxy,
+            aggregator,
+            identity,
+        })
+    }
+
+    /// The proxies that may name users.
+    fn front_proxy(&self) -> Result<Option<Arc<FrontProxy>>> {
+        let headers = self.headers()?;
+        check_names("requestheader-allowed-names", &self.requestheader_allowed_names)?;
+        let Some(path) = &self.requestheader_client_ca_file else {
+            return Ok(None);
+        };
+        let authorities = ClientAuthorities::load(path).context("--requestheader-client-ca-file")?;
+        let allowed = self.requestheader_allowed_names.iter().map(|name| name.trim().into());
+        Ok(Some(FrontProxy::new(authorities, allowed.collect(), headers)))
+    }
+
+    fn headers(&self) -> Result<RequestHeaders> {
+        let names = |flag: &str, names: &[String]| -> Result<Vec<HeaderName>> {
+            check_names(flag, names)?;
+            let read = |name: &String| {
+                let read = HeaderName::from_bytes(name.trim().as_bytes());
+                read.with_context(|| format!("--{flag}: {name:?} is no name of a header"))
+            };
+            names.iter().map(read).collect()
+        };
+        let prefixes = names(
+            "requestheader-extra-headers-prefix",
+            &self.requestheader_extra_headers_prefix,
+        )?;
+        let headers = RequestHeaders {
+            usernames: names("requestheader-username-headers", &self.requestheader_username_headers)?,
+            uids: names("requestheader-uid-headers", &self.requestheader_uid_headers)?,
+            groups: names("requestheader-group-headers", &self.requestheader_group_headers)?,
+            extra_prefixes: prefixes.iter().map(|prefix| prefix.as_str().into()).collect(),
+        };
+        let lacks = |names: &[HeaderName], standard: &str| {
+            !names.is_empty() && !names.iter().any(|name| name.as_str().eq_ignore_ascii_case(standard))
+        };
+        ensure!(
+            !lacks(&headers.uids, "X-Remote-Uid"),
+            "--requestheader-uid-headers is set without specifying the standard X-Remote-Uid header - API aggregation will not \
+             work"
+        );
+        for (flag, names, standard) in [
+            ("username-headers", &headers.usernames, "X-Remote-User"),
+            ("group-headers", &headers.groups, "X-Remote-Group"),
+            ("extra-headers-prefix", &prefixes, "X-Remote-Extra-"),
+        ] {
+            if lacks(names, standard) {
+                tracing::warn!("--requestheader-{flag} is set without {standard}, so that aggregation does not work");
+            }
+        }
+        Ok(headers)
+    }
+
+    /// What aggregated servers are told, where a flag says whom to trust. `client_authorities` are the authorities of all
+    /// client certificates.
+    pub(crate) fn trust(&self, flagged: bool, client_authorities: Vec<PathBuf>) -> Option<Arc<ClusterTrust>> {
+        if !flagged && self.requestheader_client_ca_file.is_none() {
+            return None;
+        }
+        let names = |names: &[String]| names.iter().map(|name| name.trim().to_owned()).collect();
+        Some(Arc::new(ClusterTrust {
+            client_authorities,
+            proxy_authorities: self.requestheader_client_ca_file.clone(),
+            allowed_names: names(&self.requestheader_allowed_names),
+            username_headers: names(&self.requestheader_username_headers),
+            uid_headers: names(&self.requestheader_uid_headers),
+            group_headers: names(&self.requestheader_group_headers),
+            extra_header_prefixes: names(&self.requestheader_extra_headers_prefix),
+        }))
+    }
+
+    /// Follows APIServices, and reads the files again when they change, for as long as the server serves.
+    pub(crate) fn follow(&self, aggregation: &Aggregation, service: &Service) {
+        let context = &service.context;
+        aggregation.aggregator.follow(context);
+        let identity = aggregation.identity.clone().zip(self.proxy_client_cert_file.clone());
+        let identity = identity.zip(self.proxy_client_key_file.clone());
+        if let Some(((identity, certificate), key)) = identity {
+            let aggregator = Arc::clone(&aggregation.aggregator);
+            let reload = move || identity.reload().map(|()| aggregator.identity_changed());
+            watch(service, vec![certificate, key], reload);
+        }
+        let proxies = aggregation
+            .front_proxy
+            .clone()
+            .zip(self.requestheader_client_ca_file.clone());
+        if let Some((front_proxy, path)) = proxies {
+            let file = path.clone();
+            let reload = move || ClientAuthorities::load(&path).map(|authorities| front_proxy.trust(authorities));
+            watch(service, vec![file], reload);
+        }
+    }
+}
+
+fn check_names(flag: &str, names: &[String]) -> Result<()> {
+    ensure!(
+        names.iter().all(|name| !name.trim().is_empty()),
+        "empty value in {flag:?}"
+    );
+    Ok(())
+}
+
+/// How often files are looked at.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Calls `reload` when a file has changed. What it cannot read is told, and tried again with the next change.
+fn watch<E: std::fmt::Display>(
+    service: &Service,
+    paths: Vec<PathBuf>,
+    mut reload: impl FnMut() -> Result<(), E> + Send + 'static,
+) {
+    let context = &service.context;
+    let ending = context.shutdown.clone();
+    let mut seen = states(&paths);
+    let work = async move {
+        let mut ticks = tokio::time::interval(PERIOD);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = ending.closing() => return,
+            }
+            let now = states(&paths);
+            if now == seen {
+                continue;
+            }
+            seen = now;
+            match reload() {
+                Ok(()) => tracing::info!(?paths, "files have changed and were read again"),
+                Err(error) => tracing::error!(%error, "files have changed and cannot be used; the old ones stay"),
+            }
+        }
+    };
+    let check = background::API_SERVICES;
+    context
+        .background
+        .spawn(check, "files-of-aggregation", &context.shutdown, work);
+}
+
+/// What tells whether files have changed: their times and lengths.
+fn states(paths: &[PathBuf]) -> Vec<Option<(SystemTime, u64)>> {
+    let state = |path: &PathBuf| state(path);
+    paths.iter().map(state).collect()
+}
+
+fn state(path: &Path) -> Option<(SystemTime, u64)> {
+    let file = fs::metadata(path).ok()?;
+    Some((file.modified().ok()?, file.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: AggregationFlags,
+    }
+
+    fn flags(arguments: &[&str]) -> AggregationFlags {
+        let arguments = [&["holdfast"], arguments].concat();
+        Line::try_parse_from(arguments).unwrap().flags
+    }
+
+    fn refused(arguments: &[&str]) -> String {
+        format!("{:#}", flags(arguments).front_proxy().err().unwrap())
+    }
+
+    #[test]
+    fn headers_are_named_as_kube_apiserver_takes_them() {
+        let headers = flags(&[
+            "--requestheader-username-headers=X-Remote-User, X-Own",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+        ]);
+        let headers = headers.headers().unwrap();
+        assert_eq!(headers.usernames, ["x-remote-user", "x-own"]);
+        assert_eq!(headers.extra_prefixes, ["x-remote-extra-"]);
+        assert_eq!(
+            refused(&["--requestheader-group-headers=X-Remote-Group, "]),
+            "empty value in \"requestheader-group-headers\""
+        );
+        assert!(refused(&["--requestheader-uid-headers=X-Own"]).contains("X-Remote-Uid"));
+        assert!(refused(&["--requestheader-username-headers=a b"]).contains("\"a b\""));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_told_with_its_flag_and_file() {
+        let told = refused(&["--requestheader-client-ca-file=/nowhere/ca.crt"]);
+        assert!(
+            told.starts_with("--requestheader-client-ca-file: ") && told.contains("/nowhere/ca.crt"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn aggregated_servers_are_told_whom_to_trust_where_a_flag_says_so() {
+        assert!(flags(&[]).trust(false, Vec::new()).is_none());
+        assert!(flags(&[]).trust(true, Vec::new()).is_some());
+        let trust = flags(&[
+            "--requestheader-client-ca-file=ca.crt",
+            "--requestheader-allowed-names=a,b",
+        ]);
+        assert_eq!(trust.trust(false, Vec::new()).unwrap().allowed_names, ["a", "b"]);
+    }
+}

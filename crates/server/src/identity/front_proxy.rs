@@ -1,0 +1,270 @@
+//! Users whom a front proxy names in headers, which shows by its certificate that it may
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#authenticating-proxy>).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use arc_swap::ArcSwap;
+use holdfast_authorization::User;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use rustls::pki_types::CertificateDer;
+use smol_str::SmolStr;
+
+use super::authenticated;
+use super::certificate::{ClientCertificate, common_name};
+use crate::http::ApiError;
+use crate::http::headers::exact;
+use crate::http::query;
+use crate::wire::client_authorities::ClientAuthorities;
+
+/// The headers in which a front proxy names users. Of several names for a user or a uid the first that is there counts; all groups
+/// and extras count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestHeaders {
+    /// The headers of names.
+    pub usernames: Vec<HeaderName>,
+    /// The headers of uids.
+    pub uids: Vec<HeaderName>,
+    /// The headers of groups.
+    pub groups: Vec<HeaderName>,
+    /// What the headers of extras begin with, in small letters.
+    pub extra_prefixes: Vec<SmolStr>,
+}
+
+/// What headers of users are called among API servers.
+const USER: HeaderName = HeaderName::from_static("x-remote-user");
+const UID: HeaderName = HeaderName::from_static("x-remote-uid");
+const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
+const EXTRA: &str = "x-remote-extra-";
+
+impl RequestHeaders {
+    /// The headers that API servers use among themselves.
+    pub fn standard() -> Self {
+        Self {
+            usernames: vec![USER],
+            uids: vec![UID],
+            groups: vec![GROUP],
+            extra_prefixes: vec![SmolStr::new_static(EXTRA)],
+        }
+    }
+
+    /// Takes all of them out of `headers`.
+    pub(crate) fn clear(&self, headers: &mut HeaderMap) {
+        for name in self.usernames.iter().chain(&self.uids).chain(&self.groups) {
+            headers.remove(name);
+        }
+        for prefix in &self.extra_prefixes {
+            let extras: Vec<HeaderName> = headers.keys().filter(|name| begins(name, prefix)).cloned().collect();
+            for name in extras {
+                headers.remove(name);
+            }
+        }
+    }
+
+    /// The user whom `headers` name, if they name one.
+    fn user(&self, headers: &HeaderMap) -> Result<Option<User>, ApiError> {
+        let first = |names: &[HeaderName]| -> Result<SmolStr, ApiError> {
+            for name in names {
+                let value = headers.get(name).filter(|value| !value.is_empty());
+                if let Some(value) = value {
+                    return Ok(exact(name.as_str(), value)?.into());
+                }
+            }
+            Ok(SmolStr::default())
+        };
+        let name = first(&self.usernames)?;
+        if name.is_empty() {
+            return Ok(None);
+        }
+        let mut user = User {
+            name,
+            uid: first(&self.uids)?,
+            ..User::default()
+        };
+        for of_groups in &self.groups {
+            for group in headers.get_all(of_groups).iter().filter(|group| !group.is_empty()) {
+                user.groups.push(exact(of_groups.as_str(), group)?.into());
+            }
+        }
+        for prefix in &self.extra_prefixes {
+            for (name, value) in headers.iter().filter(|(name, _)| begins(name, prefix)) {
+                let encoded = name.as_str().get(prefix.len()..).unwrap_or_default();
+                // A key with broken escapes is taken as it is.
+                let key = query::decode_lossy(encoded).map_or_else(|| encoded.into(), SmolStr::from);
+                let value = SmolStr::new(exact(name.as_str(), value)?);
+                match user.extra.iter_mut().find(|(known, _)| *known == key) {
+                    Some((_, values)) => values.push(value),
+                    None => user.extra.push((key, vec![value])),
+                }
+            }
+        }
+        Ok(Some(user))
+    }
+}
+
+/// Names of headers are in small letters.
+fn begins(name: &HeaderName, prefix: &str) -> bool {
+    name.as_str().starts_with(prefix)
+}
+
+/// Names a user in the headers that API servers use among themselves, in place of whom they name.
+///
+/// # Errors
+/// Where the user cannot be named in headers.
+pub(crate) fn name_user(headers: &mut HeaderMap, user: &User) -> Result<(), http::Error> {
+    RequestHeaders::standard().clear(headers);
+    headers.insert(USER, HeaderValue::from_bytes(user.name.as_bytes())?);
+    if !user.uid.is_empty() {
+        headers.insert(UID, HeaderValue::from_bytes(user.uid.as_bytes())?);
+    }
+    for group in &user.groups {
+        headers.append(GROUP, HeaderValue::from_bytes(group.as_bytes())?);
+    }
+    for (key, values) in &user.extra {
+        let name = HeaderName::from_bytes(format!("{EXTRA}{}", escaped(key)).as_bytes())?;
+        for value in values {
+            headers.append(name.clone(), HeaderValue::from_bytes(value.as_bytes())?);
+        }
+    }
+    Ok(())
+}
+
+/// The key of an extra as a part of the name of a header.
+fn escaped(key: &str) -> String {
+    let mut escaped = String::with_capacity(key.len());
+    for byte in key.bytes() {
+        let plain = byte.is_ascii_alphanumeric() || b"!#$&'*+-.^_`|~".contains(&byte);
+        if plain {
+            escaped.push(char::from(byte));
+        } else {
+            escaped.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    escaped
+}
+
+/// The proxies that may name users.
+pub struct FrontProxy {
+    authorities: ArcSwap<ClientAuthorities>,
+    /// The common names of their certificates; empty for any.
+    allowed: Vec<SmolStr>,
+    headers: RequestHeaders,
+}
+
+impl fmt::Debug for FrontProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrontProxy")
+            .field("allowed", &self.allowed)
+            .field("headers", &self.headers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FrontProxy {
+    /// Proxies with certificates of `authorities` and one of the common names `allowed`, of which none stands for any.
+    pub fn new(authorities: ClientAuthorities, allowed: Vec<SmolStr>, headers: RequestHeaders) -> Arc<Self> {
+        Arc::new(Self {
+            authorities: ArcSwap::from_pointee(authorities),
+            allowed,
+            headers,
+        })
+    }
+
+    /// Trusts the certificates of `authorities` from now on.
+    pub fn trust(&self, authorities: ClientAuthorities) {
+        self.authorities.store(Arc::new(authorities));
+    }
+
+    /// The headers in which users are named.
+    pub(crate) fn headers(&self) -> &RequestHeaders {
+        &self.headers
+    }
+
+    /// The meaning of the certificates that a client shows, which is `otherwise` where it is no proxy.
+    pub(crate) fn judge(
+        &self,
+        otherwise: ClientCertificate,
+        shown: &[CertificateDer<'_>],
+        now: SystemTime,
+    ) -> ClientCertificate {
+        let Some((own, between)) = shown.split_first() else {
+            return otherwise;
+        };
+        let Ok(until) = self.authorities.load().verify(own, between, now) else {
+            return otherwise;
+        };
+        let allowed = self.allowed.is_empty() || common_name(own).is_some_and(|name| self.allowed.contains(&name));
+        match allowed {
+            true => ClientCertificate::FrontProxy(until, Box::new(otherwise)),
+            false => otherwise,
+        }
+    }
+
+    /// The user whom a proxy names, if it names one. The headers that say so are taken away.
+    ///
+    /// # Errors
+    /// 400 where they cannot be read.
+    pub(crate) fn user(&self, headers: &mut HeaderMap) -> Result<Option<Arc<User>>, ApiError> {
+        let Some(user) = self.headers.user(headers)? else {
+            return Ok(None);
+        };
+        self.headers.clear(headers);
+        Ok(Some(Arc::new(authenticated(user))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn headers_name_a_user_with_groups_and_extras() {
+        let named = headers(&[
+            ("x-remote-user", "alice"),
+            ("x-remote-uid", "1"),
+            ("x-remote-group", "devs"),
+            ("x-remote-group", "ops"),
+            ("x-remote-extra-a.example%2fkey", "1"),
+            ("x-remote-extra-a.example%2fkey", "2"),
+        ]);
+        let user = RequestHeaders::standard().user(&named).unwrap().unwrap();
+        assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", "1"));
+        assert_eq!(user.groups, ["devs", "ops"]);
+        assert_eq!(user.extra, [("a.example/key".into(), vec!["1".into(), "2".into()])]);
+        let nobody = headers(&[("x-remote-user", ""), ("x-remote-group", "devs")]);
+        assert!(RequestHeaders::standard().user(&nobody).unwrap().is_none());
+    }
+
+    #[test]
+    fn who_is_named_to_another_server_is_read_there_as_the_same() {
+        let user = User {
+            name: "alice".into(),
+            uid: "1".into(),
+            groups: vec!["devs".into()],
+            extra: vec![("a.example/key".into(), vec!["ü".into()])],
+        };
+        let mut sent = headers(&[
+            ("x-remote-group", "system:masters"),
+            ("x-remote-extra-b", "1"),
+            ("accept", "*/*"),
+        ]);
+        name_user(&mut sent, &user).unwrap();
+        assert_eq!(RequestHeaders::standard().user(&sent).unwrap(), Some(user));
+        RequestHeaders::standard().clear(&mut sent);
+        assert_eq!(sent, headers(&[("accept", "*/*")]));
+        let broken = User {
+            name: "a\nb".into(),
+            ..User::default()
+        };
+        assert!(name_user(&mut sent, &broken).is_err());
+    }
+}

@@ -1,0 +1,48 @@
+//! Which APIServices are unavailable, by their names.
+
+use prometheus::{IntCounterVec, IntGaugeVec, Opts};
+
+use super::registered;
+
+/// Counters of aggregated servers.
+pub(crate) struct Aggregation {
+    unavailable: IntGaugeVec,
+    became_unavailable: IntCounterVec,
+}
+
+impl Aggregation {
+    pub(super) fn new(registry: &prometheus::Registry) -> prometheus::Result<Self> {
+        let unavailable = Opts::new(
+            "aggregator_unavailable_apiservice",
+            "Whether APIServices are unavailable, by name",
+        );
+        let became_unavailable = Opts::new(
+            "aggregator_unavailable_apiservice_total",
+            "How often APIServices became unavailable, by name and reason",
+        );
+        Ok(Self {
+            unavailable: registered(registry, IntGaugeVec::new(unavailable, &["name"])?)?,
+            became_unavailable: registered(registry, IntCounterVec::new(became_unavailable, &["name", "reason"])?)?,
+        })
+    }
+
+    /// Notes how it stands with an APIService.
+    pub(crate) fn available(&self, name: &str, available: bool) {
+        if let Ok(gauge) = self.unavailable.get_metric_with_label_values(&[name]) {
+            gauge.set(i64::from(!available));
+        }
+    }
+
+    /// Counts an APIService that was available.
+    pub(crate) fn became_unavailable(&self, name: &str, reason: &str) {
+        if let Ok(counter) = self.became_unavailable.get_metric_with_label_values(&[name, reason]) {
+            counter.inc();
+        }
+    }
+
+    /// Says no more of an APIService that is gone.
+    pub(crate) fn forget(&self, name: &str) {
+        // One that was never counted is forgotten already.
+        let _ = self.unavailable.remove_label_values(&[name]);
+    }
+}

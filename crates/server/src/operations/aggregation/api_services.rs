@@ -1,0 +1,284 @@
+//! APIServices as the server needs them: which group versions there are, in which order discovery tells of them, and which are
+//! served elsewhere.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use holdfast_resource::{GroupVersion, version_order};
+use holdfast_value::{SmolStr, Value};
+
+use crate::webhooks::Backend;
+
+/// Where a group version stands in discovery: higher ones first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Priority {
+    /// Among groups. Of the versions of a group the highest counts.
+    pub(crate) group: i64,
+    /// Among the versions of a group.
+    pub(crate) version: i64,
+}
+
+/// An APIService.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ApiService {
+    pub(crate) name: SmolStr,
+    pub(crate) group: SmolStr,
+    pub(crate) version: SmolStr,
+    pub(crate) priority: Priority,
+    /// Where it is served; `None` for here.
+    pub(crate) remote: Option<Remote>,
+    /// Whether its condition says that it is available.
+    pub(crate) available: bool,
+}
+
+/// A server elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Remote {
+    /// The namespace of its service.
+    pub(crate) namespace: SmolStr,
+    /// The name of its service.
+    pub(crate) service: SmolStr,
+    /// The port of the service.
+    pub(crate) port: u16,
+    /// The authorities that its certificate must come from, in PEM; `None` for those of the system.
+    pub(crate) authorities: Option<Vec<u8>>,
+    /// Whether any certificate will do.
+    pub(crate) insecure: bool,
+}
+
+/// The port of a service that names none.
+const PORT: u16 = 443;
+
+/// The APIService of the core group, whose paths are others.
+const CORE: &str = "v1.";
+
+impl ApiService {
+    /// The group version that it is about.
+    pub(crate) fn group_version(&self) -> GroupVersion {
+        GroupVersion::new(self.group.clone(), self.version.clone())
+    }
+
+    /// Reads an APIService; `None` if it is none.
+    pub(crate) fn read(object: &Value) -> Option<Self> {
+        let text = |field: &str| SmolStr::new(object.str_at(&["spec", field]).unwrap_or_default());
+        let number = |field: &str| object.at(&["spec", field]).and_then(Value::as_i64).unwrap_or_default();
+        let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list);
+        let available = conditions.is_some_and(|conditions| {
+            let stated = |condition: &Value, field, wanted| condition.str_at(&[field]) == Some(wanted);
+            let mut conditions = conditions.iter();
+            conditions.any(|condition| stated(condition, "type", "Available") && stated(condition, "status", "True"))
+        });
+        Some(Self {
+            name: SmolStr::new(object.str_at(&["metadata", "name"])?),
+            group: text("group"),
+            version: text("version"),
+            priority: Priority {
+                group: number("groupPriorityMinimum"),
+                version: number("versionPriority"),
+            },
+            remote: Remote::read(object),
+            available,
+        })
+    }
+}
+
+impl Remote {
+    fn read(object: &Value) -> Option<Self> {
+        let service = object.at(&["spec", "service"]).filter(|service| !service.is_null())?;
+        let text = |field: &str| SmolStr::new(service.str_at(&[field]).unwrap_or_default());
+        let port = service.get("port").and_then(Value::as_i64);
+        let bundle = object.str_at(&["spec", "caBundle"]).filter(|bundle| !bundle.is_empty());
+        let insecure = object.at(&["spec", "insecureSkipTLSVerify"]).and_then(Value::as_bool);
+        Some(Self {
+            namespace: text("namespace"),
+            service: text("name"),
+            port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT),
+            // What is no base64 is no certificate either, and trusts nobody.
+            authorities: bundle.map(|bundle| STANDARD.decode(bundle).unwrap_or_default()),
+            insecure: insecure == Some(true),
+        })
+    }
+
+    /// The name that its certificate must be for.
+    pub(crate) fn server_name(&self) -> String {
+        format!("{}.{}.svc", self.service, self.namespace)
+    }
+}
+
+/// An APIService that is served elsewhere.
+pub(crate) struct Proxied {
+    pub(crate) service: Arc<ApiService>,
+    /// Connections there, or why there can be none.
+    pub(crate) backend: Result<Backend, String>,
+}
+
+/// All APIServices of one moment.
+#[derive(Default)]
+pub(crate) struct ApiServices {
+    all: BTreeMap<SmolStr, Arc<ApiService>>,
+    remote: BTreeMap<SmolStr, Arc<Proxied>>,
+    remote_paths: HashMap<GroupVersion, Arc<Proxied>>,
+}
+
+impl ApiServices {
+    pub(crate) fn insert(&mut self, service: Arc<ApiService>, proxied: Option<Arc<Proxied>>) {
+        if let Some(proxied) = proxied {
+            let path = service.group_version();
+            self.remote_paths.insert(path, Arc::clone(&proxied));
+            self.remote.insert(service.name.clone(), proxied);
+        }
+        self.all.insert(service.name.clone(), service);
+    }
+
+    /// All, by name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ApiService>> {
+        self.all.values()
+    }
+
+    /// Those that are served elsewhere, by name.
+    pub(crate) fn proxied_all(&self) -> impl Iterator<Item = &Arc<Proxied>> {
+        self.remote.values()
+    }
+
+    pub(crate) fn any_remote(&self) -> bool {
+        !self.remote.is_empty()
+    }
+
+    pub(crate) fn proxied(&self, name: &str) -> Option<&Arc<Proxied>> {
+        self.remote.get(name)
+    }
+
+    /// The one that serves the path, if it is elsewhere.
+    pub(crate) fn remote(&self, path: &str) -> Option<&Arc<Proxied>> {
+        if path == "/api" || path.starts_with("/api/") {
+            return self.remote.get(CORE);
+        }
+        let mut parts = path.strip_prefix("/apis/")?.splitn(3, '/');
+        let (group, version) = (parts.next()?, parts.next()?);
+        self.remote_paths.get(&GroupVersion::new(group, version))
+    }
+}
+
+/// Puts group versions into the order in which `/apis` tells of them: groups by the first of their versions by priority and name of
+/// its APIService, versions of a group by priority and by how stable they are.
+pub(crate) fn by_group_and_version(mut versions: Vec<(GroupVersion, Priority)>) -> Vec<(SmolStr, Vec<SmolStr>)> {
+    let name = |GroupVersion { group, version }: &GroupVersion| format!("{version}.{group}");
+    versions.sort_by(|(a, of_a), (b, of_b)| of_b.group.cmp(&of_a.group).then_with(|| name(a).cmp(&name(b))));
+    let mut groups: Vec<(SmolStr, Vec<(SmolStr, i64)>)> = Vec::new();
+    for (GroupVersion { group, version }, priority) in versions {
+        let version = (version, priority.version);
+        match groups.iter_mut().find(|(known, _)| *known == group) {
+            Some((_, versions)) => versions.push(version),
+            None => groups.push((group, vec![version])),
+        }
+    }
+    groups
+        .into_iter()
+        .map(|(group, versions)| (group, by_version(versions)))
+        .collect()
+}
+
+/// Puts group versions into the order of aggregated discovery: groups by the highest priority of their versions and by name.
+pub(crate) fn by_highest_priority(versions: Vec<(GroupVersion, Priority)>) -> Vec<(SmolStr, Vec<SmolStr>)> {
+    let mut groups: BTreeMap<SmolStr, (i64, Vec<(SmolStr, i64)>)> = BTreeMap::new();
+    for (GroupVersion { group, version }, priority) in versions {
+        let (highest, versions) = groups.entry(group).or_insert((priority.group, Vec::new()));
+        *highest = priority.group.max(*highest);
+        versions.push((version, priority.version));
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, (priority, _))| std::cmp::Reverse(*priority));
+    groups
+        .into_iter()
+        .map(|(group, (_, versions))| (group, by_version(versions)))
+        .collect()
+}
+
+fn by_version(mut versions: Vec<(SmolStr, i64)>) -> Vec<SmolStr> {
+    versions.sort_by(|(a, of_a), (b, of_b)| of_b.cmp(of_a).then_with(|| version_order::compare(a, b)));
+    versions.into_iter().map(|(version, _)| version).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, yaml};
+
+    use super::*;
+
+    fn listed(versions: &[(&str, &str, i64, i64)]) -> Vec<(GroupVersion, Priority)> {
+        let key = |&(group, version, of_group, of_version): &(&str, &str, i64, i64)| {
+            let priority = Priority {
+                group: of_group,
+                version: of_version,
+            };
+            (GroupVersion::new(group, version), priority)
+        };
+        versions.iter().map(key).collect()
+    }
+
+    fn told(groups: &[(SmolStr, Vec<SmolStr>)]) -> Vec<String> {
+        let told = |(group, versions): &(SmolStr, Vec<SmolStr>)| format!("{group}: {}", versions.join(" "));
+        groups.iter().map(told).collect()
+    }
+
+    #[test]
+    fn groups_come_by_priority_and_versions_by_theirs_and_by_how_stable_they_are() {
+        let versions = [
+            ("b.example", "v1", 1000, 100),
+            ("a.example", "v1beta1", 1000, 100),
+            ("a.example", "v2", 1000, 100),
+            ("apps", "v1", 17800, 15),
+            ("low.example", "v1", 10, 1),
+            ("low.example", "v1alpha1", 2000, 30),
+        ];
+        let by_name_of_api_service = [
+            "apps: v1",
+            "low.example: v1alpha1 v1",
+            "b.example: v1",
+            "a.example: v2 v1beta1",
+        ];
+        assert_eq!(told(&by_group_and_version(listed(&versions))), by_name_of_api_service);
+        let by_name = [
+            "apps: v1",
+            "low.example: v1alpha1 v1",
+            "a.example: v2 v1beta1",
+            "b.example: v1",
+        ];
+        assert_eq!(told(&by_highest_priority(listed(&versions))), by_name);
+    }
+
+    #[test]
+    fn an_api_service_says_where_it_is_served_and_whether_it_is_available() {
+        let read = |text: &str| ApiService::read(&yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()).unwrap();
+        let remote = read(
+            "{metadata: {name: v1.a.example}, spec: {group: a.example, version: v1, groupPriorityMinimum: 7, \
+             versionPriority: 3, caBundle: UEVN, service: {namespace: ns, name: s}}, status: {conditions: [{type: \
+             Available, status: 'True'}]}}",
+        );
+        let place = remote.remote.clone().unwrap();
+        assert_eq!((place.server_name().as_str(), place.port), ("s.ns.svc", 443));
+        assert_eq!(place.authorities.as_deref(), Some(&b"PEM"[..]));
+        assert!(remote.available && !place.insecure);
+        let local = read("{metadata: {name: v1.}, spec: {version: v1}}");
+        assert!(local.remote.is_none() && !local.available);
+        let mut known = ApiServices::default();
+        let service = Arc::new(remote);
+        let proxied = Proxied {
+            service: Arc::clone(&service),
+            backend: Err(String::new()),
+        };
+        known.insert(Arc::new(local), None);
+        known.insert(service, Some(Arc::new(proxied)));
+        for (path, elsewhere) in [
+            ("/apis/a.example/v1", true),
+            ("/apis/a.example/v1/things/a", true),
+            ("/apis/a.example/v2/things", false),
+            ("/apis/a.example", false),
+            ("/api/v1/pods", false),
+        ] {
+            assert_eq!(known.remote(path).is_some(), elsewhere, "{path}");
+        }
+    }
+}

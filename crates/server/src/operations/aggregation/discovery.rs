@@ -1,0 +1,217 @@
+//! Which resources other servers have: asked for in the newer form of discovery, or in the older one where they have no other.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use holdfast_authorization::MASTERS;
+use holdfast_resource::GroupVersion;
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderValue};
+use parking_lot::Mutex;
+use smol_str::SmolStr;
+
+use super::Aggregator;
+use super::api_services::{ApiServices, Proxied, Remote};
+use super::availability::{USER, path};
+use super::fetch::{Question, own_user};
+use crate::operations::discovery::aggregated::{ApiGroups, VersionDiscovery};
+use crate::operations::discovery::legacy::ApiResources;
+
+/// What other servers say, by the names of their APIServices.
+pub(crate) type RemoteVersions = BTreeMap<SmolStr, Arc<VersionDiscovery>>;
+
+/// What other servers say of their resources.
+#[derive(Default)]
+pub(super) struct RemoteDiscovery {
+    versions: ArcSwap<RemoteVersions>,
+    /// What each service said last of all its group versions.
+    servers: Mutex<HashMap<ServiceKey, Said>>,
+}
+
+/// The namespace, name and port of a service.
+type ServiceKey = (SmolStr, SmolStr, u16);
+
+#[derive(Clone)]
+struct Said {
+    etag: Option<HeaderValue>,
+    versions: Arc<HashMap<GroupVersion, VersionDiscovery>>,
+}
+
+/// How long an answer may take.
+const LIMIT: Duration = Duration::from_secs(5);
+
+const NEWER: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
+                     application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
+
+impl RemoteDiscovery {
+    /// Forgets what is no longer served elsewhere.
+    pub(super) fn keep(&self, services: &ApiServices) {
+        let known = self.versions.load();
+        if known.keys().any(|name| services.proxied(name).is_none()) {
+            let kept = known.iter().filter(|(name, _)| services.proxied(name).is_some());
+            let kept: RemoteVersions = kept
+                .map(|(name, version)| (name.clone(), Arc::clone(version)))
+                .collect();
+            self.versions.store(Arc::new(kept));
+        }
+        let used: Vec<ServiceKey> = services.proxied_all().filter_map(|proxied| key_of(proxied)).collect();
+        self.servers.lock().retain(|key, _| used.contains(key));
+    }
+
+    fn set(&self, name: &SmolStr, version: VersionDiscovery) {
+        if self.versions.load().get(name).is_some_and(|known| **known == version) {
+            return;
+        }
+        let version = Arc::new(version);
+        self.versions.rcu(|known| {
+            let mut next = RemoteVersions::clone(known);
+            next.insert(name.clone(), Arc::clone(&version));
+            next
+        });
+    }
+}
+
+fn key_of(proxied: &Proxied) -> Option<ServiceKey> {
+    let Remote {
+        namespace,
+        service,
+        port,
+        ..
+    } = proxied.service.remote.as_ref()?;
+    Some((namespace.clone(), service.clone(), *port))
+}
+
+impl Aggregator {
+    /// What other servers say of their resources.
+    pub(crate) fn remote_versions(&self) -> Arc<RemoteVersions> {
+        self.discovery.versions.load_full()
+    }
+
+    /// Asks the server of an APIService for its resources. While it does not answer, discovery says that nothing fresh is known.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn refresh_discovery(&self, name: &str) -> Result<(), String> {
+        let Some(proxied) = self.proxied(name) else {
+            return Ok(());
+        };
+        let service = &proxied.service;
+        let found = self.said(&proxied).await;
+        let (resources, fresh) = match &found {
+            Ok(said) => {
+                let version = said.versions.get(&service.group_version());
+                (version.cloned(), true)
+            }
+            Err(_) => (None, false),
+        };
+        let version = VersionDiscovery::told(service.version.clone(), resources, fresh);
+        let _changing = self.changing.lock();
+        // It may have become another while it was asked.
+        if self
+            .proxied(name)
+            .is_some_and(|now| now.service.remote == service.remote)
+        {
+            self.discovery.set(&service.name, version);
+        }
+        found.map(drop)
+    }
+
+    async fn said(&self, proxied: &Proxied) -> Result<Said, String> {
+        let key = key_of(proxied).ok_or("it is served here")?;
+        let before = self.discovery.servers.lock().get(&key).cloned();
+        let question = Question {
+            path: "/apis",
+            user: own_user(USER, &[MASTERS]),
+            accept: Some(NEWER),
+            known: before.as_ref().and_then(|said| said.etag.clone()),
+            limit: LIMIT,
+        };
+        let answer = self.fetch(proxied, question).await?;
+        if let (StatusCode::NOT_MODIFIED, Some(before)) = (answer.status, before) {
+            return Ok(before);
+        }
+        if answer.status == StatusCode::SERVICE_UNAVAILABLE {
+            let (namespace, name, port) = key;
+            return Err(format!(
+                "service {namespace}/{name}:{port} returned non-success response code: 503"
+            ));
+        }
+        if answer.status != StatusCode::OK || !is_newer(&answer.headers) {
+            return self.said_in_older_form(proxied).await;
+        }
+        let etag = answer.headers.get(header::ETAG).cloned();
+        let groups: ApiGroups = read(answer.body).await?;
+        let said = Said {
+            etag,
+            versions: Arc::new(groups.by_version()),
+        };
+        self.discovery.servers.lock().insert(key, said.clone());
+        Ok(said)
+    }
+
+    /// What a server says of one group version, which says nothing of others.
+    async fn said_in_older_form(&self, proxied: &Proxied) -> Result<Said, String> {
+        let service = &proxied.service;
+        let path = path(service);
+        let question = Question {
+            path: &path,
+            user: own_user(USER, &[]),
+            accept: Some("application/json"),
+            known: None,
+            limit: LIMIT,
+        };
+        let answer = self.fetch(proxied, question).await?;
+        if answer.status != StatusCode::OK {
+            let code = answer.status.as_u16();
+            return Err(format!("failed to download legacy discovery for {path}: {code}"));
+        }
+        let resources: ApiResources = read(answer.body).await?;
+        let version = VersionDiscovery::of_older_form(service.version.clone(), resources);
+        Ok(Said {
+            etag: None,
+            versions: Arc::new(HashMap::from([(service.group_version(), version)])),
+        })
+    }
+}
+
+/// Whether an answer has the newer form.
+fn is_newer(headers: &HeaderMap) -> bool {
+    let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let parameters: Vec<&str> = text.unwrap_or_default().split(';').map(str::trim).collect();
+    let has = |wanted: &str| parameters.contains(&wanted);
+    has("g=apidiscovery.k8s.io") && has("as=APIGroupDiscoveryList") && (has("v=v2") || has("v=v2beta1"))
+}
+
+/// Reads a document where it keeps no other request waiting.
+async fn read<T: serde::de::DeserializeOwned + Send + 'static>(body: bytes::Bytes) -> Result<T, String> {
+    let read = tokio::task::spawn_blocking(move || serde_json::from_slice(&body));
+    let read = read.await.map_err(|error| error.to_string())?;
+    read.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newer_form_is_known_by_its_content_type() {
+        let newer = |text: &'static str| {
+            is_newer(&HeaderMap::from_iter([(
+                header::CONTENT_TYPE,
+                HeaderValue::from_static(text),
+            )]))
+        };
+        assert!(newer(
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+        ));
+        assert!(newer(
+            "application/json; g=apidiscovery.k8s.io; v=v2beta1; as=APIGroupDiscoveryList"
+        ));
+        assert!(!newer("application/json"));
+        assert!(!newer(
+            "application/json;g=apidiscovery.k8s.io;v=v3;as=APIGroupDiscoveryList"
+        ));
+    }
+}

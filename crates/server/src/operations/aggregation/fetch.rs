@@ -1,0 +1,84 @@
+//! What this server itself asks other servers for: discovery, OpenAPI, whether they are there.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use holdfast_authorization::User;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Request, StatusCode};
+use http_body_util::{BodyExt as _, Empty, Limited};
+
+use super::Aggregator;
+use super::api_services::Proxied;
+use super::forward::authority;
+use crate::identity;
+
+/// A question of this server.
+pub(super) struct Question<'a> {
+    pub(super) path: &'a str,
+    /// In whose name it is asked.
+    pub(super) user: User,
+    /// What the answer may be.
+    pub(super) accept: Option<&'static str>,
+    /// What is known already, by its ETag.
+    pub(super) known: Option<HeaderValue>,
+    /// How long it may take.
+    pub(super) limit: Duration,
+}
+
+/// What another server answers.
+pub(super) struct Fetched {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+/// The most bytes of an answer.
+const MAX_BYTES: usize = 32 << 20;
+
+/// A user of this server's own.
+pub(super) fn own_user(name: &'static str, groups: &[&'static str]) -> User {
+    User {
+        name: name.into(),
+        groups: groups.iter().map(|&group| group.into()).collect(),
+        ..User::default()
+    }
+}
+
+impl Aggregator {
+    /// Asks the server of an APIService, be it available or not.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(super) async fn fetch(&self, from: &Proxied, question: Question<'_>) -> Result<Fetched, String> {
+        let limit = question.limit;
+        let fetched = tokio::time::timeout(limit, self.ask(from, question)).await;
+        fetched.unwrap_or_else(|_| Err("request timed out".to_owned()))
+    }
+
+    /// As [`Aggregator::fetch`], for who keeps the time itself.
+    pub(super) async fn ask(&self, from: &Proxied, question: Question<'_>) -> Result<Fetched, String> {
+        let remote = from.service.remote.as_ref().ok_or("it is served here")?;
+        let backend = from.backend.as_ref()?;
+        let place = self.resolve(remote)?;
+        let url = format!("https://{}{}", authority(&place), question.path);
+        let body = Empty::new().map_err(|never| match never {}).boxed_unsync();
+        let mut request = Request::get(url).body(body).map_err(|error| error.to_string())?;
+        let headers = request.headers_mut();
+        identity::name_user(headers, &question.user).map_err(|error| error.to_string())?;
+        if let Some(accept) = question.accept {
+            headers.insert(header::ACCEPT, HeaderValue::from_static(accept));
+        }
+        if let Some(known) = question.known {
+            headers.insert(header::IF_NONE_MATCH, known);
+        }
+        let (head, body) = backend.send(request).await?.into_parts();
+        let body = Limited::new(body, MAX_BYTES).collect().await;
+        let body = body.map_err(|error| error.to_string())?.to_bytes();
+        Ok(Fetched {
+            status: head.status,
+            headers: head.headers,
+            body,
+        })
+    }
+}

@@ -1,0 +1,375 @@
+//! A request for another server, passed on in the name of its user, and the answer on its way back.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use holdfast_authorization::User;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::request::Parts;
+use http::{Request, StatusCode, Uri};
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::Aggregator;
+use super::api_services::Proxied;
+use super::upgrade;
+use crate::http::request_info::RequestInfo;
+use crate::http::response::{self, Response};
+use crate::identity::{self, RequestHeaders};
+use crate::wire::body::{Broken, RequestBody, ResponseBody};
+
+/// A request to be passed on, that its user may make.
+pub(crate) struct Forwarded<'a> {
+    pub(crate) head: Parts,
+    pub(crate) info: &'a RequestInfo,
+    pub(crate) user: Arc<User>,
+    pub(crate) body: RequestBody,
+    /// The name of the request.
+    pub(crate) audit_id: &'a HeaderValue,
+    /// When its time is over; `None` for those that last.
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// How long discovery may take, which all clients wait for.
+const DISCOVERY: Duration = Duration::from_secs(5);
+
+/// The header that names a request.
+const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
+
+/// Where the request came to, for the other server.
+const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Headers that are about one connection alone (RFC 9110, section 7.6.1), beside those that `Connection` names.
+const OF_CONNECTION: [HeaderName; 8] = [
+    header::CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    header::PROXY_AUTHENTICATE,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// Headers of answers that are for this server to give.
+const OF_ORIGIN: [HeaderName; 4] = [
+    header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
+    header::ACCESS_CONTROL_ALLOW_HEADERS,
+    header::ACCESS_CONTROL_ALLOW_METHODS,
+    header::ACCESS_CONTROL_ALLOW_ORIGIN,
+];
+
+const REDIRECTED: &str = "the backend attempted to redirect this request, which is not permitted";
+
+impl Aggregator {
+    /// The answer of another server. What goes wrong on the way is told as the reference tells it, in plain text.
+    pub(crate) async fn forward(&self, to: &Proxied, asked: Forwarded<'_>) -> Response {
+        if !to.service.available {
+            return unavailable().into();
+        }
+        let upgrade = upgrade::Client::take(&asked);
+        self.exchange(to, asked, upgrade).await.unwrap_or_else(Response::from)
+    }
+
+    async fn exchange(
+        &self,
+        to: &Proxied,
+        asked: Forwarded<'_>,
+        upgrade: Option<upgrade::Client>,
+    ) -> Result<Response, Failure> {
+        let backend = to.backend.as_ref();
+        let backend = backend.map_err(|why| failed(StatusCode::INTERNAL_SERVER_ERROR, why))?;
+        let remote = to.service.remote.as_ref().ok_or_else(unavailable)?;
+        let place = self.resolve(remote).map_err(|why| {
+            tracing::error!(api_service = %to.service.name, %why, "a service is not reached");
+            unavailable()
+        })?;
+        let authority = authority(&place);
+        let mut deadline = asked.deadline;
+        if is_discovery(asked.info) {
+            let soon = Instant::now().checked_add(DISCOVERY);
+            deadline = deadline.into_iter().chain(soon).min();
+        }
+        let own_deadline = deadline == asked.deadline;
+        let audit_id = asked.audit_id;
+        let mut headers = asked.head.headers;
+        self.clean(&mut headers);
+        identity::name_user(&mut headers, &asked.user).map_err(|_| {
+            let why = "the user cannot be named in headers";
+            failed(StatusCode::INTERNAL_SERVER_ERROR, why)
+        })?;
+        headers.insert(AUDIT_ID, audit_id.clone());
+        if upgrade.is_none() {
+            remove_connection_headers(&mut headers);
+            forwarded(&mut headers, &asked.head.uri, &authority);
+        }
+        let request = request(&authority, &asked.head.uri).and_then(|uri| {
+            Request::builder()
+                .method(asked.head.method)
+                .uri(uri)
+                .body(asked.body.pass_on())
+        });
+        let mut request = request.map_err(|error| failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))?;
+        *request.headers_mut() = headers;
+        let answer = within(deadline, backend.send(request)).await;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(OutOfTime) if own_deadline => return Err(Failure::OutOfTime),
+            Err(OutOfTime) => Err("context deadline exceeded".to_owned()),
+        };
+        match upgrade {
+            Some(client) => {
+                let answer = answer.map_err(|why| {
+                    let why = format!("error dialing backend: {why}");
+                    failed(StatusCode::SERVICE_UNAVAILABLE, &why)
+                })?;
+                client.answer(answer, &self.shutdown)
+            }
+            None => {
+                let answer = answer.map_err(|why| {
+                    let why = format!("error trying to reach service: {why}");
+                    failed(StatusCode::SERVICE_UNAVAILABLE, &why)
+                })?;
+                Ok(self.answer(answer, deadline, &authority))
+            }
+        }
+    }
+
+    /// Takes away what says who asks: that is for this server alone.
+    fn clean(&self, headers: &mut HeaderMap) {
+        headers.remove(header::AUTHORIZATION);
+        headers.remove(header::HOST);
+        RequestHeaders::standard().clear(headers);
+        if let Some(front_proxy) = &self.config.front_proxy {
+            front_proxy.headers().clear(headers);
+        }
+        let impersonation = RequestHeaders {
+            extra_prefixes: vec!["impersonate-".into()],
+            ..RequestHeaders::default()
+        };
+        impersonation.clear(headers);
+    }
+
+    /// The answer as the client gets it.
+    fn answer(&self, answer: http::Response<Incoming>, deadline: Option<Instant>, authority: &str) -> Response {
+        let (mut head, body) = answer.into_parts();
+        if self.config.reject_redirects && head.status.is_redirection() && head.headers.contains_key(header::LOCATION) {
+            return response::bytes(
+                StatusCode::BAD_GATEWAY,
+                HeaderValue::from_static("text/plain; charset=utf-8"),
+                Bytes::from_static(REDIRECTED.as_bytes()),
+            );
+        }
+        remove_connection_headers(&mut head.headers);
+        for name in OF_ORIGIN {
+            head.headers.remove(name);
+        }
+        if let Some(rewritten) = head
+            .headers
+            .get(header::LOCATION)
+            .and_then(|location| absolute(location, authority))
+        {
+            head.headers.insert(header::LOCATION, rewritten);
+        }
+        let shutdown = self.shutdown.clone();
+        let ends: BoxFuture<'static, Result<(), Broken>> = match deadline {
+            // What has a deadline is not whole when that is over.
+            Some(deadline) => Box::pin(async move {
+                tokio::time::sleep_until(deadline.into()).await;
+                Err(Broken)
+            }),
+            // What lasts ends with the server, as its own watches do.
+            None => Box::pin(async move {
+                shutdown.closing().await;
+                Ok(())
+            }),
+        };
+        let passed = Passed { body: Some(body), ends };
+        let mut response = Response::new(ResponseBody::passed(passed));
+        *response.status_mut() = head.status;
+        *response.headers_mut() = head.headers;
+        response
+    }
+}
+
+/// Whether the request asks which resources a group version has.
+fn is_discovery(info: &RequestInfo) -> bool {
+    info.resource.is_none() && info.path.trim_matches('/').split('/').count() == 3
+}
+
+struct OutOfTime;
+
+async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> Result<T, OutOfTime> {
+    match deadline {
+        None => Ok(work.await),
+        Some(deadline) => tokio::time::timeout_at(deadline.into(), work)
+            .await
+            .map_err(|_| OutOfTime),
+    }
+}
+
+/// What stands for a host and a port in a URL.
+pub(super) fn authority((host, port): &(String, u16)) -> String {
+    if host.contains(':') {
+        format!("[{host}]:{port}")
+    } else {
+        format!("{host}:{port}")
+    }
+}
+
+/// The URL of the same path and query at another server.
+fn request(authority: &str, asked: &Uri) -> Result<Uri, http::Error> {
+    let path = asked.path_and_query().map_or("/", |path| path.as_str());
+    Uri::builder()
+        .scheme("https")
+        .authority(authority)
+        .path_and_query(path)
+        .build()
+}
+
+/// Tells the other server where the request came to.
+fn forwarded(headers: &mut HeaderMap, asked: &Uri, authority: &str) {
+    let mut tell = |name: HeaderName, text: &str| {
+        if let Ok(value) = HeaderValue::from_str(text) {
+            headers.insert(name, value);
+        }
+    };
+    tell(FORWARDED_URI, asked.path());
+    tell(FORWARDED_HOST, authority);
+    tell(FORWARDED_PROTO, "https");
+}
+
+/// Takes away what is about one connection alone.
+fn remove_connection_headers(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(header::CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
+        .collect();
+    for name in named.iter().chain(&OF_CONNECTION) {
+        headers.remove(name);
+    }
+}
+
+/// A redirect to a path of the other server, with the server.
+fn absolute(location: &HeaderValue, authority: &str) -> Option<HeaderValue> {
+    let location = location.to_str().ok()?;
+    let on_host = location.starts_with('/') && !location.starts_with("//");
+    on_host.then(|| HeaderValue::from_str(&format!("https://{authority}{location}")).ok())?
+}
+
+/// What is told where no server is there.
+fn unavailable() -> Failure {
+    failed(StatusCode::SERVICE_UNAVAILABLE, "service unavailable")
+}
+
+/// A failure that is told by its code and words.
+pub(super) fn failed(code: StatusCode, why: &str) -> Failure {
+    Failure::Told(code, why.to_owned())
+}
+
+/// Why there is no answer of another server.
+pub(super) enum Failure {
+    /// This is told in plain text, as Go's `http.Error` writes it.
+    Told(StatusCode, String),
+    /// The time of the request is over.
+    OutOfTime,
+}
+
+impl From<Failure> for Response {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Told(code, why) => response::text(code, format!("{why}\n")),
+            Failure::OutOfTime => response::out_of_time(),
+        }
+    }
+}
+
+/// What another server answers, until that or its time ends.
+struct Passed {
+    body: Option<Incoming>,
+    ends: BoxFuture<'static, Result<(), Broken>>,
+}
+
+impl Body for Passed {
+    type Data = Bytes;
+    type Error = Broken;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Broken>>> {
+        let Some(body) = &mut self.body else {
+            return Poll::Ready(None);
+        };
+        if let Poll::Ready(frame) = Pin::new(body).poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(|_| Broken)));
+        }
+        match self.ends.as_mut().poll(cx) {
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(ended) => {
+                self.body = None;
+                Poll::Ready(ended.err().map(Err))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map(Body::size_hint).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::*;
+
+    #[test]
+    fn discovery_is_what_asks_for_the_resources_of_a_group_version() {
+        let asked = |uri: &str| is_discovery(&RequestInfo::parse(&Method::GET, &uri.parse().unwrap()).unwrap());
+        assert!(asked("/apis/a.example/v1") && asked("/apis/a.example/v1/"));
+        assert!(!asked("/apis/a.example/v1/things") && !asked("/apis/a.example"));
+    }
+
+    #[test]
+    fn what_is_about_one_connection_is_not_passed_on() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [
+            (header::CONNECTION, "close, X-Own"),
+            (HeaderName::from_static("x-own"), "1"),
+            (header::TE, "trailers"),
+            (header::TRANSFER_ENCODING, "chunked"),
+            (header::ACCEPT, "*/*"),
+        ] {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+        remove_connection_headers(&mut headers);
+        assert_eq!(headers.keys().collect::<Vec<_>>(), [header::ACCEPT]);
+    }
+
+    #[test]
+    fn path_and_query_stay_and_the_client_learns_where_redirects_lead() {
+        let asked: Uri = "/apis/a.example/v1/things?labelSelector=a%3Db".parse().unwrap();
+        let uri = request("10.0.0.5:443", &asked).unwrap();
+        assert_eq!(
+            uri.to_string(),
+            "https://10.0.0.5:443/apis/a.example/v1/things?labelSelector=a%3Db"
+        );
+        assert_eq!(authority(&("fd00::1".to_owned(), 443)), "[fd00::1]:443");
+        let led = |location| absolute(&HeaderValue::from_static(location), "10.0.0.5:443");
+        assert_eq!(led("/a?b").unwrap(), "https://10.0.0.5:443/a?b");
+        assert_eq!(led("a"), None);
+        assert_eq!(led("https://elsewhere.example/"), None);
+        assert_eq!(led("//elsewhere.example/"), None);
+    }
+}

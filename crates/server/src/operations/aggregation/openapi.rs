@@ -1,0 +1,272 @@
+//! The OpenAPI documents of other servers: those of version 3 are passed on, the one of version 2 is made part of this server's.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use holdfast_value::{Limits, Value, json};
+use http::StatusCode;
+use http::header::{self, HeaderValue};
+use serde::Deserialize;
+use sha2::{Digest as _, Sha512};
+use smol_str::SmolStr;
+
+use super::api_services::{ApiServices, Proxied, by_highest_priority};
+use super::fetch::{Question, own_user};
+use super::openapi_v2::{self, Added};
+use super::{Aggregator, api_services};
+use crate::operations::openapi::Source;
+
+/// The documents of other servers, by the names of their APIServices.
+#[derive(Default)]
+pub(super) struct RemoteDocuments {
+    known: ArcSwap<BTreeMap<SmolStr, Arc<Documents>>>,
+}
+
+/// The documents of the server of one APIService.
+#[derive(Clone, Default)]
+struct Documents {
+    /// Where its documents of version 3 are, by their names.
+    version_3: BTreeMap<String, String>,
+    version_2: Option<Arc<Version2>>,
+}
+
+struct Version2 {
+    etag: Option<HeaderValue>,
+    /// What changes whenever the document does.
+    print: Vec<u8>,
+    /// The part of the document that is about the group version of the APIService.
+    document: Value,
+}
+
+/// The user who asks for documents.
+const USER: &str = "system:aggregator";
+
+/// How long an answer may take.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The bounds of a document.
+const DOCUMENT: Limits = Limits {
+    max_bytes: 32 << 20,
+    max_depth: 512,
+    max_nodes: 4_000_000,
+};
+
+impl RemoteDocuments {
+    /// Forgets what is no longer served elsewhere.
+    pub(super) fn keep(&self, services: &ApiServices) {
+        let known = self.known.load();
+        if known.keys().any(|name| services.proxied(name).is_none()) {
+            let kept = known.iter().filter(|(name, _)| services.proxied(name).is_some());
+            let kept = kept.map(|(name, documents)| (name.clone(), Arc::clone(documents)));
+            self.known.store(Arc::new(kept.collect()));
+        }
+    }
+}
+
+/// The index of the documents of version 3.
+#[derive(Deserialize)]
+struct Index {
+    #[serde(default)]
+    paths: BTreeMap<String, Place>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Place {
+    #[serde(rename = "serverRelativeURL")]
+    url: String,
+}
+
+impl Aggregator {
+    /// Asks the server of an APIService for its documents. While it does not answer, what it said last holds.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub async fn refresh_openapi(&self, name: &str) -> Result<(), String> {
+        let Some(proxied) = self.proxied(name) else {
+            return Ok(());
+        };
+        if !proxied.service.available {
+            return Err("service unavailable".to_owned());
+        }
+        let before = self
+            .documents
+            .known
+            .load()
+            .get(name)
+            .map(|known| Documents::clone(known));
+        let before = before.unwrap_or_default();
+        let version_3 = self.index_of(&proxied).await;
+        let version_2 = self.version_2_of(&proxied, before.version_2.as_ref()).await;
+        let next = Documents {
+            version_3: version_3.as_ref().map_or(before.version_3, BTreeMap::clone),
+            version_2: version_2.as_ref().map_or(before.version_2, Option::clone),
+        };
+        let next = Arc::new(next);
+        let _changing = self.changing.lock();
+        if self.proxied(name).is_some() {
+            self.documents.known.rcu(|known| {
+                let mut known = BTreeMap::clone(known);
+                known.insert(name.into(), Arc::clone(&next));
+                known
+            });
+        }
+        version_3.map(drop).and(version_2.map(drop))
+    }
+
+    async fn index_of(&self, proxied: &Proxied) -> Result<BTreeMap<String, String>, String> {
+        let answer = self.fetch(proxied, question("/openapi/v3", None, None)).await?;
+        match answer.status {
+            StatusCode::OK => {
+                let index: Index = serde_json::from_slice(&answer.body).map_err(|error| error.to_string())?;
+                let places = index.paths.into_iter().map(|(name, place)| (name, place.url));
+                Ok(places.collect())
+            }
+            StatusCode::NOT_FOUND => Ok(BTreeMap::new()),
+            status => Err(format!("the index of OpenAPI v3 was answered with {status}")),
+        }
+    }
+
+    async fn version_2_of(
+        &self,
+        proxied: &Proxied,
+        before: Option<&Arc<Version2>>,
+    ) -> Result<Option<Arc<Version2>>, String> {
+        let known = before.and_then(|before| before.etag.clone());
+        let asked = question("/openapi/v2", Some("application/json"), known);
+        let answer = self.fetch(proxied, asked).await?;
+        match answer.status {
+            StatusCode::NOT_MODIFIED => Ok(before.cloned()),
+            StatusCode::NOT_FOUND => Ok(None),
+            StatusCode::OK => {
+                let etag = answer.headers.get(header::ETAG).cloned();
+                let prefix = format!("{}/", super::availability::path(&proxied.service));
+                let read = tokio::task::spawn_blocking(move || {
+                    let document = json::parse(&answer.body, &DOCUMENT).map_err(|error| error.to_string())?;
+                    Ok::<_, String>(Version2 {
+                        etag,
+                        print: Sha512::digest(&answer.body).to_vec(),
+                        document: openapi_v2::below(&document, |path| path.starts_with(&prefix)),
+                    })
+                });
+                let read = read.await.map_err(|error| error.to_string())?;
+                read.map(|read| Some(Arc::new(read)))
+            }
+            status => Err(format!("failed to retrieve openAPI spec, http error: {status}")),
+        }
+    }
+
+    /// The server that has the document of version 3 of that name.
+    pub(crate) fn remote_document(&self, name: &str, is_local: impl Fn(&str) -> bool) -> Option<Arc<Proxied>> {
+        if !self.any_remote.load(std::sync::atomic::Ordering::Relaxed) {
+            return None;
+        }
+        if let Some(own) = self.known.load().remote(&format!("/{name}")) {
+            return Some(Arc::clone(own));
+        }
+        if is_local(name) {
+            return None;
+        }
+        let known = self.documents.known.load();
+        let (of, _) = known
+            .iter()
+            .find(|(_, documents)| documents.version_3.contains_key(name))?;
+        self.proxied(of)
+    }
+
+    /// Documents of `source` with those of other servers.
+    pub fn documents(self: &Arc<Self>, source: Arc<dyn Source>) -> Arc<dyn Source> {
+        Arc::new(WithRemote {
+            source,
+            aggregator: Arc::clone(self),
+        })
+    }
+
+    /// The documents of version 2 of other servers, those with the highest priority first.
+    fn documents_2(&self) -> Vec<Arc<Version2>> {
+        let (services, known) = (self.known(), self.documents.known.load());
+        let remote = services.proxied_all().map(|proxied| {
+            let service = &proxied.service;
+            (service.group_version(), service.priority)
+        });
+        let ordered = by_highest_priority(remote.collect());
+        let names = ordered
+            .iter()
+            .flat_map(|(group, versions)| versions.iter().map(move |version| format!("{version}.{group}")));
+        names
+            .filter_map(|name| known.get(name.as_str())?.version_2.clone())
+            .collect()
+    }
+}
+
+fn question(path: &'static str, accept: Option<&'static str>, known: Option<HeaderValue>) -> Question<'static> {
+    Question {
+        path,
+        user: own_user(USER, &[]),
+        accept,
+        known,
+        limit: LIMIT,
+    }
+}
+
+/// The documents of this server and of others.
+struct WithRemote {
+    source: Arc<dyn Source>,
+    aggregator: Arc<Aggregator>,
+}
+
+impl Source for WithRemote {
+    fn paths(&self) -> Vec<String> {
+        self.source.paths()
+    }
+
+    fn elsewhere(&self) -> BTreeMap<String, String> {
+        let local: BTreeSet<String> = self.source.paths().into_iter().collect();
+        let services = self.aggregator.known();
+        let mut elsewhere = BTreeMap::new();
+        for (of, documents) in self.aggregator.documents.known.load().iter() {
+            let Some(proxied) = services.proxied(of) else { continue };
+            let own = api_services_path(proxied);
+            for (name, url) in &documents.version_3 {
+                if *name == own || !local.contains(name) && !elsewhere.contains_key(name) {
+                    elsewhere.insert(name.clone(), url.clone());
+                }
+            }
+        }
+        elsewhere
+    }
+
+    fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>> {
+        self.source.fingerprint_3(path)
+    }
+
+    fn fingerprint_2(&self) -> Vec<u8> {
+        let mut print = self.source.fingerprint_2();
+        for document in self.aggregator.documents_2() {
+            print.extend_from_slice(&document.print);
+        }
+        print
+    }
+
+    fn version_3(&self, path: &str) -> Option<Vec<u8>> {
+        self.source.version_3(path)
+    }
+
+    fn version_2(&self, take: &mut dyn FnMut(&'static str, Value)) {
+        let remote = self.aggregator.documents_2();
+        if remote.is_empty() {
+            return self.source.version_2(take);
+        }
+        let documents: Vec<&Value> = remote.iter().map(|remote| &remote.document).collect();
+        let added = Added::new(&documents, |take| self.source.version_2(take));
+        added.write(take, |take| self.source.version_2(take));
+    }
+}
+
+/// The name of the document of version 3 of an APIService: `apis/GROUP/VERSION`.
+fn api_services_path(proxied: &Proxied) -> String {
+    let service: &api_services::ApiService = &proxied.service;
+    super::availability::path(service).trim_start_matches('/').to_owned()
+}

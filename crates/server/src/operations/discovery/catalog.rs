@@ -1,0 +1,146 @@
+//! What discovery tells of at one moment: what is served here, what APIServices there are, and what other servers serve.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use holdfast_resource::{GroupVersion, Registry};
+use smol_str::SmolStr;
+
+use super::aggregated::VersionDiscovery;
+use super::groups;
+use crate::operations::aggregation::api_services::{
+    ApiService, ApiServices, Priority, by_group_and_version, by_highest_priority,
+};
+use crate::operations::aggregation::discovery::RemoteVersions;
+use crate::operations::aggregation::{Aggregator, GROUP};
+
+/// What discovery tells of.
+pub(crate) struct Catalog {
+    /// What is served here.
+    pub(crate) registry: Arc<Registry>,
+    /// What is known of other servers; `None` where nobody looks after APIServices.
+    others: Option<Others>,
+}
+
+struct Others {
+    aggregator: Arc<Aggregator>,
+    services: Arc<ApiServices>,
+    versions: Arc<RemoteVersions>,
+}
+
+/// The priority of group versions that definitions serve.
+const DEFINED: Priority = Priority {
+    group: 1000,
+    version: 100,
+};
+
+/// The priority of the group of APIServices, which comes before all others.
+const FIRST: Priority = Priority {
+    group: 20_000,
+    version: 0,
+};
+
+impl Catalog {
+    /// What is served now, here and elsewhere.
+    pub(crate) fn new(registry: Arc<Registry>, aggregator: Option<&Arc<Aggregator>>) -> Self {
+        let others = aggregator.map(|aggregator| Others {
+            aggregator: Arc::clone(aggregator),
+            services: aggregator.known(),
+            versions: aggregator.remote_versions(),
+        });
+        Self { registry, others }
+    }
+
+    /// Whether nothing has changed since `other`.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let same_others = match (&self.others, &other.others) {
+            (Some(one), Some(other)) => {
+                Arc::ptr_eq(&one.services, &other.services) && Arc::ptr_eq(&one.versions, &other.versions)
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        Arc::ptr_eq(&self.registry, &other.registry) && same_others
+    }
+
+    /// The groups but the core group with their versions, as `/apis` lists them: those that APIServices name, in their order, and
+    /// what definitions serve whose APIService is yet to come.
+    pub(crate) fn groups(&self) -> Vec<(SmolStr, Vec<SmolStr>)> {
+        let Some(others) = &self.others else {
+            return groups(&self.registry);
+        };
+        let named = others.services.all().filter(|service| !service.group.is_empty());
+        let mut versions: Vec<_> = named
+            .map(|service| (service.group_version(), service.priority))
+            .collect();
+        let known: HashSet<GroupVersion> = versions
+            .iter()
+            .map(|(group_version, _)| group_version.clone())
+            .collect();
+        for served in self.registry.group_versions().filter(|served| !known.contains(*served)) {
+            if served.group == GROUP {
+                versions.push((served.clone(), FIRST));
+            } else if !self.registry.is_built_in_group(&served.group) {
+                versions.push((served.clone(), DEFINED));
+            }
+        }
+        by_group_and_version(versions)
+    }
+
+    /// The groups but the core group with their versions in the order of aggregated discovery: what is served here, and what other
+    /// servers have told of.
+    pub(crate) fn groups_by_priority(&self) -> Vec<(SmolStr, Vec<SmolStr>)> {
+        let Some(others) = &self.others else {
+            return groups(&self.registry);
+        };
+        let priority = |served: &GroupVersion| match served.group == GROUP {
+            true => FIRST,
+            false => others.aggregator.built_in_priority(served).unwrap_or(DEFINED),
+        };
+        let here = self.registry.group_versions().filter(|served| !served.group.is_empty());
+        let mut versions: Vec<_> = here.map(|served| (served.clone(), priority(served))).collect();
+        for service in self.told() {
+            let group_version = service.group_version();
+            versions.retain(|(known, _)| *known != group_version);
+            versions.push((group_version, service.priority));
+        }
+        by_highest_priority(versions)
+    }
+
+    /// The APIServices whose servers have told what they serve.
+    fn told(&self) -> impl Iterator<Item = &Arc<ApiService>> {
+        self.others.iter().flat_map(|others| {
+            let proxied = others.services.proxied_all().map(|proxied| &proxied.service);
+            proxied.filter(|service| others.versions.contains_key(&service.name))
+        })
+    }
+
+    /// What other servers say of a group.
+    pub(crate) fn elsewhere(&self, group: &str) -> Vec<Arc<VersionDiscovery>> {
+        let Some(others) = &self.others else {
+            return Vec::new();
+        };
+        let of_group = self.told().filter(|service| service.group == group);
+        of_group
+            .filter_map(|service| others.versions.get(&service.name).cloned())
+            .collect()
+    }
+
+    /// What another server says of a group version, if it serves it.
+    pub(crate) fn version_elsewhere(&self, group_version: &GroupVersion) -> Option<Arc<VersionDiscovery>> {
+        let others = self.others.as_ref()?;
+        let name = format!("{}.{}", group_version.version, group_version.group);
+        others.services.proxied(&name)?;
+        others.versions.get(name.as_str()).cloned()
+    }
+
+    /// All group versions but those of the core group, as paths.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        for (group, versions) in self.groups() {
+            paths.push(format!("/apis/{group}"));
+            paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
+        }
+        paths
+    }
+}

@@ -1,0 +1,299 @@
+//! Where aggregated servers are reached, and whether their services stand as they should
+//! (<https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/>).
+
+use std::cmp::Reverse;
+use std::ops::ControlFlow;
+
+use holdfast_resource::Lookup as _;
+use holdfast_value::Value;
+
+use super::services::{SERVICE_NAME, Services, items, numbered, resource};
+use crate::objects::lookup::SnapshotLookup;
+
+/// How requests reach the service of an aggregated server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Routing {
+    /// At its cluster IP, or at the host that it is another name for.
+    #[default]
+    ClusterIp,
+    /// At its endpoints.
+    Endpoints,
+}
+
+/// What is wrong with the service of an aggregated server, as the condition of its APIService tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ServiceFault {
+    /// The reason.
+    pub(crate) reason: &'static str,
+    /// The message.
+    pub(crate) message: String,
+}
+
+/// The types of services that have a cluster IP.
+const WITH_CLUSTER_IP: [&str; 3] = ["ClusterIP", "LoadBalancer", "NodePort"];
+
+impl Services {
+    /// The host and port at which a service is reached on `port`.
+    ///
+    /// # Errors
+    /// Why it is reached nowhere.
+    pub(crate) fn resolve(
+        &self,
+        routing: Routing,
+        namespace: &str,
+        name: &str,
+        port: u16,
+    ) -> Result<(String, u16), String> {
+        self.look(|lookup| {
+            let service = service(lookup, namespace, name).ok_or_else(|| format!("service {name:?} not found"))?;
+            match routing {
+                Routing::ClusterIp => cluster_address(&service, name, port),
+                Routing::Endpoints => {
+                    let slices = slices(lookup, namespace, name);
+                    endpoint_address(&service, slices, name, port, self.next())
+                }
+            }
+        })
+    }
+
+    /// Whether a service and its endpoints stand as they should for `port`.
+    ///
+    /// # Errors
+    /// What is wrong.
+    pub(crate) fn check(&self, namespace: &str, name: &str, port: u16) -> Result<(), ServiceFault> {
+        self.look(|lookup| {
+            let Some(service) = service(lookup, namespace, name) else {
+                let message = format!("service/{name} in {namespace:?} is not present");
+                let reason = "ServiceNotFound";
+                return Err(ServiceFault { reason, message });
+            };
+            check_service(&service, || slices(lookup, namespace, name), namespace, name, port)
+        })
+    }
+}
+
+fn service(lookup: &SnapshotLookup<'_>, namespace: &str, name: &str) -> Option<Value> {
+    lookup.get(&resource("", "services"), namespace, name)
+}
+
+/// The endpoint slices of a service.
+fn slices(lookup: &SnapshotLookup<'_>, namespace: &str, name: &str) -> Vec<Value> {
+    let mut slices = Vec::new();
+    lookup.list(
+        &resource("discovery.k8s.io", "endpointslices"),
+        namespace,
+        &mut |slice| {
+            if slice.str_at(&["metadata", "labels", SERVICE_NAME]) == Some(name) {
+                slices.push(slice.clone());
+            }
+            ControlFlow::Continue(())
+        },
+    );
+    slices
+}
+
+fn service_type(service: &Value) -> &str {
+    service.str_at(&["spec", "type"]).unwrap_or("ClusterIP")
+}
+
+/// The name of the port of that number.
+fn port_name(service: &Value, port: u16) -> Option<&str> {
+    let number = |of: &Value| of.get("port").and_then(Value::as_i64);
+    let of_port = items(service.at(&["spec", "ports"])).find(|of| number(of) == Some(i64::from(port)))?;
+    Some(of_port.str_at(&["name"]).unwrap_or_default())
+}
+
+fn no_port(name: &str, port: u16) -> String {
+    format!("no service port {port} found for service {name:?}")
+}
+
+fn cluster_address(service: &Value, name: &str, port: u16) -> Result<(String, u16), String> {
+    let cluster_ip = service.str_at(&["spec", "clusterIP"]).unwrap_or_default();
+    match service_type(service) {
+        "ClusterIP" if cluster_ip == "None" => Err("cannot route to service with ClusterIP \"None\"".to_owned()),
+        with if WITH_CLUSTER_IP.contains(&with) => match port_name(service, port) {
+            Some(_) => Ok((cluster_ip.to_owned(), port)),
+            None => Err(no_port(name, port)),
+        },
+        "ExternalName" => {
+            let external = service.str_at(&["spec", "externalName"]).unwrap_or_default();
+            Ok((external.to_owned(), port))
+        }
+        other => Err(format!("unsupported service type {other:?}")),
+    }
+}
+
+/// An address that is ready; those of the service's first family of addresses come first. `turn` chooses among them.
+fn endpoint_address(
+    service: &Value,
+    mut slices: Vec<Value>,
+    name: &str,
+    port: u16,
+    turn: usize,
+) -> Result<(String, u16), String> {
+    let of_type = service_type(service);
+    if !WITH_CLUSTER_IP.contains(&of_type) {
+        return Err(format!("unsupported service type {of_type:?}"));
+    }
+    let port_name = port_name(service, port).ok_or_else(|| no_port(name, port))?;
+    let none = || format!("no endpoints available for service {name:?}");
+    if slices.is_empty() {
+        return Err(none());
+    }
+    let count = slices.len();
+    slices.rotate_left(turn % count);
+    let family = items(service.at(&["spec", "ipFamilies"])).find_map(Value::as_str);
+    slices.sort_by_key(|slice| Reverse(slice.str_at(&["addressType"]) == family));
+    for slice in &slices {
+        let Some(number) = numbered(slice.get("ports"), port_name) else {
+            continue;
+        };
+        let ready: Vec<&Value> = items(slice.get("endpoints"))
+            .filter(|endpoint| is_ready(endpoint))
+            .collect();
+        let Some(endpoint) = ready.get(turn % ready.len().max(1)) else {
+            continue;
+        };
+        if let Some(address) = items(endpoint.get("addresses")).find_map(Value::as_str) {
+            return Ok((address.to_owned(), number));
+        }
+    }
+    Err(none())
+}
+
+fn is_ready(endpoint: &Value) -> bool {
+    endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool) != Some(false)
+}
+
+fn check_service(
+    service: &Value,
+    slices: impl FnOnce() -> Vec<Value>,
+    namespace: &str,
+    name: &str,
+    port: u16,
+) -> Result<(), ServiceFault> {
+    // Of services of other types nothing can be told.
+    if service_type(service) != "ClusterIP" {
+        return Ok(());
+    }
+    let fault = |reason, message| Err(ServiceFault { reason, message });
+    let Some(port_name) = port_name(service, port) else {
+        let message = format!("service/{name} in {namespace:?} is not listening on port {port}");
+        return fault("ServicePortError", message);
+    };
+    let slices = slices();
+    if slices.is_empty() {
+        let message = format!("cannot find endpointslices for service/{name} in {namespace:?}");
+        return fault("EndpointsNotFound", message);
+    }
+    let active = |slice: &Value| {
+        items(slice.get("endpoints")).any(is_ready) && numbered(slice.get("ports"), port_name).is_some()
+    };
+    if slices.iter().any(active) {
+        return Ok(());
+    }
+    let message =
+        format!("endpointslices for service/{name} in {namespace:?} have no addresses with port name {port_name:?}");
+    fault("MissingEndpoints", message)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, yaml};
+
+    use super::*;
+
+    fn parse(text: &str) -> Value {
+        yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    fn place(address: &str, port: u16) -> Result<(String, u16), String> {
+        Ok((address.to_owned(), port))
+    }
+
+    fn refused(why: &str) -> Result<(String, u16), String> {
+        Err(why.to_owned())
+    }
+
+    const PORTS: &str = "ports: [{name: web, port: 443}]";
+
+    #[test]
+    fn a_service_is_reached_at_its_cluster_ip_or_by_its_other_name() {
+        let at = |spec: &str, port| cluster_address(&parse(&format!("{{spec: {{{spec}}}}}")), "s", port);
+        let clustered = format!("type: NodePort, clusterIP: 10.0.0.5, {PORTS}");
+        assert_eq!(at(&clustered, 443), place("10.0.0.5", 443));
+        assert_eq!(
+            at(&clustered, 80),
+            refused("no service port 80 found for service \"s\"")
+        );
+        assert_eq!(
+            at(&format!("type: ClusterIP, clusterIP: None, {PORTS}"), 443),
+            refused("cannot route to service with ClusterIP \"None\"")
+        );
+        assert_eq!(
+            at("type: ExternalName, externalName: a.example", 7),
+            place("a.example", 7)
+        );
+        assert_eq!(at("type: Odd", 7), refused("unsupported service type \"Odd\""));
+    }
+
+    #[test]
+    fn endpoints_are_those_that_are_ready_of_the_first_family_first() {
+        let service = parse(&format!(
+            "{{spec: {{type: ClusterIP, ipFamilies: [IPv6, IPv4], {PORTS}}}}}"
+        ));
+        let slice = |family: &str, address: &str, ready: bool| {
+            parse(&format!(
+                "{{addressType: {family}, ports: [{{name: web, port: 8443}}], endpoints: [{{addresses: [{address:?}], \
+                 conditions: {{ready: {ready}}}}}]}}"
+            ))
+        };
+        let at = |slices: Vec<Value>, turn| endpoint_address(&service, slices, "s", 443, turn);
+        let both = || vec![slice("IPv4", "10.0.0.1", true), slice("IPv6", "fd00::1", true)];
+        for turn in 0..3 {
+            assert_eq!(at(both(), turn), place("fd00::1", 8443));
+        }
+        let one_ready = vec![slice("IPv4", "10.0.0.1", true), slice("IPv6", "fd00::1", false)];
+        assert_eq!(at(one_ready, 0), place("10.0.0.1", 8443));
+        let none = refused("no endpoints available for service \"s\"");
+        assert_eq!(at(vec![slice("IPv4", "10.0.0.1", false)], 0), none);
+        assert_eq!(at(Vec::new(), 0), none);
+        let external = parse("{spec: {type: ExternalName}}");
+        assert_eq!(
+            endpoint_address(&external, Vec::new(), "s", 443, 0),
+            refused("unsupported service type \"ExternalName\"")
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_service_is_told_in_the_reference_s_words() {
+        let told = |service: &str, slices: &[&str]| {
+            let slices = slices.iter().map(|slice| parse(slice)).collect();
+            let fault = check_service(&parse(service), || slices, "ns", "s", 443);
+            fault.map_err(|fault| format!("{}: {}", fault.reason, fault.message))
+        };
+        let service = format!("{{spec: {{type: ClusterIP, {PORTS}}}}}");
+        let ready = "{ports: [{name: web, port: 1}], endpoints: [{addresses: [10.0.0.1]}]}";
+        assert_eq!(told(&service, &[ready]), Ok(()));
+        assert_eq!(told("{spec: {type: ExternalName}}", &[]), Ok(()));
+        let fails = |service: &str, slices: &[&str], why: &str| assert_eq!(told(service, slices).unwrap_err(), why);
+        fails(
+            "{spec: {type: ClusterIP, ports: [{port: 80}]}}",
+            &[],
+            "ServicePortError: service/s in \"ns\" is not listening on port 443",
+        );
+        fails(
+            &service,
+            &[],
+            "EndpointsNotFound: cannot find endpointslices for service/s in \"ns\"",
+        );
+        let missing =
+            "MissingEndpoints: endpointslices for service/s in \"ns\" have no addresses with port name \"web\"";
+        fails(&service, &["{ports: [{name: web, port: 1}]}"], missing);
+        fails(
+            &service,
+            &["{ports: [{name: other, port: 1}], endpoints: [{addresses: [10.0.0.1]}]}"],
+            missing,
+        );
+    }
+}
