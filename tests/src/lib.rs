@@ -1,7 +1,8 @@
 #![forbid(unsafe_code)]
 //! What the tests that start the real binary share, and the benchmark with them: a server of their own, a client
-//! of it, webhooks, and definitions like those of well-known operators.
+//! of it, webhooks, aggregated servers, and definitions like those of well-known operators.
 
+pub mod aggregated;
 mod client;
 #[path = "../../crates/server/tests/hook/mod.rs"]
 pub mod hook;

@@ -110,7 +110,7 @@ impl Aggregator {
             check: background::API_SERVICES,
         };
         followers::follow(
-            &context.store,
+            &context.shared.store,
             &context.background,
             &context.shutdown,
             followed,
