@@ -61,24 +61,24 @@ mod tests {
 
     #[test]
     fn the_time_of_a_condition_is_that_of_its_last_transition() {
-        let mut definition = Value::empty_map();
+        let mut object = Value::empty_map();
         let condition = |holds, reason| Condition {
             of: "Ready",
             holds,
             reason,
             message: "",
         };
-        let time = |definition: &Value| {
+        let time = |object: &Value| {
             find(object, "Ready")?
                 .str_at(&["lastTransitionTime"])
                 .map(str::to_owned)
         };
-        assert!(set(&mut definition, condition(true, "A"), "1"));
-        assert!(!set(&mut definition, condition(true, "A"), "2"));
-        assert!(set(&mut definition, condition(true, "B"), "3"));
-        assert_eq!(time(&definition).as_deref(), Some("1"));
-        assert!(set(&mut definition, condition(false, "B"), "4"));
-        assert_eq!(time(&definition).as_deref(), Some("4"));
-        assert!(!holds(&definition, "Ready"));
+        assert!(set(&mut object, condition(true, "A"), "1"));
+        assert!(!set(&mut object, condition(true, "A"), "2"));
+        assert!(set(&mut object, condition(true, "B"), "3"));
+        assert_eq!(time(&object).as_deref(), Some("1"));
+        assert!(set(&mut object, condition(false, "B"), "4"));
+        assert_eq!(time(&object).as_deref(), Some("4"));
+        assert!(!holds(&object, "Ready"));
     }
 }
