@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use holdfast_proto::Messages;
 use holdfast_server::http::negotiation::Format;
+use holdfast_server::operations::discovery::Catalog;
 use holdfast_server::operations::discovery::aggregated::{Documents, Root};
 use holdfast_server::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 use http::HeaderMap;
@@ -56,7 +57,8 @@ fn assert_same(name: &str, ours: &Value, theirs: &Value) {
 fn legacy_documents_are_those_of_the_reference() {
     let facts = shared("facts/discovery");
     let facts = facts.join("legacy");
-    let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
+    let registry = Arc::new(holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap());
+    let catalog = Catalog::new(Arc::clone(&registry), None);
     assert_same(
         "api",
         &as_json(&ApiVersions::new(&registry, "127.0.0.1:6443")),
@@ -64,7 +66,7 @@ fn legacy_documents_are_those_of_the_reference() {
     );
     assert_same(
         "apis",
-        &as_json(&ApiGroupList::new(&registry)),
+        &as_json(&ApiGroupList::new(&catalog)),
         &read(facts.join("apis.json")),
     );
     for served in registry.group_versions() {
@@ -80,7 +82,7 @@ fn legacy_documents_are_those_of_the_reference() {
             let file = format!("apis-{group}.json");
             assert_same(
                 &file,
-                &as_json(&ApiGroup::new(&registry, group).unwrap()),
+                &as_json(&ApiGroup::new(&catalog, group).unwrap()),
                 &read(facts.join(&file)),
             );
         }
@@ -98,8 +100,9 @@ async fn aggregated_documents_are_those_of_the_reference() {
         (Root::Core, "aggregated-api.json"),
         (Root::Groups, "aggregated-apis.json"),
     ] {
-        let (registry, headers) = (Arc::clone(&registry), HeaderMap::new());
-        let response = documents.respond(&messages, registry, root, Format::Json, &headers);
+        let catalog = Arc::new(Catalog::new(Arc::clone(&registry), None));
+        let headers = HeaderMap::new();
+        let response = documents.respond(&messages, catalog, root, Format::Json, &headers);
         let body = response.unwrap().into_body().collect().await.unwrap().to_bytes();
         assert_same(file, &serde_json::from_slice(&body).unwrap(), &read(facts.join(file)));
     }

@@ -86,7 +86,7 @@ impl Documents {
     ///
     /// # Errors
     /// 500 where it has no such form, which is a fault of the server.
-    pub(crate) fn respond(
+    pub fn respond(
         &self,
         messages: &Messages,
         catalog: Arc<Catalog>,

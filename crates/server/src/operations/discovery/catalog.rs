@@ -15,7 +15,7 @@ use crate::operations::aggregation::discovery::RemoteVersions;
 use crate::operations::aggregation::{Aggregator, GROUP};
 
 /// What discovery tells of.
-pub(crate) struct Catalog {
+pub struct Catalog {
     /// What is served here.
     pub(crate) registry: Arc<Registry>,
     /// What is known of other servers; `None` where nobody looks after APIServices.
@@ -42,7 +42,7 @@ const FIRST: Priority = Priority {
 
 impl Catalog {
     /// What is served now, here and elsewhere.
-    pub(crate) fn new(registry: Arc<Registry>, aggregator: Option<&Arc<Aggregator>>) -> Self {
+    pub fn new(registry: Arc<Registry>, aggregator: Option<&Arc<Aggregator>>) -> Self {
         let others = aggregator.map(|aggregator| Others {
             aggregator: Arc::clone(aggregator),
             services: aggregator.known(),

@@ -70,7 +70,7 @@ struct GroupVersionName {
 
 impl ApiGroupList {
     /// All groups but the core group.
-    pub(crate) fn new(catalog: &Catalog) -> Self {
+    pub fn new(catalog: &Catalog) -> Self {
         let groups = catalog.groups().into_iter();
         Self {
             kind: "APIGroupList",
@@ -82,7 +82,7 @@ impl ApiGroupList {
 
 impl ApiGroup {
     /// The group `name`, if it is served.
-    pub(crate) fn new(catalog: &Catalog, name: &str) -> Option<Self> {
+    pub fn new(catalog: &Catalog, name: &str) -> Option<Self> {
         // What no APIService names is told as it is served.
         let mut groups = catalog.groups().into_iter().chain(groups(&catalog.registry));
         let (name, versions) = groups.find(|(group, _)| group == name)?;

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use holdfast_resource::{Registry, Resource, Served, Verb};
 use smol_str::SmolStr;
 
-pub(crate) use catalog::Catalog;
+pub use catalog::Catalog;
 pub(crate) use kept::KeptDocuments;
 
 /// The resources of a group version in the order of discovery: by name.
