@@ -96,20 +96,36 @@ impl Registration {
 
     /// What is to be done for the APIService `name`, of which `there` is stored.
     fn step(&self, name: &str, there: Option<&Value>) -> Step {
+        // What is made at the start was put right before this controller began.
+        if self.at_start.contains(name) {
+            return Step::Nothing;
+        }
         let wanted = self.defined.get(name).map(|(group_version, _)| defined(group_version));
-        let at_start = self.at_start.contains(name);
-        let synced = self.synced.contains(name);
-        let Some(there) = there else {
-            return wanted.filter(|_| !at_start).map_or(Step::Nothing, Step::Create);
-        };
-        let looked_after = there.str_at(&["metadata", "labels", AUTOMANAGED]);
         let was_there = self.there_at_start.as_ref().is_some_and(|known| known.contains(name));
-        match looked_after {
-            // It was put right before this controller began.
-            _ if at_start => return Step::Nothing,
+        Step::of(wanted, there, was_there && !self.synced.contains(name))
+    }
+}
+
+/// What is to be done for an APIService.
+#[derive(Debug, PartialEq)]
+enum Step {
+    Nothing,
+    Create(Value),
+    Update(Value),
+    Delete,
+}
+
+impl Step {
+    /// What makes `wanted` of `there`. `first` says that it was there when the server started and is looked at for the first time,
+    /// which is when those are looked after that the start alone looks after.
+    fn of(wanted: Option<Value>, there: Option<&Value>, first: bool) -> Self {
+        let Some(there) = there else {
+            return wanted.map_or(Self::Nothing, Self::Create);
+        };
+        match there.str_at(&["metadata", "labels", AUTOMANAGED]) {
             Some(ALWAYS) => {}
-            Some(AT_START) if was_there && !synced => {}
-            _ => return Step::Nothing,
+            Some(AT_START) if first => {}
+            _ => return Self::Nothing,
         }
         match wanted {
             None => Step::Delete,
@@ -121,15 +137,6 @@ impl Registration {
             }
         }
     }
-}
-
-/// What is to be done for an APIService.
-#[derive(Debug, PartialEq)]
-enum Step {
-    Nothing,
-    Create(Value),
-    Update(Value),
-    Delete,
 }
 
 impl Reconcile for Registration {
@@ -253,4 +260,55 @@ fn defined(group_version: &GroupVersion) -> Value {
     object.set_at(&["spec", "groupPriorityMinimum"], GROUP_PRIORITY.into());
     object.set_at(&["spec", "versionPriority"], VERSION_PRIORITY.into());
     object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(label: &str, priority: i64) -> Value {
+        let mut object = defined(&GroupVersion::new("x.example.com", "v1"));
+        object.set_at(&["metadata", "labels", AUTOMANAGED], label.into());
+        object.set_at(&["spec", "groupPriorityMinimum"], priority.into());
+        object
+    }
+
+    #[test]
+    fn what_is_looked_after_is_made_put_right_and_taken_away() {
+        let wanted = || Some(defined(&GroupVersion::new("x.example.com", "v1")));
+        let made = defined(&GroupVersion::new("x.example.com", "v1"));
+        assert_eq!(Step::of(wanted(), None, false), Step::Create(made.clone()));
+        assert_eq!(Step::of(None, None, false), Step::Nothing);
+        let mended = Step::of(wanted(), Some(&stored(ALWAYS, 7)), false);
+        assert_eq!(mended, Step::Update(made.clone()));
+        assert_eq!(Step::of(wanted(), Some(&made), false), Step::Nothing);
+        assert_eq!(Step::of(None, Some(&made), false), Step::Delete);
+    }
+
+    #[test]
+    fn what_the_start_looks_after_is_left_alone_afterwards() {
+        let at_start = stored(AT_START, 7);
+        assert_eq!(Step::of(None, Some(&at_start), true), Step::Delete);
+        assert_eq!(Step::of(None, Some(&at_start), false), Step::Nothing);
+        let others = stored("no", 7);
+        for first in [true, false] {
+            assert_eq!(Step::of(None, Some(&others), first), Step::Nothing);
+        }
+    }
+
+    #[test]
+    fn versions_that_are_not_served_need_no_api_service() {
+        let mut definition = Value::empty_map();
+        definition.set_at(&["spec", "group"], "x.example.com".into());
+        let version = |name: &str, served: bool| {
+            let mut version = Value::empty_map();
+            version.set_at(&["name"], name.into());
+            version.set_at(&["served"], served.into());
+            version
+        };
+        let versions = vec![version("v1", true), version("v0", false)];
+        definition.set_at(&["spec", "versions"], versions.into());
+        let served = served_versions(&definition);
+        assert_eq!(served.iter().map(name_of).collect::<Vec<_>>(), ["v1.x.example.com"]);
+    }
 }
