@@ -6,10 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use conformance::{Connection, Process, Target};
 use http::Method;
 use http_body_util::BodyExt as _;
+use hyper::body::Incoming;
 
 use super::quantile;
 
@@ -182,15 +183,15 @@ impl Workload {
         let collection = self.objects.collection;
         let url = format!("{collection}?watch=true&fieldSelector=metadata.name%3Dbench-0&resourceVersion=0");
         let mut events = watcher.open(Method::GET, &url, "", Bytes::new()).await?.into_body();
-        events.frame().await.context("the initial event")??;
         let mut delays = Vec::with_capacity(times);
         let path = self.objects.apply_path(0);
         for round in 0..times {
-            let body = (self.objects.object)(0, 100 + round);
+            let replicas = 100 + round;
+            let body = (self.objects.object)(0, replicas);
             let begin = Instant::now();
             let write = writer.send(Method::PATCH, &path, APPLY, body);
             let event = async {
-                events.frame().await.context("an event")??;
+                until_told(&mut events, replicas).await?;
                 Ok::<_, anyhow::Error>(begin.elapsed())
             };
             let (written, delay) = tokio::join!(write, event);
@@ -199,6 +200,21 @@ impl Workload {
         }
         delays.sort();
         Ok(delays)
+    }
+}
+
+/// Reads events until one shows an object of so many replicas. Events come in pieces, and older ones may come before.
+async fn until_told(events: &mut Incoming, replicas: usize) -> Result<()> {
+    let (mut told, shown) = (BytesMut::new(), format!("\"replicas\":{replicas}"));
+    loop {
+        let frame = events.frame().await.context("an event")??;
+        told.extend_from_slice(&frame.into_data().unwrap_or_default());
+        while let Some(end) = told.iter().position(|byte| *byte == b'\n') {
+            let event = told.split_to(end + 1);
+            if event.windows(shown.len()).any(|part| part == shown.as_bytes()) {
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -486,9 +486,13 @@ impl Differences {
             }
         }
         let mut changes = Vec::new();
-        let gone = |key: &Key, at: Revision| Change {
+        let mut free = Free::of(
+            there.values().map(|kv| kv.mod_revision.unsigned_abs()),
+            before.revision(),
+        );
+        let mut gone = |key: &Key, until: Revision| Change {
             key: key.clone(),
-            mod_revision: at,
+            mod_revision: free.take(until),
             create_revision: 0,
             stored: None,
             value: None,
@@ -523,5 +527,42 @@ impl Differences {
             order(one).cmp(&order(other)).then_with(|| one.key.cmp(&other.key))
         });
         Self { changes }
+    }
+}
+
+/// Revisions for deletions whose own ones are not known: each gets one of its own, so that a watcher that goes on from any event
+/// has missed none of the same revision.
+struct Free {
+    /// For a revision that is taken, one below it that may be free.
+    below: HashMap<Revision, Revision>,
+    /// All that are given are above it.
+    after: Revision,
+}
+
+impl Free {
+    fn of(taken: impl Iterator<Item = Revision>, after: Revision) -> Self {
+        let below = taken.map(|revision| (revision, revision.saturating_sub(1)));
+        Self {
+            below: below.collect(),
+            after,
+        }
+    }
+
+    /// Takes the highest free one that is not above `until`; `until` itself where there is none.
+    fn take(&mut self, until: Revision) -> Revision {
+        let (mut found, mut passed) = (until, Vec::new());
+        while let Some(below) = self.below.get(&found) {
+            passed.push(found);
+            found = *below;
+        }
+        if found <= self.after {
+            return until;
+        }
+        // Whoever comes by these next takes the short way.
+        for taken in passed {
+            self.below.insert(taken, found - 1);
+        }
+        self.below.insert(found, found - 1);
+        found
     }
 }

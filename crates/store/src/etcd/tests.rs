@@ -199,6 +199,23 @@ fn after_lost_events_watchers_see_what_differs_and_the_history_begins_anew() {
 }
 
 #[test]
+fn deletions_that_were_not_seen_have_a_revision_each() {
+    let mut script = Script::new();
+    script.feed.broke();
+    // `a` and `b` went, and the newest revisions are those of others.
+    script.feed.reread(&[kv("c", 19, 19), kv("d", 20, 20)], 20, &Unobserved);
+    let deleted = |name: &str, revision| (EventKind::Delete, name.to_owned(), revision);
+    let mut expected = vec![deleted("b", 17), deleted("a", 18)];
+    expected.extend(puts(&[("c", 19), ("d", 20)]));
+    assert_eq!(script.seen(), expected);
+    // Where there are not enough, none is before what was seen already.
+    let mut script = Script::new();
+    script.feed.broke();
+    script.feed.reread(&[], 11, &Unobserved);
+    assert_eq!(script.seen(), [deleted("a", 11), deleted("b", 11)]);
+}
+
+#[test]
 fn an_own_write_that_was_read_again_is_not_published_twice() {
     let mut script = Script::new();
     script.feed.broke();
