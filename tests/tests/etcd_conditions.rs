@@ -1,0 +1,302 @@
+//! What clients are told when etcd refuses, is full or has no leader; etcd behind TLS that asks for a certificate; and what servers
+//! keep and mend there together.
+
+#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use conformance::{Binary, Client, Server, Target};
+use http::{Method, StatusCode};
+use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
+use serde_json::{Value, json};
+use test_support::etcd::{Etcd, Settings};
+use test_support::needs;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const JSON: &str = "application/json";
+/// How long to wait for what is sure to come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn start(etcd: &Etcd, more: &[&str]) -> Server {
+    let servers = format!("--etcd-servers={}", etcd.endpoints());
+    let flags: Vec<&str> = [servers.as_str()].into_iter().chain(more.iter().copied()).collect();
+    Server::start(&Binary::debug().unwrap(), &flags).unwrap()
+}
+
+fn etcd_with(flags: &[&str]) -> Etcd {
+    let flags = flags.iter().map(ToString::to_string).collect();
+    Etcd::start(Settings {
+        flags,
+        ..Settings::default()
+    })
+    .unwrap()
+}
+
+fn config_map(name: &str, bytes: usize) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": "x".repeat(bytes)}})
+}
+
+fn message(answer: &Value) -> &str {
+    answer["message"].as_str().unwrap_or_default()
+}
+
+/// Waits until the server says that etcd is as it should be, or is not.
+async fn until_ready(server: &Server, ready: bool) {
+    let end = Instant::now() + PATIENCE;
+    let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+    loop {
+        let asked = connection
+            .ask(Method::GET, "/readyz/etcd-readiness", JSON, Bytes::new())
+            .await;
+        if asked.unwrap().0.is_success() == ready {
+            return;
+        }
+        assert!(Instant::now() < end, "etcd is not said to be ready: {ready}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Certificates that one authority signed, in files.
+struct Certificates {
+    folder: tempfile::TempDir,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        std::fs::write(folder.path().join("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        let authority = Issuer::new(params, key);
+        for (name, usage) in [
+            ("server", ExtendedKeyUsagePurpose::ServerAuth),
+            ("client", ExtendedKeyUsagePurpose::ClientAuth),
+        ] {
+            let key = KeyPair::generate().unwrap();
+            let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned(), "localhost".to_owned()]).unwrap();
+            params.extended_key_usages = vec![usage];
+            let certificate = params.signed_by(&key, &authority).unwrap();
+            std::fs::write(folder.path().join(format!("{name}.pem")), certificate.pem()).unwrap();
+            std::fs::write(folder.path().join(format!("{name}-key.pem")), key.serialize_pem()).unwrap();
+        }
+        Self { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn flag(&self, flag: &str, name: &str) -> String {
+        format!("{flag}={}", Path::display(&self.path(name)))
+    }
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn etcd_is_reached_by_tls_with_a_certificate_of_ones_own() {
+    let certificates = Certificates::new();
+    let etcd = Etcd::start(Settings {
+        flags: vec![
+            certificates.flag("--cert-file", "server.pem"),
+            certificates.flag("--key-file", "server-key.pem"),
+            certificates.flag("--trusted-ca-file", "ca.pem"),
+            "--client-cert-auth".to_owned(),
+        ],
+        tls: true,
+        ..Settings::default()
+    })
+    .unwrap();
+    let own = [
+        certificates.flag("--etcd-cafile", "ca.pem"),
+        certificates.flag("--etcd-certfile", "client.pem"),
+        certificates.flag("--etcd-keyfile", "client-key.pem"),
+    ];
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let (one, other) = (start(&etcd, &own), start(&etcd, &own));
+    let (mut one, mut other) = (Client::of(&one).await, Client::of(&other).await);
+    for round in 0..5 {
+        let made = one.make(CONFIG_MAPS, config_map(&format!("c{round}"), 10)).await;
+        assert_eq!(
+            other.get(&format!("{CONFIG_MAPS}/c{round}")).await,
+            (StatusCode::OK, made)
+        );
+    }
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn a_full_etcd_refuses_writes_and_is_read() {
+    let etcd = etcd_with(&["--quota-backend-bytes=8388608"]);
+    let server = start(&etcd, &[]);
+    let mut objects = Client::of(&server).await;
+    let mut made = 0;
+    let refused = loop {
+        let object = config_map(&format!("c{made}"), 500_000);
+        let (code, answer) = objects.ask(Method::POST, CONFIG_MAPS, JSON, object).await;
+        if code != StatusCode::CREATED {
+            break (code, message(&answer).to_owned());
+        }
+        made += 1;
+        assert!(made < 100, "it is never full");
+    };
+    let expected = "etcdserver: mvcc: database space exceeded".to_owned();
+    assert_eq!(refused, (StatusCode::INTERNAL_SERVER_ERROR, expected));
+    assert!(made > 0);
+    assert_eq!(objects.get(&format!("{CONFIG_MAPS}/c0")).await.0, StatusCode::OK);
+    let (code, list) = objects.get(CONFIG_MAPS).await;
+    assert_eq!(
+        (code, list["items"].as_array().map(Vec::len)),
+        (StatusCode::OK, Some(made))
+    );
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn an_object_that_etcd_does_not_take_is_refused_in_its_words() {
+    let etcd = etcd_with(&["--max-request-bytes=100000"]);
+    let server = start(&etcd, &[]);
+    let mut objects = Client::of(&server).await;
+    let (code, answer) = objects
+        .ask(Method::POST, CONFIG_MAPS, JSON, config_map("large", 200_000))
+        .await;
+    let told = (code, message(&answer));
+    assert_eq!(
+        told,
+        (StatusCode::INTERNAL_SERVER_ERROR, "etcdserver: request is too large")
+    );
+    objects.make(CONFIG_MAPS, config_map("small", 10)).await;
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn who_etcd_does_not_know_is_told_so() {
+    let etcd = Etcd::one().unwrap();
+    let mut server = start(&etcd, &[]);
+    let mut objects = Client::of(&server).await;
+    objects.make(CONFIG_MAPS, config_map("c", 10)).await;
+    for (path, body) in [
+        ("/v3/auth/role/add", r#"{"name": "root"}"#),
+        ("/v3/auth/user/add", r#"{"name": "root", "password": "secret"}"#),
+        ("/v3/auth/user/grant", r#"{"user": "root", "role": "root"}"#),
+        ("/v3/auth/enable", "{}"),
+    ] {
+        etcd.ask(0, path, body).unwrap();
+    }
+    let expected = "etcdserver: user name is empty";
+    let (code, answer) = objects.get(&format!("{CONFIG_MAPS}/c")).await;
+    assert_eq!((code, message(&answer)), (StatusCode::INTERNAL_SERVER_ERROR, expected));
+    let (code, answer) = objects.ask(Method::POST, CONFIG_MAPS, JSON, config_map("d", 10)).await;
+    assert_eq!((code, message(&answer)), (StatusCode::INTERNAL_SERVER_ERROR, expected));
+    // Without a version that must be the most recent, what is known is served.
+    let (code, _) = objects.get(&format!("{CONFIG_MAPS}/c?resourceVersion=0")).await;
+    assert_eq!(code, StatusCode::OK);
+    // No waiting mends that, so a start ends.
+    server.end();
+    let error = server
+        .start_anew(&[&format!("--etcd-servers={}", etcd.endpoints())])
+        .unwrap_err();
+    assert!(format!("{error:#}").contains(expected), "{error:#}");
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn without_a_leader_nothing_is_acknowledged_until_there_is_one() {
+    let mut etcd = Etcd::three().unwrap();
+    let server = start(&etcd, &[]);
+    let mut objects = Client::of(&server).await;
+    objects.make(CONFIG_MAPS, config_map("c", 10)).await;
+    for member in [1, 2] {
+        etcd.kill(member).unwrap();
+    }
+    let (code, answer) = objects.ask(Method::POST, CONFIG_MAPS, JSON, config_map("d", 10)).await;
+    assert!(code.is_server_error(), "{code} {answer}");
+    assert!(
+        message(&answer).contains("etcd") || message(&answer).contains("connection error"),
+        "{answer}"
+    );
+    until_ready(&server, false).await;
+    etcd.revive(1).unwrap();
+    until_ready(&server, true).await;
+    objects.make(CONFIG_MAPS, config_map("e", 10)).await;
+    let (code, _) = objects.get(&format!("{CONFIG_MAPS}/e")).await;
+    assert_eq!(code, StatusCode::OK);
+}
+
+/// The map of node ports with the mark of 30007 alone, as kube-apiserver writes it.
+const LEAKED: &[u8] = b"k8s\0\x0a\x15\x0a\x02v1\x12\x0fRangeAllocation\x12\x22\x0a\x10\x0a\0\x12\0\x1a\0\x22\0*\x002\08\0B\0\x12\x0b30000-32767\x1a\x01\x80\x1a\0\x22\0";
+
+#[needs(etcd)]
+#[tokio::test]
+async fn what_services_hold_is_mended_at_the_start_and_a_marked_port_is_refused_at_once() {
+    const SERVICES: &str = "/api/v1/namespaces/default/services";
+    let service = |name: &str, port: u16| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+               "spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": port}]}})
+    };
+    let etcd = Etcd::one().unwrap();
+    let server = start(&etcd, &[]);
+    let mut client = Client::of(&server).await;
+    let made = client.make(SERVICES, service("a", 30001)).await;
+    let address = made["spec"]["clusterIP"].as_str().unwrap().to_owned();
+    let key = STANDARD.encode(format!("/registry/ipaddresses/{address}"));
+    etcd.ask(0, "/v3/kv/deleterange", &json!({"key": key}).to_string())
+        .unwrap();
+    let server = server
+        .restart(&[&format!("--etcd-servers={}", etcd.endpoints())])
+        .unwrap();
+    let mut client = Client::of(&server).await;
+    let path = format!("/apis/networking.k8s.io/v1/ipaddresses/{address}");
+    let mended = client.until(&path, |code, _| code == StatusCode::OK).await;
+    assert_eq!(mended["spec"]["parentRef"]["name"], "a");
+    let put = json!({"key": STANDARD.encode("/registry/ranges/servicenodeports"), "value": STANDARD.encode(LEAKED)});
+    etcd.ask(0, "/v3/kv/put", &put.to_string()).unwrap();
+    let (code, answer) = client.ask(Method::POST, SERVICES, JSON, service("b", 30007)).await;
+    assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
+    assert!(
+        message(&answer).contains("provided port is already allocated"),
+        "{answer}"
+    );
+    client.make(SERVICES, service("c", 30008)).await;
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn the_service_kubernetes_leads_to_the_servers_that_live() {
+    const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
+    const SLICE: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices/kubernetes";
+    let etcd = Etcd::one().unwrap();
+    let one = start(&etcd, &["--advertise-address=192.0.2.2"]);
+    let mut other = start(&etcd, &["--advertise-address=192.0.2.3"]);
+    let mut client = Client::of(&one).await;
+    let addresses = |endpoints: &Value| -> Vec<Value> {
+        let listed = endpoints["subsets"][0]["addresses"].as_array().into_iter().flatten();
+        listed.map(|address| address["ip"].clone()).collect()
+    };
+    client
+        .until(ENDPOINTS, |_, endpoints| {
+            addresses(endpoints) == ["192.0.2.2", "192.0.2.3"]
+        })
+        .await;
+    client
+        .until(SLICE, |_, slice| slice["endpoints"].as_array().map(Vec::len) == Some(2))
+        .await;
+    let leases = json!({"key": STANDARD.encode("/registry/masterleases/"), "range_end": STANDARD.encode("/registry/masterleases0")});
+    let leases: Value = serde_json::from_str(&etcd.ask(0, "/v3/kv/range", &leases.to_string()).unwrap()).unwrap();
+    let lives = |lease: &Value| lease["lease"].as_str().is_some_and(|id| id != "0");
+    assert!(
+        leases["kvs"]
+            .as_array()
+            .is_some_and(|leases| leases.len() == 2 && leases.iter().all(lives)),
+        "{leases}"
+    );
+    // One that ends takes its address away.
+    other.end();
+    client
+        .until(ENDPOINTS, |_, endpoints| addresses(endpoints) == ["192.0.2.2"])
+        .await;
+}
