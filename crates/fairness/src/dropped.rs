@@ -1,0 +1,100 @@
+//! When a client that was refused had better come again: later where many are refused.
+
+use std::collections::VecDeque;
+
+/// The longest time to wait, in seconds.
+const LONGEST: u64 = 32;
+
+/// The refusals of a level, by the second.
+#[derive(Debug)]
+pub(crate) struct Dropped {
+    /// Seconds with how many were refused in each.
+    history: VecDeque<(u64, u64)>,
+    second: u64,
+    count: u64,
+    retry_after: u64,
+    raised: Option<u64>,
+}
+
+impl Default for Dropped {
+    fn default() -> Self {
+        Self {
+            history: VecDeque::new(),
+            second: 0,
+            count: 0,
+            retry_after: 1,
+            raised: None,
+        }
+    }
+}
+
+impl Dropped {
+    /// Counts a refusal in that second; how many seconds its client is to wait.
+    pub(crate) fn count(&mut self, second: u64) -> u64 {
+        if self.second == second {
+            self.count += 1;
+            return self.retry_after;
+        }
+        self.history.push_back((self.second, self.count));
+        let kept = (2 * self.retry_after).min(LONGEST);
+        while self
+            .history
+            .front()
+            .is_some_and(|(old, _)| second.saturating_sub(*old) > kept)
+        {
+            self.history.pop_front();
+        }
+        (self.second, self.count) = (second, 1);
+        self.adjust(second);
+        self.retry_after
+    }
+
+    /// Doubles the time where thrice as many were refused within it as it has seconds, at most once within it; takes a second
+    /// off where fewer were refused than it has seconds.
+    fn adjust(&mut self, second: u64) {
+        let after = self.retry_after;
+        let recent = self
+            .history
+            .iter()
+            .filter(|(old, _)| second.saturating_sub(*old) <= after);
+        let refused: u64 = recent.map(|(_, count)| count).sum();
+        let settled = self.raised.is_none_or(|raised| second.saturating_sub(raised) >= after);
+        if settled && refused >= 3 * after {
+            self.retry_after = (2 * after).min(LONGEST);
+            self.raised = Some(second);
+        } else if refused < after && after > 1 {
+            self.retry_after -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refuse(dropped: &mut Dropped, second: u64, times: u64) -> u64 {
+        (0..times).map(|_| dropped.count(second)).last().unwrap_or_default()
+    }
+
+    #[test]
+    fn the_time_doubles_while_many_are_refused_and_falls_while_few_are() {
+        let mut dropped = Dropped::default();
+        assert_eq!(refuse(&mut dropped, 1000, 5), 1);
+        assert_eq!(refuse(&mut dropped, 1001, 10), 2);
+        // It was raised a second ago, which is too soon.
+        assert_eq!(refuse(&mut dropped, 1002, 10), 2);
+        assert_eq!(refuse(&mut dropped, 1003, 100), 4);
+        assert_eq!(refuse(&mut dropped, 1007, 100), 8);
+        assert_eq!(refuse(&mut dropped, 1030, 1), 7);
+        assert_eq!(refuse(&mut dropped, 1060, 1), 6);
+    }
+
+    #[test]
+    fn there_is_a_longest_time() {
+        let mut dropped = Dropped::default();
+        for second in 0..400 {
+            refuse(&mut dropped, 1000 + second, 500);
+        }
+        assert_eq!(dropped.retry_after, LONGEST);
+    }
+}

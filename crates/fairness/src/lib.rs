@@ -1,0 +1,37 @@
+#![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
+//! API Priority and Fairness: which request is served now, which waits for its turn, and which is refused
+//! (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>, KEP 1040).
+//!
+//! A [`Fairness`] holds the configuration as it was followed last. [`Fairness::classify`] finds the flow schema of a request;
+//! [`Schema::start`] takes seats of its priority level, enqueues the request, or rejects it. An [`Execution`] is a request that
+//! is served; its seats come back when it is dropped. A [`Waiting`] is a request in a queue; it leaves the queue when it is
+//! dropped.
+//!
+//! Each level has a [`Mutex`](parking_lot::Mutex) that is held for some hundred instructions. A request that finds seats takes it twice, allocates
+//! nothing and starts no task.
+//!
+//! Invariant: nothing here does I/O, reads a clock of its own or knows of HTTP. The [`Clock`] comes in by argument.
+
+mod allocation;
+mod classify;
+mod configuration;
+mod dropped;
+mod fairness;
+mod integrator;
+mod level;
+mod queues;
+mod shuffle;
+mod statistics;
+mod time;
+mod watches;
+mod work;
+
+pub use configuration::{Distinguisher, LevelSpec, Limiting, Queuing, SchemaSpec};
+pub use fairness::{Fairness, LevelDump};
+pub use level::{Arrival, Execution, Paused, Schema, Start, Waiting};
+pub use queues::{QueueDump, Reason, RequestDump};
+pub use statistics::{Dispatched, FlowStatistics, Histogram, LevelStatistics, Phase, Statistics};
+pub use time::{Clock, Moment};
+pub use watches::{WatchKey, WatchRegistration, Watches};
+pub use work::{ListQuery, ObjectStatistics, SeatSeconds, WorkEstimate, list_seats, mutating_work};

@@ -1,0 +1,710 @@
+//! Fair queues of one level: virtual time, seats, dispatch (KEP 1040, "Fair Queuing for Server Requests").
+//!
+//! Time in the virtual world is the progress `R`: seat-seconds that each busy queue was due so far. A queue's next request
+//! begins at the queue's own mark on that scale; the queue whose next request would end first is served next. A mark moves on by the
+//! work that a request is thought to be when it is dispatched, and is corrected when it has ended.
+//!
+//! A queue exists while it has requests or seats; an idle one would begin anew at `R` anyway. So a level of a million queues costs as
+//! much as its requests.
+
+mod dump;
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+use std::sync::Arc;
+
+use holdfast_value::SmolStr;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+pub use dump::{QueueDump, RequestDump};
+
+use crate::configuration::{Limiting, Queuing};
+use crate::integrator::Integrator;
+use crate::statistics::{Dispatched, FlowStatistics, Utilization};
+use crate::time::Moment;
+use crate::work::{SeatSeconds, WorkEstimate};
+
+/// How long serving a request is thought to take, before it is known.
+const SERVICE_NANOS: u64 = 3_000_000;
+
+/// Why a request is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// There are no seats, and the level has no queues.
+    ConcurrencyLimit,
+    /// The best of its queues is full.
+    QueueFull,
+    /// It waited as long as it may, or its client went away.
+    TimeOut,
+}
+
+impl Reason {
+    /// All reasons, in the order of [`FlowStatistics::rejected`].
+    pub const ALL: [Self; 3] = [Self::ConcurrencyLimit, Self::QueueFull, Self::TimeOut];
+
+    /// The reason as metrics name it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::ConcurrencyLimit => "concurrency-limit",
+            Self::QueueFull => "queue-full",
+            Self::TimeOut => "time-out",
+        }
+    }
+}
+
+/// What is counted of the requests of one schema in one level.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) schema: SmolStr,
+    pub(crate) statistics: Mutex<FlowStatistics>,
+}
+
+/// A request that comes.
+#[derive(Debug)]
+pub(crate) struct Request<D> {
+    pub(crate) flow: Arc<Flow>,
+    pub(crate) distinguisher: SmolStr,
+    pub(crate) hash: u64,
+    pub(crate) estimate: WorkEstimate,
+    pub(crate) details: D,
+}
+
+/// What becomes of a request.
+#[derive(Debug)]
+pub(crate) enum Admission {
+    /// It is served.
+    Executes(Key),
+    /// It waits for its turn.
+    Waits(Key, oneshot::Receiver<()>),
+    Rejected(Reason),
+}
+
+/// The place of a request among those of its level.
+pub(crate) type Key = usize;
+
+/// The key of no request.
+const NONE: Key = usize::MAX;
+
+#[derive(Debug)]
+struct Entry<D> {
+    request: Request<D>,
+    total_work: SeatSeconds,
+    arrival: Moment,
+    arrival_progress: SeatSeconds,
+    /// When it began to be served.
+    started: Option<Moment>,
+    queue: Option<u32>,
+    /// Its neighbours in the queue.
+    before: Key,
+    after: Key,
+    /// Tells it that its turn has come.
+    turn: Option<oneshot::Sender<()>>,
+}
+
+impl<D> Entry<D> {
+    fn max_seats(&self) -> u64 {
+        self.request.estimate.max_seats()
+    }
+}
+
+/// The requests of a flow or of several, the oldest first.
+#[derive(Debug)]
+struct Queue {
+    head: Key,
+    tail: Key,
+    length: usize,
+    next_dispatch: SeatSeconds,
+    executing: usize,
+    seats_in_use: u64,
+    /// Sums over the requests that wait.
+    initial_seats: u64,
+    max_seats: u64,
+    work: SeatSeconds,
+}
+
+impl Queue {
+    fn new() -> Self {
+        Self {
+            head: NONE,
+            tail: NONE,
+            length: 0,
+            next_dispatch: SeatSeconds::ZERO,
+            executing: 0,
+            seats_in_use: 0,
+            initial_seats: 0,
+            max_seats: 0,
+            work: SeatSeconds::ZERO,
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        self.length > 0 || self.executing > 0
+    }
+}
+
+/// Seats that stay taken for a while after their request.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Lingering {
+    until: Moment,
+    number: u64,
+    queue: Option<u32>,
+    seats: u64,
+}
+
+/// The queues of one level and the requests that it serves.
+#[derive(Debug)]
+pub(crate) struct QueueSet<D> {
+    limiting: Limiting,
+    limit: u64,
+    queues: HashMap<u32, Queue>,
+    /// The queues with requests that wait, in order.
+    filled: Vec<u32>,
+    entries: Vec<Option<Entry<D>>>,
+    free: Vec<Key>,
+    lingering: BinaryHeap<Reverse<Lingering>>,
+    /// The flows of what lingers, by its number.
+    lingering_flows: HashMap<u64, Arc<Flow>>,
+    lingered: u64,
+    progress: SeatSeconds,
+    last: Moment,
+    /// The queue that was served last.
+    served: u32,
+    waiting: usize,
+    executing: usize,
+    seats_in_use: u64,
+    seats_waiting: u64,
+    active_queues: usize,
+    enqueued: u64,
+    pub(crate) demand: Integrator,
+    pub(crate) utilization: Utilization,
+    totals: Totals,
+    dispatched_last: Option<Dispatched>,
+}
+
+/// What the level did so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) dispatched: u64,
+    pub(crate) rejected: u64,
+    pub(crate) cancelled: u64,
+}
+
+impl<D> QueueSet<D> {
+    pub(crate) fn new(limiting: Limiting, now: Moment) -> Self {
+        Self {
+            limiting,
+            limit: 0,
+            queues: HashMap::new(),
+            filled: Vec::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+            lingering: BinaryHeap::new(),
+            lingering_flows: HashMap::new(),
+            lingered: 0,
+            progress: SeatSeconds::ZERO,
+            last: now,
+            served: u32::MAX,
+            waiting: 0,
+            executing: 0,
+            seats_in_use: 0,
+            seats_waiting: 0,
+            active_queues: 0,
+            enqueued: 0,
+            demand: Integrator::new(now),
+            utilization: Utilization::new(now),
+            totals: Totals::default(),
+            dispatched_last: None,
+        }
+    }
+
+    /// Takes another configuration: queues beyond the new number drain, and what finds seats now is dispatched.
+    pub(crate) fn configure(&mut self, limiting: Limiting, limit: u64, denominator: u64, now: Moment) {
+        self.advance(now);
+        self.limiting = limiting;
+        self.limit = limit;
+        let queued = match limiting {
+            Limiting::Queue(queuing) => queuing.length_limit.max(1).saturating_mul(queuing.queues),
+            _ => 1,
+        };
+        let denominator = denominator as f64;
+        self.utilization.waiting.set_limit(queued as f64, now);
+        self.utilization.executing.set_limit(denominator, now);
+        self.utilization.seats.set_limit(denominator, now);
+        self.utilization.demand.set_limit(denominator, now);
+        self.dispatch_all(now);
+    }
+
+    /// Serves, enqueues or rejects a request.
+    pub(crate) fn start(&mut self, request: Request<D>, now: Moment) -> Admission {
+        self.advance(now);
+        let Limiting::Queue(queuing) = self.limiting else {
+            if !self.accommodates(request.estimate.max_seats()) {
+                return self.reject(&request, Reason::ConcurrencyLimit);
+            }
+            let key = self.add(request, None, now);
+            self.execute(key, now);
+            self.note(now);
+            return Admission::Executes(key);
+        };
+        let index = self.choose(&queuing, request.hash);
+        let length = self.queues.get(&index).map_or(0, |queue| queue.length);
+        if self.seats_in_use >= self.limit && length as u64 >= queuing.length_limit {
+            return self.reject(&request, Reason::QueueFull);
+        }
+        let key = self.add(request, Some(index), now);
+        self.enqueue(key, index);
+        self.dispatch_all(now);
+        let Some(Some(entry)) = self.entries.get_mut(key) else {
+            return Admission::Rejected(Reason::QueueFull);
+        };
+        let admission = match entry.started {
+            Some(_) => Admission::Executes(key),
+            None => {
+                let (turn, comes) = oneshot::channel();
+                entry.turn = Some(turn);
+                Admission::Waits(key, comes)
+            }
+        };
+        self.note(now);
+        admission
+    }
+
+    fn reject(&mut self, request: &Request<D>, reason: Reason) -> Admission {
+        self.totals.rejected += 1;
+        count_rejection(&mut request.flow.statistics.lock(), reason);
+        Admission::Rejected(reason)
+    }
+
+    /// The request is over, served or not: its seats come back, at once or after a while.
+    pub(crate) fn finish(&mut self, key: Key, now: Moment) -> Option<Finished<D>> {
+        self.advance(now);
+        let entry = self.entries.get_mut(key)?.take()?;
+        self.free.push(key);
+        let Some(started) = entry.started else {
+            self.cancel(&entry);
+            self.dispatch_all(now);
+            self.note(now);
+            return Some(Finished::Cancelled {
+                waited: now.since(entry.arrival),
+            });
+        };
+        let served = now.since(started);
+        self.executing -= 1;
+        let estimate = entry.request.estimate;
+        if let Some(queue) = entry.queue.and_then(|index| self.queues.get_mut(&index)) {
+            queue.executing -= 1;
+            self.active_queues -= usize::from(!queue.is_active());
+            let surplus = SERVICE_NANOS as f64 - served as f64;
+            queue.next_dispatch = queue.next_dispatch - SeatSeconds::of(estimate.initial_seats as f64, surplus);
+            let bound = queue.head;
+            self.bound(entry.queue, bound);
+        }
+        let flow = &entry.request.flow;
+        flow.statistics.lock().executing_requests -= 1;
+        let seats = estimate.max_seats();
+        if estimate.additional_latency.is_zero() {
+            self.release(entry.queue, seats, flow);
+        } else {
+            self.lingered += 1;
+            self.lingering_flows.insert(self.lingered, Arc::clone(flow));
+            self.lingering.push(Reverse(Lingering {
+                until: now.after(estimate.additional_latency),
+                number: self.lingered,
+                queue: entry.queue,
+                seats,
+            }));
+        }
+        self.dispatch_all(now);
+        self.note(now);
+        Some(Finished::Executed {
+            served,
+            request: entry.request,
+        })
+    }
+
+    /// Dispatches what finds seats that linger no more.
+    pub(crate) fn refresh(&mut self, now: Moment) {
+        self.advance(now);
+    }
+
+    /// When the next seats linger no more, if a request waits for any.
+    pub(crate) fn next_release(&self) -> Option<Moment> {
+        let next = self.lingering.peek().filter(|_| self.waiting > 0);
+        next.map(|Reverse(lingering)| lingering.until)
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting == 0 && self.executing == 0
+    }
+
+    pub(crate) fn progress(&mut self, now: Moment) -> SeatSeconds {
+        self.advance(now);
+        self.progress
+    }
+
+    pub(crate) fn dispatched_last(&self) -> Option<Dispatched> {
+        self.dispatched_last
+    }
+
+    pub(crate) fn totals(&self) -> Totals {
+        self.totals
+    }
+
+    pub(crate) fn counts(&self) -> [usize; 2] {
+        [self.waiting, self.executing]
+    }
+
+    /// Brings the progress and the seats that linger up to the moment.
+    fn advance(&mut self, now: Moment) {
+        let mut released = false;
+        while let Some(Reverse(next)) = self.lingering.peek()
+            && next.until <= now
+            && let Some(Reverse(over)) = self.lingering.pop()
+        {
+            self.progress_to(over.until);
+            if let Some(flow) = self.lingering_flows.remove(&over.number) {
+                self.release(over.queue, over.seats, &flow);
+                released = true;
+            }
+        }
+        self.progress_to(now);
+        if released {
+            self.dispatch_all(now);
+            self.note(now);
+        }
+    }
+
+    fn progress_to(&mut self, now: Moment) {
+        let nanos = now.since(self.last);
+        self.last = self.last.max(now);
+        if self.active_queues > 0 && nanos > 0 {
+            let wanted = (self.seats_in_use + self.seats_waiting).min(self.limit);
+            let rate = wanted as f64 / self.active_queues as f64;
+            self.progress = self.progress + SeatSeconds::of(rate, nanos as f64);
+        }
+    }
+
+    /// The queue of the hand with the least work; where several have as little, each has its turn.
+    fn choose(&mut self, queuing: &Queuing, hash: u64) -> u32 {
+        let hand = queuing.dealer.deal(hash);
+        let offset = self.enqueued;
+        self.enqueued = self.enqueued.wrapping_add(1);
+        if self.filled.is_empty() {
+            return hand.from(offset).next().unwrap_or_default();
+        }
+        let work = |index: &u32| self.queues.get(index).map_or(SeatSeconds::ZERO, |queue| queue.work);
+        // The first of those with the least, which `min_by_key` gives.
+        hand.from(offset).min_by_key(work).unwrap_or_default()
+    }
+
+    fn add(&mut self, request: Request<D>, queue: Option<u32>, now: Moment) -> Key {
+        let entry = Entry {
+            total_work: request.estimate.total_work(SERVICE_NANOS),
+            request,
+            arrival: now,
+            arrival_progress: self.progress,
+            started: None,
+            queue,
+            before: NONE,
+            after: NONE,
+            turn: None,
+        };
+        match self.free.pop() {
+            Some(key) => {
+                if let Some(place) = self.entries.get_mut(key) {
+                    *place = Some(entry);
+                }
+                key
+            }
+            None => {
+                self.entries.push(Some(entry));
+                self.entries.len() - 1
+            }
+        }
+    }
+
+    fn entry(&mut self, key: Key) -> Option<&mut Entry<D>> {
+        self.entries.get_mut(key)?.as_mut()
+    }
+
+    fn enqueue(&mut self, key: Key, index: u32) {
+        let Some(Some(entry)) = self.entries.get_mut(key) else {
+            return;
+        };
+        let queue = self.queues.entry(index).or_insert_with(Queue::new);
+        if !queue.is_active() {
+            queue.next_dispatch = self.progress;
+            self.active_queues += 1;
+        }
+        let (seats, estimate) = (entry.max_seats(), entry.request.estimate);
+        queue.length += 1;
+        queue.initial_seats += estimate.initial_seats;
+        queue.max_seats += seats;
+        queue.work = queue.work + entry.total_work;
+        entry.before = queue.tail;
+        {
+            let mut statistics = entry.request.flow.statistics.lock();
+            statistics.queued_requests += 1;
+            statistics.queued_seats += seats;
+            statistics.queue_lengths.observe(queue.length as f64);
+        }
+        let (last, head) = (queue.tail, queue.head);
+        queue.tail = key;
+        if head == NONE {
+            queue.head = key;
+            if let Err(at) = self.filled.binary_search(&index) {
+                self.filled.insert(at, index);
+            }
+        } else if let Some(last) = self.entry(last) {
+            last.after = key;
+        }
+        self.waiting += 1;
+        self.seats_waiting += seats;
+        self.bound(Some(index), if head == NONE { key } else { head });
+    }
+
+    /// Takes a request out of its queue: its neighbours, the queue, and what it adds to the sums of that.
+    fn unlink(&mut self, links: (Key, Key), index: u32, taken: (&WorkEstimate, SeatSeconds)) {
+        let ((before, after), (estimate, work)) = (links, taken);
+        if let Some(before) = self.entry(before) {
+            before.after = after;
+        }
+        if let Some(next) = self.entry(after) {
+            next.before = before;
+        }
+        let seats = estimate.max_seats();
+        if let Some(queue) = self.queues.get_mut(&index) {
+            if before == NONE {
+                queue.head = after;
+            }
+            if after == NONE {
+                queue.tail = before;
+            }
+            queue.length -= 1;
+            queue.initial_seats -= estimate.initial_seats;
+            queue.max_seats -= seats;
+            queue.work = queue.work - work;
+            if queue.length == 0
+                && let Ok(at) = self.filled.binary_search(&index)
+            {
+                self.filled.remove(at);
+            }
+        }
+        self.waiting -= 1;
+        self.seats_waiting -= seats;
+    }
+
+    /// A request leaves its queue without having been served.
+    fn cancel(&mut self, entry: &Entry<D>) {
+        let Some(index) = entry.queue else { return };
+        self.unlink(
+            (entry.before, entry.after),
+            index,
+            (&entry.request.estimate, entry.total_work),
+        );
+        self.totals.rejected += 1;
+        self.totals.cancelled += 1;
+        {
+            let mut statistics = entry.request.flow.statistics.lock();
+            statistics.queued_requests -= 1;
+            statistics.queued_seats -= entry.max_seats();
+            count_rejection(&mut statistics, Reason::TimeOut);
+        }
+        if let Some(queue) = self.queues.get(&index) {
+            self.active_queues -= usize::from(!queue.is_active());
+            let head = queue.head;
+            self.bound(Some(index), head);
+        }
+        self.forget(index);
+    }
+
+    /// A queue begins its next request no sooner than that came.
+    fn bound(&mut self, index: Option<u32>, head: Key) {
+        let Some(arrival) = self.entry(head).map(|entry| entry.arrival_progress) else {
+            return;
+        };
+        if let Some(queue) = index.and_then(|index| self.queues.get_mut(&index)) {
+            queue.next_dispatch = queue.next_dispatch.max(arrival);
+        }
+    }
+
+    fn dispatch_all(&mut self, now: Moment) {
+        while self.waiting > 0 && self.seats_in_use < self.limit && self.dispatch(now) {}
+    }
+
+    /// Serves the request that would end first, if there are seats for it.
+    fn dispatch(&mut self, now: Moment) -> bool {
+        let Some((index, key, bounds)) = self.next() else {
+            return false;
+        };
+        let seats = self.entry(key).map_or(0, |entry| entry.max_seats());
+        if !self.accommodates(seats) {
+            if let Some(entry) = self.entry(key) {
+                entry.request.flow.statistics.lock().unaccommodated += 1;
+            }
+            return false;
+        }
+        let Some(Some(entry)) = self.entries.get_mut(key) else {
+            return false;
+        };
+        let (links, work, estimate) = ((entry.before, entry.after), entry.total_work, entry.request.estimate);
+        // What no level could give at once is given more narrowly, and longer.
+        if estimate.final_seats > self.limit {
+            let all = self.limit.max(1);
+            entry.request.estimate.additional_latency = estimate.final_work().per_seat(all as f64);
+            entry.request.estimate.final_seats = all;
+        }
+        {
+            let mut statistics = entry.request.flow.statistics.lock();
+            statistics.queued_requests -= 1;
+            statistics.queued_seats -= seats;
+        }
+        let turn = entry.turn.take();
+        self.unlink(links, index, (&estimate, work));
+        self.served = index;
+        self.dispatched_last = Some(bounds);
+        self.execute(key, now);
+        let head = match self.queues.get_mut(&index) {
+            Some(queue) => {
+                queue.next_dispatch = queue.next_dispatch + work;
+                queue.head
+            }
+            None => NONE,
+        };
+        self.bound(Some(index), head);
+        // Who does not listen any more takes itself out.
+        let _ = turn.map(|turn| turn.send(()));
+        true
+    }
+
+    fn execute(&mut self, key: Key, now: Moment) {
+        let Some(Some(entry)) = self.entries.get_mut(key) else {
+            return;
+        };
+        entry.started = Some(now);
+        let seats = entry.max_seats();
+        self.executing += 1;
+        self.totals.dispatched += 1;
+        self.seats_in_use += seats;
+        if let Some(queue) = entry.queue.and_then(|index| self.queues.get_mut(&index)) {
+            queue.executing += 1;
+            queue.seats_in_use += seats;
+        }
+        let mut statistics = entry.request.flow.statistics.lock();
+        statistics.executing_requests += 1;
+        statistics.executing_seats += seats;
+        statistics.dispatched += 1;
+        if self.limiting != Limiting::Exempt {
+            let [_, executed] = &mut statistics.waits;
+            executed.observe(now.since(entry.arrival) as f64 / 1e9);
+        }
+    }
+
+    /// The queue whose oldest request would end first, seen in turn from the one that was served last, with that request.
+    fn next(&self) -> Option<(u32, Key, Dispatched)> {
+        let first = self.filled.partition_point(|index| *index <= self.served);
+        let (before, behind) = self.filled.split_at_checked(first)?;
+        let mut best: Option<(SeatSeconds, u32, Key)> = None;
+        let mut ranges: Option<[SeatSeconds; 4]> = None;
+        let mut start = SeatSeconds::ZERO;
+        for index in behind.iter().chain(before) {
+            let queue = self.queues.get(index)?;
+            let oldest = self.entries.get(queue.head)?.as_ref()?;
+            let from = queue.next_dispatch;
+            let discounted = from - SeatSeconds::of(queue.seats_in_use as f64, SERVICE_NANOS as f64);
+            ranges = Some(match ranges {
+                None => [from, from, discounted, discounted],
+                Some([low, high, less, more]) => [
+                    low.min(from),
+                    high.max(from),
+                    less.min(discounted),
+                    more.max(discounted),
+                ],
+            });
+            let end = from + oldest.total_work;
+            if best.is_none_or(|(sooner, ..)| end < sooner) {
+                best = Some((end, *index, queue.head));
+                start = from;
+            }
+        }
+        let ((_, index, key), [low, high, less, more]) = (best?, ranges?);
+        let bounds = Dispatched {
+            now: self.progress,
+            start,
+            bounds: [low, high],
+            discounted: [less, more],
+        };
+        Some((index, key, bounds))
+    }
+
+    fn accommodates(&self, seats: u64) -> bool {
+        match self.limiting {
+            Limiting::Exempt => true,
+            // What is wider than the level is served alone.
+            _ if seats > self.limit => self.executing == 0,
+            _ => self.seats_in_use + seats <= self.limit,
+        }
+    }
+
+    fn release(&mut self, queue: Option<u32>, seats: u64, flow: &Flow) {
+        self.seats_in_use -= seats;
+        flow.statistics.lock().executing_seats -= seats;
+        let Some(index) = queue else { return };
+        if let Some(queue) = self.queues.get_mut(&index) {
+            queue.seats_in_use -= seats;
+        }
+        self.forget(index);
+    }
+
+    /// Lets a queue go that has nothing any more.
+    fn forget(&mut self, index: u32) {
+        if self
+            .queues
+            .get(&index)
+            .is_some_and(|queue| !queue.is_active() && queue.seats_in_use == 0)
+        {
+            self.queues.remove(&index);
+        }
+    }
+
+    /// Takes note of what changed in this moment.
+    fn note(&mut self, now: Moment) {
+        let demand = (self.seats_in_use + self.seats_waiting) as f64;
+        self.demand.set(demand, now);
+        let utilization = &mut self.utilization;
+        utilization.demand.set(demand, now);
+        utilization.seats.set(self.seats_in_use as f64, now);
+        utilization.executing.set(self.executing as f64, now);
+        utilization.waiting.set(self.waiting as f64, now);
+    }
+}
+
+/// What a request came to.
+#[derive(Debug)]
+pub(crate) enum Finished<D> {
+    /// It was served for so many nanoseconds.
+    Executed {
+        /// For how long.
+        served: u64,
+        /// What it was.
+        request: Request<D>,
+    },
+    /// It waited for so many nanoseconds, in vain.
+    Cancelled {
+        /// For how long.
+        waited: u64,
+    },
+}
+
+fn count_rejection(statistics: &mut FlowStatistics, reason: Reason) {
+    let [concurrency_limit, queue_full, time_out] = &mut statistics.rejected;
+    *match reason {
+        Reason::ConcurrencyLimit => concurrency_limit,
+        Reason::QueueFull => queue_full,
+        Reason::TimeOut => time_out,
+    } += 1;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,348 @@
+//! How much work a request is, as the reference estimates it: seats, and how long they are taken.
+
+use std::fmt;
+use std::time::Duration;
+
+/// Seats times seconds, in units of a hundred-millionth: the measure of work and of the progress of queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SeatSeconds(pub(crate) i128);
+
+const SCALE: i128 = 100_000_000;
+/// Nanoseconds in a unit of one seat.
+const NANOS_PER_UNIT: f64 = 10.0;
+
+impl SeatSeconds {
+    pub(crate) const ZERO: Self = Self(0);
+
+    /// The work of `seats` during so many nanoseconds.
+    pub(crate) fn of(seats: f64, nanos: f64) -> Self {
+        Self((seats * nanos / NANOS_PER_UNIT).round() as i128)
+    }
+
+    /// As a number of seat-seconds.
+    pub fn to_float(self) -> f64 {
+        self.0 as f64 / SCALE as f64
+    }
+
+    /// How long so many seats take for the work.
+    pub(crate) fn per_seat(self, seats: f64) -> Duration {
+        let nanos = self.0 as f64 / seats * NANOS_PER_UNIT;
+        Duration::from_nanos(nanos.max(0.0) as u64)
+    }
+}
+
+impl fmt::Display for SeatSeconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, rest) = (self.0.div_euclid(SCALE), self.0.rem_euclid(SCALE));
+        write!(f, "{whole}.{rest:08}ss")
+    }
+}
+
+impl std::ops::Add for SeatSeconds {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl std::ops::Sub for SeatSeconds {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+/// What a request is estimated to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkEstimate {
+    /// Seats while it is served.
+    pub initial_seats: u64,
+    /// Seats during the additional latency.
+    pub final_seats: u64,
+    /// How long seats are taken beyond the end of the request, for work that goes on without it.
+    pub additional_latency: Duration,
+}
+
+impl WorkEstimate {
+    /// Of a request that takes so many seats while it is served.
+    pub const fn seats(seats: u64) -> Self {
+        Self {
+            initial_seats: seats,
+            final_seats: 0,
+            additional_latency: Duration::ZERO,
+        }
+    }
+
+    /// The most seats that it takes at a time.
+    pub fn max_seats(&self) -> u64 {
+        self.initial_seats.max(self.final_seats)
+    }
+
+    /// The work at the end.
+    pub(crate) fn final_work(&self) -> SeatSeconds {
+        SeatSeconds::of(self.final_seats as f64, self.additional_latency.as_nanos() as f64)
+    }
+
+    /// All of the work, if serving takes so many nanoseconds.
+    pub(crate) fn total_work(&self, service_nanos: u64) -> SeatSeconds {
+        SeatSeconds::of(self.initial_seats as f64, service_nanos as f64) + self.final_work()
+    }
+}
+
+/// The fewest seats of a request.
+const MIN_SEATS: u64 = 1;
+/// The most seats of a list, unless its level allows fewer.
+const MAX_LIST_SEATS: u64 = 100;
+/// The most seats of a request that changes something, unless its level allows fewer.
+const MAX_MUTATING_SEATS: u64 = 10;
+const BYTES_PER_SEAT: f64 = 100_000.0;
+/// What a list from memory takes at a time, however long it is, since it is streamed.
+const MAX_STREAMED_BYTES: i64 = 1_000_000;
+/// What an object may weigh of which no weight is known.
+const MAX_OBJECT_BYTES: i64 = 1_500_000;
+/// As many watchers take a seat for an event.
+const WATCHES_PER_SEAT: f64 = 10.0;
+const EVENT_DURATION_NANOS: f64 = 5_000_000.0;
+
+/// What is known of the stored objects of a resource.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectStatistics {
+    /// How many there are.
+    pub count: i64,
+    /// How many bytes one has on average.
+    pub average_bytes: i64,
+}
+
+/// What a list or a watch asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListQuery<'a> {
+    /// Whether it is a watch.
+    pub watch: bool,
+    /// Whether it asks for one object by its name.
+    pub single: bool,
+    /// `limit`; 0 for none.
+    pub limit: i64,
+    /// `resourceVersion`
+    pub resource_version: &'a str,
+    /// `resourceVersionMatch`
+    pub version_match: &'a str,
+    /// Whether there is a `continue`.
+    pub continues: bool,
+    /// Whether there is a selector.
+    pub selects: bool,
+    /// `sendInitialEvents`
+    pub sends_initial_events: bool,
+}
+
+impl ListQuery<'_> {
+    /// Whether it begins with the objects that are there.
+    fn has_initial_events(&self) -> bool {
+        !self.watch || self.sends_initial_events || matches!(self.resource_version, "" | "0")
+    }
+
+    /// Whether the reference answers from its watch cache.
+    fn is_from_cache(&self) -> bool {
+        if self.watch {
+            return true;
+        }
+        match self.version_match {
+            "NotOlderThan" => true,
+            "" if self.continues => false,
+            "" => self.limit <= 0 || matches!(self.resource_version, "" | "0"),
+            _ => false,
+        }
+    }
+}
+
+/// The most seats in a level that allows `of_level`; 0 stands for as many as there are.
+fn bounded(of_level: u64, most: u64) -> u64 {
+    if of_level == 0 { most } else { of_level.min(most) }
+}
+
+/// The seats of a list or watch; `query` is `None` where its parameters cannot be read, `objects` where nothing is known of the
+/// resource.
+pub fn list_seats(query: Option<&ListQuery<'_>>, objects: Option<ObjectStatistics>, of_level: u64) -> WorkEstimate {
+    let most = bounded(of_level, MAX_LIST_SEATS);
+    let Some(query) = query else {
+        return WorkEstimate::seats(most);
+    };
+    let Some(objects) = objects.filter(|_| query.has_initial_events()) else {
+        return WorkEstimate::seats(MIN_SEATS);
+    };
+    let average = match objects.average_bytes {
+        ..=0 if objects.count != 0 => MAX_OBJECT_BYTES,
+        known => known,
+    };
+    let limited = match query.limit {
+        1.. => query.limit.min(objects.count),
+        _ => objects.count,
+    };
+    let from_cache = query.is_from_cache();
+    let loaded = if query.single {
+        1
+    } else if !from_cache && query.selects {
+        limited.max(objects.count / 2)
+    } else {
+        limited
+    };
+    let bytes = loaded.saturating_mul(average);
+    let bytes = if from_cache {
+        bytes.min(MAX_STREAMED_BYTES)
+    } else {
+        bytes
+    };
+    let seats = (bytes as f64 / BYTES_PER_SEAT).ceil() as u64;
+    WorkEstimate::seats(seats.max(MIN_SEATS).min(most))
+}
+
+/// The work of a request that changes what so many watch.
+pub fn mutating_work(watchers: usize, of_level: u64) -> WorkEstimate {
+    let watchers = watchers as f64;
+    if watchers < WATCHES_PER_SEAT {
+        return WorkEstimate::seats(MIN_SEATS);
+    }
+    let seats = (watchers / WATCHES_PER_SEAT).ceil();
+    let work = SeatSeconds::of(seats, EVENT_DURATION_NANOS);
+    // Narrower and longer, so that it does not wait for many seats at once.
+    let seats = (seats as u64).min(bounded(of_level, MAX_MUTATING_SEATS));
+    WorkEstimate {
+        initial_seats: MIN_SEATS,
+        final_seats: seats,
+        additional_latency: work.per_seat(seats as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seats(query: &ListQuery<'_>, count: i64, average_bytes: i64) -> u64 {
+        let objects = ObjectStatistics { count, average_bytes };
+        list_seats(Some(query), Some(objects), 0).initial_seats
+    }
+
+    #[test]
+    fn lists_take_a_seat_for_each_hundred_kilobytes() {
+        let all = ListQuery::default();
+        assert_eq!(seats(&all, 0, 0), 1);
+        assert_eq!(seats(&all, 100, 1000), 1);
+        assert_eq!(seats(&all, 101, 1000), 2);
+        // From memory they are streamed, so that there is an end to it.
+        assert_eq!(seats(&all, 100_000, 1000), 10);
+        let limited = ListQuery { limit: 250, ..all };
+        assert_eq!(seats(&limited, 100_000, 1000), 3);
+        let single = ListQuery { single: true, ..all };
+        assert_eq!(seats(&single, 100_000, 1000), 1);
+    }
+
+    #[test]
+    fn objects_of_unknown_weight_are_taken_for_the_heaviest() {
+        assert_eq!(
+            seats(
+                &ListQuery {
+                    limit: 500,
+                    resource_version: "5",
+                    ..ListQuery::default()
+                },
+                3,
+                0
+            ),
+            45
+        );
+    }
+
+    #[test]
+    fn lists_from_the_store_weigh_what_they_weigh() {
+        let exact = ListQuery {
+            version_match: "Exact",
+            resource_version: "5",
+            ..ListQuery::default()
+        };
+        let next = ListQuery {
+            continues: true,
+            limit: 10,
+            ..ListQuery::default()
+        };
+        let legacy = ListQuery {
+            limit: 2000,
+            resource_version: "5",
+            ..ListQuery::default()
+        };
+        assert_eq!(seats(&exact, 3000, 1000), 30);
+        assert_eq!(seats(&exact, 1_000_000, 1000), 100);
+        assert_eq!(seats(&next, 3000, 1000), 1);
+        assert_eq!(seats(&legacy, 3000, 1000), 20);
+        // Who selects looks at more than the limit.
+        assert_eq!(seats(&ListQuery { selects: true, ..next }, 3000, 1000), 15);
+        let not_older = ListQuery {
+            version_match: "NotOlderThan",
+            resource_version: "5",
+            limit: 2000,
+            ..next
+        };
+        assert_eq!(seats(&not_older, 3000, 1000), 10);
+        assert_eq!(
+            seats(
+                &ListQuery {
+                    version_match: "Odd",
+                    ..ListQuery::default()
+                },
+                3000,
+                1000
+            ),
+            30
+        );
+    }
+
+    #[test]
+    fn watches_are_lists_where_they_begin_with_what_is_there() {
+        let watch = |resource_version, sends_initial_events| ListQuery {
+            watch: true,
+            resource_version,
+            sends_initial_events,
+            ..ListQuery::default()
+        };
+        assert_eq!(seats(&watch("", false), 3000, 1000), 10);
+        assert_eq!(seats(&watch("0", false), 3000, 1000), 10);
+        assert_eq!(seats(&watch("7", true), 3000, 1000), 10);
+        assert_eq!(seats(&watch("7", false), 3000, 1000), 1);
+    }
+
+    #[test]
+    fn a_level_has_a_most_and_what_is_unknown_takes_little() {
+        let (all, objects) = (
+            ListQuery::default(),
+            ObjectStatistics {
+                count: 3000,
+                average_bytes: 1000,
+            },
+        );
+        assert_eq!(list_seats(Some(&all), Some(objects), 8).initial_seats, 8);
+        assert_eq!(list_seats(None, Some(objects), 8).initial_seats, 8);
+        assert_eq!(list_seats(None, None, 0).initial_seats, 100);
+        assert_eq!(list_seats(Some(&all), None, 8).initial_seats, 1);
+    }
+
+    #[test]
+    fn many_watchers_make_a_change_linger() {
+        assert_eq!(mutating_work(9, 0), WorkEstimate::seats(1));
+        let lingering = |watchers, of_level| {
+            let work = mutating_work(watchers, of_level);
+            assert_eq!(work.initial_seats, 1);
+            (work.final_seats, work.additional_latency)
+        };
+        assert_eq!(lingering(10, 0), (1, Duration::from_millis(5)));
+        assert_eq!(lingering(11, 0), (2, Duration::from_millis(5)));
+        assert_eq!(lingering(1000, 0), (10, Duration::from_millis(50)));
+        assert_eq!(lingering(1000, 4), (4, Duration::from_millis(125)));
+    }
+
+    #[test]
+    fn seat_seconds_read_as_those_of_the_reference() {
+        assert_eq!(SeatSeconds::of(2.0, 3_000_000.0).to_string(), "0.00600000ss");
+        assert_eq!(SeatSeconds(123_456_789_012).to_string(), "1234.56789012ss");
+        assert_eq!(SeatSeconds::of(2.0, 3_000_000.0).to_float(), 0.006);
+    }
+}
