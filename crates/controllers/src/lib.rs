@@ -18,6 +18,7 @@ mod dangling;
 mod definitions;
 mod election;
 mod endpoints;
+mod flow_control;
 mod garbage;
 mod identity;
 mod namespace;
@@ -56,6 +57,8 @@ pub const REMOTE_DISCOVERY: &str = "poststarthook/apiservice-discovery-controlle
 pub const REMOTE_OPENAPI: &str = "poststarthook/apiservice-openapi-controller";
 /// The health check of the controller that tells aggregated servers whom to trust, as kube-apiserver has it.
 pub const AUTHENTICATION_INFO: &str = "poststarthook/start-cluster-authentication-info-controller";
+/// The health check of the controller of the flow schemas and levels that every server has, as kube-apiserver has it.
+const FLOW_CONTROL_PRODUCER: &str = "poststarthook/priority-and-fairness-config-producer";
 
 /// A controller that can be switched on and off.
 struct Controller {
@@ -129,7 +132,13 @@ const CONTROLLERS: [Controller; 7] = [
 ];
 
 /// The controllers that are parts of kube-apiserver, and run always.
-const ESSENTIAL: [Controller; 8] = [
+const ESSENTIAL: [Controller; 9] = [
+    Controller {
+        name: flow_control::NAME,
+        check: FLOW_CONTROL_PRODUCER,
+        by_default: true,
+        run: |client, _| Box::pin(flow_control::run(client)),
+    },
     Controller {
         name: dangling::NAME,
         check: FLOW_CONTROL,

@@ -208,6 +208,17 @@ pub trait InitialObjects: Send + Sync {
         let _ = (stored, initial);
         None
     }
+
+    /// Whether an object that exists was made by an earlier version, and goes.
+    fn is_obsolete(&self, stored: &Value) -> bool {
+        let _ = stored;
+        false
+    }
+
+    /// The field manager in whose name they are written, where that is not the server's own.
+    fn field_manager(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// How the deletion of objects of a kind differs from that of other kinds.

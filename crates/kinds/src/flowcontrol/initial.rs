@@ -145,6 +145,54 @@ pub(super) fn differs_from_fixed(object: &Value) -> bool {
     !same(fixed.as_ref(), object.get("spec"))
 }
 
+/// What an object that is there becomes: those that nobody may change, and those that say that they update themselves, get the
+/// spec of this version; all say whether they do.
+pub(super) fn reconcile(stored: &Value, initial: &Value) -> Option<Value> {
+    let name = stored.str_at(&["metadata", "name"]).unwrap_or_default();
+    let said = updates_itself(stored);
+    let untouched = stored.at(&["metadata", "generation"]).and_then(Value::as_i64) == Some(1);
+    let updates = FIXED.contains(&name) || said.unwrap_or(untouched);
+    let spec = wanted_spec(name, stored, initial).filter(|spec| updates && !same(Some(spec), stored.get("spec")));
+    if said == Some(updates) && spec.is_none() {
+        return None;
+    }
+    let mut next = stored.clone();
+    if spec.is_some() {
+        next.set_at(&["spec"], initial.get("spec").cloned().unwrap_or_default());
+    }
+    if said != Some(updates) {
+        next.set_at(&["metadata", "annotations", AUTO_UPDATE], updates.to_string().into());
+    }
+    Some(next)
+}
+
+/// The spec that is as good as that of this version: the shares of what is exempt are for those who run the server to change.
+fn wanted_spec(name: &str, stored: &Value, initial: &Value) -> Option<Value> {
+    let mut spec = initial.get("spec")?.clone();
+    if name == EXEMPT
+        && spec.get("exempt").is_some()
+        && let Some(exempt) = stored.at(&["spec", "exempt"])
+    {
+        spec.set_at(&["exempt"], exempt.clone());
+    }
+    Some(spec)
+}
+
+/// What an object says of whether it updates itself; `None` where it does not say it as Go's `strconv.ParseBool` reads it.
+pub(super) fn updates_itself(object: &Value) -> Option<bool> {
+    match object.str_at(&["metadata", "annotations", AUTO_UPDATE])? {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Some(false),
+        _ => None,
+    }
+}
+
+/// Whether one of `objects` has the name of `other`.
+pub(super) fn has(objects: Vec<Value>, other: &Value) -> bool {
+    let name = |object: &Value| object.str_at(&["metadata", "name"]).map(str::to_owned);
+    objects.iter().any(|object| name(object) == name(other))
+}
+
 fn object(kind: &str, name: &str, spec: Value) -> Value {
     let mut object = Value::empty_map();
     object.set_at(&["apiVersion"], GROUP_VERSION.into());
@@ -189,5 +237,83 @@ impl Subject {
             subject.set_at(&[field, "namespace"], "kube-system".into());
         }
         subject
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use super::*;
+
+    fn initial(name: &str) -> Value {
+        let mut all = levels().into_iter().chain(schemas());
+        all.find(|object| object.str_at(&["metadata", "name"]) == Some(name))
+            .unwrap()
+    }
+
+    fn stored(name: &str, says: Option<&str>, generation: i64, shares: i64) -> Value {
+        let mut object = initial(name);
+        object.remove_at(&["metadata", "annotations", AUTO_UPDATE]);
+        if let Some(says) = says {
+            object.set_at(&["metadata", "annotations", AUTO_UPDATE], says.into());
+        }
+        object.set_at(&["metadata", "generation"], Value::Int(generation));
+        let sort = if name == EXEMPT { "exempt" } else { "limited" };
+        object.set_at(&["spec", sort, "nominalConcurrencyShares"], Value::Int(shares));
+        object
+    }
+
+    /// The shares and the annotation that come of it.
+    fn reconciled(stored: &Value) -> Option<(i64, String)> {
+        let name = stored.str_at(&["metadata", "name"]).unwrap();
+        let next = reconcile(stored, &initial(name))?;
+        let sort = if name == EXEMPT { "exempt" } else { "limited" };
+        let shares = next
+            .at(&["spec", sort, "nominalConcurrencyShares"])
+            .and_then(Value::as_i64);
+        let says = next.str_at(&["metadata", "annotations", AUTO_UPDATE]);
+        Some((shares.unwrap(), says.unwrap().to_owned()))
+    }
+
+    #[test]
+    fn what_updates_itself_gets_the_spec_of_this_version_and_what_does_not_keeps_its_own() {
+        let cases = [
+            (stored("system", Some("true"), 2, 30), None),
+            (stored("system", Some("true"), 2, 99), Some((30, "true"))),
+            (stored("system", Some("false"), 2, 99), None),
+            (stored("system", Some("0"), 1, 99), None),
+            // Without a word, what was never changed updates itself.
+            (stored("system", None, 1, 99), Some((30, "true"))),
+            (stored("system", None, 2, 99), Some((99, "false"))),
+            (stored("system", Some("odd"), 2, 99), Some((99, "false"))),
+            // What nobody may change updates itself whatever it says.
+            (stored("catch-all", Some("false"), 2, 99), Some((5, "true"))),
+            (stored("exempt", Some("true"), 2, 7), None),
+        ];
+        for (stored, expected) in cases {
+            let expected = expected.map(|(shares, says)| (shares, says.to_owned()));
+            assert_eq!(reconciled(&stored), expected, "{stored:?}");
+        }
+    }
+
+    #[test]
+    fn the_schemas_are_those_of_the_reference() {
+        let names: Vec<&str> = SCHEMAS.iter().map(|schema| schema.name).collect();
+        assert_eq!(
+            names,
+            [
+                "exempt",
+                "catch-all",
+                "global-default",
+                "kube-controller-manager",
+                "kube-scheduler",
+                "kube-system-service-accounts",
+                "probes",
+                "service-accounts",
+                "system-leader-election",
+                "system-node-high",
+                "system-nodes",
+            ]
+        );
     }
 }

@@ -90,6 +90,18 @@ impl InitialObjects for FlowControl {
     fn initial_objects(&self) -> Vec<Value> {
         (self.initial_objects)()
     }
+
+    fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
+        initial::reconcile(stored, initial)
+    }
+
+    fn is_obsolete(&self, stored: &Value) -> bool {
+        initial::updates_itself(stored) == Some(true) && !initial::has((self.initial_objects)(), stored)
+    }
+
+    fn field_manager(&self) -> Option<&'static str> {
+        Some("api-priority-and-fairness-config-producer-v1")
+    }
 }
 
 impl FlowControl {

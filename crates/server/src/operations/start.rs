@@ -150,6 +150,10 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
             context.shared.clock.now(),
         )
     };
+    let kind = resource.capabilities.initial_objects.as_ref();
+    if let Some(manager) = kind.and_then(|kind| kind.field_manager()) {
+        target.manager = SmolStr::new_static(manager);
+    }
     let written = match next {
         None => write::create(&context.write, target, typed(object)?).await,
         Some(next) => {
