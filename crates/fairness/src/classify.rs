@@ -149,7 +149,7 @@ mod tests {
     fn user(name: &str, groups: &[&str]) -> User {
         User {
             name: name.into(),
-            groups: groups.iter().map(|group| SmolStr::new(group)).collect(),
+            groups: groups.iter().map(SmolStr::new).collect(),
             ..User::default()
         }
     }

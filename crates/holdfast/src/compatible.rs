@@ -16,12 +16,11 @@ enum Kind {
 }
 
 /// Switches of kube-apiserver.
-const SWITCHES: [&str; 14] = [
+const SWITCHES: [&str; 13] = [
     "contention-profiling",
     "disable-http2-serving",
     "emulation-forward-compatible",
     "enable-logs-handler",
-    "enable-priority-and-fairness",
     "enable-garbage-collector",
     "log-json-split-stream",
     "log-text-split-stream",

@@ -16,6 +16,7 @@ use crate::copy::CopyFlags;
 use crate::election::ElectionFlags;
 use crate::endpoints::EndpointFlags;
 use crate::envtest::EnvtestFlags;
+use crate::fairness::FairnessFlags;
 use crate::remote::ObjectFlags;
 use crate::served::ServedFlags;
 use crate::snapshot::Snapshot;
@@ -218,6 +219,10 @@ pub(crate) struct Serve {
     /// The most requests at a time that change something; 0 for no limit
     #[arg(long, value_name = "NUMBER", default_value_t = 200)]
     pub(crate) max_mutating_requests_inflight: usize,
+
+    /// Priority levels, in which requests wait for each other
+    #[command(flatten)]
+    pub(crate) fairness: FairnessFlags,
 
     /// The most bytes of an object as it is stored
     #[arg(long, value_name = "BYTES", default_value_t = MAX_OBJECT_BYTES)]

@@ -10,6 +10,7 @@ mod copy;
 mod election;
 mod endpoints;
 mod envtest;
+mod fairness;
 mod files;
 mod flags;
 mod kubeconfig;

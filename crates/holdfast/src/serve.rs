@@ -21,6 +21,7 @@ use holdfast_server::identity::{
 use holdfast_server::metrics::{EtcdCalls, Metrics};
 use holdfast_server::objects::{Objects, Store};
 use holdfast_server::objects::{claims, expiry};
+use holdfast_server::operations::fairness;
 use holdfast_server::operations::health::{Endpoint, Health, Hook};
 use holdfast_server::operations::paths::Paths;
 use holdfast_server::operations::service::Service;
@@ -149,6 +150,9 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let outcome = start(&service.context).await;
     outcome.context("cannot prepare the store")?;
     flags.aggregation.follow(&aggregation, &service);
+    if let Some(levels) = &service.fairness {
+        fairness::follow(&service.context, levels);
+    }
     if new {
         // Nobody has seen the store empty.
         store.begin_history();
@@ -389,7 +393,7 @@ const HOOKS: [&str; 31] = [
     "poststarthook/start-apiserver-admission-initializer",
     background::OBSERVERS,
     holdfast_controllers::FLOW_CONTROL,
-    "poststarthook/priority-and-fairness-filter",
+    FAIRNESS_FILTER,
     "poststarthook/storage-object-count-tracker-hook",
     "poststarthook/start-apiextensions-informers",
     holdfast_controllers::DEFINITIONS,
@@ -418,6 +422,10 @@ const HOOKS: [&str; 31] = [
     holdfast_controllers::REMOTE_OPENAPI,
     "poststarthook/apiservice-openapiv3-controller",
 ];
+
+/// The check of what gives requests their turns, and of what counts them where nothing does.
+const FAIRNESS_FILTER: &str = "poststarthook/priority-and-fairness-filter";
+const IN_FLIGHT_FILTER: &str = "poststarthook/max-in-flight-filter";
 
 /// The check by which clients learn whether the store can be written to before they are sent here.
 const STORAGE_READINESS: &str = "poststarthook/storage-readiness";
@@ -492,6 +500,8 @@ fn service(
         .aggregation
         .load((&store, &registry), reached, &metrics, &shutdown)?;
     let documents = aggregation.aggregator.documents(Arc::new(documents));
+    let limits = [flags.max_requests_inflight, flags.max_mutating_requests_inflight];
+    let levels = flags.fairness.levels(limits, flags.request_timeout)?;
     let in_flight = Arc::new(InFlight::new(
         flags.max_requests_inflight,
         flags.max_mutating_requests_inflight,
@@ -531,8 +541,10 @@ fn service(
             .with_openapi(documents)
             .with_aggregator(Arc::clone(&aggregation.aggregator))
             .with_metrics(metrics, Arc::clone(&in_flight))
+            .with_fairness(levels.clone())
             .with_issuer(issuer),
         in_flight,
+        fairness: levels,
     };
     Ok((Arc::new(service), aggregation))
 }
@@ -581,6 +593,14 @@ fn health(
         .with("informer-sync", &[Endpoint::Readyz], move || followers.all());
     let hooks = HOOKS.iter().fold(health, |health, name| match *name {
         STORAGE_READINESS => health.with(STORAGE_READINESS, Endpoint::ALL, stored(&store)),
+        // Where there are no levels, limits stand in their place.
+        FAIRNESS_FILTER if !flags.fairness.enable_priority_and_fairness => health.with_hook(
+            IN_FLIGHT_FILTER,
+            &milestones.prepared,
+            background,
+            flags.livez_grace_period,
+        ),
+        holdfast_controllers::FLOW_CONTROL if !flags.fairness.enable_priority_and_fairness => health,
         name => health.with_hook(name, &milestones.prepared, background, flags.livez_grace_period),
     });
     let hooks = hooks.with_tasks(controllers.names(), background);

@@ -20,6 +20,7 @@ use crate::http::request::ResourceRequest;
 use crate::http::request_info::{PathVerb, RequestInfo, ResourcePath};
 use crate::http::response::{self, Response};
 use crate::wire::body::RequestBody;
+use crate::wire::fairness::WatchHold;
 use crate::wire::websocket::Upgrade;
 
 /// A request after authentication, before anything is known of its resource.
@@ -40,6 +41,8 @@ pub struct Incoming {
     pub deadline: Option<Instant>,
     /// How the connection becomes a WebSocket, where the client asks for one.
     pub upgrade: Option<Upgrade>,
+    /// What it holds if it is a watch.
+    pub watch: WatchHold,
 }
 
 /// The patches that custom resources take, as messages name them.
@@ -103,6 +106,7 @@ pub fn resource_request(
         now,
         deadline,
         upgrade,
+        watch,
     } = incoming;
     let place = Route::find(&registry, &target)?;
     let verb = place.verb(&method, &info)?;
@@ -158,6 +162,7 @@ pub fn resource_request(
         now,
         deadline,
         upgrade,
+        watch,
     })
 }
 

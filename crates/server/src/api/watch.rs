@@ -32,7 +32,7 @@ const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static("application/vnd.k
 /// # Errors
 /// 400 for selectors and versions that cannot be read, 406 for forms that are no streams, 504 for initial events of a
 /// version that is yet to come.
-pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
+pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let mut options = ListOptions::parse(&request.query, context.config.watch_list)?;
     options.watch = true;
     let selection = selection(&request, &options)?;
@@ -110,6 +110,7 @@ pub(super) async fn watch(context: &Arc<Context>, request: ResourceRequest) -> R
             after_initial_events: options.allow_watch_bookmarks && options.send_initial_events == Some(true),
         },
         end,
+        hold: std::mem::take(&mut request.watch),
     };
     Ok(answer(request, ResponseBody::stream(watch.frames())))
 }

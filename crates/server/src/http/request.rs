@@ -13,6 +13,7 @@ use crate::http::headers;
 use crate::http::negotiation::Representation;
 use crate::http::query::Query;
 use crate::wire::body::RequestBody;
+use crate::wire::fairness::WatchHold;
 use crate::wire::websocket::Upgrade;
 
 /// A request for a resource that is served, by a user who may make it.
@@ -47,6 +48,8 @@ pub struct ResourceRequest {
     pub deadline: Option<Instant>,
     /// How the connection becomes a WebSocket, where the client asks for one.
     pub upgrade: Option<Upgrade>,
+    /// What it holds if it is a watch.
+    pub watch: WatchHold,
 }
 
 impl ResourceRequest {

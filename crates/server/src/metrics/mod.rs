@@ -6,6 +6,7 @@
 mod aggregation;
 mod conversions;
 mod etcd;
+mod fairness;
 mod features;
 mod policies;
 mod process;
@@ -27,6 +28,7 @@ use crate::http::ApiError;
 use crate::http::response::{self, Response};
 use crate::objects::Store;
 use crate::runtime::version::{Build, VersionInfo};
+use crate::wire::fairness::Fairness;
 use crate::wire::in_flight::InFlight;
 
 use aggregation::Aggregation;
@@ -181,14 +183,22 @@ impl Metrics {
     }
 
     /// Everything as text, for `/metrics`.
-    pub(crate) fn respond(&self, in_flight: &InFlight) -> Result<Response, ApiError> {
-        for (kind, now) in in_flight.now() {
+    pub(crate) fn respond(&self, in_flight: &InFlight, levels: Option<&Fairness>) -> Result<Response, ApiError> {
+        let statistics = levels.map(Fairness::statistics);
+        let now = match &statistics {
+            Some(statistics) => fairness::executing(statistics),
+            None => in_flight.now(),
+        };
+        for (kind, now) in now {
             if let Ok(gauge) = self.in_flight.get_metric_with_label_values(&[kind]) {
                 gauge.set(now);
             }
         }
         let text = TextEncoder::new().encode_to_string(&self.registry.gather());
-        let text = text.map_err(|error| ApiError::internal(error.to_string()))?;
+        let mut text = text.map_err(|error| ApiError::internal(error.to_string()))?;
+        if let Some(statistics) = &statistics {
+            fairness::write(statistics, &mut text);
+        }
         Ok(page(text))
     }
 
@@ -268,7 +278,7 @@ mod tests {
         metrics.converted("as.x.io", ["v1", "v2"], Some(WebhookFailureKind::Count), elapsed);
         let in_flight = Arc::new(InFlight::new(2, 1));
         let place = in_flight.enter(&Arc::default(), false, false);
-        let text = text(metrics.respond(&in_flight).unwrap()).await;
+        let text = text(metrics.respond(&in_flight, None).unwrap()).await;
         drop(place);
         for line in [
             "apiserver_requested_deprecated_apis{group=\"\",removed_release=\"\",resource=\"endpoints\",subresource=\"\",version=\"v1\"} 1\n",

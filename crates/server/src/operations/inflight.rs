@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode};
 
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
-use crate::http::status::{RETRY_SECONDS, TOO_MANY};
+use crate::http::status::TOO_MANY;
 use crate::wire::in_flight::{InFlight, Seat};
 
 /// The health checks of the server, which are answered whoever asks.
@@ -29,12 +29,12 @@ pub fn lasts(info: &RequestInfo) -> bool {
     matches!(info.verb.as_str(), "watch" | "proxy") || subresource.is_some_and(|name| LASTING.contains(&name))
 }
 
-/// The answer to a request that there is no place for.
-pub(crate) fn too_many() -> Response {
+/// The answer to a request that there is no place for, which had better come again after so many seconds.
+pub(crate) fn too_many(retry_seconds: u64) -> Response {
     let mut response = response::text(StatusCode::TOO_MANY_REQUESTS, format!("{TOO_MANY}\n"));
     response
         .headers_mut()
-        .insert(RETRY_AFTER, HeaderValue::from(RETRY_SECONDS));
+        .insert(RETRY_AFTER, HeaderValue::from(retry_seconds));
     response
 }
 

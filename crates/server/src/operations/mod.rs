@@ -2,6 +2,7 @@
 
 pub mod aggregation;
 pub mod discovery;
+pub mod fairness;
 pub mod health;
 pub mod inflight;
 pub mod loopback;

@@ -20,10 +20,12 @@ use crate::operations::aggregation::api_services::Proxied;
 use crate::operations::discovery::aggregated::{self, Documents, Root};
 use crate::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 use crate::operations::discovery::{Catalog, KeptDocuments};
+use crate::operations::fairness::PriorityAndFairness;
 use crate::operations::health::Health;
 use crate::operations::openapi::{self, OpenApi};
 use crate::runtime::Clock;
 use crate::runtime::version::{Build, VersionInfo};
+use crate::wire::fairness::Fairness;
 use crate::wire::in_flight::InFlight;
 
 /// What stands before the names of the documents of OpenAPI v3.
@@ -39,6 +41,7 @@ pub struct Paths {
     version: VersionInfo,
     openapi: Option<Arc<OpenApi>>,
     metrics: Option<(Arc<Metrics>, Arc<InFlight>)>,
+    fairness: Option<Arc<PriorityAndFairness>>,
     issuer: Option<IssuerDocuments>,
     clock: Arc<dyn Clock>,
     aggregator: Option<Arc<Aggregator>>,
@@ -61,6 +64,7 @@ impl Paths {
             version: VersionInfo::of(&Build::default()),
             openapi: None,
             metrics: None,
+            fairness: None,
             issuer: None,
             clock,
             aggregator: None,
@@ -112,6 +116,13 @@ impl Paths {
         self
     }
 
+    /// With the priority levels, which are dumped and counted.
+    #[must_use]
+    pub fn with_fairness(mut self, fairness: Option<Arc<PriorityAndFairness>>) -> Self {
+        self.fairness = fairness;
+        self
+    }
+
     /// With the documents about who makes the tokens of service accounts.
     #[must_use]
     pub fn with_issuer(mut self, documents: Option<IssuerDocuments>) -> Self {
@@ -142,6 +153,13 @@ impl Paths {
         } = incoming;
         let path = info.path.as_str();
         if let Some(response) = self.health.respond(path, &info.query) {
+            return Ok(response);
+        }
+        if let Some(response) = self
+            .fairness
+            .as_ref()
+            .and_then(|fairness| fairness.respond(path, &info.query))
+        {
             return Ok(response);
         }
         if let Some(openapi) = self.openapi.as_ref().filter(|_| path.starts_with("/openapi/")) {
@@ -204,10 +222,14 @@ impl Paths {
             ("/" | "/index.html", _) => Some(document.json(&PathList {
                 paths: self.list(document.catalog),
             })),
-            ("/metrics", Some((metrics, in_flight))) => Some(metrics.respond(in_flight)),
+            ("/metrics", Some((metrics, in_flight))) => Some(metrics.respond(in_flight, self.levels())),
             ("/metrics/slis", Some(_)) => Some(Ok(metrics::service_levels(self.health.outcomes()))),
             _ => None,
         }
+    }
+
+    fn levels(&self) -> Option<&Fairness> {
+        self.fairness.as_ref().map(|fairness| &*fairness.levels)
     }
 
     fn aggregated(&self, document: &Document<'_>, root: Root, format: Format) -> Result<Response, ApiError> {

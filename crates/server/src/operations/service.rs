@@ -16,16 +16,19 @@ use crate::http::ApiError;
 use crate::http::negotiation::{self, PatchType, Representation};
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
+use crate::http::status::RETRY_SECONDS;
 use crate::identity::authorization;
 use crate::identity::{self, Authenticator, ClientCertificate, Impersonation};
 use crate::metrics::Recording;
 use crate::operations::aggregation::api_services::Proxied;
 use crate::operations::aggregation::forward::Forwarded;
+use crate::operations::fairness::{Admitted, Asked, PriorityAndFairness, name_level};
 use crate::operations::inflight;
 use crate::operations::paths::Paths;
 use crate::wire::body::{RequestBody, ResponseBody};
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::connection::{self, Lasts};
+use crate::wire::fairness::{Schema, WatchHold};
 use crate::wire::in_flight::{InFlight, Seat};
 use crate::wire::websocket::{self, Upgrade};
 
@@ -41,6 +44,8 @@ pub struct Service {
     pub paths: Paths,
     /// How many requests are served at a time.
     pub in_flight: Arc<InFlight>,
+    /// The priority levels whose seats requests take, in place of the limits of `in_flight`.
+    pub fairness: Option<Arc<PriorityAndFairness>>,
 }
 
 /// The header that names a request.
@@ -97,8 +102,12 @@ impl Service {
             .as_ref()
             .ok()
             .and_then(|info| self.record(info, &head.headers, started));
+        let mut schema = None;
         let outcome = match info {
-            Ok(info) => self.answer(head, info, body, certificate, (started, &audit_id)).await,
+            Ok(info) => {
+                let named = (started, &audit_id);
+                self.answer(head, info, body, certificate, named, &mut schema).await
+            }
             Err(error) => Ok(response::unread(error, &uri)),
         };
         let mut response = outcome.unwrap_or_else(|error| response::error(self.context.messages(), &error, &errors));
@@ -107,6 +116,9 @@ impl Service {
             response::add_warnings(headers, &[unseen]);
         }
         headers.insert(AUDIT_ID, audit_id.clone());
+        if let Some(schema) = schema {
+            name_level(headers, &schema);
+        }
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         }
@@ -175,6 +187,7 @@ impl Service {
         body: RequestBody,
         certificate: Option<&ClientCertificate>,
         (started, audit_id): (Instant, &HeaderValue),
+        schema: &mut Option<Arc<Schema>>,
     ) -> Result<Response, ApiError> {
         let limit = self.time_limit(&info)?;
         if limit.is_some_and(|limit| started.elapsed() >= limit) {
@@ -189,12 +202,18 @@ impl Service {
         let user = self
             .impersonation
             .judge(user, &head.headers, authorizer, &info.attributes())?;
-        let place = limit
-            .and_then(|_| inflight::enter(&self.in_flight, &info, &user))
-            .map(Arc::new);
-        if limit.is_some() && place.is_none() {
-            return Ok(inflight::too_many());
-        }
+        let asked = Asked {
+            info: &info,
+            user: &user,
+            method: &head.method,
+            uri: &head.uri,
+            limit,
+            started,
+        };
+        let (place, watch) = match self.enter(&asked, schema).await {
+            Ok(entered) => entered,
+            Err(retry_seconds) => return Ok(inflight::too_many(retry_seconds)),
+        };
         let mut body = body;
         if let Some(place) = &place {
             body.leaving(Arc::clone(place));
@@ -222,6 +241,7 @@ impl Service {
             now: self.context.shared.clock.now(),
             deadline: limit.and_then(|limit| started.checked_add(limit)),
             upgrade,
+            watch,
         };
         let is_api = incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
         if !is_api {
@@ -269,8 +289,39 @@ impl Service {
             // What noticed by itself that the time has run out may be first.
             Ok(Err(error)) if error.is_out_of_time() => Ok(response::out_of_time()),
             Ok(outcome) => outcome,
-            Err(_) => Ok(response::out_of_time()),
+            Err(_) => {
+                // Who answers in place of what was to answer knows of no level.
+                *schema = None;
+                Ok(response::out_of_time())
+            }
         }
+    }
+
+    /// The place of a request among those that are served, with what it holds if it is a watch. `schema` learns its flow schema.
+    ///
+    /// # Errors
+    /// After how many seconds the client had better come again, where there is no place.
+    async fn enter(
+        &self,
+        asked: &Asked<'_>,
+        schema: &mut Option<Arc<Schema>>,
+    ) -> Result<(Option<Arc<Seat>>, WatchHold), u64> {
+        let Some(fairness) = &self.fairness else {
+            if asked.limit.is_none() {
+                return Ok((None, WatchHold::default()));
+            }
+            let place = inflight::enter(&self.in_flight, asked.info, asked.user);
+            let place = place.ok_or(u64::from(RETRY_SECONDS))?;
+            return Ok((Some(Arc::new(place)), WatchHold::default()));
+        };
+        *schema = fairness.classify(asked);
+        let Some(schema) = schema else {
+            return Ok((None, WatchHold::default()));
+        };
+        let Admitted { seat, watch } = fairness.admit(&self.in_flight, schema, asked).await?;
+        // A watch gives its seats back once it has begun, whatever becomes of its answer.
+        let place = asked.limit.is_some().then_some(seat);
+        Ok((place, watch))
     }
 }
 

@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
 
-use crate::wire::in_flight::{Receiving, Seat};
+use crate::wire::in_flight::Seat;
 
 /// An answer to a request.
 pub type Response = http::Response<ResponseBody>;
@@ -161,7 +161,9 @@ async fn collect(mut source: Source, mut place: Option<Arc<Seat>>) -> Result<Byt
             break;
         }
     }
-    receiving.map_or(Ok(()), Receiving::finish)?;
+    if let Some(receiving) = receiving {
+        receiving.finish().await?;
+    }
     collected.finish()
 }
 

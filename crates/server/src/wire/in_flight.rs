@@ -15,6 +15,7 @@ use smol_str::SmolStr;
 
 use crate::runtime::long_work::LongWork;
 use crate::wire::body::BodyError;
+use crate::wire::fairness::LevelSeat;
 
 /// The requests that are served or received now. Those that last, such as watches, are not among them.
 #[derive(Debug)]
@@ -65,14 +66,26 @@ impl InFlight {
     /// A place for a request of `user` that changes something or merely reads; `None` if there is none for that user. A request
     /// that is served `anyway` always gets one.
     pub fn enter(self: &Arc<Self>, user: &Arc<User>, mutates: bool, anyway: bool) -> Option<Seat> {
-        let place = Seat {
-            in_flight: Arc::clone(self),
+        let counted = Counted {
             mutates,
             anyway,
-            user: Arc::clone(user),
             served: AtomicBool::new(false),
         };
+        let place = Seat {
+            in_flight: Arc::clone(self),
+            user: Arc::clone(user),
+            kind: Kind::Counted(counted),
+        };
         place.enter().then_some(place)
+    }
+
+    /// The place of a request of `user` that has seats of its level.
+    pub(crate) fn of_level(self: &Arc<Self>, user: &Arc<User>, seat: LevelSeat) -> Seat {
+        Seat {
+            in_flight: Arc::clone(self),
+            user: Arc::clone(user),
+            kind: Kind::OfLevel(seat),
+        }
     }
 
     /// How many requests of each kind are served now.
@@ -128,31 +141,68 @@ impl Shares {
 #[derive(Debug)]
 pub struct Seat {
     in_flight: Arc<InFlight>,
+    user: Arc<User>,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "of a server all places are of one kind, and each is behind a pointer"
+)]
+enum Kind {
+    /// One of the places that there are.
+    Counted(Counted),
+    /// Seats of a priority level.
+    OfLevel(LevelSeat),
+}
+
+#[derive(Debug)]
+struct Counted {
     mutates: bool,
     /// Whether it is never refused.
     anyway: bool,
-    user: Arc<User>,
     /// Whether the place is taken now: not while the body of the request is received.
     served: AtomicBool,
 }
 
-impl Seat {
-    fn shares(&self) -> &Mutex<Shares> {
+impl Counted {
+    fn shares<'a>(&self, in_flight: &'a InFlight) -> &'a Mutex<Shares> {
         match self.mutates {
-            true => &self.in_flight.mutating,
-            false => &self.in_flight.read_only,
+            true => &in_flight.mutating,
+            false => &in_flight.read_only,
         }
     }
+}
 
+impl Seat {
+    /// Takes the place, if it is counted and there is one.
     fn enter(&self) -> bool {
-        let entered = self.shares().lock().take(&self.user.name, 1, self.anyway);
-        self.served.store(entered, Ordering::Release);
+        let Kind::Counted(counted) = &self.kind else {
+            return true;
+        };
+        let shares = counted.shares(&self.in_flight);
+        let entered = shares.lock().take(&self.user.name, 1, counted.anyway);
+        counted.served.store(entered, Ordering::Release);
         entered
     }
 
+    /// Takes the place again once the body is there.
+    async fn enter_again(&self) -> bool {
+        match &self.kind {
+            Kind::Counted(_) => self.enter(),
+            Kind::OfLevel(seat) => seat.enter().await,
+        }
+    }
+
     fn leave(&self) {
-        if self.served.swap(false, Ordering::AcqRel) {
-            self.shares().lock().give_back(&self.user.name, 1);
+        match &self.kind {
+            Kind::Counted(counted) => {
+                if counted.served.swap(false, Ordering::AcqRel) {
+                    counted.shares(&self.in_flight).lock().give_back(&self.user.name, 1);
+                }
+            }
+            Kind::OfLevel(seat) => seat.leave(),
         }
     }
 
@@ -174,7 +224,10 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.leave();
+        // Seats of a level come back by themselves.
+        if let Kind::Counted(_) = &self.kind {
+            self.leave();
+        }
     }
 }
 
@@ -203,8 +256,8 @@ impl Receiving {
     ///
     /// # Errors
     /// If others have it.
-    pub(crate) fn finish(self) -> Result<(), BodyError> {
-        match self.place.enter() {
+    pub(crate) async fn finish(self) -> Result<(), BodyError> {
+        match self.place.enter_again().await {
             true => Ok(()),
             false => Err(BodyError::TooMany),
         }
@@ -277,8 +330,8 @@ mod tests {
         assert!(places.iter().all(Option::is_some));
     }
 
-    #[test]
-    fn a_request_is_not_served_while_its_body_comes() {
+    #[tokio::test]
+    async fn a_request_is_not_served_while_its_body_comes() {
         let in_flight = Arc::new(InFlight::new(1, 1).with_bodies(2, 100));
         let (ann, bob) = (user("ann"), user("bob"));
         let place = Arc::new(write(&in_flight, &ann).unwrap());
@@ -290,10 +343,10 @@ mod tests {
         assert!(matches!(second.receive(0), Err(BodyError::TooMany)));
         assert!(receiving.keep(40).is_ok());
         assert!(matches!(receiving.keep(1), Err(BodyError::TooMany)));
-        assert!(receiving.finish().is_err());
+        assert!(receiving.finish().await.is_err());
         drop(other);
         let receiving = Arc::clone(&place).receive(50).unwrap();
-        assert!(receiving.finish().is_ok());
+        assert!(receiving.finish().await.is_ok());
         assert_eq!(in_flight.now()[1], ("mutating", 1));
         drop(place);
         assert_eq!(in_flight.now()[1], ("mutating", 0));

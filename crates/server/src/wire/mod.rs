@@ -4,6 +4,7 @@ pub mod body;
 pub mod certificates;
 pub mod client_authorities;
 pub mod connection;
+pub mod fairness;
 pub mod in_flight;
 pub(crate) mod slow_clients;
 pub mod tls;

@@ -20,6 +20,7 @@ use holdfast_server::api::context::{Config, Context, Parts, Shared};
 use holdfast_server::identity::{Authenticator, Impersonation, TokenFile};
 use holdfast_server::metrics::Metrics;
 use holdfast_server::objects::{Objects, Store};
+use holdfast_server::operations::fairness::{self, PriorityAndFairness};
 use holdfast_server::operations::health::Health;
 use holdfast_server::operations::paths::Paths;
 use holdfast_server::operations::service::Service;
@@ -86,6 +87,13 @@ impl Server {
         Self::start_as(history, chain(Vec::new())).await
     }
 
+    /// Starts a server with priority levels that share out so many seats.
+    pub async fn start_with_seats(seats: u64) -> Self {
+        let fairness = PriorityAndFairness::new(seats, Duration::from_secs(60));
+        let (history, admission) = (HistoryLimits::default(), chain(Vec::new()));
+        Self::start_in_full(history, admission, Some(Arc::new(fairness))).await
+    }
+
     /// Starts a server with another admission plugin.
     pub async fn start_with_plugin(plugin: impl AdmissionPlugin + 'static) -> Self {
         Self::start_as(HistoryLimits::default(), chain(vec![Box::new(plugin)])).await
@@ -98,6 +106,14 @@ impl Server {
     }
 
     async fn start_as(history: HistoryLimits, admission: AdmissionChain) -> Self {
+        Self::start_in_full(history, admission, None).await
+    }
+
+    async fn start_in_full(
+        history: HistoryLimits,
+        admission: AdmissionChain,
+        fairness: Option<Arc<PriorityAndFairness>>,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kinds = holdfast_kinds::Config::default();
         let registry = holdfast_kinds::registry(&kinds).unwrap();
@@ -130,12 +146,22 @@ impl Server {
             config: Config::default(),
         }));
         start(&context).await.unwrap();
+        let in_flight = Arc::default();
+        let mut paths = Paths::new(registry, Health::new(), "localhost:6443", Arc::new(SystemClock));
+        if let Some(levels) = &fairness {
+            fairness::follow(&context, levels);
+            let metrics = Arc::clone(&context.shared.metrics);
+            paths = paths
+                .with_fairness(fairness.clone())
+                .with_metrics(metrics, Arc::clone(&in_flight));
+        }
         let service = Service {
             context,
             authenticator: Authenticator::default(),
             impersonation: Impersonation::default(),
-            paths: Paths::new(registry, Health::new(), "localhost:6443", Arc::new(SystemClock)),
-            in_flight: Arc::default(),
+            paths,
+            in_flight,
+            fairness,
         };
         service.context.shared.store.begin_history();
         Self {

@@ -16,6 +16,7 @@ use super::events::WatchEncoder;
 use crate::http::ApiError;
 use crate::objects::Objects;
 use crate::read::items::{Items, Turn};
+use crate::wire::fairness::WatchHold;
 
 /// How often a watch that wants bookmarks gets one.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
@@ -49,6 +50,8 @@ pub(crate) struct WatchStream {
     pub(crate) bookmarks: Bookmarks,
     /// When it ends.
     pub(crate) end: Instant,
+    /// What it holds.
+    pub(crate) hold: WatchHold,
 }
 
 impl WatchStream {
@@ -100,11 +103,14 @@ impl Run {
             let (run, more) = self.initial(&mut items).await;
             if more {
                 self.watch.initial = Some(items);
+            } else {
+                self.watch.hold.begun();
             }
             if !run.is_empty() {
                 return Some(run);
             }
         }
+        self.watch.hold.begun();
         let mut turn = Turn::default();
         loop {
             turn.end_if_due().await;

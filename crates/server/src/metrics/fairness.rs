@@ -1,0 +1,377 @@
+//! The metrics of priority levels, by the names of the reference (`apiserver_flowcontrol_*`).
+//!
+//! Levels count by themselves, under the locks that they hold anyway. What they counted becomes text when somebody asks.
+
+use std::fmt::Write as _;
+
+use holdfast_fairness::{
+    Dispatched, FlowStatistics, Histogram, LevelStatistics, Phase, Reason, SeatSeconds, Statistics,
+};
+
+/// A label and its value.
+type Label<'a> = (&'static str, &'a str);
+
+const LEVEL: &str = "priority_level";
+const SCHEMA: &str = "flow_schema";
+
+/// A number of each level: the name of the metric, what it says, and the number.
+type OfLevel = (&'static str, &'static str, fn(&LevelStatistics) -> f64);
+
+const OF_LEVELS: [OfLevel; 10] = [
+    ("nominal_limit_seats", "Seats of a level by its shares", |level| {
+        level.limits[0] as f64
+    }),
+    ("lower_limit_seats", "The fewest seats of a level", |level| {
+        level.limits[1] as f64
+    }),
+    ("upper_limit_seats", "The most seats of a level", |level| {
+        level.limits[2] as f64
+    }),
+    ("current_limit_seats", "Seats of a level now", |level| {
+        level.limits[3] as f64
+    }),
+    ("current_r", "The progress of the queues of a level", |level| {
+        level.progress.to_float()
+    }),
+    (
+        "demand_seats_high_watermark",
+        "The most seats that were wanted at a time",
+        |level| level.demand[0],
+    ),
+    (
+        "demand_seats_average",
+        "The seats that were wanted on average",
+        |level| level.demand[1],
+    ),
+    ("demand_seats_stdev", "How the seats that were wanted spread", |level| {
+        level.demand[2]
+    }),
+    (
+        "demand_seats_smoothed",
+        "The seats that are wanted, smoothed",
+        |level| level.demand[3],
+    ),
+    ("target_seats", "The seats that a level is to have", |level| {
+        level.target
+    }),
+];
+
+/// A number of the dispatch from a queue that was the last.
+type OfDispatch = (&'static str, &'static str, fn(&Dispatched) -> SeatSeconds);
+
+const OF_DISPATCHES: [OfDispatch; 2] = [
+    ("dispatch_r", "The progress at the last dispatch", |last| last.now),
+    ("latest_s", "Where the request began that was dispatched last", |last| {
+        last.start
+    }),
+];
+
+/// The least and the most of what waits.
+type Bounds = (&'static str, &'static str, fn(&Dispatched) -> [SeatSeconds; 2]);
+
+const BOUNDS: [Bounds; 2] = [
+    ("next_s_bounds", "Where the oldest requests of queues begin", |last| {
+        last.bounds
+    }),
+    (
+        "next_discounted_s_bounds",
+        "Where the oldest requests of queues begin, less the work in progress",
+        |last| last.discounted,
+    ),
+];
+
+/// How parts of limits spread over time in a level.
+type Utilization = (
+    &'static str,
+    &'static str,
+    Option<&'static str>,
+    fn(&LevelStatistics) -> &Histogram,
+);
+
+const UTILIZATIONS: [Utilization; 4] = [
+    (
+        "demand_seats",
+        "The seats that are wanted for each that there is",
+        None,
+        |level| &level.seat_demand,
+    ),
+    (
+        "priority_level_seat_utilization",
+        "The part of the seats that is taken",
+        Some("executing"),
+        |level| &level.seat_utilization,
+    ),
+    (
+        "priority_level_request_utilization",
+        "Requests that are served or wait for each that there may be",
+        Some("executing"),
+        |level| &level.executing_utilization,
+    ),
+    ("priority_level_request_utilization", "", Some("waiting"), |level| {
+        &level.waiting_utilization
+    }),
+];
+
+/// A number of each schema in its level.
+type OfFlow = (
+    &'static str,
+    &'static str,
+    &'static str,
+    fn(&FlowStatistics) -> Option<f64>,
+);
+
+const OF_FLOWS: [OfFlow; 6] = [
+    (
+        "dispatched_requests_total",
+        "Requests that were served",
+        "counter",
+        |flow| (flow.dispatched > 0).then_some(flow.dispatched as f64),
+    ),
+    (
+        "request_dispatch_no_accommodation_total",
+        "Dispatches that found too few seats",
+        "counter",
+        |flow| (flow.unaccommodated > 0).then_some(flow.unaccommodated as f64),
+    ),
+    ("current_inqueue_requests", "Requests that wait", "gauge", |flow| {
+        flow.was_queued().then_some(flow.queued_requests as f64)
+    }),
+    ("current_inqueue_seats", "Seats that are waited for", "gauge", |flow| {
+        flow.was_queued().then_some(flow.queued_seats as f64)
+    }),
+    (
+        "current_executing_requests",
+        "Requests that are served",
+        "gauge",
+        |flow| (flow.dispatched > 0).then_some(flow.executing_requests as f64),
+    ),
+    ("current_executing_seats", "Seats that are taken", "gauge", |flow| {
+        (flow.dispatched > 0).then_some(flow.executing_seats as f64)
+    }),
+];
+
+/// A histogram of each schema in its level, with a label of its own.
+type FlowHistogram = (
+    &'static str,
+    &'static str,
+    Option<Label<'static>>,
+    fn(&FlowStatistics) -> &Histogram,
+);
+
+const FLOW_HISTOGRAMS: [FlowHistogram; 7] = [
+    (
+        "request_queue_length_after_enqueue",
+        "The queue behind a request that came into it",
+        None,
+        |flow| &flow.queue_lengths,
+    ),
+    (
+        "request_wait_duration_seconds",
+        "How long requests waited",
+        Some(("execute", "false")),
+        |flow| &flow.waits[0],
+    ),
+    ("request_wait_duration_seconds", "", Some(("execute", "true")), |flow| {
+        &flow.waits[1]
+    }),
+    (
+        "request_execution_seconds",
+        "How long requests were served, watches until they had begun",
+        Some(("type", "regular")),
+        |flow| &flow.executions[0],
+    ),
+    ("request_execution_seconds", "", Some(("type", "watch")), |flow| {
+        &flow.executions[1]
+    }),
+    ("watch_count_samples", "The watchers of changes", None, |flow| {
+        &flow.watchers
+    }),
+    ("work_estimated_seats", "The most seats of requests", None, |flow| {
+        &flow.seats
+    }),
+];
+
+/// How many requests are served now, by their kind.
+pub(super) fn executing(statistics: &Statistics) -> [(&'static str, i64); 2] {
+    let now = |kind: bool| {
+        let of_kind = statistics
+            .now
+            .iter()
+            .filter(|(phase, mutates, _)| *phase == Phase::Executing && *mutates == kind);
+        i64::try_from(of_kind.map(|(_, _, count)| count).sum::<u64>()).unwrap_or(i64::MAX)
+    };
+    [("readOnly", now(false)), ("mutating", now(true))]
+}
+
+fn kind(mutates: bool) -> &'static str {
+    if mutates { "mutating" } else { "readOnly" }
+}
+
+/// Writes all that levels counted behind `text`.
+pub(super) fn write(statistics: &Statistics, text: &mut String) {
+    let mut page = Page { text, last: "" };
+    for (name, help, number) in OF_LEVELS {
+        for level in &statistics.levels {
+            page.number(name, help, "gauge", &[(LEVEL, &level.name)], number(level));
+        }
+    }
+    page.number(
+        "seat_fair_frac",
+        "The fair proportion of the seats that are wanted",
+        "gauge",
+        &[],
+        statistics.fair_fraction,
+    );
+    write_dispatches(statistics, &mut page);
+    for (name, help, phase, histogram) in UTILIZATIONS {
+        for level in &statistics.levels {
+            let phase = phase.map(|phase| ("phase", phase));
+            let labels: Vec<Label<'_>> = phase.into_iter().chain([(LEVEL, level.name.as_str())]).collect();
+            page.histogram(name, help, &labels, histogram(level));
+        }
+    }
+    for (phase, mutates, histogram) in &statistics.kinds {
+        let labels = [("phase", phase_name(*phase)), ("request_kind", kind(*mutates))];
+        page.histogram(
+            "read_vs_write_current_requests",
+            "Requests that wait or are served for each that there may be",
+            &labels,
+            histogram,
+        );
+    }
+    write_flows(statistics, &mut page);
+    let _ = page.text.write_str("# HELP apiserver_current_inqueue_requests Requests that wait\n# TYPE apiserver_current_inqueue_requests gauge\n");
+    for (_, mutates, count) in statistics.now.iter().filter(|(phase, ..)| *phase == Phase::Waiting) {
+        let _ = writeln!(
+            page.text,
+            "apiserver_current_inqueue_requests{{request_kind=\"{}\"}} {count}",
+            kind(*mutates)
+        );
+    }
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Waiting => "waiting",
+        Phase::Executing => "executing",
+    }
+}
+
+fn write_dispatches(statistics: &Statistics, page: &mut Page<'_>) {
+    let last = || {
+        statistics
+            .levels
+            .iter()
+            .filter_map(|level| Some((&level.name, level.last.as_ref()?)))
+    };
+    for (name, help, number) in OF_DISPATCHES {
+        for (level, last) in last() {
+            page.number(name, help, "gauge", &[(LEVEL, level)], number(last).to_float());
+        }
+    }
+    for (name, help, bounds) in BOUNDS {
+        for (level, last) in last() {
+            for (bound, number) in ["min", "max"].into_iter().zip(bounds(last)) {
+                page.number(
+                    name,
+                    help,
+                    "gauge",
+                    &[("bound", bound), (LEVEL, level)],
+                    number.to_float(),
+                );
+            }
+        }
+    }
+}
+
+fn write_flows(statistics: &Statistics, page: &mut Page<'_>) {
+    let flows = || {
+        let levels = statistics.levels.iter();
+        levels.flat_map(|level| {
+            level
+                .flows
+                .iter()
+                .map(|(schema, flow)| (level.name.as_str(), schema.as_str(), flow))
+        })
+    };
+    for (name, help, sort, number) in OF_FLOWS {
+        for (level, schema, flow) in flows() {
+            if let Some(number) = number(flow) {
+                page.number(name, help, sort, &[(SCHEMA, schema), (LEVEL, level)], number);
+            }
+        }
+    }
+    for (level, schema, flow) in flows() {
+        for (reason, count) in Reason::ALL.into_iter().zip(flow.rejected) {
+            if count > 0 {
+                let labels = [(SCHEMA, schema), (LEVEL, level), ("reason", reason.name())];
+                page.number(
+                    "rejected_requests_total",
+                    "Requests that were rejected",
+                    "counter",
+                    &labels,
+                    count as f64,
+                );
+            }
+        }
+    }
+    for (name, help, label, histogram) in FLOW_HISTOGRAMS {
+        for (level, schema, flow) in flows() {
+            let histogram = histogram(flow);
+            if histogram.count() == 0 {
+                continue;
+            }
+            let mut labels: Vec<Label<'_>> = label.into_iter().chain([(SCHEMA, schema), (LEVEL, level)]).collect();
+            labels.sort_unstable();
+            page.histogram(name, help, &labels, histogram);
+        }
+    }
+}
+
+/// Text in the format of Prometheus. Samples of one metric come one after the other.
+struct Page<'t> {
+    text: &'t mut String,
+    /// The metric whose samples come now.
+    last: &'static str,
+}
+
+impl Page<'_> {
+    fn begin(&mut self, name: &'static str, help: &str, sort: &str) {
+        if self.last != name {
+            self.last = name;
+            let _ = write!(
+                self.text,
+                "# HELP apiserver_flowcontrol_{name} {help}\n# TYPE apiserver_flowcontrol_{name} {sort}\n"
+            );
+        }
+    }
+
+    fn sample(&mut self, name: &str, end: &str, labels: &[Label<'_>], value: impl std::fmt::Display) {
+        let _ = write!(self.text, "apiserver_flowcontrol_{name}{end}");
+        for (at, (label, value)) in labels.iter().enumerate() {
+            let before = if at == 0 { '{' } else { ',' };
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+            let _ = write!(self.text, "{before}{label}=\"{value}\"");
+        }
+        let behind = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.text, "{behind} {value}");
+    }
+
+    fn number(&mut self, name: &'static str, help: &str, sort: &str, labels: &[Label<'_>], value: f64) {
+        self.begin(name, help, sort);
+        self.sample(name, "", labels, value);
+    }
+
+    fn histogram(&mut self, name: &'static str, help: &str, labels: &[Label<'_>], histogram: &Histogram) {
+        self.begin(name, help, "histogram");
+        let mut sum = 0;
+        let bounds = histogram.bounds.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        for (bound, count) in bounds.zip(&histogram.counts) {
+            sum += count;
+            let labels: Vec<Label<'_>> = labels.iter().copied().chain([("le", bound.as_str())]).collect();
+            self.sample(name, "_bucket", &labels, sum);
+        }
+        self.sample(name, "_sum", labels, histogram.sum);
+        self.sample(name, "_count", labels, sum);
+    }
+}

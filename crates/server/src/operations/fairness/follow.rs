@@ -1,0 +1,180 @@
+//! What keeps priority and fairness up to date: its objects, the number and weight of all objects, and the passing of time.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_fairness::{LevelSpec, ObjectStatistics, SchemaSpec};
+use holdfast_resource::GroupResource;
+use holdfast_value::Value;
+use smol_str::SmolStr;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep_until};
+
+use super::{Configuration, ObjectTable, PriorityAndFairness};
+use crate::api::context::Context;
+use crate::objects;
+use crate::objects::followers::{self, Difference, Followed, Follower};
+
+const GROUP: &str = "flowcontrol.apiserver.k8s.io";
+/// The check of the tasks that follow the configuration.
+const CONSUMER: &str = "poststarthook/priority-and-fairness-config-consumer";
+/// The check of the task that minds the queues.
+const FILTER: &str = "poststarthook/priority-and-fairness-filter";
+/// The check of the task that counts objects.
+const COUNTS: &str = "poststarthook/storage-object-count-tracker-hook";
+
+/// How often levels lend and borrow.
+const ADJUSTMENT: Duration = Duration::from_secs(10);
+/// How often objects are counted.
+const COUNTING: Duration = Duration::from_secs(60);
+/// How many objects are counted before others have a turn.
+const RUN: usize = 2048;
+
+/// Keeps `fairness` up to date for as long as the server serves. What is stored now is in force when this returns.
+pub fn follow(context: &Arc<Context>, fairness: &Arc<PriorityAndFairness>) {
+    let follow = |plural: &str, take: Take| {
+        let registry = context.registry();
+        let name = GroupResource {
+            group: GROUP.into(),
+            resource: plural.into(),
+        };
+        let storage = registry.resource(&name).and_then(|resource| resource.storage.as_ref());
+        let Some(storage) = storage else { return };
+        let followed = Followed {
+            prefix: storage.prefix.clone(),
+            check: CONSUMER,
+        };
+        let fairness = Arc::clone(fairness);
+        let follower = ConfigurationFollower { fairness, take };
+        let store = &context.shared.store;
+        followers::follow(store, &context.background, &context.shutdown, followed, follower);
+    };
+    // Levels first: schemas that lead nowhere are not asked.
+    follow("prioritylevelconfigurations", |configuration, key, object| {
+        let spec = object.and_then(LevelSpec::read);
+        replace(&mut configuration.levels, key, spec)
+    });
+    follow("flowschemas", |configuration, key, object| {
+        replace(&mut configuration.schemas, key, object.and_then(SchemaSpec::read))
+    });
+    let (minded, counted, of_all) = (Arc::clone(fairness), Arc::clone(fairness), Arc::clone(context));
+    let (background, shutdown) = (&context.background, &context.shutdown);
+    background.spawn(
+        FILTER,
+        "priority and fairness",
+        shutdown,
+        async move { minded.mind().await },
+    );
+    background.spawn(COUNTS, "counting of objects", shutdown, async move {
+        loop {
+            counted.count(&of_all).await;
+            tokio::time::sleep(COUNTING).await;
+        }
+    });
+}
+
+/// Takes the object at a key, or that there is none, into the configuration; whether this changes anything.
+type Take = fn(&mut Configuration, SmolStr, Option<&Value>) -> bool;
+
+fn replace<T: PartialEq>(known: &mut BTreeMap<SmolStr, T>, key: SmolStr, spec: Option<T>) -> bool {
+    if known.get(&key) == spec.as_ref() {
+        return false;
+    }
+    match spec {
+        Some(spec) => drop(known.insert(key, spec)),
+        None => drop(known.remove(&key)),
+    }
+    true
+}
+
+struct ConfigurationFollower {
+    fairness: Arc<PriorityAndFairness>,
+    take: Take,
+}
+
+impl Follower for ConfigurationFollower {
+    fn apply(&mut self, differences: &[Difference], _revision: u64) {
+        let mut configuration = self.fairness.configuration.lock();
+        let mut changes = false;
+        for Difference { before, now } in differences {
+            let Some(key) = now
+                .as_ref()
+                .or(before.as_ref())
+                .map(|entry| SmolStr::from(entry.key().to_string()))
+            else {
+                continue;
+            };
+            let object = match now {
+                None => None,
+                Some(entry) => match objects::readable(entry) {
+                    None => {
+                        tracing::warn!(%key, "an object of priority and fairness cannot be read, so that it stays as it was");
+                        continue;
+                    }
+                    object => object,
+                },
+            };
+            changes |= (self.take)(&mut configuration, key, object.as_ref());
+        }
+        if changes {
+            let levels = configuration.levels.values().cloned().collect();
+            let schemas = configuration.schemas.values().cloned().collect();
+            self.fairness.levels.configure(levels, schemas);
+        }
+    }
+}
+
+impl PriorityAndFairness {
+    /// Lends and borrows from time to time, and serves those who wait for seats that linger.
+    async fn mind(&self) {
+        let mut adjustments = interval_at(Instant::now() + ADJUSTMENT, ADJUSTMENT);
+        adjustments.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let release = self.levels.next_release().map(|moment| self.instant_of(moment));
+            let released = async {
+                match release {
+                    Some(at) => sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = adjustments.tick() => self.levels.adjust(),
+                () = self.levels.has_work() => self.levels.refresh(),
+                () = released => self.levels.refresh(),
+            }
+        }
+    }
+
+    /// Counts and weighs all objects, as they are in memory.
+    async fn count(&self, context: &Context) {
+        let (registry, snapshot) = (context.registry(), context.shared.store.snapshot());
+        let mut table: ObjectTable = HashMap::new();
+        for resource in registry.resources() {
+            let Some(storage) = &resource.storage else { continue };
+            let prefix = storage.namespace_prefix("");
+            let (mut count, mut bytes, mut last) = (0_i64, 0_i64, Vec::new());
+            loop {
+                let mut seen = 0;
+                for entry in snapshot.range_after(prefix.as_bytes(), &last).take(RUN) {
+                    bytes = bytes.saturating_add(i64::try_from(entry.bytes().len()).unwrap_or(i64::MAX));
+                    seen += 1;
+                    if seen == RUN {
+                        last = entry.key().as_bytes().to_vec();
+                    }
+                }
+                count += i64::try_from(seen).unwrap_or(i64::MAX);
+                if seen < RUN {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            let known = ObjectStatistics {
+                count,
+                average_bytes: bytes.checked_div(count).unwrap_or_default(),
+            };
+            let groups = table.entry(SmolStr::new(&resource.plural)).or_default();
+            groups.push((SmolStr::new(&resource.group), known));
+        }
+        self.objects.store(Arc::new(table));
+    }
+}

@@ -1,0 +1,338 @@
+//! Priority and fairness on the way of a request: what it is estimated to take, its turn, and the refusal where none comes
+//! (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>).
+
+mod dump;
+mod follow;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use holdfast_authorization::{AccessTarget, User};
+use holdfast_fairness::{
+    Arrival, LevelSpec, ListQuery, Moment, ObjectStatistics, SchemaSpec, WatchKey, WorkEstimate, list_seats,
+    mutating_work,
+};
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, Uri};
+use parking_lot::Mutex;
+use smol_str::SmolStr;
+
+use crate::http::options::reads_as_true;
+use crate::http::request_info::{RequestInfo, ResourcePath};
+use crate::wire::fairness::{Fairness, LevelSeat, RequestDetails, Schema, SteadyClock, WatchHold, turn};
+use crate::wire::in_flight::{InFlight, Seat};
+
+pub use follow::follow;
+
+/// The header that names the flow schema of a request.
+const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
+/// The header that names the priority level of a request.
+const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
+
+/// The part of its time that a request may wait.
+const WAITING_PART: u32 = 4;
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// The priority levels of a server, and what it takes to estimate requests.
+pub struct PriorityAndFairness {
+    pub(crate) levels: Arc<Fairness>,
+    /// How many objects there are, by group below the plural name of the resource.
+    objects: ArcSwap<ObjectTable>,
+    /// The objects of the configuration, by their keys.
+    configuration: Mutex<Configuration>,
+    /// When the clock of the levels began.
+    origin: (Instant, SystemTime),
+    /// How long a request may take that says nothing of it.
+    request_timeout: Duration,
+}
+
+type ObjectTable = HashMap<SmolStr, Vec<(SmolStr, ObjectStatistics)>>;
+
+#[derive(Default)]
+struct Configuration {
+    levels: BTreeMap<SmolStr, LevelSpec>,
+    schemas: BTreeMap<SmolStr, SchemaSpec>,
+}
+
+/// A request that asks for seats.
+pub(crate) struct Asked<'a> {
+    pub(crate) info: &'a RequestInfo,
+    pub(crate) user: &'a Arc<User>,
+    pub(crate) method: &'a Method,
+    pub(crate) uri: &'a Uri,
+    /// How long it may take; `None` for one that lasts.
+    pub(crate) limit: Option<Duration>,
+    pub(crate) started: Instant,
+}
+
+/// A request that has its seats.
+pub(crate) struct Admitted {
+    pub(crate) seat: Arc<Seat>,
+    pub(crate) watch: WatchHold,
+}
+
+impl PriorityAndFairness {
+    /// A server of so many seats, whose requests may take so long.
+    pub fn new(seats: u64, request_timeout: Duration) -> Self {
+        let origin = Instant::now();
+        let clock = Arc::new(SteadyClock::new(origin));
+        Self {
+            levels: Arc::new(Fairness::new(seats, clock)),
+            objects: ArcSwap::default(),
+            configuration: Mutex::default(),
+            origin: (origin, SystemTime::now()),
+            request_timeout,
+        }
+    }
+
+    /// The schema of a request; `None` for those that last and are no watches, which nothing holds up.
+    pub(crate) fn classify(&self, asked: &Asked<'_>) -> Option<Arc<Schema>> {
+        if asked.limit.is_none() && asked.info.verb != "watch" {
+            return None;
+        }
+        self.levels.classify(asked.user, &asked.info.attributes())
+    }
+
+    /// Waits for seats of the level of `schema`.
+    ///
+    /// # Errors
+    /// In how many seconds the client had better come again, where there are none.
+    pub(crate) async fn admit(
+        &self,
+        in_flight: &Arc<InFlight>,
+        schema: &Arc<Schema>,
+        asked: &Asked<'_>,
+    ) -> Result<Admitted, u64> {
+        let patience = (asked.limit.unwrap_or(self.request_timeout) / WAITING_PART).min(LONGEST_WAIT);
+        let start = {
+            let (estimate, watchers) = self.estimate(asked.info, schema.max_seats());
+            let target = asked.info.resource.as_ref();
+            schema.start(Arrival {
+                user: &asked.user.name,
+                namespace: target.map_or(&SmolStr::new_static(""), |target| &target.namespace),
+                estimate,
+                watchers,
+                mutates: mutates(asked.info),
+                watch: asked.info.verb == "watch",
+                details: RequestDetails {
+                    user: Arc::clone(asked.user),
+                    method: asked.method.clone(),
+                    uri: asked.uri.clone(),
+                },
+            })
+        };
+        let Some(execution) = turn(start, asked.started + patience).await else {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            return Err(schema.drop_request(now.unwrap_or_default()));
+        };
+        let seat = in_flight.of_level(asked.user, LevelSeat::new(execution, patience));
+        let seat = Arc::new(seat);
+        let watch = match asked.info.verb.as_str() {
+            "watch" => {
+                let registration = watch_key(asked.info).map(|key| self.levels.watches().register(key));
+                WatchHold::new(Arc::clone(&seat), registration)
+            }
+            _ => WatchHold::default(),
+        };
+        Ok(Admitted { seat, watch })
+    }
+
+    /// What a request takes, and how many watch what it changes.
+    fn estimate(&self, info: &RequestInfo, of_level: u64) -> (WorkEstimate, Option<usize>) {
+        let Some(target) = &info.resource else {
+            return (WorkEstimate::seats(1), None);
+        };
+        match info.verb.as_str() {
+            "list" | "watch" => {
+                let objects = self.objects_of(target);
+                (list_seats(list_query(info).as_ref(), objects, of_level), None)
+            }
+            // A token is made of an account, and changes nothing that could be watched.
+            "create" | "update" | "patch" | "delete" if !is_token(target) => {
+                let watchers = match info.attributes().target {
+                    AccessTarget::Resource(target) => self.levels.watches().interested(&target),
+                    AccessTarget::Path(_) => 0,
+                };
+                (mutating_work(watchers, of_level), Some(watchers))
+            }
+            _ => (WorkEstimate::seats(1), None),
+        }
+    }
+
+    fn objects_of(&self, target: &ResourcePath) -> Option<ObjectStatistics> {
+        let objects = self.objects.load();
+        let mut groups = objects.get(&target.resource)?.iter();
+        groups
+            .find(|(group, _)| *group == target.group)
+            .map(|(_, known)| *known)
+    }
+
+    /// The time of day at a moment of the levels' clock.
+    fn time_of(&self, moment: Moment) -> SystemTime {
+        self.origin.1 + Duration::from_nanos(moment.0)
+    }
+
+    /// The instant of a moment of the levels' clock.
+    fn instant_of(&self, moment: Moment) -> Instant {
+        self.origin.0 + Duration::from_nanos(moment.0)
+    }
+}
+
+/// Names the schema and the level of the request that an answer is for.
+pub(crate) fn name_level(headers: &mut HeaderMap, schema: &Schema) {
+    for (name, uid) in [(LEVEL_UID, schema.level_uid()), (SCHEMA_UID, schema.uid())] {
+        if let Ok(value) = HeaderValue::from_maybe_shared(uid.clone()) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+fn mutates(info: &RequestInfo) -> bool {
+    !matches!(info.verb.as_str(), "get" | "list" | "watch")
+}
+
+fn is_token(target: &ResourcePath) -> bool {
+    target.resource == "serviceaccounts" && target.subresource == "token"
+}
+
+/// What a list asks for; `None` where its numbers cannot be read.
+fn list_query(info: &RequestInfo) -> Option<ListQuery<'_>> {
+    let text = |name| info.query.get(name).unwrap_or_default();
+    let number = |name| match text(name) {
+        "" => Some(0),
+        text => text.parse::<i64>().ok(),
+    };
+    number("timeoutSeconds")?;
+    let named = info.resource.as_ref().is_some_and(|target| !target.name.is_empty());
+    Some(ListQuery {
+        watch: info.verb == "watch",
+        single: named || !info.selected_name.is_empty(),
+        limit: number("limit")?,
+        resource_version: text("resourceVersion"),
+        version_match: text("resourceVersionMatch"),
+        continues: !text("continue").is_empty(),
+        selects: !text("fieldSelector").is_empty() || !text("labelSelector").is_empty(),
+        sends_initial_events: info.query.get("sendInitialEvents").is_some_and(reads_as_true),
+    })
+}
+
+/// What a watch is counted as; `None` for watches of the pods of one node, which are told of few changes.
+fn watch_key(info: &RequestInfo) -> Option<WatchKey> {
+    let AccessTarget::Resource(target) = info.attributes().target else {
+        return None;
+    };
+    let selects = target.resource == "pods" && selects_a_node(info.query.get("fieldSelector").unwrap_or_default());
+    (!selects).then(|| WatchKey::of(&target))
+}
+
+fn selects_a_node(selector: &str) -> bool {
+    let node = selector.split(',').filter_map(|part| part.split_once('='));
+    node.map(|(field, value)| (field.trim(), value.trim_start_matches('=')))
+        .any(|(field, value)| field == "spec.nodeName" && !value.is_empty())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use super::*;
+
+    fn info(method: &Method, uri: &str) -> RequestInfo {
+        RequestInfo::parse(method, &uri.parse().unwrap()).unwrap()
+    }
+
+    fn fairness() -> PriorityAndFairness {
+        let fairness = PriorityAndFairness::new(600, Duration::from_secs(60));
+        let pods = ObjectStatistics {
+            count: 1000,
+            average_bytes: 1000,
+        };
+        let table = HashMap::from([(SmolStr::new("pods"), vec![(SmolStr::default(), pods)])]);
+        fairness.objects.store(Arc::new(table));
+        fairness
+    }
+
+    fn seats(method: &Method, uri: &str) -> u64 {
+        fairness().estimate(&info(method, uri), 0).0.initial_seats
+    }
+
+    #[test]
+    fn lists_and_watches_are_as_wide_as_what_they_show() {
+        for (uri, expected) in [
+            ("/api/v1/pods", 10),
+            ("/api/v1/pods?limit=250", 3),
+            ("/api/v1/pods?limit=x", 100),
+            ("/api/v1/pods?watch=1", 10),
+            ("/api/v1/pods?watch=1&resourceVersion=7", 1),
+            ("/api/v1/pods?watch=1&resourceVersion=7&sendInitialEvents=true", 10),
+            ("/api/v1/pods?fieldSelector=metadata.name%3Da", 1),
+            ("/api/v1/namespaces/n/pods/a", 1),
+            ("/api/v1/unknowns", 1),
+            ("/apis/other/v1/pods", 1),
+            ("/version", 1),
+        ] {
+            assert_eq!(seats(&Method::GET, uri), expected, "{uri}");
+        }
+    }
+
+    #[test]
+    fn changes_take_more_where_many_watch() {
+        let fairness = fairness();
+        let watch = info(&Method::GET, "/api/v1/pods?watch=1");
+        let _watches: Vec<_> = (0..40)
+            .map(|_| fairness.levels.watches().register(watch_key(&watch).unwrap()))
+            .collect();
+        let of = |method: &Method, uri: &str| fairness.estimate(&info(method, uri), 0);
+        let (estimate, watchers) = of(&Method::PUT, "/api/v1/namespaces/n/pods/a");
+        assert_eq!((estimate.final_seats, watchers), (4, Some(40)));
+        assert_eq!(of(&Method::GET, "/api/v1/namespaces/n/pods/a").1, None);
+        assert_eq!(of(&Method::POST, "/api/v1/namespaces/n/secrets").1, Some(0));
+        assert_eq!(
+            of(&Method::POST, "/api/v1/namespaces/n/serviceaccounts/a/token").1,
+            None
+        );
+    }
+
+    #[test]
+    fn watches_of_the_pods_of_a_node_are_not_counted() {
+        let key = |uri: &str| watch_key(&info(&Method::GET, uri));
+        assert!(key("/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3Da").is_none());
+        assert!(key("/api/v1/pods?watch=1&fieldSelector=status.phase%3Dx,spec.nodeName%3D%3Da").is_none());
+        assert!(key("/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3D").is_some());
+        assert!(key("/api/v1/pods?watch=1&fieldSelector=spec.nodeName!%3Da").is_some());
+        assert!(key("/api/v1/nodes?watch=1&fieldSelector=spec.nodeName%3Da").is_some());
+    }
+
+    #[test]
+    fn connections_that_last_are_not_classified() {
+        let fairness = fairness();
+        let user = Arc::new(User::default());
+        let uri = "/api/v1/namespaces/n/pods/a/exec".parse().unwrap();
+        let classified = |info: &RequestInfo, limit| {
+            fairness
+                .classify(&Asked {
+                    info,
+                    user: &user,
+                    method: &Method::GET,
+                    uri: &uri,
+                    limit,
+                    started: Instant::now(),
+                })
+                .map(|schema| schema.name().clone())
+        };
+        let minute = Some(Duration::from_secs(60));
+        assert_eq!(
+            classified(&info(&Method::GET, "/api/v1/namespaces/n/pods/a/exec"), None),
+            None
+        );
+        assert_eq!(
+            classified(&info(&Method::GET, "/api/v1/pods?watch=1"), None).as_deref(),
+            Some("catch-all")
+        );
+        assert_eq!(
+            classified(&info(&Method::GET, "/api/v1/pods"), minute).as_deref(),
+            Some("catch-all")
+        );
+    }
+}

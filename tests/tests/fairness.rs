@@ -1,0 +1,223 @@
+//! Priority and fairness through the real binary: shares, levels that are followed, objects that are kept.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use conformance::{Binary, Client, MERGE, Server, Target};
+use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+
+const LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
+const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+
+/// A server with a level of one seat for service accounts of the namespace `load`, which may do everything.
+async fn server() -> (Server, Client) {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut client = Client::of(&server).await;
+    client.namespace("load").await;
+    let binding = json!({
+        "metadata": {"name": "load"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name":
+        "cluster-admin"}, "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name":
+        "system:serviceaccounts:load"}],
+    });
+    client.make(BINDINGS, binding).await;
+    let queuing = json!({"queues": 64, "handSize": 4, "queueLengthLimit": 100});
+    let level = json!({"metadata": {"name": "load"}, "spec": {"type": "Limited", "limited": {
+        "nominalConcurrencyShares": 1, "borrowingLimitPercent": 0, "limitResponse": {"type": "Queue", "queuing": queuing},
+    }}});
+    client.make(LEVELS, level).await;
+    let all =
+        json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
+    let who = json!({"kind": "ServiceAccount", "serviceAccount": {"namespace": "load", "name": "*"}});
+    let schema = json!({"metadata": {"name": "load"}, "spec": {
+        "priorityLevelConfiguration": {"name": "load"}, "matchingPrecedence": 300, "distinguisherMethod": {"type": "ByUser"},
+        "rules": [{"subjects": [who], "resourceRules": [all]}],
+    }});
+    client.make(SCHEMAS, schema).await;
+    for number in 0..60 {
+        let name = format!("c{number}");
+        let text = "x".repeat(1000);
+        client
+            .make(CONFIG_MAPS, json!({"metadata": {"name": name}, "data": {"text": text}}))
+            .await;
+    }
+    (server, client)
+}
+
+/// The token of a service account of the namespace `load`.
+async fn token(client: &mut Client, name: &str) -> &'static str {
+    let accounts = "/api/v1/namespaces/load/serviceaccounts";
+    client.make(accounts, json!({"metadata": {"name": name}})).await;
+    let made = client
+        .make(
+            &format!("{accounts}/{name}/token"),
+            json!({"spec": {"expirationSeconds": 3600}}),
+        )
+        .await;
+    // As a test lasts.
+    Box::leak(made["status"]["token"].as_str().unwrap().to_owned().into_boxed_str())
+}
+
+/// How many requests a user got answers to.
+#[derive(Default)]
+struct Load {
+    served: AtomicU64,
+    refused: AtomicU64,
+    end: AtomicBool,
+}
+
+/// Lets so many connections ask one after the other, as fast as they can.
+async fn load(target: &Target, connections: usize, tasks: &mut JoinSet<()>) -> Arc<Load> {
+    let load = Arc::new(Load::default());
+    for _ in 0..connections {
+        let (load, mut connection) = (Arc::clone(&load), target.connect().await.unwrap());
+        tasks.spawn(async move {
+            while !load.end.load(Ordering::SeqCst) {
+                let (status, _) = connection
+                    .ask(Method::GET, CONFIG_MAPS, "", Bytes::new())
+                    .await
+                    .unwrap();
+                let counted = match status {
+                    StatusCode::OK => &load.served,
+                    StatusCode::TOO_MANY_REQUESTS => &load.refused,
+                    other => panic!("{other}"),
+                };
+                counted.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+    }
+    load
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hog_gets_no_more_than_its_share() {
+    let (server, mut client) = server().await;
+    let target = Target::of(&server).unwrap();
+    let hog = target.clone().with_token(token(&mut client, "hog").await);
+    let quiet = target.clone().with_token(token(&mut client, "quiet").await);
+    let mut tasks = JoinSet::new();
+    let hog = load(&hog, 60, &mut tasks).await;
+    let quiet = load(&quiet, 6, &mut tasks).await;
+    while quiet.served.load(Ordering::SeqCst) < 20 || hog.served.load(Ordering::SeqCst) < 20 {
+        tokio::task::yield_now().await;
+    }
+    let before = [&hog, &quiet].map(|load| load.served.load(Ordering::SeqCst));
+    while quiet.served.load(Ordering::SeqCst) < before[1] + 150 {
+        assert!(tasks.try_join_next().is_none());
+        tokio::task::yield_now().await;
+    }
+    let got = hog.served.load(Ordering::SeqCst) - before[0];
+    for load in [&hog, &quiet] {
+        load.end.store(true, Ordering::SeqCst);
+    }
+    while let Some(ended) = tasks.join_next().await {
+        ended.unwrap();
+    }
+    // Ten connections for each of the other user's would get ten answers for each.
+    assert!(got < 2 * 150, "the hog got {got} answers while the other got 150");
+    assert_eq!(quiet.refused.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn levels_may_be_switched_off() {
+    let off = ["--enable-priority-and-fairness=false"];
+    let server = Server::start(&Binary::debug().unwrap(), &off).unwrap();
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let answer = connection.get("/readyz?verbose", "*/*").await.unwrap();
+    assert!(!answer.headers().contains_key("x-kubernetes-pf-flowschema-uid"));
+    let text = String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap();
+    assert!(text.contains("[+]poststarthook/max-in-flight-filter ok"), "{text}");
+    assert!(!text.contains("priority-and-fairness-filter"), "{text}");
+    drop(connection);
+    let server = server.restart(&[]).unwrap();
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let answer = connection.get("/version", "*/*").await.unwrap();
+    assert_eq!(answer.headers()["x-kubernetes-pf-flowschema-uid"].len(), 36);
+    assert_eq!(answer.headers()["x-kubernetes-pf-prioritylevel-uid"].len(), 36);
+}
+
+#[tokio::test]
+async fn objects_that_every_server_has_are_kept_as_this_version_has_them() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut client = Client::of(&server).await;
+    let (low, system) = (format!("{LEVELS}/workload-low"), format!("{LEVELS}/system"));
+    let shares = |shares: i64| json!({"spec": {"limited": {"nominalConcurrencyShares": shares}}});
+    let change = async |client: &mut Client, path: &str, change: Value| {
+        assert_eq!(client.ask(Method::PATCH, path, MERGE, change).await.0, StatusCode::OK);
+    };
+    change(&mut client, &low, shares(7)).await;
+    let own = json!({"metadata": {"annotations": {"apf.kubernetes.io/autoupdate-spec": "false"}}});
+    change(&mut client, &system, own).await;
+    change(&mut client, &system, shares(7)).await;
+    client.delete(&format!("{SCHEMAS}/probes"), Value::Null).await;
+    let obsolete = json!({
+        "metadata": {"name": "obsolete", "annotations": {"apf.kubernetes.io/autoupdate-spec": "true"}},
+        "spec": {"priorityLevelConfiguration": {"name": "nowhere"}},
+    });
+    client.make(SCHEMAS, obsolete).await;
+    let server = server.restart(&[]).unwrap();
+    let mut client = Client::of(&server).await;
+    let is = |expected: i64| {
+        move |_: StatusCode, level: &Value| level["spec"]["limited"]["nominalConcurrencyShares"] == expected
+    };
+    client.until(&low, is(100)).await;
+    client.until(&system, is(7)).await;
+    client
+        .until(&format!("{SCHEMAS}/probes"), |status, _| status == StatusCode::OK)
+        .await;
+    client.until_gone(&format!("{SCHEMAS}/obsolete")).await;
+    let probes = client.get(&format!("{SCHEMAS}/probes")).await.1;
+    let manager = &probes["metadata"]["managedFields"].as_array().unwrap().iter();
+    let managers: Vec<&str> = manager.clone().filter_map(|entry| entry["manager"].as_str()).collect();
+    assert!(
+        managers.contains(&"api-priority-and-fairness-config-producer-v1"),
+        "{managers:?}"
+    );
+}
+
+/// The times of requests one after the other, the longest last.
+async fn times(target: &Target, count: usize) -> Vec<Duration> {
+    let mut connection = target.connect().await.unwrap();
+    let mut times = Vec::new();
+    for _ in 0..count {
+        let began = Instant::now();
+        let path = format!("{CONFIG_MAPS}/c1");
+        let (status, _) = connection.ask(Method::GET, &path, "", Bytes::new()).await.unwrap();
+        assert_eq!(status, StatusCode::OK);
+        times.push(began.elapsed());
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    times.sort_unstable();
+    times
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures times: run it on a machine that has nothing else to do, and read what it prints"]
+async fn figures_of_a_quiet_user_beside_a_hog() {
+    let (server, mut client) = server().await;
+    let target = Target::of(&server).unwrap();
+    let hog = target.clone().with_token(token(&mut client, "hog").await);
+    let quiet = target.clone().with_token(token(&mut client, "quiet").await);
+    let idle = times(&quiet, 1000).await;
+    let mut tasks = JoinSet::new();
+    let load = load(&hog, 60, &mut tasks).await;
+    let beside = times(&quiet, 1000).await;
+    load.end.store(true, Ordering::SeqCst);
+    let at = |times: &[Duration], part: usize| times[times.len() * part / 100 - 1];
+    for (name, times) in [("idle", &idle), ("beside a hog", &beside)] {
+        eprintln!("{name}: p50 {:?}, p99 {:?}", at(times, 50), at(times, 99));
+    }
+    eprintln!(
+        "hog: {} served, {} refused",
+        load.served.load(Ordering::SeqCst),
+        load.refused.load(Ordering::SeqCst)
+    );
+}
