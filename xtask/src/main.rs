@@ -10,6 +10,7 @@ mod habits;
 mod names;
 mod soak;
 mod stores;
+mod suites;
 mod traces;
 
 use std::process::ExitCode;
@@ -51,6 +52,8 @@ enum Habit {
     Etcd(habits::EtcdArguments),
     /// Build a kube-apiserver from its Go module, which takes ten minutes, and print the way to it.
     KubeApiserver,
+    /// Run the suites of published Go modules that test with envtest against the server in its place.
+    Suites(suites::Arguments),
     /// Start a release server and measure it.
     Bench(bench::Arguments),
 }
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Habit::Fuzz(arguments) => fuzz::run(&arguments),
         Habit::Etcd(arguments) => habits::etcd(&arguments),
         Habit::KubeApiserver => habits::kube_apiserver(),
+        Habit::Suites(arguments) => suites::run(&arguments),
         Habit::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

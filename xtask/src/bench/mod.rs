@@ -10,7 +10,7 @@ mod instructions;
 mod pods;
 mod scale;
 mod stores;
-mod table;
+pub(crate) mod table;
 mod workload;
 
 use std::time::{Duration, Instant};

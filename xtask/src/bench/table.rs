@@ -73,7 +73,7 @@ fn table<'a>(rows: impl Iterator<Item = &'a Row>) -> String {
     text
 }
 
-fn put(document: &str, begin: &str, table: &str) -> Result<()> {
+pub(crate) fn put(document: &str, begin: &str, table: &str) -> Result<()> {
     let path = root().join(document);
     let before = fs::read_to_string(&path).with_context(|| document.to_owned())?;
     let after = replaced(&before, begin, table).with_context(|| format!("{document} has no place for the table"))?;
