@@ -17,6 +17,7 @@ use std::path::PathBuf;
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
+use k8s_openapi::api;
 use k8s_openapi::api::{
     admissionregistration::v1 as admissionregistration, apps::v1 as apps, authentication::v1 as authentication,
     authorization::v1 as authorization, autoscaling::v1 as autoscaling_v1, autoscaling::v2 as autoscaling_v2,
@@ -39,11 +40,18 @@ macro_rules! gather {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    for path in ["build.rs", "build/columns.rs", columns::COLUMNS, columns::RESOURCES] {
+    for path in [
+        "build.rs",
+        "build/columns.rs",
+        columns::COLUMNS,
+        columns::RESOURCES,
+        columns::MORE_RESOURCES,
+    ] {
         writeln!(std::io::stdout(), "cargo::rerun-if-changed={path}")?;
     }
     let mut generator = SchemaSettings::openapi3().into_generator();
     gather_kinds(&mut generator);
+    gather_more_kinds(&mut generator);
     let definitions: BTreeMap<String, Value> = generator.take_definitions(true).into_iter().collect();
     let mut table = String::new();
     for (name, schema) in &definitions {
@@ -154,5 +162,39 @@ fn gather_kinds(generator: &mut SchemaGenerator) {
         storage::VolumeAttachment,
         storage::VolumeAttributesClass,
         version::Info,
+    );
+}
+
+/// The kinds of versions that are served where flags say so.
+fn gather_more_kinds(generator: &mut SchemaGenerator) {
+    gather!(
+        generator,
+        api::admissionregistration::v1alpha1::MutatingAdmissionPolicy,
+        api::admissionregistration::v1alpha1::MutatingAdmissionPolicyBinding,
+        api::admissionregistration::v1beta1::MutatingAdmissionPolicy,
+        api::admissionregistration::v1beta1::MutatingAdmissionPolicyBinding,
+        api::apiserverinternal::v1alpha1::StorageVersion,
+        api::certificates::v1alpha1::ClusterTrustBundle,
+        api::certificates::v1beta1::ClusterTrustBundle,
+        api::certificates::v1beta1::PodCertificateRequest,
+        api::coordination::v1alpha2::LeaseCandidate,
+        api::coordination::v1beta1::LeaseCandidate,
+        api::networking::v1beta1::IPAddress,
+        api::networking::v1beta1::ServiceCIDR,
+        api::resource::v1alpha3::DeviceTaintRule,
+        api::resource::v1alpha3::ResourcePoolStatusRequest,
+        api::resource::v1beta1::DeviceClass,
+        api::resource::v1beta1::ResourceClaim,
+        api::resource::v1beta1::ResourceClaimTemplate,
+        api::resource::v1beta1::ResourceSlice,
+        api::resource::v1beta2::DeviceClass,
+        api::resource::v1beta2::DeviceTaintRule,
+        api::resource::v1beta2::ResourceClaim,
+        api::resource::v1beta2::ResourceClaimTemplate,
+        api::resource::v1beta2::ResourceSlice,
+        api::scheduling::v1alpha2::PodGroup,
+        api::scheduling::v1alpha2::Workload,
+        api::storage::v1beta1::VolumeAttributesClass,
+        api::storagemigration::v1beta1::StorageVersionMigration,
     );
 }

@@ -85,5 +85,17 @@ fn gates_that_will_go_are_told_of_in_the_log() {
 #[test]
 fn help_tells_of_the_flags() {
     let out = Binary::debug().unwrap().command().arg("--help").output().unwrap();
-    assert!(String::from_utf8_lossy(&out.stdout).contains("--feature-gates <GATES>"));
+    let help = String::from_utf8_lossy(&out.stdout);
+    assert!(help.contains("--feature-gates <GATES>") && help.contains("--runtime-config <APIS>"));
+}
+
+#[test]
+fn apis_that_are_not_there_end_the_start() {
+    let complaint = refused(&["--runtime-config=nope.io/v1=true"]);
+    assert!(complaint.contains("unknown api groups nope.io/v1"), "{complaint}");
+    let complaint = refused(&["--runtime-config=api/all=false"]);
+    assert!(
+        complaint.contains("invalid runtime-config with only api/all=false"),
+        "{complaint}"
+    );
 }

@@ -21,7 +21,7 @@ fn keeping(criterion: &mut Criterion) {
         kind,
         like,
     });
-    let types = Arc::new(tables::types_at_rest().unwrap());
+    let types = Arc::new(tables::types_at_rest(&Config::default().apis).unwrap());
     let kept = Kept::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older);
     let stored = kept.to_rest(KEY, &Value::plain(DEPLOYMENT), None).unwrap();
     let served = kept.from_rest(KEY, &stored).unwrap();

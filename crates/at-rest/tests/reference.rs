@@ -24,7 +24,7 @@ fn kept() -> Kept {
         kind,
         like,
     });
-    let types = Arc::new(tables::types_at_rest().unwrap());
+    let types = Arc::new(tables::types_at_rest(&Config::default().apis).unwrap());
     Kept::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older)
 }
 
@@ -224,7 +224,7 @@ fn key_of(kept_version: &str, kind: &str) -> Option<String> {
 #[test]
 fn objects_of_older_versions_are_read_as_those_of_today() {
     let kept = kept();
-    let types = tables::types_at_rest().unwrap();
+    let types = tables::types_at_rest(&Config::default().apis).unwrap();
     let of_types = types.iter().flat_map(|(_, of)| &of.kinds);
     let own = of_types
         .filter(|kind| kind.group_version.version.contains("beta") || kind.group_version.version.contains("alpha"));

@@ -9,6 +9,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use arc_swap::ArcSwap;
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use holdfast_kinds::apis::Apis;
+use holdfast_kinds::features::FeatureGates;
 use holdfast_server::objects::{Entry, Objects, Snapshot, Store};
 use holdfast_store::{Codec, CommitError, Etcd, Image, OpenError, Transaction, Value, image_of_snapshot};
 use holdfast_value::{Limits, json};
@@ -108,8 +110,12 @@ struct Opened {
 }
 
 async fn open(flags: &CopyFlags, servers: &[String]) -> Result<Opened> {
+    // Whatever was served is copied.
+    let everything = |text: &str| [text.to_owned()];
     let kinds = holdfast_kinds::Config {
         node_ports: flags.service_node_port_range.clone(),
+        apis: Apis::set(&everything("api/all=true"))?,
+        features: FeatureGates::set(&everything("AllAlpha=true,AllBeta=true"))?.features(),
         ..holdfast_kinds::Config::default()
     };
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
@@ -120,7 +126,7 @@ async fn open(flags: &CopyFlags, servers: &[String]) -> Result<Opened> {
         etcd_compaction_interval: std::time::Duration::ZERO,
         ..flags.storage.clone()
     };
-    let (config, _) = storage.etcd(&registry)?.context("no etcd is named")?;
+    let (config, _) = storage.etcd(&registry, &kinds.apis)?.context("no etcd is named")?;
     let codec = Arc::clone(&config.codec);
     let (state, engine) = Etcd::open(config, Objects::new(registry)).await?;
     let store = Store::with_engine(state, Box::new(engine));

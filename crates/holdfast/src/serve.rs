@@ -111,6 +111,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         first_endpoints: flags.storage.etcd_servers.is_empty() && flags.endpoints.are_kept(),
         allow_privileged: flags.allow_privileged,
         features: gates.features(),
+        apis: flags.served.apis()?,
         ..holdfast_kinds::Config::default()
     };
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
@@ -366,7 +367,7 @@ fn hostname() -> String {
 /// Opens the store, with who counts its calls where it is etcd.
 async fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<(Arc<Store>, Option<EtcdCalls>)> {
     flags.storage.check()?;
-    if let Some((config, calls)) = flags.storage.etcd(registry)? {
+    if let Some((config, calls)) = flags.storage.etcd(registry, &flags.served.apis()?)? {
         let opened = Etcd::open(config, Objects::new(Arc::clone(registry))).await;
         let (state, engine) = opened.context("cannot open the store")?;
         return Ok((Arc::new(Store::with_engine(state, Box::new(engine))), Some(calls)));

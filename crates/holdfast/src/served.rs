@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use clap::Args;
+use holdfast_kinds::apis::Apis;
 use holdfast_kinds::features::FeatureGates;
 
 /// Flags about what is served.
@@ -11,6 +12,11 @@ pub(crate) struct ServedFlags {
     /// of a stage
     #[arg(long, value_name = "GATES")]
     pub(crate) feature_gates: Vec<String>,
+
+    /// Built-in APIs to serve or not, as KEY=true,KEY=false: api/all, api/ga, api/beta and api/alpha for all versions of a stage,
+    /// group/version for one, group/version/resource for one resource of it
+    #[arg(long, value_name = "APIS")]
+    pub(crate) runtime_config: Vec<String>,
 }
 
 impl ServedFlags {
@@ -21,5 +27,10 @@ impl ServedFlags {
             tracing::warn!("{warning}");
         }
         Ok(gates)
+    }
+
+    /// The built-in APIs that the flags have served.
+    pub(crate) fn apis(&self) -> Result<Apis> {
+        Ok(Apis::set(&self.runtime_config)?)
     }
 }

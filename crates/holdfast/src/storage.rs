@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use clap::{ArgAction, Args};
 use holdfast_at_rest::{Kept, OlderKind};
 use holdfast_gotext::duration;
+use holdfast_kinds::apis::Apis;
 use holdfast_kinds::tables;
 use holdfast_resource::{Encoding, Registry};
 use holdfast_server::metrics::EtcdCalls;
@@ -187,8 +188,8 @@ impl StorageFlags {
     }
 
     /// How objects of the resources of `registry`, which are built in, lie in etcd.
-    fn kept(&self, registry: Registry) -> Result<Kept> {
-        let types = tables::types_at_rest().context("cannot read the table of types")?;
+    fn kept(&self, registry: Registry, apis: &Apis) -> Result<Kept> {
+        let types = tables::types_at_rest(apis).context("cannot read the table of types")?;
         let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
             api_version,
             kind,
@@ -202,7 +203,11 @@ impl StorageFlags {
     }
 
     /// How to use etcd for objects of `registry` and of what definitions add to it, and who counts its calls; none where objects are kept in the data directory.
-    pub(crate) fn etcd(&self, registry: &Arc<ArcSwap<Registry>>) -> Result<Option<(EtcdConfig, EtcdCalls)>> {
+    pub(crate) fn etcd(
+        &self,
+        registry: &Arc<ArcSwap<Registry>>,
+        apis: &Apis,
+    ) -> Result<Option<(EtcdConfig, EtcdCalls)>> {
         if self.etcd_servers.is_empty() {
             return Ok(None);
         }
@@ -225,7 +230,10 @@ impl StorageFlags {
             readiness_timeout: self.etcd_readycheck_timeout,
             size_interval: self.etcd_db_metric_poll_interval,
             observer: Box::new(calls.clone()),
-            ..EtcdConfig::new(connection, Arc::new(self.kept(Registry::clone(&registry.load()))?))
+            ..EtcdConfig::new(
+                connection,
+                Arc::new(self.kept(Registry::clone(&registry.load()), apis)?),
+            )
         };
         Ok(Some((config, calls)))
     }
@@ -252,6 +260,7 @@ mod tests {
     use std::sync::Arc;
 
     use clap::Parser as _;
+    use holdfast_kinds::apis::Apis;
 
     use crate::flags::Arguments;
 
@@ -261,7 +270,7 @@ mod tests {
         let registry = Arc::default();
         flags
             .check()
-            .and_then(|()| flags.etcd(&registry).map(drop))
+            .and_then(|()| flags.etcd(&registry, &Apis::default()).map(drop))
             .map_err(|error| error.to_string())
     }
 

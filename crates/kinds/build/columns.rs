@@ -10,12 +10,15 @@ use serde_json::Value;
 pub(crate) const COLUMNS: &str = "src/tables/columns.txt";
 /// The resources, by which the kind of a plural name is found.
 pub(crate) const RESOURCES: &str = "src/tables/resources.txt";
+/// Those that are served where flags say so.
+pub(crate) const MORE_RESOURCES: &str = "src/tables/more_resources.txt";
 
 type Definitions = BTreeMap<String, Value>;
 
 /// The columns with the numbers of their descriptions, which stand in front; see `Columns` of the crate.
 pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Error>> {
-    let (columns, resources) = (std::fs::read_to_string(COLUMNS)?, std::fs::read_to_string(RESOURCES)?);
+    let columns = std::fs::read_to_string(COLUMNS)?;
+    let resources = std::fs::read_to_string(RESOURCES)? + &std::fs::read_to_string(MORE_RESOURCES)?;
     let (mut descriptions, mut body) = (Vec::<String>::new(), String::new());
     let mut root = None;
     for line in columns.lines() {
@@ -64,7 +67,12 @@ fn definition<'d>(definitions: &'d Definitions, resources: &str, api_version: &s
     } else {
         kind(resources, group, plural)?
     };
-    let suffix = format!(".{}.{version}.{kind}", group.split('.').next()?);
+    // The package of one group has another name.
+    let package = match group {
+        "internal.apiserver.k8s.io" => "apiserverinternal",
+        group => group.split('.').next()?,
+    };
+    let suffix = format!(".{package}.{version}.{kind}");
     let found = definitions.iter().find(|(name, _)| name.ends_with(&suffix));
     found.map(|(_, definition)| definition)
 }

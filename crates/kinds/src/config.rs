@@ -8,6 +8,7 @@ use holdfast_admission::webhooks::Webhooks;
 use holdfast_authorization::rbac::Policy;
 use holdfast_cel::PatternMemory;
 
+use crate::apis::Apis;
 use crate::features::Features;
 use crate::validation::addresses::Block;
 
@@ -31,6 +32,8 @@ pub struct Config {
     pub allow_privileged: bool,
     /// The features that are on: `--feature-gates`.
     pub features: Features,
+    /// The built-in APIs that are served: `--runtime-config`.
+    pub apis: Apis,
     /// What roles and bindings come to, which the kinds of RBAC keep up to date.
     pub policy: Arc<Policy>,
     /// What webhooks are called in admission, which their configurations keep up to date.
@@ -57,6 +60,7 @@ impl Default for Config {
             random,
             allow_privileged: false,
             features: Features::default(),
+            apis: Apis::default(),
             policy: Arc::default(),
             webhooks: Arc::new(Webhooks::new(patterns.clone())),
             policies: Arc::new(Policies::new(&patterns)),

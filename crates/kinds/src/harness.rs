@@ -19,8 +19,9 @@ use holdfast_value::{Limits, SmolStr, Value, yaml};
 use holdfast_writes::testing::{UID, World};
 use holdfast_writes::{Call, Stage, metadata};
 
+use crate::apis::Apis;
 use crate::features::FeatureGates;
-use crate::{Config, admission, registry_of, tables};
+use crate::{Config, admission, registry, registry_of, tables};
 
 /// A set of kinds and the objects that they can look up. What the steps of a write are, `holdfast_writes` says.
 pub(crate) struct Harness {
@@ -37,17 +38,26 @@ impl Harness {
 
     /// The kinds where `--feature-gates` has this value.
     pub(crate) fn with_gates(gates: &str) -> Self {
-        let features = FeatureGates::set(&[gates.to_owned()]).unwrap().features();
+        Self::serving("", gates)
+    }
+
+    /// The kinds where `--runtime-config` and `--feature-gates` have these values.
+    pub(crate) fn serving(apis: &str, gates: &str) -> Self {
         Self::of(&Config {
-            features,
+            features: FeatureGates::set(&[gates.to_owned()]).unwrap().features(),
+            apis: Apis::set(&[apis.to_owned()]).unwrap(),
             ..Config::default()
         })
     }
 
     fn of(config: &Config) -> Self {
         static TYPES: LazyLock<Arc<TableTypes>> = LazyLock::new(|| TableTypes::new(Arc::new(tables::types().unwrap())));
+        let registry = match config.apis == Apis::default() {
+            true => registry_of(config, &TYPES).unwrap(),
+            false => registry(config).unwrap(),
+        };
         Self {
-            world: World::new(registry_of(config, &TYPES).unwrap()),
+            world: World::new(registry),
             objects: Vec::new(),
             empties: Mutex::default(),
         }

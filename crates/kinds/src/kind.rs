@@ -12,8 +12,10 @@ use holdfast_resource::{
 };
 use holdfast_value::{SmolStr, Value};
 
+use crate::config::Config;
 use crate::features::Features;
 use crate::metadata_checks;
+use crate::versions::Versions;
 use crate::workload::{TemplateWarnings, WithPodTemplate};
 
 /// A kind: its strategy, and beside it what its capabilities are. [`Kind::done`] forgets the type of the strategy.
@@ -50,6 +52,14 @@ impl<S: Strategy + 'static> Kind<S> {
         S: Converts,
     {
         self.capabilities.converts = Some(self.strategy.clone());
+        self
+    }
+
+    /// Its versions beyond the default are converted by `versions`, where any of the group may be served.
+    pub(crate) fn converts_by(mut self, config: &Config, group: &str, versions: Versions) -> Self {
+        if config.apis.has_more(group) {
+            self.capabilities.converts = Some(Arc::new(versions));
+        }
         self
     }
 

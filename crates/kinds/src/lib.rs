@@ -14,6 +14,7 @@ pub mod admission;
 mod admissionregistration;
 mod apiextensions;
 mod apiregistration;
+pub mod apis;
 mod apps;
 mod authentication;
 mod authorization;
@@ -44,17 +45,19 @@ mod rbac;
 mod resource;
 mod scheduling;
 mod storage;
+mod storageversion;
+mod storageversionmigration;
 pub mod tables;
 mod time;
 mod validation;
+mod versions;
 mod workload;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use holdfast_resource::{KindTypes, Registry, Resource, TableTypes};
+use holdfast_resource::{GroupVersion, KindType, KindTypes, Registry, TableTypes};
 
-use features::Feature;
-use holdfast_value::SmolStr;
 use kind::Kind;
 
 pub use config::{Config, random};
@@ -66,49 +69,36 @@ pub use validation::addresses::Block;
 /// # Errors
 /// When the generated table cannot be read, which a build of this crate that passes its tests never shows.
 pub fn registry(config: &Config) -> Result<Registry, tables::TablesError> {
-    let types = TableTypes::new(Arc::new(tables::types()?));
+    let types = TableTypes::new(Arc::new(tables::types_of(&config.apis)?));
     Ok(registry_of(config, &types)?)
 }
 
 /// The same, with types that were read before.
 fn registry_of(config: &Config, types: &Arc<TableTypes>) -> Result<Registry, tables::ResourceTableError> {
     let mut registry = Registry::builder();
-    for group_version in tables::group_versions() {
-        registry = registry.group_version(group_version);
-    }
-    let mut served = Vec::new();
-    for mut resource in tables::resources(&|group, plural| kind_of(group, plural, config), types)? {
-        served.extend(resource.versions.iter().map(|version| Arc::clone(&version.kind_type)));
-        keep_in_served_version(&mut resource);
-        if !config.features.has(Feature::StorageVersionHash) {
-            let versions = resource.versions.iter_mut();
-            versions.for_each(|version| version.storage_version_hash = SmolStr::default());
+    let kind_of = |group: &str, plural: &str| kind_of(group, plural, config);
+    let resources = tables::resources(&kind_of, types, config)?;
+    let versions = || resources.iter().flat_map(|resource| &resource.versions);
+    let listed: HashSet<&GroupVersion> = versions().map(|version| &version.group_version).collect();
+    for group_version in tables::all_group_versions() {
+        if listed.contains(&group_version) {
+            registry = registry.group_version(group_version);
         }
+    }
+    let served: Vec<Arc<dyn KindType>> = versions().map(|version| Arc::clone(&version.kind_type)).collect();
+    for resource in resources {
         registry = registry.resource(Arc::new(resource));
     }
-    let types = KindTypes::new(types, served.into_iter()).with_unserved(tables::unserved());
+    let table = types.table();
+    let unserved = tables::unserved().filter(|(version, kind)| table.id_of_object(version, kind).is_none());
+    let types = KindTypes::new(types, served.into_iter()).with_unserved(unserved);
     Ok(registry.types(types).build())
-}
-
-/// The reference keeps a few resources in a beta version that it does not serve. The fields are those of the served
-/// version, which is where these are kept here: only the `apiVersion` of the stored bytes differs.
-fn keep_in_served_version(resource: &mut Resource) {
-    let group = format!("{}/", resource.group);
-    if let (Some(storage), Some(first)) = (&mut resource.storage, resource.versions.first())
-        && storage.api_version.starts_with(&group)
-        && !resource
-            .versions
-            .iter()
-            .any(|version| version.api_version == storage.api_version)
-    {
-        storage.api_version = first.api_version.clone();
-    }
 }
 
 type GroupKinds = fn(&str, &Config) -> Option<Kind>;
 
 /// The groups that have kinds with behaviour of their own.
-const GROUPS: [(&str, GroupKinds); 21] = [
+const GROUPS: [(&str, GroupKinds); 23] = [
     ("", core::kind_of),
     ("admissionregistration.k8s.io", admissionregistration::kind_of),
     ("apiextensions.k8s.io", apiextensions::kind_of),
@@ -123,6 +113,7 @@ const GROUPS: [(&str, GroupKinds); 21] = [
     ("discovery.k8s.io", discovery::kind_of),
     ("events.k8s.io", events::kind_of),
     ("flowcontrol.apiserver.k8s.io", flowcontrol::kind_of),
+    ("internal.apiserver.k8s.io", storageversion::kind_of),
     ("networking.k8s.io", networking::kind_of),
     ("node.k8s.io", node::kind_of),
     ("policy", policy::kind_of),
@@ -130,6 +121,7 @@ const GROUPS: [(&str, GroupKinds); 21] = [
     ("resource.k8s.io", resource::kind_of),
     ("scheduling.k8s.io", scheduling::kind_of),
     ("storage.k8s.io", storage::kind_of),
+    ("storagemigration.k8s.io", storageversionmigration::kind_of),
 ];
 
 fn kind_of(group: &str, plural: &str, config: &Config) -> Option<Kind> {

@@ -6,6 +6,8 @@ use std::ops::ControlFlow;
 
 use futures_util::FutureExt as _;
 use holdfast_admission::AdmissionChain;
+use holdfast_kinds::apis::Apis;
+use holdfast_kinds::features::FeatureGates;
 use holdfast_kinds::{Config, admission, registry};
 use holdfast_resource::access::Access;
 use holdfast_resource::{GroupResource, GroupVersion, Lookup, Served};
@@ -18,7 +20,13 @@ struct Kinds(World);
 
 impl Kinds {
     fn new() -> Self {
-        let mut world = World::new(registry(&Config::default()).unwrap());
+        let on = |text: &str| [text.to_owned()];
+        let everything = Config {
+            apis: Apis::set(&on("api/all=true")).unwrap(),
+            features: FeatureGates::set(&on("AllAlpha=true,AllBeta=true")).unwrap().features(),
+            ..Config::default()
+        };
+        let mut world = World::new(registry(&everything).unwrap());
         world.plugins = AdmissionChain::new(admission::plugins());
         Self(world)
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use holdfast_kinds::apis::Apis;
 use holdfast_proto::{Envelope, Messages, write_envelope};
 use holdfast_resource::schema::{self, TypeId};
 use holdfast_resource::{GroupVersion, GroupVersionKind};
@@ -92,9 +93,10 @@ fn check(messages: &Messages, of: TypeId, sample: &Sample) -> Result<(), String>
 
 #[needs(shared)]
 #[test]
-fn objects_of_every_served_kind_are_read_and_written_as_by_the_reference() {
+fn objects_of_every_kind_that_can_be_served_are_read_and_written_as_by_the_reference() {
     let folder = shared("facts/roundtrip");
-    let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+    let all = Apis::set(&["api/all=true".to_owned()]).unwrap();
+    let messages = Messages::new(Arc::new(holdfast_kinds::tables::types_of(&all).unwrap()));
     let (mut same, mut passed_over, mut odd) = (0, BTreeMap::<SmolStr, Vec<String>>::new(), Vec::new());
     for sample in samples(&folder) {
         let kind = sample.kind();

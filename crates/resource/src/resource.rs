@@ -32,6 +32,8 @@ pub struct Resource {
     pub scope: Scope,
     /// The versions it is served in, the preferred one first.
     pub versions: Vec<ResourceVersion>,
+    /// The types of its objects in versions that it is not served in, of those that are known: objects may be stored in one.
+    pub unserved: Vec<Arc<dyn KindType>>,
     /// How its objects are kept; `None` for what is answered at once and never stored.
     pub storage: Option<Storage>,
     /// What differs between kinds in how the generic verbs treat them.
@@ -101,6 +103,9 @@ impl Resource {
         let served = self.versions.iter().find(|version| version.api_version == api_version);
         if let Some(version) = served {
             return Some(Arc::clone(&version.kind_type));
+        }
+        if let Some(of) = self.unserved.iter().find(|of| of.name().api_version == api_version) {
+            return Some(Arc::clone(of));
         }
         Some(Arc::clone(self.schema(api_version)?) as Arc<dyn KindType>)
     }
@@ -258,6 +263,8 @@ pub struct ResourceVersion {
     pub field_selectors: Vec<SmolStr>,
     /// The warning that every answer about this version carries, where the version is deprecated.
     pub deprecation: Option<SmolStr>,
+    /// The release that does not serve the version any more, such as `1.39`; empty where none is known.
+    pub removed_release: SmolStr,
 }
 
 impl ResourceVersion {

@@ -23,6 +23,8 @@ pub(super) struct Facts {
     pub(super) kinds: Value,
     /// The discovery documents in the legacy form, by file name without ending.
     pub(super) discovery: BTreeMap<String, Value>,
+    /// Whether fields of versions that are off by default have the defaults that OpenAPI documents state.
+    pub(super) takes_published_defaults: bool,
 }
 
 impl Facts {
@@ -42,7 +44,22 @@ impl Facts {
             defaults: document(&kinds.join("defaults.json"))?,
             kinds: document(&kinds.join("kinds.json"))?,
             discovery: documents(&discovery.join("legacy"))?,
+            takes_published_defaults: false,
         })
+    }
+}
+
+impl Facts {
+    /// The same, with the messages of versions that are off by default. What their OpenAPI documents give as defaults holds.
+    pub(super) fn with_unserved(mut self, kinds: &Path) -> anyhow::Result<Self> {
+        let unserved = document(&kinds.join("proto-unserved.json"))?;
+        let messages = unserved["messages"].as_object().context("no messages")?;
+        let known = self.proto["messages"].as_object_mut().context("no messages")?;
+        for (name, message) in messages {
+            known.entry(name.clone()).or_insert_with(|| message.clone());
+        }
+        self.takes_published_defaults = true;
+        Ok(self)
     }
 }
 

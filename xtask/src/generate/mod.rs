@@ -31,6 +31,11 @@ pub(crate) struct Arguments {
     /// The folder of the discovery documents.
     #[arg(long)]
     discovery: Option<PathBuf>,
+    /// The folder of the documents of a kube-apiserver 1.36 that serves everything (`--runtime-config=api/all=true
+    /// --feature-gates=AllAlpha=true,AllBeta=true`): `v2.json`, and those of v3 in `v3`. Only the types of versions that are off
+    /// by default are written, a file for each version of a group.
+    #[arg(long)]
+    all: Option<PathBuf>,
     /// Where to write the tables.
     #[arg(long, default_value = "crates/kinds/src/tables")]
     out: PathBuf,
@@ -47,12 +52,16 @@ const MARK: &str = "# Written by `cargo xtask generate`; change the generator, n
 /// The file of the marks of validation, which is kept by hand beside the tables.
 const MARKS: &str = "marks.txt";
 
+/// The folder, beside the tables, of the types of versions that are off by default.
+const MORE: &str = "more";
+
 /// Makes the tables and writes them.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let file = |name: &str| root().join(&arguments.out).join(name);
     let read = |name: &str| std::fs::read_to_string(file(name)).with_context(|| file(name).display().to_string());
     let marked = |types: &str| join_marks(types, &read(MARKS)?).map_err(anyhow::Error::msg);
     if arguments.marks {
+        mark_more(&file, arguments.check)?;
         return settle(&file("types.txt"), &marked(&read("types.txt")?)?, arguments.check);
     }
     let input = |named: &Option<PathBuf>, usual: &str| {
@@ -62,6 +71,14 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             .or_else(shared)
             .with_context(|| format!("no shared folder with facts/{usual}"))
     };
+    if let Some(all) = &arguments.all {
+        return more_types(
+            &input(&arguments.facts, "kinds")?,
+            all,
+            &input(&arguments.discovery, "discovery")?,
+            &file,
+        );
+    }
     let facts = facts::Facts::read(
         &input(&arguments.facts, "kinds")?,
         &input(&arguments.openapi, "openapi/v2.json")?,
@@ -85,6 +102,42 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ];
     for (name, text) in files {
         settle(&file(name), &format!("{MARK}{text}"), arguments.check)?;
+    }
+    Ok(())
+}
+
+/// Writes the types of the versions that are off by default, a file for each version of a group.
+fn more_types(kinds: &Path, all: &Path, discovery: &Path, file: &dyn Fn(&str) -> PathBuf) -> anyhow::Result<()> {
+    let facts = facts::Facts::read(kinds, &all.join("v2.json"), discovery)?.with_unserved(kinds)?;
+    let mut disagreements = Vec::new();
+    let table = types::table(&facts, &mut disagreements)?;
+    let known = std::fs::read_to_string(file("types.txt"))?;
+    for disagreement in disagreements
+        .iter()
+        .filter(|text| text.contains("beta") || text.contains("alpha"))
+    {
+        say(disagreement);
+    }
+    for (package, text) in types::beyond(&known, &types::text(&table)) {
+        settle(&file(&format!("{MORE}/{package}.txt")), &format!("{MARK}{text}"), false)?;
+    }
+    mark_more(file, false)
+}
+
+/// Brings the marks of validation into the tables of the versions that are off by default.
+fn mark_more(file: &dyn Fn(&str) -> PathBuf, check: bool) -> anyhow::Result<()> {
+    let marks = std::fs::read_to_string(file("more_marks.txt")).context("more_marks.txt")?;
+    for entry in std::fs::read_dir(file(MORE))? {
+        let path = entry?.path();
+        let types = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let package = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let of_package = format!("type {package}.");
+        let own: Vec<&str> = marks
+            .split("\n\n")
+            .filter(|block| block.starts_with(&of_package))
+            .collect();
+        let marked = join_marks(&types, &own.join("\n\n")).map_err(anyhow::Error::msg)?;
+        settle(&path, &marked, check)?;
     }
     Ok(())
 }

@@ -106,6 +106,42 @@ pub(super) fn text(table: &TypeTable) -> String {
     write_table(table, &packages)
 }
 
+/// The types of `text` that stand in packages which `known` lacks, by package: `resource.v1beta1` and the like.
+pub(super) fn beyond(known: &str, text: &str) -> BTreeMap<String, String> {
+    let mut found: BTreeMap<String, String> = BTreeMap::new();
+    let packages = text.lines().filter(|line| line.starts_with("package "));
+    for line in packages.filter(|line| !known.lines().any(|other| other == *line)) {
+        let short = line.split(' ').nth(1).unwrap_or_default();
+        found.insert(short.to_owned(), format!("{line}\n"));
+    }
+    let mut beside = Vec::new();
+    for block in text.split("\n\n").filter(|block| block.starts_with("type ")) {
+        let name = block.split(' ').nth(1).unwrap_or_default();
+        let short = name.rsplit_once('.').map_or("", |(short, _)| short);
+        let head = format!("type {name} ");
+        if let Some(of_package) = found.get_mut(short) {
+            of_package.extend(["\n", block.trim_end(), "\n"]);
+        } else if !known.lines().any(|line| line.starts_with(&head)) {
+            beside.push((name, block));
+        }
+    }
+    // Types of known packages that no other version needs stand beside those that do.
+    for (name, block) in beside {
+        let used = format!(" {name} ");
+        if let Some(of_package) = found.values_mut().find(|text| text.contains(&used)) {
+            of_package.extend(["\n", block.trim_end(), "\n"]);
+        }
+    }
+    found
+}
+
+/// The name of a type in the stable version of its group; the name itself where it has no other version.
+fn stable(name: &str) -> String {
+    let is_version = |part: &str| part.starts_with('v') && (part.contains("alpha") || part.contains("beta"));
+    let parts = name.split('.').map(|part| if is_version(part) { "v1" } else { part });
+    parts.collect::<Vec<_>>().join(".")
+}
+
 struct Assembly<'f, 'd> {
     facts: &'f Facts,
     messages: Messages<'f>,
@@ -222,7 +258,11 @@ impl Assembly<'_, '_> {
             let default = &fact["keyDefaults"][key.name.as_str()];
             key.default = (!default.is_null()).then(|| value_of(default)).transpose()?;
         }
-        let default = &self.facts.defaults["unconditional"][of][field.name.as_str()];
+        let defaults = &self.facts.defaults["unconditional"];
+        let mut default = &defaults[of][field.name.as_str()];
+        if default.is_null() && self.facts.takes_published_defaults {
+            default = &defaults[stable(of).as_str()][field.name.as_str()];
+        }
         let alone = !default.is_null() && !DEFAULTED_WITH_OTHERS.contains(&(of, field.name.as_str()));
         field.default = alone.then(|| value_of(default)).transpose()?;
         field.undefaulted = UNDEFAULTED.contains(&(of, field.name.as_str()));
@@ -240,6 +280,9 @@ impl Assembly<'_, '_> {
             return Ok(());
         }
         field.default_published = true;
+        if field.default.is_none() && !is_zero && self.facts.takes_published_defaults && stable(of) != of {
+            field.default = Some(value_of(published)?);
+        }
         if field.default != Some(value_of(published)?) && !is_zero {
             let (name, known) = (&field.name, &field.default);
             self.disagreements

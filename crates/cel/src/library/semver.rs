@@ -188,7 +188,7 @@ impl Version {
     }
 
     /// By precedence, in which builds have no part.
-    pub(crate) fn compare(&self, other: &Self) -> Ordering {
+    pub fn compare(&self, other: &Self) -> Ordering {
         let release = |version: &Self| version.prerelease.is_empty();
         self.numbers
             .cmp(&other.numbers)

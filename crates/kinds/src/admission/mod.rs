@@ -20,6 +20,8 @@ mod service_account;
 mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 
+pub(crate) use certificates::may_use_signer;
+
 use std::ops::ControlFlow;
 
 use holdfast_admission::AdmissionPlugin;

@@ -17,8 +17,16 @@ use holdfast_admission::webhooks::WebhookType;
 use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::{of_apimachinery, with_status};
+use crate::versions::Versions;
 use followed_kind::FollowedKind;
 use webhook_configuration::WebhookConfiguration;
+
+/// The versions of policies that change objects, and of their bindings.
+const VERSIONS: Versions = Versions::alike(&[
+    "admissionregistration.k8s.io/v1",
+    "admissionregistration.k8s.io/v1beta1",
+    "admissionregistration.k8s.io/v1alpha1",
+]);
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
@@ -38,6 +46,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .exempt_from_policies()
             .exempt_from_webhooks()
             .cells(policy::CELLS)
+            .converts_by(config, "admissionregistration.k8s.io", VERSIONS)
             .metadata_checks(with_status(of_apimachinery(1, 0), 0, 0))
             .done()
     };

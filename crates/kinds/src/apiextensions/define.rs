@@ -174,6 +174,7 @@ fn resource(
         categories: texts("categories"),
         scope,
         versions: served,
+        unserved: Vec::new(),
         rules: ResourceRules {
             create_on_update: false,
             unconditional_update: false,
@@ -332,6 +333,7 @@ fn served_version(
             .map(|path| SmolStr::new(path.trim_start_matches('.')))
             .collect(),
         deprecation: deprecated.then(|| SmolStr::new(version.str_at(&["deprecationWarning"]).unwrap_or_default())),
+        removed_release: SmolStr::default(),
     }
 }
 

@@ -1,7 +1,9 @@
 //! The kinds of the group `certificates.k8s.io`.
 
 mod certificatesigningrequest;
+mod clustertrustbundle;
 pub(crate) mod pem;
+mod podcertificaterequest;
 
 pub(crate) use certificatesigningrequest::validate_signer_name;
 pub(crate) use pem::key_pair_fault;
@@ -9,9 +11,13 @@ pub(crate) use pem::key_pair_fault;
 use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::{MOST, with_status};
+use crate::versions::Versions;
+
+/// The versions of ClusterTrustBundles.
+const BUNDLES: Versions = Versions::alike(&["certificates.k8s.io/v1beta1", "certificates.k8s.io/v1alpha1"]);
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
-pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "certificatesigningrequests" => kind(certificatesigningrequest::CertificateSigningRequest)
             .keeps_reset_fields_at_creation()
@@ -19,6 +25,14 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
             .unowned_fields(&[("status", "status.conditions")])
             .empty_status()
             .metadata_checks(with_status(MOST, 1, 1))
+            .done(),
+        "clustertrustbundles" => kind(clustertrustbundle::ClusterTrustBundle)
+            .named_by(clustertrustbundle::name_faults)
+            .converts_by(config, "certificates.k8s.io", BUNDLES)
+            .done(),
+        "podcertificaterequests" => kind(podcertificaterequest::PodCertificateRequest)
+            .cells(podcertificaterequest::CELLS)
+            .empty_status()
             .done(),
         _ => return None,
     })

@@ -113,3 +113,53 @@ pub(super) fn certificate_fault(encoded: &str) -> Option<String> {
     }
     (blocks == 0).then(|| format!("must contain at least one {CERTIFICATE} PEM block"))
 }
+
+/// What a block of a bundle of trust anchors is.
+pub(super) enum Anchor {
+    /// The certificate of an authority, as DER.
+    Authority(Vec<u8>),
+    /// A block of this type, which is not that of certificates.
+    OtherType(String),
+    /// A block with headers, which certificates have not.
+    WithHeaders,
+    /// No certificate.
+    Unreadable,
+    /// A certificate of who is no authority.
+    NoAuthority,
+}
+
+/// The blocks of a bundle; what stands between them does not count.
+pub(super) fn anchors(bundle: &str) -> Vec<Anchor> {
+    sections(bundle).map(anchor).collect()
+}
+
+/// The texts that look like blocks.
+fn sections(text: &str) -> impl Iterator<Item = &str> {
+    const BEGIN: &str = "-----BEGIN ";
+    const END: &str = "-----END ";
+    let starts = text.match_indices(BEGIN).map(|(at, _)| at);
+    starts.filter_map(move |start| {
+        let rest = text.get(start..)?;
+        let end = rest.find(END)?;
+        let line = rest.get(end..)?.find('\n').map_or(rest.len(), |at| end + at + 1);
+        rest.get(..line)
+    })
+}
+
+fn anchor(section: &str) -> Anchor {
+    let Some(Ok(block)) = Pem::iter_from_buffer(section.as_bytes()).next() else {
+        return Anchor::Unreadable;
+    };
+    if block.label != CERTIFICATE {
+        return Anchor::OtherType(block.label);
+    }
+    if section.lines().any(|line| line.contains(':')) {
+        return Anchor::WithHeaders;
+    }
+    match X509Certificate::from_der(&block.contents) {
+        Ok((_, certificate)) if certificate.is_ca() => {}
+        Ok(_) => return Anchor::NoAuthority,
+        Err(_) => return Anchor::Unreadable,
+    }
+    Anchor::Authority(block.contents)
+}

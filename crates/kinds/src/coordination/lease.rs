@@ -1,8 +1,9 @@
 //! Leases: <https://kubernetes.io/docs/concepts/architecture/leases/>.
 
-use holdfast_resource::{Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use super::leasecandidate::validate_strategy;
 use crate::features::{Feature, Features};
 
 /// What only Leases do.
@@ -20,6 +21,20 @@ impl Strategy for Lease {
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
         self.drop_gated(object);
         Ok(())
+    }
+
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = context.check(object, &NoRules);
+        let root = Field::root(object);
+        let spec = root.child("spec");
+        let (strategy, holder) = (spec.child("strategy"), spec.child("preferredHolder"));
+        if strategy.is_set() {
+            validate_strategy(&strategy, &mut errors);
+        }
+        if !holder.text().is_empty() && strategy.text().is_empty() {
+            errors.push(holder.forbidden("may only be specified if `strategy` is defined"));
+        }
+        errors
     }
 }
 

@@ -10,6 +10,12 @@ mod servicecidr;
 use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
+use crate::versions::Versions;
+
+const GROUP: &str = "networking.k8s.io";
+
+/// The versions of IPAddresses and ServiceCIDRs.
+const VERSIONS: Versions = Versions::alike(&["networking.k8s.io/v1", "networking.k8s.io/v1beta1"]);
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
@@ -25,12 +31,14 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .initial_objects()
             .named_by(ipaddress::name_faults)
             .cells(ipaddress::CELLS)
+            .converts_by(config, GROUP, VERSIONS)
             .done(),
         "networkpolicies" => kind(networkpolicy::NetworkPolicy).metadata_checks(of_core(0, 1)).done(),
         "servicecidrs" => kind(servicecidr::ServiceCidr { first: block })
             .initial_objects()
             .empty_status()
             .metadata_checks(of_core(0, 1))
+            .converts_by(config, GROUP, VERSIONS)
             .done(),
         _ => return None,
     })

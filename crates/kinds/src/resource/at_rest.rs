@@ -1,17 +1,8 @@
 //! Claims that were kept in v1beta1, where a request holds what it asks for itself.
 
-use holdfast_value::{Map, Value};
+use holdfast_value::Value;
 
-/// What a request of v1beta1 holds beside its name and its alternatives.
-const OF_REQUEST: [&str; 7] = [
-    "deviceClassName",
-    "selectors",
-    "allocationMode",
-    "count",
-    "adminAccess",
-    "tolerations",
-    "capacity",
-];
+use super::versions::ask_exactly;
 
 /// A claim of any version in v1.
 pub(super) fn claim(mut object: Value) -> Value {
@@ -32,15 +23,7 @@ fn exactly(object: &mut Value, path: &[&str]) {
     }
     let requests = object.at_mut(path).and_then(Value::as_list_mut);
     for request in requests.into_iter().flat_map(|requests| requests.make_mut()) {
-        let mut asked = Map::new();
-        for name in OF_REQUEST {
-            if let Some(value) = request.remove_at(&[name]) {
-                asked.insert(name, value);
-            }
-        }
-        if !asked.is_empty() {
-            request.set_at(&["exactly"], asked.into());
-        }
+        ask_exactly(request);
     }
 }
 

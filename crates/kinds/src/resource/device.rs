@@ -148,7 +148,7 @@ fn forbid_request_policy(capacity: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// `validateDeviceTaint`
-fn validate_taint(taint: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_taint(taint: &Field<'_, '_>, errors: &mut Errors) {
     validate_label_name(&taint.child("key"), errors);
     optional_text(&taint.child("value"), label_value, errors);
     one_of(&taint.child("effect"), &TAINT_EFFECTS, errors);

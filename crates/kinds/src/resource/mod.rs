@@ -6,13 +6,16 @@ mod allocation;
 mod at_rest;
 mod device;
 mod deviceclass;
+mod devicetaintrule;
 mod names;
 mod request_policy;
 mod requests;
 mod resourceclaim;
 mod resourceclaimtemplate;
+mod resourcepoolstatusrequest;
 mod resourceslice;
 mod selectors;
+mod versions;
 
 pub(crate) use names::validate_driver as validate_driver_name;
 
@@ -23,28 +26,42 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
 use crate::quota;
 
+const GROUP: &str = "resource.k8s.io";
+
 /// What a taint does with claims that do not tolerate it.
 const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
-        "deviceclasses" => kind(deviceclass::DeviceClass).done(),
+        "deviceclasses" => kind(deviceclass::DeviceClass)
+            .converts_by(config, GROUP, versions::CLASSES)
+            .done(),
         "resourceclaims" => kind(resourceclaim::ResourceClaim)
             .cells(resourceclaim::CELLS)
             .takes_of_quotas(quota::DeviceClaims)
             .empty_status()
             .read_by(at_rest::claim)
+            .converts_by(config, GROUP, versions::CLAIMS)
             .done(),
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate)
             .read_by(at_rest::template)
+            .converts_by(config, GROUP, versions::TEMPLATES)
             .done(),
         "resourceslices" => kind(resourceslice::ResourceSlice {
             features: config.features,
         })
         .selector_words(SelectorWords::NamesVersion)
         .metadata_checks(of_core(0, 1))
+        .converts_by(config, GROUP, versions::SLICES)
         .done(),
+        "devicetaintrules" => kind(devicetaintrule::DeviceTaintRule)
+            .empty_status()
+            .converts_by(config, GROUP, versions::TAINT_RULES)
+            .done(),
+        "resourcepoolstatusrequests" => kind(resourcepoolstatusrequest::ResourcePoolStatusRequest)
+            .cells(resourcepoolstatusrequest::CELLS)
+            .done(),
         _ => return None,
     })
 }

@@ -27,16 +27,22 @@ const ALL: &str = "All";
 const EXACT: &str = "ExactCount";
 
 /// Fills in how many devices are asked for.
-pub(super) fn default_devices(devices: &mut Value) {
+pub(super) fn default_devices(version: &str, devices: &mut Value) {
+    // In v1beta1 a request asks for devices itself, if it names a class.
+    let asks = |request: &Value| version == "v1beta1" && !is_zero(request.get("deviceClassName"));
     let incomplete = |request: &Value| {
         let lacks = |part: &Value| is_zero(part.get("allocationMode")) || counts(part) && is_zero(part.get("count"));
         request.get("exactly").is_some_and(lacks)
+            || asks(request) && lacks(request)
             || request
                 .get("firstAvailable")
                 .and_then(Value::as_list)
                 .is_some_and(|list| list.iter().any(lacks))
     };
     change_items(devices, "requests", incomplete, |request| {
+        if asks(request) {
+            default_count(request);
+        }
         if let Some(exactly) = request.at_mut(&["exactly"]) {
             default_count(exactly);
         }

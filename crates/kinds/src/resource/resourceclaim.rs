@@ -13,9 +13,9 @@ use crate::validation::Errors;
 pub(crate) struct ResourceClaim;
 
 impl Strategy for ResourceClaim {
-    fn default_fields(&self, _version: &str, object: &mut Value) {
+    fn default_fields(&self, version: &str, object: &mut Value) {
         if let Some(devices) = object.at_mut(&["spec", "devices"]) {
-            default_devices(devices);
+            default_devices(version, devices);
         }
     }
 

@@ -12,9 +12,9 @@ use crate::validation::template_metadata::validate_template_metadata;
 pub(crate) struct ResourceClaimTemplate;
 
 impl Strategy for ResourceClaimTemplate {
-    fn default_fields(&self, _version: &str, object: &mut Value) {
+    fn default_fields(&self, version: &str, object: &mut Value) {
         if let Some(devices) = object.at_mut(&["spec", "spec", "devices"]) {
-            default_devices(devices);
+            default_devices(version, devices);
         }
     }
 

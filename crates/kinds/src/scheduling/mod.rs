@@ -1,5 +1,6 @@
 //! The kinds of the group `scheduling.k8s.io`.
 
+mod podgroup;
 mod priorityclass;
 
 use holdfast_value::Value;
@@ -37,12 +38,18 @@ fn system_classes() -> impl Iterator<Item = Value> {
 }
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
-pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
+    let features = config.features;
     Some(match plural {
         "priorityclasses" => kind(priorityclass::PriorityClass)
             .initial_objects()
             .metadata_checks(of_core(0, 1))
             .done(),
+        "podgroups" => kind(podgroup::PodGroup { features })
+            .cells(podgroup::CELLS)
+            .empty_status()
+            .done(),
+        "workloads" => kind(podgroup::Workload { features }).done(),
         _ => return None,
     })
 }

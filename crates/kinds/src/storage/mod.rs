@@ -10,6 +10,10 @@ mod volumeattributesclass;
 use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::{of_core, with_status};
+use crate::versions::Versions;
+
+/// The versions of VolumeAttributesClasses.
+const ATTRIBUTES_CLASSES: Versions = Versions::alike(&["storage.k8s.io/v1", "storage.k8s.io/v1beta1"]);
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
@@ -30,6 +34,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "volumeattributesclasses" => kind(volumeattributesclass::VolumeAttributesClass)
             .metadata_checks(of_core(0, 1))
+            .converts_by(config, "storage.k8s.io", ATTRIBUTES_CLASSES)
             .done(),
         _ => return None,
     })

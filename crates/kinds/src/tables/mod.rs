@@ -1,13 +1,26 @@
 //! The generated tables of the built-in kinds, and their readers. `cargo xtask generate` writes them.
 
+/// A group, a version, and the table of its types.
+macro_rules! more {
+    ($group:literal, $package:literal, $version:literal) => {
+        (
+            $group,
+            $version,
+            include_str!(concat!("more/", $package, ".", $version, ".txt")),
+        )
+    };
+}
+
 mod columns;
 mod resources;
 
 use holdfast_resource::schema::{TextError, TypeTable};
 
+use crate::apis::Apis;
+
 pub use columns::Columns;
 pub(crate) use resources::resources;
-pub use resources::{ResourceTableError, group_versions};
+pub use resources::{ResourceTableError, all_group_versions, group_versions};
 
 /// Why the generated tables cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -25,12 +38,56 @@ pub fn types() -> Result<TypeTable, TextError> {
     TypeTable::parse(include_str!("types.txt"))
 }
 
-/// The table of all built-in types and of those older types that differ from them: what lies in etcd is of these.
-pub fn types_at_rest() -> Result<TypeTable, TextError> {
-    TypeTable::parse(concat!(
+/// The types of versions that are off by default: the group, the version, and the table.
+const MORE: [(&str, &str, &str); 14] = [
+    more!("admissionregistration.k8s.io", "admissionregistration", "v1alpha1"),
+    more!("admissionregistration.k8s.io", "admissionregistration", "v1beta1"),
+    more!("certificates.k8s.io", "certificates", "v1alpha1"),
+    more!("certificates.k8s.io", "certificates", "v1beta1"),
+    more!("coordination.k8s.io", "coordination", "v1alpha2"),
+    more!("coordination.k8s.io", "coordination", "v1beta1"),
+    more!("internal.apiserver.k8s.io", "apiserverinternal", "v1alpha1"),
+    more!("networking.k8s.io", "networking", "v1beta1"),
+    more!("resource.k8s.io", "resource", "v1alpha3"),
+    more!("resource.k8s.io", "resource", "v1beta1"),
+    more!("resource.k8s.io", "resource", "v1beta2"),
+    more!("scheduling.k8s.io", "scheduling", "v1alpha2"),
+    more!("storage.k8s.io", "storage", "v1beta1"),
+    more!("storagemigration.k8s.io", "storagemigration", "v1beta1"),
+];
+
+/// The types of `apis`: those of [`types`], and of each group of which versions beyond the default may be served all versions.
+pub fn types_of(apis: &Apis) -> Result<TypeTable, TextError> {
+    let more: Vec<&str> = MORE
+        .iter()
+        .filter(|(group, ..)| apis.has_more(group))
+        .map(|(.., text)| *text)
+        .collect();
+    match more.is_empty() {
+        true => types(),
+        false => TypeTable::parse(&joined(include_str!("types.txt"), more)),
+    }
+}
+
+fn joined(first: &str, more: impl IntoIterator<Item = &'static str>) -> String {
+    let mut text = first.to_owned();
+    for part in more {
+        text.extend(["\n", part]);
+    }
+    text
+}
+
+/// The table of the types of `apis` and of those older types that differ from them: what lies in etcd is of these.
+pub fn types_at_rest(apis: &Apis) -> Result<TypeTable, TextError> {
+    // What lies in etcd in these versions has the names of later ones, so that nothing is left to convert.
+    let is_older = |group: &str, version: &str| (group, version) == ("resource.k8s.io", "v1beta1");
+    let more = MORE
+        .iter()
+        .filter(|(group, version, _)| apis.has_more(group) && !is_older(group, version));
+    let older = include_str!("older_types.txt");
+    TypeTable::parse(&joined(
         include_str!("types.txt"),
-        "\n",
-        include_str!("older_types.txt")
+        [older].into_iter().chain(more.map(|(.., text)| *text)),
     ))
 }
 
@@ -66,6 +123,10 @@ mod tests {
         let types = include_str!("types.txt");
         let joined = join_marks(types, include_str!("marks.txt")).unwrap();
         let differ = types.lines().zip(joined.lines()).find(|(there, given)| there != given);
+        assert_eq!(differ, None, "cargo xtask generate --marks");
+        let more: String = MORE.iter().map(|(.., text)| format!("{text}\n")).collect();
+        let joined = join_marks(&more, include_str!("more_marks.txt")).unwrap();
+        let differ = more.lines().zip(joined.lines()).find(|(there, given)| there != given);
         assert_eq!(differ, None, "cargo xtask generate --marks");
     }
 

@@ -3,17 +3,22 @@ use std::sync::Arc;
 use holdfast_resource::schema::TypeTable;
 use holdfast_resource::{
     AtRest, Capabilities, Conventions, Encoding, GarbageCollection, Generation, Generic, GroupVersion,
-    GroupVersionKind, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource,
-    TableType, TableTypes, Verb,
+    GroupVersionKind, KindType, NameRule, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage,
+    Subresource, TableType, TableTypes, Verb,
 };
 use holdfast_value::Value;
 use smol_str::{SmolStr, format_smolstr};
 
 use super::columns::Columns;
+use crate::config::Config;
+use crate::features::Feature;
 use crate::kind::Kind;
 use crate::metadata_checks;
 
 const TABLE: &str = include_str!("resources.txt");
+
+/// What is served where flags say so.
+const MORE: &str = include_str!("more_resources.txt");
 
 /// Why a text is no table of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,65 +30,273 @@ pub struct ResourceTableError {
     pub what: &'static str,
 }
 
-/// The served groups and versions in the order of discovery, the preferred version of each group first.
+/// The groups and versions that are served by default in the order of discovery, the preferred version of each group first.
 pub fn group_versions() -> Vec<GroupVersion> {
-    let groups = TABLE
+    listed(TABLE).collect()
+}
+
+/// All groups and versions that can be served, as [`group_versions`].
+pub fn all_group_versions() -> Vec<GroupVersion> {
+    let mut all = group_versions();
+    for more in listed(MORE) {
+        let last = all.iter().rposition(|known| known.group == more.group);
+        all.insert(last.map_or(all.len(), |last| last + 1), more);
+    }
+    all
+}
+
+fn listed(table: &'static str) -> impl Iterator<Item = GroupVersion> {
+    let groups = table
         .lines()
         .filter_map(|line| line.strip_prefix("group ")?.split_once(' '));
-    groups
-        .flat_map(|(group, versions)| {
-            let group = if group == "core" { "" } else { group };
-            versions
-                .split(',')
-                .map(move |version| GroupVersion::new(group, version))
-        })
-        .collect()
+    groups.flat_map(|(group, versions)| {
+        let group = if group == "core" { "" } else { group };
+        versions
+            .split(',')
+            .map(move |version| GroupVersion::new(group, version))
+    })
 }
 
 /// Gives the kind behind a resource by its group and plural name, where it does more than its descriptor says.
 pub(crate) type KindOf<'a> = dyn Fn(&str, &str) -> Option<Kind> + 'a;
 
-/// All built-in resources in the order of discovery, with objects of these types.
-pub(crate) fn resources(kind_of: &KindOf<'_>, types: &Arc<TableTypes>) -> Result<Vec<Resource>, ResourceTableError> {
-    parse(TABLE, kind_of, types)
+/// All built-in resources of which anything is served or stored, in the order of discovery, with objects of these types.
+pub(crate) fn resources(
+    kind_of: &KindOf<'_>,
+    types: &Arc<TableTypes>,
+    config: &Config,
+) -> Result<Vec<Resource>, ResourceTableError> {
+    let mut reader = Reader {
+        kind_of,
+        types,
+        config,
+        columns: Columns::read(),
+        found: Vec::new(),
+        current: None,
+    };
+    reader.read(TABLE)?;
+    reader.found.iter_mut().for_each(keep_in_known_version);
+    let has_more = listed(MORE).any(|more| config.apis.has_more(&more.group));
+    if has_more {
+        reader.read(MORE)?;
+    }
+    Ok(reader.finish(has_more))
 }
 
-fn parse(text: &str, kind_of: &KindOf<'_>, types: &Arc<TableTypes>) -> Result<Vec<Resource>, ResourceTableError> {
-    let mut group = SmolStr::default();
-    let mut found: Vec<Resource> = Vec::new();
-    let columns = Columns::read();
-    let mut kind = Kind::default();
-    let mut cleared = Vec::new();
-    for (at, line) in text.lines().enumerate() {
-        let wrong = |what| ResourceTableError { line: at + 1, what };
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match (words.first().copied(), found.last_mut()) {
-            (None | Some("#"), _) => {}
-            (Some("group"), _) => {
-                let name = *words.get(1).ok_or(wrong("a group without name"))?;
-                group = SmolStr::new(if name == "core" { "" } else { name });
+/// The reference keeps a few resources in a beta version that it does not serve by default. The fields are those of the first
+/// version, which is where these are kept here: only the `apiVersion` of the stored bytes differs.
+fn keep_in_known_version(entry: &mut Entry) {
+    let group = format!("{}/", entry.resource.group);
+    if let (Some(storage), Some(first)) = (&mut entry.resource.storage, entry.versions.first())
+        && storage.api_version.starts_with(&group)
+        && !entry.versions.contains(&storage.api_version)
+    {
+        storage.api_version = first.clone();
+    }
+}
+
+/// A resource that is being read.
+struct Entry {
+    resource: Resource,
+    kind: Kind,
+    /// The `apiVersion` of each version that the tables have, served or not.
+    versions: Vec<SmolStr>,
+    /// Whether the gate that it needs is on.
+    is_on: bool,
+}
+
+/// Reads tables one after the other: a resource that a later one names again gets more versions.
+struct Reader<'a> {
+    kind_of: &'a KindOf<'a>,
+    types: &'a Arc<TableTypes>,
+    config: &'a Config,
+    columns: Columns,
+    found: Vec<Entry>,
+    /// The resource that lines are about, and whether the version that they are about is served.
+    current: Option<(usize, bool)>,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, text: &str) -> Result<(), ResourceTableError> {
+        let mut group = SmolStr::default();
+        self.current = None;
+        for (at, line) in text.lines().enumerate() {
+            let wrong = |what| ResourceTableError { line: at + 1, what };
+            let words: Vec<&str> = line.split_whitespace().collect();
+            match words.first().copied() {
+                None | Some("#") => {}
+                Some("group") => {
+                    let name = *words.get(1).ok_or(wrong("a group without name"))?;
+                    group = SmolStr::new(if name == "core" { "" } else { name });
+                }
+                Some("resource") => {
+                    let at = self
+                        .resource(&group, &words)
+                        .ok_or(wrong("not the words of a resource"))?;
+                    self.current = Some((at, true));
+                }
+                Some(_) if self.current.is_none() => return Err(wrong("a property before any resource")),
+                Some(_) => self.property(&words).ok_or(wrong("not the words of a property"))?,
             }
-            (Some("resource"), _) => {
-                let resource = resource(&group, &words).ok_or(wrong("not the words of a resource"))?;
-                kind = kind_of(&group, &resource.plural).unwrap_or_default();
-                cleared.push(kind.has_empty_status());
-                found.push(kind.behind(resource));
+        }
+        Ok(())
+    }
+
+    /// The place of the resource that a line names, which is new where no line did before.
+    fn resource(&mut self, group: &SmolStr, words: &[&str]) -> Option<usize> {
+        let read = resource(group, words)?;
+        let known = |entry: &Entry| entry.resource.group == *group && entry.resource.plural == read.plural;
+        if let Some(at) = self.found.iter().position(known) {
+            return Some(at);
+        }
+        let kind = (self.kind_of)(group, &read.plural).unwrap_or_default();
+        self.found.push(Entry {
+            resource: kind.behind(read),
+            kind,
+            versions: Vec::new(),
+            is_on: true,
+        });
+        Some(self.found.len() - 1)
+    }
+
+    /// Adds the property that a line tells; `None` if there is no such property.
+    fn property(&mut self, words: &[&str]) -> Option<()> {
+        let (at, is_served) = self.current?;
+        match *words {
+            ["feature", name] => {
+                let feature = Feature::ALL.iter().find(|feature| feature.name() == name)?;
+                self.found.get_mut(at)?.is_on = self.config.features.has(*feature);
+                Some(())
             }
-            (Some(_), Some(resource)) => {
-                complete(resource, &words, (&columns, types), &kind).ok_or(wrong("not the words of a property"))?;
+            ["version", version, verbs, ref marks @ ..] => {
+                let is_served = self.version(at, version, verbs, marks)?;
+                self.current = Some((at, is_served));
+                Some(())
             }
-            (Some(_), None) => return Err(wrong("a property before any resource")),
+            ["subresource", ..] if !is_served => Some(()),
+            ["subresource", name, kind, verbs, ref marks @ ..] => {
+                let subresource = subresource(&self.columns, (name, kind, verbs), marks)?;
+                let resource = &mut self.found.get_mut(at)?.resource;
+                resource.versions.last_mut()?.subresources.push(subresource);
+                Some(())
+            }
+            _ => complete(&mut self.found.get_mut(at)?.resource, words),
         }
     }
-    for (resource, _) in found.iter_mut().zip(cleared).filter(|(_, cleared)| *cleared) {
-        resource.rules.initial_status = zero_status(resource, types.table());
+
+    /// Adds a version of a resource, and says whether it is served. What is not served need have no type, unless objects are
+    /// kept in it.
+    fn version(&mut self, at: usize, version: &str, verbs: &str, marks: &[&str]) -> Option<bool> {
+        let entry = self.found.get_mut(at)?;
+        let (resource, kind) = (&mut entry.resource, &entry.kind);
+        let group_version = GroupVersion::new(resource.group.clone(), version);
+        let api_version = group_version.api_version();
+        entry.versions.push(api_version.clone());
+        let of = GroupVersionKind {
+            group_version: group_version.clone(),
+            kind: resource.kind.clone(),
+        };
+        let kind_type = TableType::new(self.types, of, Some(Arc::clone(&resource.strategy)));
+        if !entry.is_on || !self.config.apis.serves(&group_version, &resource.plural) {
+            resource
+                .unserved
+                .extend(kind_type.map(|of| Arc::new(of) as Arc<dyn KindType>));
+            return Some(false);
+        }
+        let shown = |version: &SmolStr| self.columns.of(version, &resource.plural, kind.cells());
+        let stored = resource.storage.as_ref().map(|storage| &storage.api_version);
+        let columns = stored
+            .and_then(shown)
+            .or_else(|| shown(&api_version))
+            .or_else(|| entry.versions.iter().find_map(shown));
+        let deprecation = Deprecation::of(marks, &api_version, &resource.kind);
+        resource.versions.push(ResourceVersion {
+            kind_type: Arc::new(kind_type?),
+            list_kind: format_smolstr!("{}List", resource.kind),
+            storage_version_hash: match self.config.features.has(Feature::StorageVersionHash) {
+                true => mark(marks, "hash").map(SmolStr::new).unwrap_or_default(),
+                false => SmolStr::default(),
+            },
+            verbs: verbs_of(verbs)?,
+            subresources: Vec::new(),
+            reset_fields: reset_fields(marks),
+            columns: columns.unwrap_or_else(|| self.columns.defaults()),
+            field_selectors: Vec::new(),
+            removed_release: deprecation.as_ref().map(|of| of.removed.clone()).unwrap_or_default(),
+            deprecation: deprecation.map(|of| of.warning).or_else(|| kind.deprecation()),
+            group_version,
+            api_version,
+        });
+        Some(true)
     }
-    Ok(found)
+
+    /// The resources that were read, without those of which there is nothing. Where versions are served beyond the default,
+    /// resources that only they have stand in the order of their names, as discovery lists them.
+    fn finish(mut self, has_more: bool) -> Vec<Resource> {
+        self.found.retain(|entry| entry.is_known());
+        if has_more {
+            let mut groups: Vec<SmolStr> = Vec::new();
+            for entry in &self.found {
+                if !groups.contains(&entry.resource.group) {
+                    groups.push(entry.resource.group.clone());
+                }
+            }
+            let place = |entry: &Entry| groups.iter().position(|group| *group == entry.resource.group);
+            self.found
+                .sort_by_cached_key(|entry| (place(entry), entry.resource.plural.clone()));
+        }
+        let types = self.types.table();
+        let finished = self.found.into_iter().map(|entry| {
+            let mut resource = entry.resource;
+            if entry.kind.has_empty_status() {
+                resource.rules.initial_status = zero_status(&resource, types);
+            }
+            resource
+        });
+        finished.collect()
+    }
+}
+
+impl Entry {
+    /// Whether anything of it is served, or there is a type for what may be stored of it.
+    fn is_known(&self) -> bool {
+        let resource = &self.resource;
+        !resource.versions.is_empty() || resource.unserved.len() == self.versions.len()
+    }
+}
+
+/// What a version of a resource says of its end.
+struct Deprecation {
+    /// The warning that answers carry.
+    warning: SmolStr,
+    /// The release that lacks it.
+    removed: SmolStr,
+}
+
+impl Deprecation {
+    /// Reads `deprecated(SINCE,REMOVED)` or `deprecated(SINCE,REMOVED,GROUP/VERSION/KIND)`.
+    fn of(marks: &[&str], api_version: &str, kind: &str) -> Option<Self> {
+        let mut words = mark(marks, "deprecated")?.split(',');
+        let (since, removed) = (words.next()?, words.next()?);
+        let instead = words.next().and_then(|of| of.rsplit_once('/'));
+        let instead = instead.map(|(version, kind)| format!("; use {version} {kind}"));
+        Some(Self {
+            warning: format_smolstr!(
+                "{api_version} {kind} is deprecated in v{since}+, unavailable in v{removed}+{}",
+                instead.unwrap_or_default()
+            ),
+            removed: SmolStr::new(removed),
+        })
+    }
 }
 
 /// The zero value of the status that objects of a resource have.
 fn zero_status(resource: &Resource, types: &TypeTable) -> Option<Value> {
-    let group_version = resource.versions.first()?.group_version.clone();
+    let stored = resource
+        .storage
+        .as_ref()
+        .and_then(|storage| GroupVersion::parse(&storage.api_version));
+    let group_version = stored.or_else(|| Some(resource.versions.first()?.group_version.clone()))?;
     let kind = resource.kind.clone();
     let of = types.get(types.id_of_kind(&GroupVersionKind { group_version, kind })?);
     Some(types.zero(&of.field("status")?.shape))
@@ -106,6 +319,7 @@ fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
             _ => return None,
         },
         versions: Vec::new(),
+        unserved: Vec::new(),
         storage: None,
         rules: ResourceRules {
             create_on_update: false,
@@ -128,13 +342,8 @@ fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
     })
 }
 
-/// Adds the property that a line tells; `None` if there is no such property.
-fn complete(
-    resource: &mut Resource,
-    words: &[&str],
-    (columns, types): (&Columns, &Arc<TableTypes>),
-    kind: &Kind,
-) -> Option<()> {
+/// Adds the property that a line tells of all versions; `None` if there is no such property.
+fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
     let rules = &mut resource.rules;
     match *words {
         ["short-names", list] => resource.short_names = names(list),
@@ -185,50 +394,28 @@ fn complete(
         }
         ["generation", ref rule @ ..] => rules.generation = generation(rule)?,
         ["field-selectors", list] => rules.field_selectors = names(list),
-        ["version", version, verbs, ref marks @ ..] => {
-            let group_version = GroupVersion::new(resource.group.clone(), version);
-            let stored = resource.storage.as_ref().map(|storage| storage.api_version.as_str());
-            let listed = stored.and_then(|version| columns.of(version, &resource.plural, kind.cells()));
-            let listed = listed.or_else(|| columns.of(&group_version.api_version(), &resource.plural, kind.cells()));
-            let of = GroupVersionKind {
-                group_version: group_version.clone(),
-                kind: resource.kind.clone(),
-            };
-            let kind_type = TableType::new(types, of, Some(Arc::clone(&resource.strategy)))?;
-            resource.versions.push(ResourceVersion {
-                kind_type: Arc::new(kind_type),
-                api_version: group_version.api_version(),
-                group_version,
-                list_kind: format_smolstr!("{}List", resource.kind),
-                storage_version_hash: mark(marks, "hash").map(SmolStr::new).unwrap_or_default(),
-                verbs: verbs_of(verbs)?,
-                subresources: Vec::new(),
-                reset_fields: reset_fields(marks),
-                columns: listed.unwrap_or_else(|| columns.defaults()),
-                field_selectors: Vec::new(),
-                deprecation: kind.deprecation(),
-            });
-        }
-        ["subresource", name, kind, verbs, ref marks @ ..] => {
-            let (group_version, kind) = kind.rsplit_once('/')?;
-            resource.versions.last_mut()?.subresources.push(Subresource {
-                name: SmolStr::new(name),
-                kind: GroupVersionKind {
-                    group_version: GroupVersion::parse(group_version)?,
-                    kind: SmolStr::new(kind),
-                },
-                verbs: verbs_of(verbs)?,
-                scale: (name == "scale").then(scale_fields),
-                columns: match name {
-                    "scale" => columns.of_scale(),
-                    _ => columns.defaults(),
-                },
-                reset_fields: reset_fields(marks),
-            });
-        }
         _ => return None,
     }
     Some(())
+}
+
+/// The subresource that the words of a line name.
+fn subresource(columns: &Columns, (name, kind, verbs): (&str, &str, &str), marks: &[&str]) -> Option<Subresource> {
+    let (group_version, kind) = kind.rsplit_once('/')?;
+    Some(Subresource {
+        name: SmolStr::new(name),
+        kind: GroupVersionKind {
+            group_version: GroupVersion::parse(group_version)?,
+            kind: SmolStr::new(kind),
+        },
+        verbs: verbs_of(verbs)?,
+        scale: (name == "scale").then(scale_fields),
+        columns: match name {
+            "scale" => columns.of_scale(),
+            _ => columns.defaults(),
+        },
+        reset_fields: reset_fields(marks),
+    })
 }
 
 fn generation(rule: &[&str]) -> Option<Generation> {
@@ -290,7 +477,7 @@ mod tests {
     }
 
     fn one(plural: &str) -> Resource {
-        let all = resources(&|_, _| None, &types()).unwrap();
+        let all = resources(&|_, _| None, &types(), &Config::default()).unwrap();
         all.into_iter().find(|resource| resource.plural == plural).unwrap()
     }
 
@@ -315,7 +502,7 @@ mod tests {
     #[test]
     fn every_group_version_has_resources_and_types() {
         let types = types();
-        let all = resources(&|_, _| None, &types).unwrap();
+        let all = resources(&|_, _| None, &types, &Config::default()).unwrap();
         for group_version in group_versions() {
             let mut versions = all.iter().flat_map(|resource| &resource.versions);
             assert!(
@@ -372,13 +559,19 @@ mod tests {
 
     #[test]
     fn a_line_that_says_nothing_known_is_named() {
-        let error = parse(
-            "group core v1\nresource a a A cluster\n  odd words",
-            &|_, _| None,
-            &types(),
-        )
-        .err()
-        .unwrap();
+        let (types, config) = (types(), Config::default());
+        let mut reader = Reader {
+            kind_of: &|_, _| None,
+            types: &types,
+            config: &config,
+            columns: Columns::read(),
+            found: Vec::new(),
+            current: None,
+        };
+        let error = reader
+            .read("group core v1\nresource a a A cluster\n  odd words")
+            .err()
+            .unwrap();
         assert_eq!((error.line, error.what), (3, "not the words of a property"));
     }
 }

@@ -331,6 +331,7 @@ mod tests {
                 columns: Vec::new(),
                 field_selectors: Vec::new(),
                 deprecation: None,
+                removed_release: SmolStr::default(),
             }
         };
         let definition = Definition {
@@ -350,6 +351,7 @@ mod tests {
             categories: Vec::new(),
             scope: Scope::Namespaced,
             versions: versions.iter().map(version).collect(),
+            unserved: Vec::new(),
             storage: Some(Storage {
                 prefix: format_smolstr!("/registry/{group}/{plural}/"),
                 api_version: format_smolstr!("{group}/v1"),

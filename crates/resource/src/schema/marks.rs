@@ -157,7 +157,7 @@ impl fmt::Debug for Format {
 }
 
 /// The formats that marks name: those of the reference's markers, and after them those that it has in code alone.
-static FORMATS: [Format; 12] = [
+static FORMATS: [Format; 13] = [
     Format::text("k8s-short-name", formats::dns_label),
     Format::text("k8s-long-name", formats::dns_subdomain),
     Format::text("k8s-long-name-caseless", |text| {
@@ -166,6 +166,7 @@ static FORMATS: [Format; 12] = [
     Format::text("k8s-label-key", formats::qualified_name),
     Format::text("k8s-label-value", formats::label_value),
     Format::text("k8s-path-segment-name", formats::path_segment),
+    Format::value("k8s-resource-pool-name", resource_pool_name),
     Format::text("dns-label-1035", formats::dns_label_1035),
     Format::text("wildcard-subdomain", formats::wildcard_subdomain),
     Format::text("config-key", formats::config_key),
@@ -175,6 +176,24 @@ static FORMATS: [Format; 12] = [
     Format::value("labels", validate_labels),
     Format::value("label-selector", validate_label_selector),
 ];
+
+/// The longest name of a pool of devices, in bytes.
+const POOL_NAME: usize = 253;
+
+/// Reports what can be no name of a pool of devices: subdomains with slashes between them.
+fn resource_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
+    if field.text().len() > POOL_NAME {
+        errors.push(field.too_long(POOL_NAME));
+    }
+    for (at, part) in field.text().split('/').enumerate() {
+        if part.is_empty() {
+            errors.push(field.invalid(format!("segment {at}: must not be empty")));
+            continue;
+        }
+        let faults = formats::dns_subdomain(part).into_iter();
+        errors.extend(faults.map(|fault| field.invalid_as(part, format!("segment {at}: {fault}"))));
+    }
+}
 
 /// What is said of a type as a whole.
 #[derive(Clone, Debug, Default)]

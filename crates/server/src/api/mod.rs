@@ -47,7 +47,14 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
     let resource = &request.served.resource;
     let deprecation = deprecation.to_string();
     let metrics = &context.shared.metrics;
-    metrics.deprecated(&resource.group, version, &resource.plural, &request.subresource);
+    let removed = &request.version().removed_release;
+    metrics.deprecated([
+        &resource.group,
+        removed,
+        &resource.plural,
+        &request.subresource,
+        version,
+    ]);
     // Refusals warn too, so they become answers here.
     let errors = Representation::of_errors(&request.headers, &request.query);
     let answer = dispatch(context, request).await;

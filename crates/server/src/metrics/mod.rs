@@ -151,9 +151,9 @@ impl Metrics {
         &self.aggregation
     }
 
-    /// Records a request for a deprecated API.
-    pub(crate) fn deprecated(&self, group: &str, version: &str, resource: &str, subresource: &str) {
-        let labels = [group, "", resource, subresource, version];
+    /// Records a request for a deprecated API: its group, the release that takes it away, the resource, the subresource and
+    /// the version.
+    pub(crate) fn deprecated(&self, labels: [&str; 5]) {
         if let Ok(gauge) = self.deprecated.get_metric_with_label_values(&labels) {
             gauge.set(1);
         }
@@ -271,7 +271,7 @@ mod tests {
     async fn what_was_counted_is_shown_under_the_names_of_the_reference() {
         let metrics = Metrics::new().unwrap();
         metrics.tell_of_build(&Build::default()).unwrap();
-        metrics.deprecated("", "v1", "endpoints", "");
+        metrics.deprecated(["", "", "endpoints", "", "v1"]);
         metrics.handshake_failed();
         let elapsed = Duration::from_millis(3);
         metrics.converted("as.x.io", ["v1", "v2"], None, elapsed);

@@ -112,6 +112,10 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
     let api_version = object.str_at(&["apiVersion"]).unwrap_or_default();
     let versions = resource.versions.iter();
     let version = versions.clone().find(|version| version.api_version == api_version);
+    if version.is_none() && resource.kind_type(api_version).is_some() {
+        // What is not served is not made.
+        return Ok(());
+    }
     let (Some(version), Some(storage)) = (version, &resource.storage) else {
         let resource = resource.group_resource();
         return Err(ApiError::internal(format!("{resource} are not kept in {api_version}")));

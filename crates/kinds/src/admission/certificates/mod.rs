@@ -23,6 +23,15 @@ fn signer(request: &Value) -> &str {
 /// Refuses a user who may not do `verb` for the signer of a request: neither for its name nor for all of its domain.
 fn check_signer(context: &WriteContext<'_>, verb: &str, request: &Value) -> Result<(), Refusal> {
     let signer = signer(request);
+    if may_use_signer(context, verb, signer) {
+        return Ok(());
+    }
+    Err(Refusal::forbidden(format!(
+        "user not permitted to {verb} requests with signerName {signer:?}"
+    )))
+}
+/// Whether the user of a request may do `verb` in the name of `signer`, or of all signers of its domain.
+pub(crate) fn may_use_signer(context: &WriteContext<'_>, verb: &str, signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     let may = |name: &str| {
         let target = AccessTarget::Resource(ResourceTarget {
@@ -37,10 +46,5 @@ fn check_signer(context: &WriteContext<'_>, verb: &str, request: &Value) -> Resu
             .authorize(context.user, &Attributes { verb, target })
             .allows()
     };
-    if may(signer) || may(&format!("{domain}/*")) {
-        return Ok(());
-    }
-    Err(Refusal::forbidden(format!(
-        "user not permitted to {verb} requests with signerName {signer:?}"
-    )))
+    may(signer) || may(&format!("{domain}/*"))
 }

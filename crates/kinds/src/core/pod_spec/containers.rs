@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use holdfast_resource::{Check, Field, FieldError, Part};
 
+use super::stop_signal::validate_stop_signal;
 use super::volumes::Volumes;
 use super::{PodRules, probes};
 use crate::validation::ports::port_name;
@@ -20,6 +21,8 @@ pub(super) struct PodParts<'a, 'v> {
     pub(super) restart_policy: &'v str,
     /// How long it has to end.
     pub(super) grace: Option<i64>,
+    /// The operating system that it names.
+    pub(super) operating_system: Option<&'v str>,
 }
 
 /// Calls `with` for each container, in the order of the reference: init containers first.
@@ -70,6 +73,7 @@ fn validate_ordinary<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mu
 /// The lifecycle and the probes of a container that keeps running.
 fn validate_running<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     check.field(container, "lifecycle", pod);
+    validate_stop_signal(container, pod.operating_system, &mut check.errors);
     check.field(container, "livenessProbe", pod);
     probes::validate_settled(&container.child("livenessProbe"), &mut check.errors);
     check.field(container, "readinessProbe", pod);

@@ -12,6 +12,7 @@ mod overlapping_paths;
 mod probes;
 mod scheduling;
 mod security;
+mod stop_signal;
 mod template;
 mod volumes;
 mod warnings;
@@ -60,6 +61,7 @@ pub(crate) fn validate_pod_spec(spec: &Part<'_, '_>, rules: PodRules<'_>, check:
     let claims = spec.child("resourceClaims");
     scheduling::validate_resource_claims(&claims, &mut check.errors);
     let claims = ClaimNames::of(&claims);
+    let operating_system = spec.child("os");
     let pod = containers::PodParts {
         volumes: &volumes,
         claims: &claims,
@@ -67,6 +69,7 @@ pub(crate) fn validate_pod_spec(spec: &Part<'_, '_>, rules: PodRules<'_>, check:
         host_users: security::shares_users(spec),
         restart_policy: spec.child("restartPolicy").text(),
         grace: spec.child("terminationGracePeriodSeconds").number(),
+        operating_system: operating_system.is_set().then(|| operating_system.child("name").text()),
     };
     check.values(spec, &pod);
 }
@@ -123,7 +126,10 @@ impl containers::PodParts<'_, '_> {
                 networking::validate_host_aliases(&part.child("hostAliases"), errors);
             }
             "overhead" => validate_overhead(&part.child("overhead"), errors),
-            "operating_system" => security::validate_operating_system(part, errors),
+            "operating_system" => {
+                security::validate_operating_system(part, errors);
+                scheduling::validate_group(&part.child("schedulingGroup"), errors);
+            }
             "port" => port_number_or_name(&part.child("port"), errors),
             "headers" => probes::validate_headers(part, errors),
             "sleep" => probes::validate_sleep(part, self.grace, errors),

@@ -10,6 +10,19 @@ use crate::validation::{Errors, report};
 
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 
+/// `validateSchedulingGroup`: the one group that it belongs to.
+pub(super) fn validate_group(group: &Field<'_, '_>, errors: &mut Errors) {
+    if !group.is_set() {
+        return;
+    }
+    let name = group.child("podGroupName");
+    if !name.is_set() {
+        errors.push(name.invalid("must specify one of: `podGroupName`"));
+        return;
+    }
+    report(&name, dns_subdomain(name.text()), errors);
+}
+
 /// Checks a selector of nodes: at least one term.
 pub(crate) fn validate_node_selector(selector: &Field<'_, '_>, errors: &mut Errors) {
     let terms = selector.child("nodeSelectorTerms");

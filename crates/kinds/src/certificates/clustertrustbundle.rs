@@ -1,0 +1,99 @@
+//! ClusterTrustBundles: <https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#cluster-trust-bundles>.
+
+use std::collections::BTreeMap;
+
+use holdfast_resource::metadata::formats::{Faults, dns_subdomain};
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use super::pem::{Anchor, anchors};
+use super::validate_signer_name;
+use crate::validation::{Errors, immutable_text};
+
+/// What only ClusterTrustBundles do.
+pub(crate) struct ClusterTrustBundle;
+
+/// The largest bundle, in bytes.
+const BUNDLE: usize = 1 << 20;
+
+/// What is shown of a bundle that is refused.
+const OMITTED: &str = "<value omitted>";
+
+impl Strategy for ClusterTrustBundle {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        validate(&Field::root(object), true)
+    }
+
+    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let (root, old_root) = (Field::root(object), Field::root(old));
+        let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
+        let is_other = spec.child("trustBundle").text() != old_spec.child("trustBundle").text();
+        let mut errors = validate(&root, is_other);
+        immutable_text(&spec.child("signerName"), &old_spec.child("signerName"), &mut errors);
+        errors
+    }
+}
+
+/// `ValidateClusterTrustBundleName`: the name begins with that of the signer, if there is one.
+pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
+    let signer = object.str_at(&["spec", "signerName"]).unwrap_or_default();
+    if signer.is_empty() {
+        return match name.contains(':') {
+            true => vec!["ClusterTrustBundle without signer name must not have \":\" in its name".into()],
+            false => dns_subdomain(name),
+        };
+    }
+    let prefix = format!("{}:", signer.replace('/', ":"));
+    match name.strip_prefix(&prefix) {
+        Some(rest) => dns_subdomain(rest),
+        None => {
+            let why = format!("ClusterTrustBundle for signerName {signer} must be named with prefix {prefix}");
+            vec![why.into()]
+        }
+    }
+}
+
+/// `ValidateClusterTrustBundle`
+fn validate(root: &Field<'_, '_>, reads_bundle: bool) -> Errors {
+    let mut errors = Errors::new();
+    let spec = root.child("spec");
+    let signer = spec.child("signerName");
+    if !signer.text().is_empty() {
+        validate_signer_name(&signer, &mut errors);
+    }
+    if reads_bundle {
+        validate_bundle(&spec.child("trustBundle"), &mut errors);
+    }
+    errors
+}
+
+/// `validateTrustBundle`: certificates of authorities, each once.
+fn validate_bundle(bundle: &Field<'_, '_>, errors: &mut Errors) {
+    if bundle.text().len() > BUNDLE {
+        errors.push(bundle.too_long(BUNDLE));
+        return;
+    }
+    let before = errors.len();
+    let mut refuse = |why: String| errors.push(bundle.invalid_as(OMITTED, why));
+    let mut places: BTreeMap<Vec<u8>, Vec<usize>> = BTreeMap::new();
+    for (at, anchor) in anchors(bundle.text()).into_iter().enumerate() {
+        match anchor {
+            Anchor::Authority(der) => places.entry(der).or_default().push(at),
+            Anchor::OtherType(label) => refuse(format!("entry {at} has bad block type: {label}")),
+            Anchor::WithHeaders => refuse(format!("entry {at} has PEM block headers")),
+            Anchor::Unreadable => refuse(format!("entry {at} does not parse as X.509")),
+            Anchor::NoAuthority => refuse(format!("entry {at} does not have the CA bit set")),
+        }
+    }
+    if errors.len() > before {
+        return;
+    }
+    if places.is_empty() {
+        errors.push(bundle.invalid_as(OMITTED, "at least one trust anchor must be provided"));
+    }
+    for at in places.values().filter(|at| at.len() > 1) {
+        let at: Vec<String> = at.iter().map(usize::to_string).collect();
+        let why = format!("duplicate trust anchor (indices [{}])", at.join(" "));
+        errors.push(bundle.invalid_as(OMITTED, why));
+    }
+}

@@ -1,0 +1,215 @@
+//! The kinds of the group `internal.apiserver.k8s.io`: StorageVersions, by which API servers tell each other in which version
+//! each keeps the objects of a resource.
+
+use std::collections::HashSet;
+
+use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain, qualified_name};
+use holdfast_resource::table::{NamedCell, items};
+use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_value::Value;
+
+use crate::config::Config;
+use crate::kind::{Kind, kind};
+use crate::validation::{Errors, report};
+
+/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
+    let storage_versions = || {
+        kind(StorageVersion)
+            .named_by(name_faults)
+            .cells(CELLS)
+            .empty_status()
+            .done()
+    };
+    (plural == "storageversions").then(storage_versions)
+}
+
+/// What only StorageVersions do.
+struct StorageVersion;
+
+/// The cells of tables.
+const CELLS: &[NamedCell] = &[("storage-versions", |object, _| written_versions(object))];
+
+/// What the first servers write, and how many others there are.
+fn written_versions(object: &Value) -> Value {
+    const SHOWN: usize = 3;
+    let all = items(object, &["status", "storageVersions"]);
+    let text = |version: &Value, name: &str| version.str_at(&[name]).unwrap_or_default().to_owned();
+    let shown: Vec<String> = all
+        .iter()
+        .take(SHOWN)
+        .map(|version| format!("{}={}", text(version, "apiServerID"), text(version, "encodingVersion")))
+        .collect();
+    match (all.len(), shown.join(",")) {
+        (0, _) => "<none>".into(),
+        (count, shown) if count > SHOWN => format!("{shown} + {} more...", count - SHOWN).into(),
+        (_, shown) => shown.into(),
+    }
+}
+
+impl Strategy for StorageVersion {
+    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        validate_status(&Field::root(object).child("status"))
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
+        match context.subresource {
+            Some(_) => self.validate(context, object),
+            None => Vec::new(),
+        }
+    }
+}
+
+/// `ValidateStorageVersionName`: `group.resource`.
+fn name_faults(_object: &Value, name: &str) -> Faults {
+    let Some((group, resource)) = name.rsplit_once('.') else {
+        return vec!["name must be in the form of <group>.<resource>".into()];
+    };
+    let of = |part: &str, faults: Faults| -> Faults {
+        let told = faults.into_iter();
+        told.map(|fault| format!("the {part} segment {fault}").into()).collect()
+    };
+    let mut faults = of("group", dns_subdomain(group));
+    faults.extend(of("resource", dns_label_1035(resource)));
+    faults
+}
+
+/// `validateStorageVersionStatus`
+fn validate_status(status: &Field<'_, '_>) -> Errors {
+    let mut errors = Errors::new();
+    let versions = status.child("storageVersions");
+    let mut servers = HashSet::new();
+    for version in versions.items() {
+        let server = version.child("apiServerID");
+        if !servers.insert(server.text()) {
+            errors.push(server.duplicate());
+        }
+        validate_server(&version, &mut errors);
+    }
+    validate_common(status, &mut errors);
+    validate_conditions(status, &mut errors);
+    errors
+}
+
+/// `validateServerStorageVersion`
+fn validate_server(version: &Field<'_, '_>, errors: &mut Errors) {
+    let server = version.child("apiServerID");
+    report(&server, dns_subdomain(server.text()), errors);
+    let (encoding, decodable) = (version.child("encodingVersion"), version.child("decodableVersions"));
+    validate_api_version(&encoding, errors);
+    for one in decodable.items() {
+        validate_api_version(&one, errors);
+    }
+    let decodes = |text: &str| decodable.items().any(|one| one.text() == text);
+    if !decodes(encoding.text()) {
+        let why = format!("decodableVersions must include encodingVersion {}", encoding.text());
+        errors.push(decodable.invalid(why));
+    }
+    let served = version.child("servedVersions");
+    for one in served.items() {
+        validate_api_version(&one, errors);
+        if !decodes(one.text()) {
+            let all: Vec<&str> = decodable.items().map(|one| one.text()).collect();
+            errors.push(one.invalid(format!(
+                "individual served version : {} must be included in decodableVersions : [{}]",
+                one.text(),
+                all.join(" ")
+            )));
+        }
+    }
+}
+
+/// `isValidAPIVersion`
+fn validate_api_version(field: &Field<'_, '_>, errors: &mut Errors) {
+    const ODD: &str = "an apiVersion is a DNS-1035 label, which must consist of lower case alphanumeric characters or '-', start \
+         with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
+         validation is '[a-z]([-a-z0-9]*[a-z0-9])?') with an optional DNS subdomain prefix and '/' (e.g. \
+         'example.com/MyVersion')";
+    let mut told = Vec::new();
+    let mut part = |name: &str, text: &str, faults: fn(&str) -> Faults| match text {
+        "" => told.push(format!("{name} part: must be non-empty")),
+        text => told.extend(faults(text).iter().map(|fault| format!("{name} part: {fault}"))),
+    };
+    match field.text().split('/').collect::<Vec<_>>().as_slice() {
+        [version] => part("version", version, dns_label_1035),
+        [group, version] => {
+            part("group", group, dns_subdomain);
+            part("version", version, dns_label_1035);
+        }
+        _ => told.push(ODD.to_owned()),
+    }
+    if !told.is_empty() {
+        errors.push(field.invalid(told.join(",")));
+    }
+}
+
+/// `validateCommonVersion`: the version that all servers write, where they write one.
+fn validate_common(status: &Field<'_, '_>, errors: &mut Errors) {
+    let versions = status.child("storageVersions");
+    let mut written = versions
+        .items()
+        .map(|version| version.value().and_then(|of| of.str_at(&["encodingVersion"])));
+    let first = written.next().map(Option::unwrap_or_default);
+    let common = first.filter(|first| written.all(|other| other.unwrap_or_default() == *first));
+    let stated = status.child("commonEncodingVersion");
+    match (common, stated.is_set()) {
+        (None, true) => errors.push(stated.invalid(
+            "should be nil if servers do not agree on the same encoding version, or if there is no server reporting the \
+             supported versions yet",
+        )),
+        (Some(common), false) => {
+            errors.push(stated.invalid(format!("the common encoding version is {common}")));
+        }
+        (Some(common), true) if common != stated.text() => {
+            errors.push(stated.invalid(format!("the actual common encoding version is {common}")));
+        }
+        _ => {}
+    }
+}
+
+/// `validateStorageVersionCondition`, whose paths leave out the name of the list.
+fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
+    let conditions = status.child("conditions");
+    let mut seen: Vec<&str> = Vec::new();
+    for (at, condition) in conditions.slice().iter().enumerate() {
+        let path = status.path().index(at);
+        let text = |name: &str| condition.str_at(&[name]).unwrap_or_default();
+        let sort = text("type");
+        if let Some(first) = seen.iter().rposition(|known| *known == sort) {
+            let why = format!("the type of the condition is not unique, it also appears in conditions[{first}]");
+            errors.push(FieldError::invalid(&path.child("type"), sort, why));
+        }
+        seen.push(sort);
+        for name in ["type", "status"] {
+            let faults = qualified_name(text(name)).into_iter();
+            errors.extend(faults.map(|fault| FieldError::invalid(&path.child(name), text(name), fault)));
+        }
+        for name in ["reason", "message"].iter().filter(|name| text(name).is_empty()) {
+            errors.push(FieldError::required(&path.child(name), ""));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    #[test]
+    fn the_name_is_a_group_and_a_resource() {
+        let harness = Harness::serving("api/alpha=true", "");
+        let named = |name: &str| {
+            format!(
+                "{{apiVersion: internal.apiserver.k8s.io/v1alpha1, kind: StorageVersion, metadata: {{name: {name}}}, spec: {{}}}}"
+            )
+        };
+        assert_eq!(
+            super::name_faults(&Default::default(), "core.pods"),
+            Vec::<String>::new()
+        );
+        assert_eq!(
+            super::name_faults(&Default::default(), "pods"),
+            ["name must be in the form of <group>.<resource>"]
+        );
+        assert_eq!(harness.errors(&named("apps.deployments")), Vec::<String>::new());
+    }
+}
