@@ -12,6 +12,7 @@ use holdfast_kinds::Block;
 use holdfast_server::api::context::MAX_OBJECT_BYTES;
 
 use crate::aggregation::AggregationFlags;
+use crate::audit::AuditFlags;
 use crate::copy::CopyFlags;
 use crate::election::ElectionFlags;
 use crate::endpoints::EndpointFlags;
@@ -79,6 +80,10 @@ pub(crate) struct Serve {
     /// The endpoints of the service kubernetes
     #[command(flatten)]
     pub(crate) endpoints: EndpointFlags,
+
+    /// The audit log
+    #[command(flatten)]
+    pub(crate) audit: AuditFlags,
 
     /// Where the store is damaged, start with what can still be read of it. The damaged files are kept beside it
     #[arg(long)]

@@ -4,6 +4,7 @@
 
 mod admission;
 mod aggregation;
+mod audit;
 mod blame;
 mod compatible;
 mod copy;

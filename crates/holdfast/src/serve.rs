@@ -48,7 +48,7 @@ use crate::openapi::Documents;
 use crate::pki::{self, Names, Pair, Pki};
 use crate::token_keys::TokenKeys;
 use crate::waiting::Waiting;
-use crate::{admission, files, kubeconfig, logging};
+use crate::{admission, audit, files, kubeconfig, logging};
 
 /// What `build.rs` found out about this build.
 const BUILD: Build = Build {
@@ -204,6 +204,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         identity.run(&service);
     }
     let released = controllers.run(&service, &surroundings, election);
+    let auditor = service.auditor.clone();
     drop(service);
 
     let name = tokio::select! {
@@ -233,6 +234,9 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     if let Some(released) = released {
         // Whoever waits for the lease need not wait for its end.
         let _ = tokio::time::timeout(RELEASE_LIMIT, released).await;
+    }
+    if let Some(auditor) = auditor {
+        auditor.close(audit::CLOSE_LIMIT).await;
     }
     store.close().await.context("cannot close the store")?;
     tracing::info!("ended");
@@ -507,6 +511,15 @@ fn service(
         flags.max_requests_inflight,
         flags.max_mutating_requests_inflight,
     ));
+    let observer = Arc::new(metrics.audit().clone());
+    let auditor = flags.audit.auditor(observer, &milestones.background, &shutdown)?;
+    let health = match &auditor {
+        Some(_) => health.with(audit::CHECK, Endpoint::ALL, {
+            let background = milestones.background.clone();
+            move || background.outcome(audit::CHECK)
+        }),
+        None => health,
+    };
     let context = Context::new(Parts {
         webhooks: Webhooks::new(Arc::clone(&kinds.webhooks), Arc::clone(&store), Arc::clone(&registry)),
         shared: Shared {
@@ -546,6 +559,7 @@ fn service(
             .with_issuer(issuer),
         in_flight,
         fairness: levels,
+        auditor,
     };
     Ok((Arc::new(service), aggregation))
 }

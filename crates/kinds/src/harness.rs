@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex};
 use holdfast_admission::AdmissionPlugin;
 use holdfast_authorization::AlwaysAllow;
 use holdfast_resource::access::{
-    Access, BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
+    Access, BoundObject, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
 use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{
@@ -435,12 +435,12 @@ impl TokenIssuer for TesterToken {
     }
 
     /// Says what the token is for.
-    fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<String, String> {
+    fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String> {
         let shown = |object: &Option<BoundObject>| match object {
             Some(object) => format!("{}/{}", object.name, object.uid),
             None => "none".to_owned(),
         };
-        Ok(format!(
+        let token = format!(
             "{}/{} for {}, {} s, pod {}, node {}",
             token.account.name,
             token.account.uid,
@@ -448,7 +448,11 @@ impl TokenIssuer for TesterToken {
             token.seconds,
             shown(&token.pod),
             shown(&token.node)
-        ))
+        );
+        Ok(IssuedToken {
+            token,
+            credential: "JTI=1".to_owned(),
+        })
     }
 }
 
@@ -463,6 +467,7 @@ impl TokenAuthenticator for TesterToken {
         Ok(TokenUser {
             user: Harness::new().world.user,
             audiences: vec!["here".into()],
+            annotations: Vec::new(),
         })
     }
 }

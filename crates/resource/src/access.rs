@@ -26,6 +26,8 @@ pub struct TokenUser {
     pub user: Arc<User>,
     /// Those of the audiences asked for that the token is good for.
     pub audiences: Vec<SmolStr>,
+    /// What the audit log is to say of the token.
+    pub annotations: Vec<(&'static str, String)>,
 }
 
 /// Why a token is refused.
@@ -74,7 +76,16 @@ pub trait TokenIssuer: Send + Sync {
     ///
     /// # Errors
     /// Why it cannot be made.
-    fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<String, String>;
+    fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String>;
+}
+
+/// A token that was made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IssuedToken {
+    /// The token.
+    pub token: String,
+    /// What tells it from others, as users who bear it show it.
+    pub credential: String,
 }
 
 /// What a token says of a service account.
@@ -122,7 +133,7 @@ impl TokenIssuer for NoTokens {
         false
     }
 
-    fn issue(&self, _token: &ServiceAccountToken<'_>) -> Result<String, String> {
+    fn issue(&self, _token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String> {
         Err("this server makes no tokens".to_owned())
     }
 }

@@ -61,4 +61,6 @@ pub use same::same;
 pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, consumed_patch, strategic_merge,
 };
-pub use strategy::{Beside, Generic, Lookup, Operation, OutcomeCall, Refusal, Strategy, WriteContext};
+pub use strategy::{
+    AuditAnnotations, Beside, Generic, Lookup, Operation, OutcomeCall, Refusal, Strategy, WriteContext,
+};

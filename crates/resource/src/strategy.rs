@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use holdfast_authorization::User;
 use holdfast_value::Value;
@@ -114,6 +114,8 @@ pub struct WriteContext<'a> {
     pub empties: &'a [EmptyField],
     /// The other objects.
     pub lookup: &'a dyn Lookup,
+    /// What the audit log says of the request, where it is audited.
+    pub audit: Option<&'a dyn AuditAnnotations>,
     /// What is to be called when the outcome of the write is known; see [`WriteContext::on_outcome`].
     pub outcome: Mutex<Vec<OutcomeCall>>,
     /// What the write brings about besides; see [`WriteContext::warn`].
@@ -189,10 +191,33 @@ impl WriteContext<'_> {
         self.empties.iter().any(below)
     }
 
+    /// Has the audit log say `value` of the request under `key`, where the request is audited.
+    pub fn annotate(&self, key: &str, value: impl FnOnce() -> String) {
+        if let Some(audit) = self.audit {
+            audit.annotate(key, value());
+        }
+    }
+
     /// Has the client warned.
     pub fn warn(&self, text: String) {
         self.beside.lock().warnings.push(text);
     }
+}
+
+/// What the audit log says of a request besides what it is about and how it ended
+/// (<https://kubernetes.io/docs/reference/labels-annotations-taints/audit-annotations/>).
+pub trait AuditAnnotations: Send + Sync {
+    /// Says `value` under `key`. What was said first under a key stays.
+    fn annotate(&self, key: &str, value: String);
+
+    /// Whether the log keeps the bodies of the request, so that what changes them may stand there too.
+    fn records_bodies(&self) -> bool;
+
+    /// Tells how long a webhook took, which may change objects or refuse writes.
+    fn webhook_took(&self, mutates: bool, time: Duration);
+
+    /// Tells how long the store took.
+    fn store_took(&self, time: Duration);
 }
 
 /// The stored objects, as a strategy or an admission plugin may ask for them. Objects come in the version they are

@@ -81,7 +81,7 @@ async fn hold(server: &Server) -> http::Response<ResponseBody> {
     let path = format!("{CONFIG_MAPS}/large");
     let answer = server
         .service
-        .respond(request("GET", &path, RequestBody::from_bytes("")), None)
+        .respond(request("GET", &path, RequestBody::from_bytes("")), None, None)
         .await;
     assert_eq!(answer.status(), 200);
     answer
@@ -93,7 +93,7 @@ fn begin(server: &Server, path: &str) -> JoinHandle<http::Response<ResponseBody>
         server.service.clone(),
         request("GET", path, RequestBody::from_bytes("")),
     );
-    tokio::spawn(async move { service.respond(request, None).await })
+    tokio::spawn(async move { service.respond(request, None, None).await })
 }
 
 async fn dump(server: &Server, name: &str) -> String {
@@ -152,7 +152,7 @@ async fn answers_name_the_schema_and_the_level_of_their_request() {
     let unknown = http::Request::get("/version")
         .body(RequestBody::from_bytes(""))
         .unwrap();
-    let unknown = server.service.respond(unknown, None).await;
+    let unknown = server.service.respond(unknown, None, None).await;
     assert_eq!(unknown.status(), 401);
     assert!(!unknown.headers().contains_key(SCHEMA_UID));
     let watch = server
@@ -325,7 +325,7 @@ async fn a_request_gives_its_seat_back_while_its_body_comes() {
     );
     let slow = request("POST", CONFIG_MAPS, body);
     let service = server.service.clone();
-    let slow = tokio::spawn(async move { service.respond(slow, None).await });
+    let slow = tokio::spawn(async move { service.respond(slow, None, None).await });
     let labels = r#"{flow_schema="bob",priority_level="tiny"}"#;
     let seats = format!("apiserver_flowcontrol_watch_count_samples_count{labels}");
     while metric(&server, &seats).await != Some(1.0) {

@@ -85,12 +85,12 @@ impl World {
             audiences: &audiences,
             now: self.clock.now(),
             seconds: 600,
-            warn_after: None,
+            warn_after: Some(300),
             pod: None,
             node: None,
             secret: None,
         };
-        self.accounts.issue(&token).unwrap()
+        self.accounts.issue(&token).unwrap().token
     }
 
     fn refused(&self, token: &str) -> String {
@@ -117,6 +117,17 @@ async fn a_token_makes_the_user_that_the_account_is() {
     );
     assert_eq!(known.user.extra[0].0, "authentication.kubernetes.io/credential-id");
     assert_eq!(known.audiences, ["https://me"]);
+}
+
+#[tokio::test]
+async fn the_audit_log_hears_of_a_token_that_should_have_been_exchanged() {
+    let world = World::new(&KeyPair::generate().unwrap()).await;
+    let token = world.token("https://me");
+    let told = || world.accounts.authenticate(&token, &[]).unwrap().annotations;
+    assert_eq!(told(), []);
+    *world.clock.0.lock() += Duration::from_secs(400);
+    let why = "subject: system:serviceaccount:default:robot, seconds after warning threshold: 100";
+    assert_eq!(told(), [("authentication.k8s.io/stale-token", why.to_owned())]);
 }
 
 #[tokio::test]

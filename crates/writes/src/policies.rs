@@ -70,6 +70,9 @@ impl Stage<'_> {
             self.environment.callers.evaluated(WebhookType::Validating, check);
         }
         warnings.extend(verdict.warnings);
+        for (key, value) in verdict.annotations {
+            self.annotate(&key, || value);
+        }
         let Some(Denial { message, reason }) = verdict.denial else {
             return Ok(());
         };

@@ -57,6 +57,7 @@ impl<'a> Stage<'a> {
             types: self.environment.field_managers.types().table(),
             empties: &self.target.empties,
             lookup: self.environment.lookup,
+            audit: self.target.audit(),
             outcome: Default::default(),
             beside: Default::default(),
         })

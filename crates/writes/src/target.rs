@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime};
 use holdfast_authorization::User;
 use holdfast_resource::metadata::formats;
 use holdfast_resource::schema::EmptyField;
-use holdfast_resource::{KindType, Registry, Resource, ScaleFields, Subresource};
+use holdfast_resource::{AuditAnnotations, KindType, Registry, Resource, ScaleFields, Subresource};
 use holdfast_value::SmolStr;
 
 use crate::{Error, ErrorKind, WriteOptions};
@@ -54,6 +54,8 @@ pub struct Target {
     pub now: SystemTime,
     /// When the request times out.
     pub deadline: Option<Instant>,
+    /// What the audit log says of the request, where it is audited.
+    pub audit: Option<Arc<dyn AuditAnnotations>>,
 }
 
 /// The fields of `reset_fields` that a write does not change. The others it may change without owning them.
@@ -116,7 +118,13 @@ impl Target {
             of_collection: false,
             now,
             deadline: None,
+            audit: None,
         }
+    }
+
+    /// What the audit log says of the request, where it is audited.
+    pub fn audit(&self) -> Option<&dyn AuditAnnotations> {
+        self.audit.as_deref()
     }
 
     /// A stored object as it is stored, whatever versions are served.

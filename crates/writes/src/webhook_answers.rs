@@ -9,13 +9,14 @@ use holdfast_admission::webhooks::matching::Invocation;
 use holdfast_admission::webhooks::review::Review;
 use holdfast_admission::webhooks::{Webhook, WebhookType};
 use holdfast_ownership::check_managed_fields;
+use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::validate_managed_fields;
-use holdfast_resource::{Aggregate, Field, KindType, convert};
-use holdfast_value::{SmolStr, Value, json_patch};
+use holdfast_resource::{Aggregate, AuditAnnotations, Field, KindType, convert};
+use holdfast_value::{SmolStr, Value, json, json_patch};
 
 use crate::environment::{Ending, Unanswered, WebhookCall};
 use crate::typed::{self, Unconvertible};
-use crate::webhooks::Attributes;
+use crate::webhooks::{Asked, Attributes};
 use crate::{Call, Error, ErrorKind, Stage};
 
 /// Why a webhook does not let a write pass.
@@ -53,7 +54,7 @@ impl Stage<'_> {
     /// Calls a webhook that may change an object. Returns whether it did.
     pub(crate) async fn ask_mutating(
         &self,
-        (webhook, invocation): (&Webhook, &Invocation),
+        (webhook, invocation, asked): (&Webhook, &Invocation, &Asked),
         attributes: &Attributes<'_>,
         object: Option<&mut Value>,
         old: Option<&Value>,
@@ -66,12 +67,16 @@ impl Stage<'_> {
             old,
             WebhookType::Mutating,
         );
-        let patch = passed(question.await?, webhook, warnings)?;
+        let patch = self.passed(question.await?, webhook, warnings)?;
         let operations = patch.as_ref().map(Patch::operations).transpose();
         let operations = operations.map_err(|error| Fault::unanswered(&error))?.flatten();
         match (operations, object) {
             (None, _) => Ok(false),
-            (Some(operations), Some(object)) => self.patch(invocation, object, &operations).await,
+            (Some(operations), Some(object)) => {
+                let changed = self.patch(invocation, object, &operations).await?;
+                self.tell_of_patch(webhook, asked, patch.as_ref());
+                Ok(changed)
+            }
             (Some(_), None) => Err(Fault::failed(format_args!(
                 "admission webhook {:?} attempted to modify the object, which is not supported for this operation",
                 webhook.name.as_str()
@@ -89,10 +94,10 @@ impl Stage<'_> {
         warnings: &mut Vec<String>,
     ) -> Result<(), Fault> {
         let question = self.ask((webhook, invocation), attributes, object, old, WebhookType::Validating);
-        passed(question.await?, webhook, warnings).map(drop)
+        self.passed(question.await?, webhook, warnings).map(drop)
     }
 
-    /// Counts the call of a webhook that began at `started`, and applies its failure policy.
+    /// Counts the call of a webhook that was asked as `asked`, and applies its failure policy.
     ///
     /// # Errors
     /// The error that the client gets of a refusal.
@@ -100,16 +105,18 @@ impl Stage<'_> {
         &self,
         webhook: &Webhook,
         attributes: &Attributes<'_>,
-        webhook_type: WebhookType,
-        started: Instant,
+        asked: &Asked,
         outcome: Result<T, Fault>,
     ) -> Result<T, Error> {
         let callers = self.environment.callers;
         let called = |code, ending| {
-            let (name, operation, taken) = (webhook.name.as_str(), attributes.operation, started.elapsed());
+            let (name, operation, taken) = (webhook.name.as_str(), attributes.operation, asked.started.elapsed());
+            if let Some(audit) = self.target.audit() {
+                audit.webhook_took(asked.webhook_type == WebhookType::Mutating, taken);
+            }
             let call = WebhookCall {
                 name,
-                webhook_type,
+                webhook_type: asked.webhook_type,
                 operation,
                 taken,
                 code,
@@ -127,6 +134,11 @@ impl Stage<'_> {
             Fault::Unanswered(Unanswered { code, why }) if webhook.fails_open => {
                 tracing::warn!(webhook = %webhook.name, why, "a webhook could not be asked; the write goes on");
                 called(code, Ending::FailedOpen);
+                let prefix = match asked.webhook_type {
+                    WebhookType::Mutating => "failed-open.mutation.webhook.admission.k8s.io",
+                    WebhookType::Validating => "failed-open.validating.webhook.admission.k8s.io",
+                };
+                self.annotate(&asked.key(prefix), || webhook.name.to_string());
                 // Where the request itself ran out of time, no policy lets it go on.
                 self.target.check_deadline().map(|()| T::default())
             }
@@ -289,14 +301,61 @@ impl Stage<'_> {
     }
 }
 
-/// What is to be changed, where `answer` lets the write go on.
-fn passed(answer: Answer, webhook: &Webhook, warnings: &mut Vec<String>) -> Result<Option<Patch>, Fault> {
-    warnings.extend(answer.warnings);
-    if answer.allowed {
-        return Ok(answer.patch);
+impl Stage<'_> {
+    /// What is to be changed, where `answer` lets the write go on.
+    fn passed(&self, answer: Answer, webhook: &Webhook, warnings: &mut Vec<String>) -> Result<Option<Patch>, Fault> {
+        for (key, value) in answer.annotations {
+            self.annotate(&format!("{}/{key}", webhook.name), || value);
+        }
+        warnings.extend(answer.warnings);
+        if answer.allowed {
+            return Ok(answer.patch);
+        }
+        let (code, error) = rejection(&webhook.name, answer.status.as_ref());
+        Err(Fault::Refused { code, error })
     }
-    let (code, error) = rejection(&webhook.name, answer.status.as_ref());
-    Err(Fault::Refused { code, error })
+
+    /// Has the audit log say something of the write, in the name of admission. What is no qualified name is left out, as in
+    /// the reference.
+    pub(crate) fn annotate(&self, key: &str, value: impl FnOnce() -> String) {
+        let Some(audit) = self.target.audit() else { return };
+        if key.contains('/') && qualified_name(key).is_empty() {
+            audit.annotate(key, value());
+        } else {
+            tracing::warn!(key, "the audit log takes no such annotation");
+        }
+    }
+
+    /// Has the audit log say whether a webhook changed the object.
+    pub(crate) fn tell_of_mutation(&self, webhook: &Webhook, asked: &Asked, mutated: bool) {
+        self.annotate(&asked.key("mutation.webhook.admission.k8s.io"), || {
+            format!("{},\"mutated\":{mutated}}}", identity(webhook))
+        });
+    }
+
+    /// Has the audit log say what a webhook changed, where it keeps bodies.
+    fn tell_of_patch(&self, webhook: &Webhook, asked: &Asked, patch: Option<&Patch>) {
+        if !self.target.audit().is_some_and(AuditAnnotations::records_bodies) {
+            return;
+        }
+        let Some(operations) = patch.and_then(Patch::tree) else {
+            return;
+        };
+        self.annotate(&asked.key("patch.webhook.admission.k8s.io"), || {
+            let operations = json::to_string(&operations);
+            format!(
+                "{},\"patch\":{operations},\"patchType\":\"JSONPatch\"}}",
+                identity(webhook)
+            )
+        });
+    }
+}
+
+/// How an annotation about a webhook begins.
+fn identity(webhook: &Webhook) -> String {
+    let text = |text: &str| json::to_string(&Value::from(text));
+    let (configuration, name) = (text(&webhook.configuration), text(&webhook.name));
+    format!("{{\"configuration\":{configuration},\"webhook\":{name}")
 }
 
 /// The refusal by the webhook of that name, with the `Status` that it gives, if any; and its code.

@@ -55,6 +55,30 @@ impl<'a> Attributes<'a> {
     }
 }
 
+/// When and as which of several a webhook is asked.
+pub(crate) struct Asked {
+    pub(crate) webhook_type: WebhookType,
+    pub(crate) started: Instant,
+    /// The round and the place, as annotations of the audit log name them.
+    place: (usize, usize),
+}
+
+impl Asked {
+    fn now(webhook_type: WebhookType, round: usize, at: usize) -> Self {
+        Self {
+            webhook_type,
+            started: Instant::now(),
+            place: (round, at),
+        }
+    }
+
+    /// The key of an annotation about this question.
+    pub(crate) fn key(&self, prefix: &str) -> String {
+        let (round, at) = self.place;
+        format!("{prefix}/round_{round}_index_{at}")
+    }
+}
+
 /// The rounds of mutating admission. When a policy or a webhook changes the object, those before it whose reinvocation policy
 /// is `IfNeeded` run once more, after the plugins.
 #[derive(Default)]
@@ -65,6 +89,8 @@ pub(crate) struct Rounds {
     policies: rounds::Rounds<policies::mutating::Key>,
     /// Whether any webhook changed the object.
     changed: bool,
+    /// The round, from 0.
+    round: usize,
 }
 
 impl Rounds {
@@ -100,6 +126,7 @@ impl Stage<'_> {
             }
             rounds.hooks = Some(Arc::clone(&now));
         }
+        rounds.round = usize::from(!first);
         let outcome = Box::pin(self.mutating_round(attributes, object.as_deref_mut(), old, rounds, warnings)).await;
         again |= rounds.changed || rounds.policies.has_more(object.as_deref());
         outcome.map(|()| first && again)
@@ -125,10 +152,12 @@ impl Stage<'_> {
                 continue;
             }
             self.target.check_deadline()?;
-            let started = Instant::now();
-            let outcome = self.ask_mutating((webhook, &invocation), attributes, object.as_deref_mut(), old, warnings);
+            let asked = Asked::now(WebhookType::Mutating, rounds.round, at);
+            let question = (webhook.as_ref(), &invocation, &asked);
+            let outcome = self.ask_mutating(question, attributes, object.as_deref_mut(), old, warnings);
             let outcome = outcome.await;
-            let changed = self.decide(webhook, attributes, WebhookType::Mutating, started, outcome)?;
+            self.tell_of_mutation(webhook, &asked, outcome.as_ref().is_ok_and(|changed| *changed));
+            let changed = self.decide(webhook, attributes, &asked, outcome)?;
             rounds.changed |= changed;
             rounds.webhooks.invoked(at, changed, webhook.reinvoked);
         }
@@ -165,13 +194,15 @@ impl Stage<'_> {
             return Ok(());
         }
         self.target.check_deadline()?;
-        let started = Instant::now();
-        let questions = called.iter().map(|(webhook, invocation)| async move {
-            let mut warnings = Vec::new();
-            let outcome = self.ask_validating((webhook, invocation), attributes, object, old, &mut warnings);
-            let outcome = outcome.await;
-            let decided = self.decide(webhook, attributes, WebhookType::Validating, started, outcome);
-            (decided, warnings)
+        let questions = called.iter().enumerate().map(|(at, (webhook, invocation))| {
+            let asked = Asked::now(WebhookType::Validating, 0, at);
+            async move {
+                let mut warnings = Vec::new();
+                let outcome = self.ask_validating((webhook, invocation), attributes, object, old, &mut warnings);
+                let outcome = outcome.await;
+                let decided = self.decide(webhook, attributes, &asked, outcome);
+                (decided, warnings)
+            }
         });
         let mut refusal = None;
         for (decided, said) in Box::pin(join_all(questions)).await {

@@ -162,6 +162,14 @@ pub enum Action {
 }
 
 impl Action {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Deny => "Deny",
+            Self::Warn => "Warn",
+            Self::Audit => "Audit",
+        }
+    }
+
     fn named(name: &str) -> Option<Self> {
         match name {
             "Deny" => Some(Self::Deny),

@@ -369,6 +369,38 @@ fn match_conditions_skip_writes_and_their_errors_go_by_the_failure_policy() {
         Some("expression 'object.metadata.labels.x == 'on-time'' resulted in error: no such key: labels")
     );
     assert_eq!(world(", failurePolicy: Ignore").refused("a", ""), None);
+    let write = Write {
+        operation: "CREATE",
+        resource: "pods",
+        object: "{metadata: {name: a, labels: {x: on-time}}}",
+    };
+    let told = |world: World| world.check(&write).annotations;
+    assert_eq!(told(world("")), [("p/a".to_owned(), "on-time!".to_owned())]);
+    // Two bindings say the same.
+    let twice = world("");
+    let binding = parse("{spec: {policyName: p, validationActions: [Deny]}}");
+    twice.policies.validating.set_binding("c", Some(&binding));
+    assert_eq!(told(twice), [("p/a".to_owned(), "on-time!".to_owned())]);
+    let empty = "auditAnnotations: [{key: a, valueExpression: \"' '\"}, {key: b, valueExpression: 'null'}]";
+    assert_eq!(told(World::new().validating(&rules, empty, "")), []);
+}
+
+#[test]
+fn a_failure_that_is_to_be_audited_is_told_with_its_place() {
+    let rules = format!("{{resourceRules: [{PODS}]}}");
+    let spec = "validations: [{expression: 'true'}, {expression: 'false', message: 'a <b>'}]";
+    let world = World::new().validating(&rules, spec, "");
+    let binding = parse("{spec: {policyName: p, validationActions: [Audit, Warn]}}");
+    world.policies.validating.set_binding("b", Some(&binding));
+    let write = Write {
+        operation: "CREATE",
+        resource: "pods",
+        object: "{metadata: {name: a}}",
+    };
+    let failure = "[{\"message\":\"a \\u003cb\\u003e\",\"policy\":\"p\",\"binding\":\"b\",\"expressionIndex\":1,\
+                   \"validationActions\":[\"Audit\",\"Warn\"]}]";
+    let key = "validation.policy.admission.k8s.io/validation_failure";
+    assert_eq!(world.check(&write).annotations, [(key.to_owned(), failure.to_owned())]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use holdfast_cel::{Activation, Budget, CelValue, Type};
 use holdfast_resource::Field;
-use holdfast_value::{SmolStr, Value};
+use holdfast_value::{SmolStr, Value, json};
 
 use super::environment::{Compiler, compiled};
 use super::expression::{Expression, Failure};
@@ -20,7 +20,8 @@ const MESSAGE_BYTES: usize = 5 << 10;
 #[derive(Debug)]
 pub struct Validations {
     validations: Vec<Validation>,
-    annotations: Vec<Expression>,
+    /// What the audit log says: keys and their values.
+    annotations: Vec<(SmolStr, Expression)>,
 }
 
 #[derive(Debug)]
@@ -45,7 +46,8 @@ impl Body for Validations {
                 .map(|annotation| {
                     let expression = annotation.child("valueExpression");
                     let text = expression.text();
-                    compiled(text, compiler.expression(text, &[Type::String, Type::Null]))
+                    let expression = compiled(text, compiler.expression(text, &[Type::String, Type::Null]));
+                    (annotation.child("key").text().into(), expression)
                 })
                 .collect(),
         }
@@ -95,7 +97,18 @@ pub struct ValidationResult {
     pub warnings: Vec<String>,
     /// What is to be counted.
     pub checks: Vec<Check>,
+    /// What the audit log says of the write: keys and values. The first value of a key counts.
+    pub annotations: Vec<(String, String)>,
 }
+
+/// The annotation of a failure that a binding wants in the audit log.
+const FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
+
+/// The most bytes of the value of an annotation.
+const ANNOTATION_BYTES: usize = 10 << 10;
+
+/// The values of the annotations of one policy, by key: each value once.
+type Annotations = Vec<(SmolStr, Vec<String>)>;
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,6 +121,8 @@ pub struct Denial {
 
 /// What one evaluation of a policy finds wrong.
 struct Finding {
+    /// The place of the validation among those of the policy.
+    index: usize,
     message: String,
     reason: SmolStr,
     /// Whether the expression failed rather than the object.
@@ -146,6 +161,7 @@ impl Checking<'_> {
             Ok(resource) => resource,
             Err(why) => return self.misconfigured(policy, None, &why),
         };
+        let mut annotations = Annotations::new();
         for binding in bindings {
             match binding.covers(&self.scene, self.object) {
                 Ok(true) => {}
@@ -156,18 +172,22 @@ impl Checking<'_> {
                 }
             }
             let (Some((kind, resource)), Some(reference)) = (resource, &binding.parameters) else {
-                self.evaluate(policy, binding, &invocation, None);
+                self.evaluate(policy, binding, &invocation, None, &mut annotations);
                 continue;
             };
             match reference.collect(kind, resource, request) {
                 Ok(parameters) => {
                     for parameter in &parameters {
-                        self.evaluate(policy, binding, &invocation, Some(parameter));
+                        self.evaluate(policy, binding, &invocation, Some(parameter), &mut annotations);
                     }
                 }
                 Err(why) => self.misconfigured(policy, Some(binding), &why),
             }
         }
+        let named = annotations
+            .into_iter()
+            .map(|(key, values)| (format!("{}/{key}", policy.name), values.join(", ")));
+        self.result.annotations.extend(named);
     }
 
     fn misconfigured(&mut self, policy: &Policy<Validations>, binding: Option<&Binding>, why: &str) {
@@ -197,6 +217,7 @@ impl Checking<'_> {
         binding: &Binding,
         invocation: &Invocation,
         parameter: Option<&Value>,
+        annotations: &mut Annotations,
     ) {
         let activation = self
             .scene
@@ -215,7 +236,7 @@ impl Checking<'_> {
         for finding in policy.body.findings(&activation) {
             self.found(policy, binding, finding);
         }
-        for finding in policy.body.annotation_faults(&activation, policy.fails_open) {
+        for finding in policy.body.annotate(&activation, policy.fails_open, annotations) {
             self.count(policy, binding, &finding, "deny");
             self.deny(policy, Some(binding), &finding.message, INVALID);
         }
@@ -239,7 +260,11 @@ impl Checking<'_> {
                         policy.name, binding.name, finding.message
                     ));
                 }
-                Action::Audit => self.count(policy, binding, &finding, "audit"),
+                Action::Audit => {
+                    self.count(policy, binding, &finding, "audit");
+                    let failure = finding.failure(policy, binding);
+                    self.result.annotations.push((FAILURE.to_owned(), failure));
+                }
             }
         }
     }
@@ -260,8 +285,23 @@ impl Checking<'_> {
 }
 
 impl Finding {
+    /// What the audit log says of it: a list, of which the reference never makes more than one item.
+    fn failure(&self, policy: &Policy<Validations>, binding: &Binding) -> String {
+        let text = |text: &str| json::to_string(&Value::from(text));
+        let actions: Vec<Value> = binding.actions.iter().map(|action| action.name().into()).collect();
+        format!(
+            "[{{\"message\":{},\"policy\":{},\"binding\":{},\"expressionIndex\":{},\"validationActions\":{}}}]",
+            text(&self.message),
+            text(&policy.name),
+            text(&binding.name),
+            self.index,
+            json::to_string(&actions.into())
+        )
+    }
+
     fn failed(message: String, begun: Instant) -> Self {
         Self {
+            index: 0,
             message,
             reason: INVALID,
             error: true,
@@ -274,7 +314,7 @@ impl Validations {
     fn findings(&self, activation: &Activation) -> Vec<Finding> {
         let mut budget = Budget::default();
         let mut findings = Vec::new();
-        for validation in &self.validations {
+        for (index, validation) in self.validations.iter().enumerate() {
             let begun = Instant::now();
             let outcome = validation.expression.evaluate(activation, &mut budget);
             let message = match outcome {
@@ -291,25 +331,33 @@ impl Validations {
             };
             findings.push(match message {
                 Ok(message) => Finding {
+                    index,
                     message,
                     reason: validation.reason.clone(),
                     error: false,
                     elapsed: begun.elapsed(),
                 },
-                Err(failure) => Finding::failed(failure.message(), begun),
+                Err(failure) => Finding {
+                    index,
+                    ..Finding::failed(failure.message(), begun)
+                },
             });
         }
         findings
     }
 
-    /// What goes wrong with the annotations of the audit log. What they say goes nowhere as long as there is no such log.
-    fn annotation_faults(&self, activation: &Activation, fails_open: bool) -> Vec<Finding> {
+    /// Adds what the audit log is to say to `annotations`, and says what goes wrong with that.
+    fn annotate(&self, activation: &Activation, fails_open: bool, annotations: &mut Annotations) -> Vec<Finding> {
         let mut budget = Budget::default();
         let mut faults = Vec::new();
-        for annotation in &self.annotations {
+        for (key, annotation) in &self.annotations {
             let begun = Instant::now();
             let failure = match annotation.evaluate(activation, &mut budget) {
-                Ok(CelValue::String(_) | CelValue::Null) => continue,
+                Ok(CelValue::Null) => continue,
+                Ok(CelValue::String(value)) => {
+                    add_annotation(annotations, key, &value);
+                    continue;
+                }
                 Ok(other) => {
                     let text = annotation.text();
                     let message = format!(
@@ -330,5 +378,19 @@ impl Validations {
             }
         }
         faults
+    }
+}
+
+/// Adds a value, if it says anything and is not there yet.
+fn add_annotation(annotations: &mut Annotations, key: &SmolStr, value: &str) {
+    let value = value.trim();
+    if value.is_empty() {
+        return;
+    }
+    let (value, _) = value.split_at(value.floor_char_boundary(ANNOTATION_BYTES));
+    match annotations.iter_mut().find(|(known, _)| known == key) {
+        Some((_, values)) if values.iter().any(|known| known == value) => {}
+        Some((_, values)) => values.push(value.to_owned()),
+        None => annotations.push((key.clone(), vec![value.to_owned()])),
     }
 }

@@ -16,6 +16,8 @@ pub struct Answer {
     pub status: Option<Value>,
     /// What the client is to be warned of.
     pub warnings: Vec<String>,
+    /// What the audit log is to say of the write: keys and values.
+    pub annotations: Vec<(String, String)>,
     /// What is to be changed; `None` where nothing is.
     pub patch: Option<Patch>,
 }
@@ -100,6 +102,9 @@ impl Answer {
         }
         let warnings = response.get("warnings").and_then(Value::as_list);
         let warnings = warnings.into_iter().flat_map(|list| list.iter());
+        let annotations = response.get("auditAnnotations").and_then(Value::as_map);
+        let annotations = annotations.into_iter().flat_map(|annotations| annotations.iter());
+        let annotations = annotations.filter_map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned())));
         let allowed = response.get("allowed").and_then(Value::as_bool) == Some(true);
         let patch = match patch.filter(|_| webhook_type == WebhookType::Mutating) {
             Some(text) => Some(Patch {
@@ -115,6 +120,7 @@ impl Answer {
             allowed,
             status: response.get("status").filter(|status| !status.is_null()).cloned(),
             warnings: warnings.filter_map(|text| text.as_str().map(str::to_owned)).collect(),
+            annotations: annotations.collect(),
             patch,
         })
     }
@@ -162,6 +168,11 @@ fn check_written_kind(review: &Value) -> Result<(), AnswerError> {
 }
 
 impl Patch {
+    /// The operations as a tree, for the audit log.
+    pub fn tree(&self) -> Option<Value> {
+        json::parse(&self.bytes, &Limits::REQUEST).ok()
+    }
+
     /// The operations; `None` where there are none.
     ///
     /// # Errors
@@ -204,10 +215,11 @@ mod tests {
     #[test]
     fn an_answer_is_a_review_of_the_same_version_and_uid() {
         let review = |rest: &str| format!(r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"{rest}}}"#);
-        let fine = review(r#","response":{"uid":"u","allowed":true,"warnings":["w"]}"#);
+        let fine = review(r#","response":{"uid":"u","allowed":true,"warnings":["w"],"auditAnnotations":{"k":"v"}}"#);
         let answer = read(&fine, WebhookType::Validating).unwrap();
         assert!(answer.allowed);
         assert_eq!(answer.warnings, ["w"]);
+        assert_eq!(answer.annotations, [("k".to_owned(), "v".to_owned())]);
         assert_eq!(
             refused(&review(r#","response":{"uid":"v"}"#), WebhookType::Validating),
             r#"received invalid webhook response: expected response.uid="u", got "v""#

@@ -58,6 +58,8 @@ pub struct Hooks {
 pub struct Webhook {
     /// The name, which refusals name.
     pub name: SmolStr,
+    /// The name of the configuration that it is of.
+    pub configuration: SmolStr,
     /// How it is reached.
     pub client: ClientConfig,
     /// What it wants to hear of.
@@ -145,12 +147,18 @@ fn compile(configuration: &Value, patterns: &PatternMemory) -> Vec<Arc<Webhook>>
     let webhooks = root.child("webhooks");
     webhooks
         .items()
-        .map(|webhook| Arc::new(Webhook::of(&webhook, patterns)))
+        .map(|webhook| {
+            Arc::new(Webhook::of(
+                &webhook,
+                root.child("metadata").child("name").text(),
+                patterns,
+            ))
+        })
         .collect()
 }
 
 impl Webhook {
-    fn of(webhook: &Field<'_, '_>, patterns: &PatternMemory) -> Self {
+    fn of(webhook: &Field<'_, '_>, configuration: &str, patterns: &PatternMemory) -> Self {
         let selector = |name: &str| {
             let field = webhook.child(name);
             field.value().map(LabelSelector::from_object).unwrap_or_default()
@@ -163,6 +171,7 @@ impl Webhook {
             .filter_map(|version| ReviewVersion::named(version.text()));
         Self {
             name: webhook.child("name").text().into(),
+            configuration: configuration.into(),
             client: ClientConfig::of(&webhook.child("clientConfig")),
             rules: webhook.child("rules").items().map(|rule| Rule::of(&rule)).collect(),
             equivalent: webhook.child("matchPolicy").text() != "Exact",

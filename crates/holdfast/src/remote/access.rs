@@ -80,7 +80,8 @@ impl Access {
         Ok(access)
     }
 
-    fn read(path: &Path, context: Option<&str>) -> Result<Self> {
+    /// What the kubeconfig at `path` says of `context`, or of its current one.
+    pub(crate) fn read(path: &Path, context: Option<&str>) -> Result<Self> {
         let folder = path.parent().unwrap_or(Path::new("."));
         let parsed = yaml::parse(&read(path)?, &Limits::REQUEST);
         let config = parsed.with_context(|| format!("{} is no kubeconfig", path.display()))?;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use holdfast_value::{Limits, Value, json};
-use http::{Request, Uri, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
+use http::request::Builder;
+use http::{Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
@@ -15,6 +16,7 @@ use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -28,7 +30,7 @@ const MAX_ANSWER: usize = 64 << 20;
 
 /// A connection to a server.
 pub(crate) struct Client {
-    sender: SendRequest<Empty<Bytes>>,
+    sender: SendRequest<Full<Bytes>>,
     host: String,
     /// The path of the server's URL, which all others begin with.
     root: String,
@@ -42,20 +44,23 @@ impl Client {
             .server
             .parse()
             .with_context(|| format!("{:?} is no URL", access.server))?;
-        if uri.scheme_str() != Some("https") {
-            bail!("{} is not reached over https", access.server);
-        }
+        let secure = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => bail!("{} is reached neither over https nor over http", access.server),
+        };
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        let port = uri.port_u16().unwrap_or(443);
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let connect = async {
             let socket = TcpStream::connect((host.as_str(), port)).await?;
             socket.set_nodelay(true)?;
+            if !secure {
+                return anyhow::Ok(Box::new(socket) as Box<dyn Stream>);
+            }
             let name = access.server_name.clone().unwrap_or_else(|| host.clone());
             let name = ServerName::try_from(name).map_err(std::io::Error::other)?;
-            TlsConnector::from(Arc::new(tls(access)?))
-                .connect(name, socket)
-                .await
-                .context("TLS")
+            let stream = TlsConnector::from(Arc::new(tls(access)?)).connect(name, socket).await;
+            anyhow::Ok(Box::new(stream.context("TLS")?) as Box<dyn Stream>)
         };
         let stream = tokio::time::timeout(TIMEOUT, connect)
             .await
@@ -76,25 +81,9 @@ impl Client {
 
     /// The JSON document at `path`.
     pub(crate) async fn get(&mut self, path: &str, accept: &str) -> Result<Value> {
-        let mut request = Request::get(format!("{}{path}", self.root))
-            .header(header::HOST, &self.host)
-            .header(header::ACCEPT, accept)
-            .header(header::USER_AGENT, concat!("holdfast/", env!("CARGO_PKG_VERSION")));
-        if let Some(token) = &self.token {
-            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
-        }
-        let request = request.body(Empty::new())?;
-        let answer = async {
-            self.sender.ready().await?;
-            let (head, body) = self.sender.send_request(request).await?.into_parts();
-            let body = Limited::new(body, MAX_ANSWER).collect().await;
-            let body = body.map_err(|error| anyhow::anyhow!("{error}"))?;
-            anyhow::Ok((head.status, body.to_bytes()))
-        };
-        let answer = tokio::time::timeout(TIMEOUT, answer)
-            .await
-            .context("the server does not answer");
-        let (status, body) = answer.flatten().with_context(|| format!("GET {path}"))?;
+        let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, accept);
+        let answer = self.ask(request, Bytes::new()).await;
+        let (status, body) = answer.with_context(|| format!("GET {path}"))?;
         let value = json::parse(&body, &Limits::TRUSTED);
         if !status.is_success() {
             // An error of the API says for itself what is wrong.
@@ -105,7 +94,50 @@ impl Client {
         }
         value.with_context(|| format!("the answer to GET {path} is no JSON"))
     }
+
+    /// Posts JSON to the URL of the server, with what stands in `query`.
+    pub(crate) async fn post(&mut self, query: &str, body: Bytes) -> Result<()> {
+        let root = if self.root.is_empty() { "/" } else { &self.root };
+        let request = Request::post(format!("{root}?{query}"))
+            .header(header::ACCEPT, "application/json, */*")
+            .header(header::CONTENT_TYPE, "application/json");
+        let (status, body) = self.ask(request, body).await?;
+        if !status.is_success() {
+            let said: String = String::from_utf8_lossy(&body).chars().take(TOLD).collect();
+            bail!("the server answered {status}: {}", said.trim());
+        }
+        Ok(())
+    }
+
+    async fn ask(&mut self, request: Builder, body: Bytes) -> Result<(StatusCode, Bytes)> {
+        let mut request = request
+            .header(header::HOST, &self.host)
+            .header(header::USER_AGENT, concat!("holdfast/", env!("CARGO_PKG_VERSION")));
+        if let Some(token) = &self.token {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let request = request.body(Full::new(body))?;
+        let answer = async {
+            self.sender.ready().await?;
+            let (head, body) = self.sender.send_request(request).await?.into_parts();
+            let body = Limited::new(body, MAX_ANSWER).collect().await;
+            let body = body.map_err(|error| anyhow::anyhow!("{error}"))?;
+            anyhow::Ok((head.status, body.to_bytes()))
+        };
+        let answer = tokio::time::timeout(TIMEOUT, answer)
+            .await
+            .context("the server does not answer");
+        answer.flatten()
+    }
 }
+
+/// What bytes go over.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// How much of a refusal is told, in characters.
+const TOLD: usize = 1000;
 
 fn tls(access: &Access) -> Result<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());

@@ -12,7 +12,7 @@ use clap::Args;
 use holdfast_value::{Limits, Value, yaml};
 
 pub(crate) use access::{Access, AccessFlags};
-use client::Client;
+pub(crate) use client::Client;
 use resource::Resource;
 
 /// Which object is meant, and where it is.

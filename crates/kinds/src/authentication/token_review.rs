@@ -32,6 +32,9 @@ impl Review for TokenReview {
         status.remove("authenticated");
         match context.access.tokens.authenticate(token, &audiences) {
             Ok(known) => {
+                for (key, value) in known.annotations {
+                    context.annotate(key, || value);
+                }
                 status.insert("authenticated", Value::Bool(true));
                 status.insert("user", user_info(&known.user));
                 let audiences = known.audiences.into_iter().map(Value::from);

@@ -61,14 +61,18 @@ impl Review for TokenRequest {
             secret: bound.secret,
         });
         let token = token.map_err(|why| Refusal::Failed(format!("failed to generate token: {why}")))?;
+        context.annotate(ISSUED, || token.credential);
         let end = context.now + std::time::Duration::from_secs(life.unsigned_abs());
         let mut status = Value::empty_map();
         status.set_at(&["expirationTimestamp"], time_text(end));
-        status.set_at(&["token"], token.into());
+        status.set_at(&["token"], token.token.into());
         request.set_at(&["status"], status);
         Ok(request)
     }
 }
+
+/// What the audit log says of the token that is made.
+const ISSUED: &str = "authentication.kubernetes.io/issued-credential-id";
 
 fn texts(list: &Field<'_, '_>) -> Vec<SmolStr> {
     list.items().map(|item| SmolStr::new(item.text())).collect()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use holdfast_resource::SubresourceAction;
 use http::StatusCode;
 
-use super::{filled_in, kind_type, read_body};
+use super::{audit, filled_in, kind_type, read_body};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation;
@@ -40,6 +40,7 @@ pub(super) async fn handle(
         validation,
         action.other_versions(),
     )?;
+    audit::sent(context, &request, kind_type.as_ref(), &decoded.object);
     let target = write::target(&request, options.write);
     let object = filled_in(kind_type.as_ref(), decoded.object)?;
     let performed = write::perform(&context.write, target, action.as_ref(), object).await;

@@ -7,7 +7,7 @@ use holdfast_value::{Value, json};
 use holdfast_writes::{DeleteOptions, Target, WriteOptions, metadata};
 use http::StatusCode;
 
-use super::{read_body, written};
+use super::{audit, read_body, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation;
@@ -143,6 +143,7 @@ async fn read_options(context: &Context, request: &mut ResourceRequest) -> Resul
     }
     let format = negotiation::body_format(&request.headers)?;
     let object = decode::delete_options(&body, format, context.write.body_types())?;
+    audit::delete_options(context, request, &object);
     Ok(DeleteOptions::from_object(&object)?)
 }
 

@@ -1,6 +1,7 @@
 //! What the verbs of the API do, one file a verb.
 
 mod action;
+pub(crate) mod audit;
 mod computed;
 mod connect;
 pub mod context;
@@ -45,6 +46,7 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
         return dispatch(context, request).await;
     };
     let resource = &request.served.resource;
+    audit::deprecated(&request, deprecation);
     let deprecation = deprecation.to_string();
     let metrics = &context.shared.metrics;
     let removed = &request.version().removed_release;
@@ -135,6 +137,7 @@ async fn read_object(
     let body = read_body(request).await?;
     let (types, kind_type) = (context.write.body_types(), kind_type(context, request)?);
     let decoded = decode::object(&body, format, types, kind_type.as_ref(), options.field_validation)?;
+    audit::sent(context, request, kind_type.as_ref(), &decoded.object);
     Ok((kind_type, decoded))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{read_body, written};
+use super::{audit, read_body, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation;
@@ -19,6 +19,7 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let patch_type = negotiation::patch_type(&request.headers)?;
     let options = PatchOptions::parse(&request.query, patch_type)?;
     let body = read_body(&mut request).await?;
+    audit::patched(&request, &body);
     let change = write::read_patch(&body, patch_type, &options)?;
     let target = write::target(&request, options.write);
     let result = write::update(&context.write, target, change).await?;

@@ -7,11 +7,13 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use holdfast_audit::Recorder;
 use holdfast_authorization::User;
 use holdfast_resource::{Registry, Served, Verb};
 use http::{HeaderMap, Method};
 use smol_str::SmolStr;
 
+use crate::api::audit;
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::compression;
@@ -43,6 +45,8 @@ pub struct Incoming {
     pub upgrade: Option<Upgrade>,
     /// What it holds if it is a watch.
     pub watch: WatchHold,
+    /// What is gathered for the audit log, where the request is audited.
+    pub audit: Option<Recorder>,
 }
 
 /// The patches that custom resources take, as messages name them.
@@ -78,7 +82,12 @@ pub async fn serve_resource(
             let request = request?;
             let compress =
                 request.verb != Verb::Watch && context.config.compress && compression::is_wanted(&request.headers);
-            let response = super::handle(context, request).await?;
+            let audit = request.audit.clone().filter(|_| compress);
+            let mut response = super::handle(context, request).await?;
+            if let Some(audit) = &audit {
+                // What is compressed cannot be read any more.
+                audit::capture(audit, &context.representation, &mut response);
+            }
             Ok(if compress {
                 compression::compressed(response).await
             } else {
@@ -107,6 +116,7 @@ pub fn resource_request(
         deadline,
         upgrade,
         watch,
+        audit,
     } = incoming;
     let place = Route::find(&registry, &target)?;
     let verb = place.verb(&method, &info)?;
@@ -163,6 +173,7 @@ pub fn resource_request(
         deadline,
         upgrade,
         watch,
+        audit,
     })
 }
 

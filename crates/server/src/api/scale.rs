@@ -7,7 +7,7 @@ use holdfast_value::Value;
 use holdfast_writes::{Change, check_place, scale};
 use http::StatusCode;
 
-use super::{get, read_body, read_object};
+use super::{audit, get, read_body, read_object};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation;
@@ -66,6 +66,7 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let patch_type = negotiation::patch_type(&request.headers)?;
     let options = PatchOptions::parse(&request.query, patch_type)?;
     let body = read_body(&mut request).await?;
+    audit::patched(&request, &body);
     let change = write::read_patch(&body, patch_type, &options)?;
     let target = write::target(&request, options.write);
     written(context, &request, &write::update(&context.write, target, change).await?).await

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
+use holdfast_audit::Recorder;
 use holdfast_authorization::User;
 use holdfast_resource::{Registry, ResourceVersion, Served, Subresource, Verb};
 use http::HeaderMap;
@@ -50,6 +51,8 @@ pub struct ResourceRequest {
     pub upgrade: Option<Upgrade>,
     /// What it holds if it is a watch.
     pub watch: WatchHold,
+    /// What is gathered for the audit log, where the request is audited.
+    pub audit: Option<Recorder>,
 }
 
 impl ResourceRequest {

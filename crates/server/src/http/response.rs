@@ -141,13 +141,18 @@ pub fn unread(error: RequestInfoError, uri: &Uri) -> Response {
         RequestInfoError::Unreadable => bytes(StatusCode::BAD_REQUEST, PLAIN_TEXT, Bytes::from(error.to_string())),
         RequestInfoError::NoResource => {
             let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-            let why = format!("failed to create RequestInfo: {error}, {target}");
-            let told = format!("Internal Server Error: {}: {why}\n", quote(target));
-            // Whatever shows this as HTML does so without harm.
-            let told = told.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-            text(StatusCode::INTERNAL_SERVER_ERROR, told)
+            internal_error(uri, &format!("failed to create RequestInfo: {error}, {target}"))
         }
     }
+}
+
+/// The answer to a request for `uri` that the server fails at outside of all handlers: plain text.
+pub(crate) fn internal_error(uri: &Uri, why: &str) -> Response {
+    let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
+    let told = format!("Internal Server Error: {}: {why}\n", quote(target));
+    // Whatever shows this as HTML does so without harm.
+    let told = told.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text(StatusCode::INTERNAL_SERVER_ERROR, told)
 }
 
 /// The answer to a request for a WebSocket whose handshake is refused.

@@ -1,30 +1,40 @@
 //! Authorization of a request.
 
+use holdfast_audit::Recorder;
 use holdfast_authorization::{AccessTarget, Attributes, Authorizer, User};
-use holdfast_resource::GroupResource;
+use holdfast_resource::{AuditAnnotations as _, GroupResource};
 use http::Method;
 
 use crate::http::ApiError;
 use crate::http::request_info::RequestInfo;
 
-/// Refuses a request that `authorizer` does not allow, in the words of the reference.
+/// Refuses a request that `authorizer` does not allow, in the words of the reference. The audit log hears of the decision.
 ///
 /// # Errors
 /// 403.
-pub fn check(authorizer: &dyn Authorizer, user: &User, request: &RequestInfo, method: &Method) -> Result<(), ApiError> {
+pub fn check(
+    authorizer: &dyn Authorizer,
+    user: &User,
+    request: &RequestInfo,
+    method: &Method,
+    audit: Option<&Recorder>,
+) -> Result<(), ApiError> {
     let attributes = request.attributes();
-    if request.is_resource() {
-        return authorize(authorizer, user, &attributes);
+    let verb = (!request.is_resource()).then(|| method.as_str().to_ascii_lowercase());
+    let attributes = Attributes {
+        verb: verb.as_deref().unwrap_or(attributes.verb),
+        ..attributes
+    };
+    let decision = authorizer.authorize(user, &attributes);
+    if let Some(audit) = audit {
+        let verdict = if decision.allows() { "allow" } else { "forbid" };
+        audit.annotate("authorization.k8s.io/decision", verdict.to_owned());
+        audit.annotate("authorization.k8s.io/reason", decision.reason().to_owned());
     }
-    let verb = method.as_str().to_ascii_lowercase();
-    authorize(
-        authorizer,
-        user,
-        &Attributes {
-            verb: &verb,
-            ..attributes
-        },
-    )
+    if decision.allows() {
+        return Ok(());
+    }
+    Err(refused(user, &attributes, decision.reason()))
 }
 
 /// Refuses what `authorizer` does not allow.
@@ -79,7 +89,7 @@ mod tests {
     fn ask(authorizer: &dyn Authorizer, user: &User, method: &str, uri: &str) -> Result<(), String> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let request = RequestInfo::parse(&method, &uri.parse().unwrap()).unwrap();
-        check(authorizer, user, &request, &method).map_err(|error| error.to_string())
+        check(authorizer, user, &request, &method, None).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -69,6 +69,33 @@ impl Way {
             Self::Unconstrained => "",
         }
     }
+
+    /// The verb by which it is allowed; empty for the one that is not constrained.
+    fn verb(self) -> String {
+        match self {
+            Self::Unconstrained => String::new(),
+            way => format!("impersonate:{}", way.name()),
+        }
+    }
+}
+
+/// The user whom a request is judged as.
+#[derive(Debug)]
+pub struct Judged {
+    /// The user.
+    pub user: Arc<User>,
+    /// Where that is not the one who asks: the verb by which that was allowed, which is empty for the way that is not
+    /// constrained.
+    pub impersonated: Option<String>,
+}
+
+impl Judged {
+    fn as_asked(user: Arc<User>) -> Self {
+        Self {
+            user,
+            impersonated: None,
+        }
+    }
 }
 
 /// Impersonation, with the mode that each user was allowed last. That mode is tried first, and refusals use its words.
@@ -88,13 +115,13 @@ impl Impersonation {
         headers: &HeaderMap,
         authorizer: &dyn Authorizer,
         request: &Attributes<'_>,
-    ) -> Result<Arc<User>, ApiError> {
+    ) -> Result<Judged, ApiError> {
         if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-            return Ok(user);
+            return Ok(Judged::as_asked(user));
         }
         let wanted = Wanted::read(headers)?;
         if wanted.is_nobody() {
-            return Ok(user);
+            return Ok(Judged::as_asked(user));
         }
         if wanted.name.is_empty() {
             return Err(ApiError::bad_request(format!(
@@ -112,7 +139,10 @@ impl Impersonation {
             match wanted.check(way, &user, authorizer, request) {
                 Ok(()) => {
                     self.remember(&user.name, way, last);
-                    return Ok(Arc::new(wanted.into_user(way)));
+                    return Ok(Judged {
+                        user: Arc::new(wanted.into_user(way)),
+                        impersonated: Some(way.verb()),
+                    });
                 }
                 Err(refusal) => first_refusal = first_refusal.or(Some(refusal)),
             }
@@ -223,7 +253,7 @@ impl Wanted {
         }
         let on = format!("impersonate-on:{}:{}", way.name(), request.verb);
         check(&Attributes { verb: &on, ..*request })?;
-        let verb = format!("impersonate:{}", way.name());
+        let verb = way.verb();
         match way {
             Way::AssociatedNode => check(&attribute(&verb, GROUP_OF_USERS, "nodes", "", "", "*")),
             Way::ArbitraryNode => {
@@ -482,7 +512,23 @@ mod tests {
         let uri = "/api/v1/namespaces/n/configmaps".parse().unwrap();
         let request = RequestInfo::parse(&Method::GET, &uri).unwrap();
         let user = impersonation.judge(Arc::new(user), &map, authorizer, &request.attributes());
-        user.map(|user| User::clone(&user)).map_err(|error| error.to_string())
+        user.map(|judged| User::clone(&judged.user))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_constrained_way_is_told_by_its_verb() {
+        let judged = |headers: &[(&'static str, &'static str)]| {
+            let entries = headers.iter();
+            let map = entries.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+            let request = RequestInfo::parse(&Method::GET, &"/api/v1/pods".parse().unwrap()).unwrap();
+            let (user, map) = (Arc::new(User::server()), map.collect());
+            let judged = Impersonation::default().judge(user, &map, &Masters, &request.attributes());
+            judged.unwrap().impersonated
+        };
+        assert_eq!(judged(&[]), None);
+        assert_eq!(judged(&[(USER, "bob")]), Some("impersonate:user-info".to_owned()));
+        assert_eq!(judged(&[(USER, "bob"), (GROUP, "system:masters")]), Some(String::new()));
     }
 
     #[test]
@@ -558,7 +604,8 @@ mod tests {
         let uri = "/api/v1/namespaces/n/configmaps".parse().unwrap();
         let request = RequestInfo::parse(&Method::GET, &uri).unwrap();
         let user = Impersonation::default().judge(Arc::new(user), &map, &Masters, &request.attributes());
-        user.map(|user| User::clone(&user)).map_err(|error| error.to_string())
+        user.map(|judged| User::clone(&judged.user))
+            .map_err(|error| error.to_string())
     }
 
     #[test]
@@ -620,7 +667,7 @@ mod tests {
         let uri = "/api/v1/namespaces/n/configmaps".parse().unwrap();
         let request = RequestInfo::parse(&Method::GET, &uri).unwrap();
         let judged = Impersonation::default().judge(Arc::new(user), &map, &Masters, &request.attributes());
-        judged.map(|user| User::clone(&user))
+        judged.map(|judged| User::clone(&judged.user))
     }
 
     #[test]

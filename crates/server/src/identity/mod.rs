@@ -15,7 +15,7 @@ mod tokens;
 pub use certificate::{CertificateError, ClientCertificate, user_of_certificate};
 pub(crate) use front_proxy::name_user;
 pub use front_proxy::{FrontProxy, RequestHeaders};
-pub use impersonation::Impersonation;
+pub use impersonation::{Impersonation, Judged};
 pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
 pub use service_accounts::{ServiceAccounts, Surroundings, TokenConfig};
 pub use tokens::{AUDIENCE, TokenFile, TokenFileError, Tokens};
@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_authorization::{AUTHENTICATED, UNAUTHENTICATED, User};
-use holdfast_resource::access::TokenAuthenticator;
+use holdfast_resource::access::{TokenAuthenticator, TokenUser};
 use http::header::{self, HeaderMap};
 use rustls::pki_types::CertificateDer;
 use smol_str::SmolStr;
@@ -74,13 +74,13 @@ impl Authenticator {
         headers: &mut HeaderMap,
         certificate: Option<&ClientCertificate>,
         now: SystemTime,
-    ) -> Result<Arc<User>, ApiError> {
+    ) -> Result<Authenticated, ApiError> {
         let certificate = match (certificate, &self.front_proxy) {
             (Some(ClientCertificate::FrontProxy(until, otherwise)), Some(front_proxy)) => {
                 if now <= *until
                     && let Some(user) = front_proxy.user(headers)?
                 {
-                    return Ok(user);
+                    return Ok(user.into());
                 }
                 Some(&**otherwise)
             }
@@ -88,7 +88,7 @@ impl Authenticator {
         };
         let faulty = match certificate {
             Some(ClientCertificate::User(user, until)) if until.is_none_or(|until| now <= until) => {
-                return Ok(Arc::clone(user));
+                return Ok(Arc::clone(user).into());
             }
             Some(ClientCertificate::Nameless) | None => false,
             Some(_) => true,
@@ -97,19 +97,46 @@ impl Authenticator {
             let known = token.map(|token| tokens.authenticate(token, &[]));
             return known
                 .and_then(Result::ok)
-                .map(|known| known.user)
+                .map(Authenticated::from)
                 .ok_or_else(ApiError::unauthorized);
         }
         if let Some(protocol) = BearerProtocol::read(headers)? {
             let known = tokens.authenticate(&protocol.token, &[]);
             let known = known.map_err(|_| ApiError::unauthorized())?;
             protocol.remove_from(headers);
-            return Ok(known.user);
+            return Ok(known.into());
         }
         if self.anonymous && !faulty {
-            Ok(Arc::new(anonymous()))
+            Ok(Arc::new(anonymous()).into())
         } else {
             Err(ApiError::unauthorized())
+        }
+    }
+}
+
+/// Who makes a request.
+#[derive(Clone, Debug)]
+pub struct Authenticated {
+    /// The user.
+    pub user: Arc<User>,
+    /// What the audit log is to say of the credentials.
+    pub annotations: Vec<(&'static str, String)>,
+}
+
+impl From<Arc<User>> for Authenticated {
+    fn from(user: Arc<User>) -> Self {
+        Self {
+            user,
+            annotations: Vec::new(),
+        }
+    }
+}
+
+impl From<TokenUser> for Authenticated {
+    fn from(known: TokenUser) -> Self {
+        Self {
+            user: known.user,
+            annotations: known.annotations,
         }
     }
 }
@@ -176,7 +203,8 @@ mod tests {
             anonymous,
             ..Authenticator::default()
         };
-        authenticator.authenticate(&tokens, &mut headers, certificate, UNIX_EPOCH)
+        let known = authenticator.authenticate(&tokens, &mut headers, certificate, UNIX_EPOCH);
+        known.map(|known| known.user)
     }
 
     fn ask(anonymous: bool, authorization: &str) -> Result<Arc<User>, ApiError> {

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use holdfast_authorization::{AUTHENTICATED, User};
 use holdfast_resource::access::{
-    BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
+    BoundObject, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
 use holdfast_resource::{GroupResource, Registry};
 use holdfast_value::Value;
@@ -249,6 +249,14 @@ impl ServiceAccounts {
         Ok(good)
     }
 
+    /// What the audit log says of a token that its client should have exchanged for another by now.
+    fn stale(&self, claims: &Claims) -> Option<(&'static str, String)> {
+        let warned = claims.kubernetes.warnafter.filter(|warned| *warned != 0)?;
+        let late = seconds(self.clock.now()).checked_sub(warned).filter(|late| *late > 0)?;
+        let told = format!("subject: {}, seconds after warning threshold: {late}", claims.sub);
+        Some(("authentication.k8s.io/stale-token", told))
+    }
+
     fn check_time(&self, claims: &Claims) -> Result<(), TokenError> {
         let now = seconds(self.clock.now());
         if now > claims.exp + SKEW {
@@ -335,6 +343,7 @@ impl TokenAuthenticator for ServiceAccounts {
         Ok(TokenUser {
             user: Arc::new(user(&claims)),
             audiences,
+            annotations: self.stale(&claims).into_iter().collect(),
         })
     }
 }
@@ -352,7 +361,7 @@ impl TokenIssuer for ServiceAccounts {
         self.config.extends
     }
 
-    fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<String, String> {
+    fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String> {
         let (Some(key), Some(issuer)) = (&self.signing, self.config.issuers.first()) else {
             return Err("there is no key to sign tokens with".to_owned());
         };
@@ -380,8 +389,17 @@ impl TokenIssuer for ServiceAccounts {
             kid: Some(key.id().to_owned()),
             ..Header::new(key.algorithm())
         };
-        jsonwebtoken::encode(&header, &claims, key.encoding()).map_err(|error| error.to_string())
+        let token = jsonwebtoken::encode(&header, &claims, key.encoding());
+        Ok(IssuedToken {
+            token: token.map_err(|error| error.to_string())?,
+            credential: credential(&claims.jti),
+        })
     }
+}
+
+/// What tells a token of that identifier from others.
+fn credential(jti: &str) -> String {
+    format!("JTI={jti}")
 }
 
 /// The user that a service account is.
@@ -398,7 +416,7 @@ fn user(claims: &Claims) -> User {
         extra.push((SmolStr::new_static(key), vec![SmolStr::from(value)]));
     };
     if !claims.jti.is_empty() {
-        say(CREDENTIAL, format!("JTI={}", claims.jti));
+        say(CREDENTIAL, credential(&claims.jti));
     }
     for (keys, named) in [(NODE, node), (POD, pod)] {
         let Some(named) = named else { continue };

@@ -107,6 +107,7 @@ impl TokenAuthenticator for TokenFile {
         Ok(TokenUser {
             user: Arc::clone(user),
             audiences: vec![SmolStr::new_static(AUDIENCE)],
+            annotations: Vec::new(),
         })
     }
 }

@@ -4,6 +4,7 @@
 //! counted: one lookup in a table finds its counters, and counting adds to numbers.
 
 mod aggregation;
+mod audit;
 mod conversions;
 mod etcd;
 mod fairness;
@@ -32,6 +33,7 @@ use crate::wire::fairness::Fairness;
 use crate::wire::in_flight::InFlight;
 
 use aggregation::Aggregation;
+pub use audit::AuditCounters;
 use conversions::Conversions;
 pub use etcd::EtcdCalls;
 use policies::Policies;
@@ -47,6 +49,7 @@ const CONTENT_TYPE: HeaderValue =
 /// The metrics of the server.
 pub struct Metrics {
     registry: prometheus::Registry,
+    audit: AuditCounters,
     requests: Requests,
     deprecated: IntGaugeVec,
     in_flight: IntGaugeVec,
@@ -66,6 +69,7 @@ impl Metrics {
     pub fn new() -> prometheus::Result<Self> {
         let registry = prometheus::Registry::new();
         let metrics = Self {
+            audit: AuditCounters::new(&registry)?,
             requests: Requests::new(&registry)?,
             conversions: Conversions::new(&registry)?,
             webhooks: Webhooks::new(&registry)?,
@@ -129,6 +133,11 @@ impl Metrics {
     /// As for [`Metrics::new`].
     pub fn count_etcd(&self, calls: EtcdCalls) -> prometheus::Result<()> {
         calls.register(&self.registry)
+    }
+
+    /// The counters of audit events.
+    pub fn audit(&self) -> &AuditCounters {
+        &self.audit
     }
 
     /// The counters of requests.

@@ -1,6 +1,7 @@
 //! The server as a whole: the way of a request, limits, documents, health, the client for the server's own controllers.
 
 pub mod aggregation;
+mod audit;
 pub mod discovery;
 pub mod fairness;
 pub mod health;

@@ -1,11 +1,14 @@
 //! From a request to its answer: who asks, what about, may they, and which code answers.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use holdfast_audit::{Auditor, Layer, Recorder};
 use holdfast_gotext::duration;
+use holdfast_resource::AuditAnnotations as _;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use rustls::pki_types::CertificateDer;
@@ -18,10 +21,11 @@ use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
 use crate::http::status::RETRY_SECONDS;
 use crate::identity::authorization;
-use crate::identity::{self, Authenticator, ClientCertificate, Impersonation};
+use crate::identity::{self, Authenticated, Authenticator, ClientCertificate, Impersonation, Judged};
 use crate::metrics::Recording;
 use crate::operations::aggregation::api_services::Proxied;
 use crate::operations::aggregation::forward::Forwarded;
+use crate::operations::audit::{self, Arrival, Exchange};
 use crate::operations::fairness::{Admitted, Asked, PriorityAndFairness, name_level};
 use crate::operations::inflight;
 use crate::operations::paths::Paths;
@@ -46,13 +50,12 @@ pub struct Service {
     pub in_flight: Arc<InFlight>,
     /// The priority levels whose seats requests take, in place of the limits of `in_flight`.
     pub fairness: Option<Arc<PriorityAndFairness>>,
+    /// Who writes the audit log, where there is one.
+    pub auditor: Option<Arc<Auditor>>,
 }
 
 /// The header that names a request.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-
-/// The longest name that a client may give its request, in bytes.
-const MAX_AUDIT_ID: usize = 64;
 
 /// The log reports requests that take longer, except watches.
 const SLOW: Duration = Duration::from_millis(500);
@@ -73,17 +76,20 @@ impl connection::Service for Service {
         self: &Arc<Self>,
         request: http::Request<RequestBody>,
         client: Option<&ClientCertificate>,
+        peer: Option<SocketAddr>,
     ) -> impl Future<Output = Response> + Send {
-        Self::respond(self, request, client)
+        Self::respond(self, request, client, peer)
     }
 }
 
 impl Service {
-    /// The answer to a request. `certificate` is what the connection's client certificate comes to.
+    /// The answer to a request. `certificate` is what the connection's client certificate comes to, `peer` where the connection
+    /// comes from.
     pub async fn respond(
         self: &Arc<Self>,
         request: http::Request<RequestBody>,
         certificate: Option<&ClientCertificate>,
+        peer: Option<SocketAddr>,
     ) -> Response {
         let started = Instant::now();
         let (head, body) = request.into_parts();
@@ -102,11 +108,20 @@ impl Service {
             .as_ref()
             .ok()
             .and_then(|info| self.record(info, &head.headers, started));
-        let mut schema = None;
+        let (mut audit, mut schema) = (None, None);
+        let tells = self.auditor.is_none()
+            || info
+                .as_ref()
+                .is_ok_and(|info| Representation::of_document(&head.headers, &info.query).is_ok());
         let outcome = match info {
             Ok(info) => {
-                let named = (started, &audit_id);
-                self.answer(head, info, body, certificate, named, &mut schema).await
+                let arrival = Arrival {
+                    started,
+                    peer,
+                    audit_id: &audit_id,
+                };
+                let noted = (&mut audit, &mut schema);
+                self.answer(head, info, body, certificate, &arrival, noted).await
             }
             Err(error) => Ok(response::unread(error, &uri)),
         };
@@ -124,6 +139,10 @@ impl Service {
         }
         if lasting {
             response.extensions_mut().insert(Lasts);
+        }
+        if let Some(audit) = audit {
+            let (shown, response) = (&self.context.representation, &mut response);
+            Box::pin(audit.responded(shown, response, lasting, tells)).await;
         }
         if method == Method::HEAD {
             *response.body_mut() = ResponseBody::empty();
@@ -173,7 +192,7 @@ impl Service {
 
     /// The name by which an audit log knows the request: the client's own, or a new one.
     fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
-        let sent = headers.get(AUDIT_ID).filter(|id| id.len() <= MAX_AUDIT_ID);
+        let sent = headers.get(AUDIT_ID).filter(|id| !id.is_empty());
         sent.cloned().unwrap_or_else(|| {
             let id = self.context.shared.identifiers.uid();
             HeaderValue::from_maybe_shared(Bytes::from(id)).unwrap_or(HeaderValue::from_static("unknown"))
@@ -186,10 +205,12 @@ impl Service {
         info: RequestInfo,
         body: RequestBody,
         certificate: Option<&ClientCertificate>,
-        (started, audit_id): (Instant, &HeaderValue),
-        schema: &mut Option<Arc<Schema>>,
+        arrival: &Arrival<'_>,
+        (audit, schema): (&mut Option<Exchange>, &mut Option<Arc<Schema>>),
     ) -> Result<Response, ApiError> {
-        let limit = self.time_limit(&info)?;
+        let started = arrival.started;
+        let limit = self.time_limit(&info);
+        let limit = limit.inspect_err(|error| *audit = self.refuse(&head, &info, arrival, || error.to_string()))?;
         if limit.is_some_and(|limit| started.elapsed() >= limit) {
             return Err(ApiError::out_of_time());
         }
@@ -197,11 +218,33 @@ impl Service {
         let user = self
             .authenticator
             .authenticate(tokens, &mut head.headers, certificate, now);
-        let user = user.inspect_err(|_| self.context.shared.metrics.unauthenticated())?;
+        let Authenticated { user, annotations } = user.inspect_err(|_| {
+            self.context.shared.metrics.unauthenticated();
+            *audit = self.refuse(&head, &info, arrival, || audit::attempted(&head, &info, certificate));
+        })?;
+        if let Some(auditor) = &self.auditor {
+            let clock = self.context.shared.clock.as_ref();
+            *audit = Exchange::begin(auditor, Some(&user), (&head, &info), arrival, clock);
+            if let Some(audit) = audit.as_ref() {
+                audit.recorder().took(Layer::Authentication, started.elapsed());
+                for (key, value) in annotations {
+                    audit.recorder().annotate(key, value);
+                }
+                if !Box::pin(audit.received()).await {
+                    return Ok(response::internal_error(&head.uri, "failed to store audit event"));
+                }
+            }
+        }
+        let audit = audit.as_ref().map(Exchange::recorder);
         let authorizer = self.context.shared.authorizer.as_ref();
-        let user = self
-            .impersonation
-            .judge(user, &head.headers, authorizer, &info.attributes())?;
+        let judged = audited(audit, Layer::Impersonation, || {
+            self.impersonation
+                .judge(user, &head.headers, authorizer, &info.attributes())
+        });
+        let Judged { user, impersonated } = judged?;
+        if let (Some(audit), Some(constraint)) = (audit, impersonated) {
+            audit.impersonated(&user, constraint);
+        }
         let asked = Asked {
             info: &info,
             user: &user,
@@ -210,7 +253,12 @@ impl Service {
             limit,
             started,
         };
-        let (place, watch) = match self.enter(&asked, schema).await {
+        let began = audit.map(|_| Instant::now());
+        let entered = self.enter(&asked, schema).await;
+        if let (Some(audit), Some(began)) = (audit, began) {
+            audit.took(Layer::QueueWait, began.elapsed());
+        }
+        let (place, watch) = match entered {
             Ok(entered) => entered,
             Err(retry_seconds) => return Ok(inflight::too_many(retry_seconds)),
         };
@@ -218,7 +266,9 @@ impl Service {
         if let Some(place) = &place {
             body.leaving(Arc::clone(place));
         }
-        authorization::check(authorizer, &user, &info, &head.method)?;
+        audited(audit, Layer::Authorization, || {
+            authorization::check(authorizer, &user, &info, &head.method, audit)
+        })?;
         if let Some(remote) = self.paths.remote(&info.path) {
             let deadline = limit.and_then(|limit| started.checked_add(limit));
             let asked = Forwarded {
@@ -226,11 +276,13 @@ impl Service {
                 info: &info,
                 user,
                 body,
-                audit_id,
+                audit_id: arrival.audit_id,
                 deadline,
             };
             return Ok(self.forward(&remote, asked, place).await);
         }
+        let audit = audit.cloned();
+        let failing = audit.clone();
         let upgrade = Upgrade::take(&mut head);
         let incoming = Incoming {
             method: head.method,
@@ -242,6 +294,7 @@ impl Service {
             deadline: limit.and_then(|limit| started.checked_add(limit)),
             upgrade,
             watch,
+            audit,
         };
         let is_api = incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
         if !is_api {
@@ -266,7 +319,7 @@ impl Service {
         let writes = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
         // The work of a verb is a large future, which is put in one place rather than handed on from layer to layer. The
         // place among the requests goes with it, and then with the answer until the client has that.
-        let answer = Box::pin(guarded(async move {
+        let answer = Box::pin(guarded(failing, async move {
             let mut response = router::serve_resource(&context, incoming, target).await?;
             if let Some(place) = place {
                 response.body_mut().hold(place);
@@ -338,6 +391,21 @@ impl Service {
         response
     }
 
+    /// Begins to audit a request that is refused before it is known who makes it.
+    fn refuse(
+        &self,
+        head: &http::request::Parts,
+        info: &RequestInfo,
+        arrival: &Arrival<'_>,
+        why: impl FnOnce() -> String,
+    ) -> Option<Exchange> {
+        let auditor = self.auditor.as_ref()?;
+        let clock = self.context.shared.clock.as_ref();
+        let mut audit = Exchange::begin(auditor, None, (head, info), arrival, clock)?;
+        audit.refuse(why());
+        Some(audit)
+    }
+
     /// How long the request may take: as long as the client says in `timeout`, if that is less than what the server allows.
     /// `None` for those that last.
     fn time_limit(&self, info: &RequestInfo) -> Result<Option<Duration>, ApiError> {
@@ -364,10 +432,31 @@ impl std::fmt::Display for RequestedVersion<'_> {
     }
 }
 
-/// The outcome of `answer`; a fault in it costs this request alone.
-async fn guarded(answer: impl Future<Output = Result<Response, ApiError>>) -> Result<Response, ApiError> {
+/// The outcome of `answer`; a fault in it costs this request alone, and the audit log hears of it.
+async fn guarded(
+    audit: Option<Recorder>,
+    answer: impl Future<Output = Result<Response, ApiError>>,
+) -> Result<Response, ApiError> {
     let outcome = std::panic::AssertUnwindSafe(answer).catch_unwind().await;
-    outcome.unwrap_or_else(|_| Err(panicked()))
+    outcome.unwrap_or_else(|why| {
+        if let Some(audit) = audit {
+            let why = why
+                .downcast_ref::<&str>()
+                .copied()
+                .or(why.downcast_ref::<String>().map(String::as_str));
+            audit.panicked(why.unwrap_or("no reason was given"));
+        }
+        Err(panicked())
+    })
+}
+
+/// Does `work`, and tells the audit log how long it took where the request is audited.
+fn audited<T>(audit: Option<&Recorder>, layer: Layer, work: impl FnOnce() -> T) -> T {
+    let Some(audit) = audit else { return work() };
+    let began = Instant::now();
+    let outcome = work();
+    audit.took(layer, began.elapsed());
+    outcome
 }
 
 fn panicked() -> ApiError {

@@ -255,6 +255,7 @@ enum Content {
     Passed {
         body: UnsyncBoxBody<Bytes, Broken>,
         sent: Option<Box<dyn FnMut(u64) + Send>>,
+        observer: Option<Box<dyn BodyObserver>>,
     },
 }
 
@@ -329,7 +330,12 @@ impl ResponseBody {
     /// What another server answers.
     pub(crate) fn passed(body: impl Body<Data = Bytes, Error = Broken> + Send + 'static) -> Self {
         let body = body.boxed_unsync();
-        Content::Passed { body, sent: None }.into()
+        Content::Passed {
+            body,
+            sent: None,
+            observer: None,
+        }
+        .into()
     }
 
     /// Calls `sent` with the length of each piece of a stream, which drops it when it ends.
@@ -344,6 +350,28 @@ impl ResponseBody {
         }
     }
 
+    /// Shows `observer` each piece of a stream, and its end; of what is passed on the last observer alone. Where the observer is dropped before that, the client took no
+    /// more.
+    pub(crate) fn observe(&mut self, observer: impl BodyObserver) {
+        match &mut self.content {
+            Content::Stream(stream) => {
+                let pieces = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
+                *stream = Box::pin(Observed { pieces, observer });
+            }
+            Content::Passed { observer: told, .. } => *told = Some(Box::new(observer)),
+            Content::Full(_) | Content::Chunks { .. } => {}
+        }
+    }
+
+    /// The bytes of the body, where all of them are at hand.
+    pub(crate) fn whole(&self) -> Option<Bytes> {
+        match &self.content {
+            Content::Full(bytes) => Some(bytes.clone().unwrap_or_default()),
+            Content::Chunks { rest, .. } => Some(rest.as_slice().concat().into()),
+            Content::Stream(_) | Content::Passed { .. } => None,
+        }
+    }
+
     /// The length in bytes, where it is known.
     pub fn length(&self) -> Option<u64> {
         match &self.content {
@@ -351,6 +379,36 @@ impl ResponseBody {
             Content::Chunks { remaining, .. } => Some(*remaining),
             Content::Stream(_) | Content::Passed { .. } => None,
         }
+    }
+}
+
+/// Looks on while a stream is sent.
+pub(crate) trait BodyObserver: Send + Unpin + 'static {
+    /// A piece is sent.
+    fn piece(&mut self, piece: &Bytes);
+
+    /// All is sent.
+    fn end(&mut self);
+}
+
+/// A stream that somebody looks on. What it is made of goes before whoever looks on.
+struct Observed<O> {
+    pieces: BoxStream<'static, Bytes>,
+    observer: O,
+}
+
+impl<O: BodyObserver> Stream for Observed<O> {
+    type Item = Bytes;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let this = self.get_mut();
+        let next = this.pieces.as_mut().poll_next(cx);
+        match &next {
+            Poll::Ready(Some(piece)) => this.observer.piece(piece),
+            Poll::Ready(None) => this.observer.end(),
+            Poll::Pending => {}
+        }
+        next
     }
 }
 
@@ -384,16 +442,22 @@ impl Body for ResponseBody {
                 Poll::Ready(next) => next,
                 Poll::Pending => return Poll::Pending,
             },
-            Content::Passed { body, sent } => match poll_data(Pin::new(body), cx) {
+            Content::Passed { body, sent, observer } => match poll_data(Pin::new(body), cx) {
                 Poll::Ready(Some(Ok(bytes))) => {
                     if let Some(sent) = sent {
                         sent(bytes.len() as u64);
+                    }
+                    if let Some(observer) = observer {
+                        observer.piece(&bytes);
                     }
                     Some(bytes)
                 }
                 Poll::Ready(Some(Err(broken))) => return Poll::Ready(Some(Err(broken))),
                 Poll::Ready(None) => {
                     *sent = None;
+                    if let Some(mut observer) = observer.take() {
+                        observer.end();
+                    }
                     None
                 }
                 Poll::Pending => return Poll::Pending,

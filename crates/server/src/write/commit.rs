@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use holdfast_resource::{Connecter, Connection, Operation, Review, Verb, WriteContext};
 use holdfast_store::{CommitError, Committed, Revision, Transaction};
@@ -678,6 +679,7 @@ async fn acknowledged(
     target: &Target,
     commit: impl Future<Output = Result<Committed<Objects>, Failure>>,
 ) -> Result<Committed<Objects>, Failure> {
+    let commit = timed(target, commit);
     if target.resource.capabilities.defines.is_none() {
         return commit.await;
     }
@@ -686,6 +688,17 @@ async fn acknowledged(
     context.definitions.committed(committed.revision).await;
     drop(under_way);
     Ok(committed)
+}
+
+/// Tells the audit log how long a commit takes, where the request is audited.
+async fn timed<T>(target: &Target, commit: impl Future<Output = T>) -> T {
+    let Some(audit) = target.audit() else {
+        return commit.await;
+    };
+    let began = Instant::now();
+    let outcome = commit.await;
+    audit.store_took(began.elapsed());
+    outcome
 }
 
 /// Commits. Once this has begun it is carried to its end even if the client goes away, as all writes are; so those who wait

@@ -13,6 +13,9 @@ mod patch_body;
 mod subresource_action;
 mod turns;
 
+use std::sync::Arc;
+
+use holdfast_resource::AuditAnnotations;
 use holdfast_writes::{Target, WriteOptions, manager_name};
 
 pub(crate) use commit::{Shape, Written, answer, ask, connect, create, delete, update};
@@ -35,6 +38,10 @@ pub(crate) fn target(request: &ResourceRequest, options: WriteOptions) -> Target
         dry_run: options.dry_run,
         options,
         deadline: request.deadline,
+        audit: request
+            .audit
+            .clone()
+            .map(|audit| Arc::new(audit) as Arc<dyn AuditAnnotations>),
         ..Target::new(registry, resource, version, &request.subresource, user, request.now)
     }
 }

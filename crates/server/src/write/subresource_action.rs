@@ -245,6 +245,7 @@ async fn write_status(
         name: metadata::name(&object).into(),
         dry_run: target.dry_run,
         deadline: target.deadline,
+        audit: target.audit.clone(),
         ..server
     };
     let change = Change::Replace {
@@ -273,6 +274,7 @@ async fn delete(
         user: Arc::clone(&target.user),
         dry_run: target.dry_run || options.dry_run,
         deadline: target.deadline,
+        audit: target.audit.clone(),
         ..server
     };
     let outcome = delete_in_turn(context, &of_user, &options, turn).await;

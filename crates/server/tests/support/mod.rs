@@ -162,6 +162,7 @@ impl Server {
             paths,
             in_flight,
             fairness,
+            auditor: None,
         };
         service.context.shared.store.begin_history();
         Self {
@@ -246,7 +247,7 @@ impl Server {
             request = request.header("Content-Type", content_type);
         }
         let request = request.body(RequestBody::from_bytes(body.as_ref().to_vec())).unwrap();
-        self.service.respond(request, None).await
+        self.service.respond(request, None, None).await
     }
 
     /// Makes `webhooks` those of the configuration of that sort (`mutating` or `validating`) and name, and waits until they

@@ -193,6 +193,7 @@ impl Server {
             paths: Paths::new(registry, health, "localhost:6443", Arc::new(SystemClock)),
             in_flight: Arc::new(in_flight),
             fairness: None,
+            auditor: None,
         };
         start(&service.context).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

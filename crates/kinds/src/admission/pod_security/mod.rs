@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Interest};
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Aggregate, Field, FieldError, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use self::checks::{Checked, Violation};
-use self::policy::{Level, Policy, Standard};
+use self::policy::{Level, OPEN, Policy, Standard};
 use super::group_resource;
 
 /// Refuses Pods that violate what their namespace enforces, and warns of Pods and templates.
@@ -66,12 +66,36 @@ impl AdmissionPlugin for PodSecurity {
     }
 }
 
-fn policy(context: &WriteContext<'_>) -> Option<Policy> {
+/// What the audit log says of a pod: the standard that its namespace enforces, how it violates the one that is audited, and
+/// what is wrong with the labels of the namespace.
+const ENFORCED: &str = "pod-security.kubernetes.io/enforce-policy";
+const VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
+const ERROR: &str = "pod-security.kubernetes.io/error";
+
+/// What holds in the namespace that is written to, and what is wrong with it.
+fn policy(context: &WriteContext<'_>) -> Option<(Policy, Vec<FieldError>)> {
     let namespace = context
         .lookup
         .get(&group_resource("", "namespaces"), "", context.namespace)?;
-    let (policy, _) = Policy::of_namespace(&namespace);
-    (!policy.is_open()).then_some(policy)
+    Some(Policy::of_namespace(&namespace))
+}
+
+/// Tells the audit log how a pod violates the standard that is audited, and what is wrong with the labels that say so.
+fn audit(context: &WriteContext<'_>, pod: &Value, standard: Standard, errors: &[FieldError]) {
+    if context.audit.is_none() {
+        return;
+    }
+    if !errors.is_empty() {
+        context.annotate(ERROR, || format!("Failed to parse policy: {}", Aggregate(errors)));
+    }
+    let found = violations(pod, standard);
+    if !found.is_empty() {
+        context.annotate(VIOLATIONS, || would_violate(standard, &found));
+    }
+}
+
+fn would_violate(standard: Standard, found: &[Violation]) -> String {
+    format!("would violate PodSecurity \"{standard}\": {}", checks::told(found))
 }
 
 fn violations(pod: &Value, standard: Standard) -> Vec<Violation> {
@@ -84,12 +108,22 @@ fn violations(pod: &Value, standard: Standard) -> Vec<Violation> {
 }
 
 fn check_pod(context: &WriteContext<'_>, pod: &Value, old: Option<&Value>) -> Result<(), Refusal> {
-    if old.is_some_and(|old| !matters(pod, old)) {
+    let unchanged = old.is_some_and(|old| !matters(pod, old));
+    if unchanged && context.audit.is_none() {
         return Ok(());
     }
-    let Some(policy) = policy(context) else {
+    let Some((policy, errors)) = policy(context) else {
         return Ok(());
     };
+    if policy.is_open() && errors.is_empty() {
+        context.annotate(ENFORCED, || OPEN.to_string());
+        return Ok(());
+    }
+    if unchanged {
+        return Ok(());
+    }
+    context.annotate(ENFORCED, || policy.enforce.to_string());
+    audit(context, pod, policy.audit, &errors);
     let found = violations(pod, policy.enforce);
     if !found.is_empty() {
         return Err(Refusal::forbidden(format!(
@@ -103,7 +137,8 @@ fn check_pod(context: &WriteContext<'_>, pod: &Value, old: Option<&Value>) -> Re
 }
 
 fn warn_of_template(context: &WriteContext<'_>, template: &Value) {
-    if let Some(policy) = policy(context) {
+    if let Some((policy, errors)) = policy(context) {
+        audit(context, template, policy.audit, &errors);
         warn(context, template, policy.warn);
     }
 }
@@ -111,10 +146,7 @@ fn warn_of_template(context: &WriteContext<'_>, template: &Value) {
 fn warn(context: &WriteContext<'_>, pod: &Value, standard: Standard) {
     let found = violations(pod, standard);
     if !found.is_empty() {
-        context.warn(format!(
-            "would violate PodSecurity \"{standard}\": {}",
-            checks::told(&found)
-        ));
+        context.warn(would_violate(standard, &found));
     }
 }
 

@@ -30,11 +30,14 @@ pub(super) struct Standard {
 pub(super) struct Policy {
     /// Pods that violate it are refused.
     pub(super) enforce: Standard,
+    /// The audit log tells of pods and templates that violate it.
+    pub(super) audit: Standard,
     /// Whoever writes pods or their templates that violate it is warned.
     pub(super) warn: Standard,
 }
 
-const OPEN: Standard = Standard {
+/// What forbids nothing.
+pub(super) const OPEN: Standard = Standard {
     level: Level::Privileged,
     version: Version(None),
 };
@@ -64,7 +67,8 @@ impl fmt::Display for Standard {
 impl Policy {
     /// Whether nothing at all is asked for.
     pub(super) fn is_open(&self) -> bool {
-        self.enforce.level == Level::Privileged && self.warn.level == Level::Privileged
+        let standards = [self.enforce, self.audit, self.warn];
+        standards.iter().all(|standard| standard.level == Level::Privileged)
     }
 
     /// What the labels of a namespace ask for, and what is wrong with them. What cannot be read enforces the most and
@@ -73,14 +77,14 @@ impl Policy {
         let Some(labels) = namespace.at(&["metadata", "labels"]) else {
             let policy = Self {
                 enforce: OPEN,
+                audit: OPEN,
                 warn: OPEN,
             };
             return (policy, Vec::new());
         };
         let mut errors = Vec::new();
         let (enforce, enforces) = standard(labels, "enforce", Level::Restricted, &mut errors);
-        // Audit is read for its faults alone: nothing here keeps an audit log.
-        standard(labels, "audit", Level::Privileged, &mut errors);
+        let (audit, _) = standard(labels, "audit", Level::Privileged, &mut errors);
         let (mut warn, warns) = standard(labels, "warn", Level::Privileged, &mut errors);
         if enforces && !warns {
             warn.level = enforce.level;
@@ -88,7 +92,7 @@ impl Policy {
                 warn.version = enforce.version;
             }
         }
-        (Self { enforce, warn }, errors)
+        (Self { enforce, audit, warn }, errors)
     }
 }
 

@@ -8,6 +8,7 @@
 mod changes;
 mod object;
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -33,6 +34,9 @@ pub use object::{Object, Objects};
 
 /// What writes by controllers are known as in `managedFields`: the name that they have elsewhere, so that fields keep
 /// their owner where somebody changes from one to the other.
+/// Where the server's own requests come from.
+const OWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 const USER_AGENT: HeaderValue = HeaderValue::from_static("kube-controller-manager/holdfast");
 
 /// A client of the server within its own process.
@@ -183,7 +187,7 @@ impl Client {
             .body(RequestBody::from_bytes(bytes))
             .map_err(|error| unreadable(&error))?;
         let credential = ClientCertificate::User(Arc::clone(&self.user), None);
-        let answer = self.service.respond(request, Some(&credential)).await;
+        let answer = self.service.respond(request, Some(&credential), Some(OWN)).await;
         let code = answer.status();
         let body = answer.into_body().collect().await;
         let body = body.map_err(|error| unreadable(&error))?.to_bytes();

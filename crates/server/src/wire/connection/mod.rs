@@ -39,11 +39,12 @@ pub trait Service: Send + Sync + 'static {
     /// Notes a connection that did not get through its TLS handshake.
     fn handshake_failed(&self);
 
-    /// Answers a request.
+    /// Answers a request that came from `peer`.
     fn respond(
         self: &Arc<Self>,
         request: http::Request<RequestBody>,
         client: Option<&Self::Client>,
+        peer: Option<SocketAddr>,
     ) -> impl Future<Output = Response> + Send;
 }
 
@@ -202,7 +203,7 @@ impl<S: Service> Acceptor<S> {
                 if let Some(held) = held {
                     request.extensions_mut().insert(held);
                 }
-                let mut response = service.respond(request, client.as_ref()).await;
+                let mut response = service.respond(request, client.as_ref(), Some(peer)).await;
                 if response.extensions().get::<Lasts>().is_some() {
                     stream_lasts();
                 } else if response.body().is_large()

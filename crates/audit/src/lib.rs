@@ -1,0 +1,28 @@
+#![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
+//! The audit log (<https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/>).
+//!
+//! A [`Policy`] says at which [`Level`] a request is audited. A [`Recorder`] gathers what becomes of the request and emits an
+//! event at each [`Stage`]. A [`Sink`] writes events to a log file ([`sink::log`]) and sends them to a webhook
+//! ([`sink::webhook`]).
+//!
+//! An event is written as JSON once, straight into bytes. Bounded queues lie between requests and backends: one thread
+//! writes the log file, one task sends to the webhook. In the mode `batch` no request waits for either.
+//!
+//! Invariant: nothing here knows HTTP servers or kinds. The client that posts to the webhook comes in by [`Post`].
+
+mod event;
+mod legacy;
+mod level;
+mod policy;
+mod reading;
+mod recorder;
+pub mod sink;
+
+pub use event::{Event, EventHead, ObjectReference, ResponseStatus};
+pub use level::{Level, Stage, Stages};
+pub use policy::{Decision, GroupResources, Policy, Rule};
+pub use reading::PolicyError;
+pub use recorder::{Auditor, Layer, ObjectNames, Recorder};
+pub use sink::webhook::Post;
+pub use sink::{Mode, Observer, Receipt, Sink};

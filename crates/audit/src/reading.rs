@@ -1,0 +1,444 @@
+//! Reading a policy from a file.
+//!
+//! What is wrong with it is told in the words of the reference. That is stricter in one point: a field that nobody knows ends
+//! the start here, while the reference goes on with a warning.
+
+use holdfast_resource::metadata::formats::dns_subdomain;
+use holdfast_resource::{Aggregate, FieldError, FieldPath};
+use holdfast_value::{Limits, SmolStr, Value, yaml};
+
+use crate::{GroupResources, Level, Policy, Rule, Stage, Stages};
+
+/// The only version of policies.
+const API_VERSION: &str = "audit.k8s.io/v1";
+
+/// Why a text is no policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// It cannot be read.
+    #[error("failed decoding: {0}")]
+    Unreadable(String),
+    /// It has fields that policies have not, or some twice.
+    #[error("strict decoding error: {0}")]
+    Strict(String),
+    /// It does not say that it is a policy of a known version.
+    #[error("unknown group version field audit.k8s.io/__internal, Kind=Policy in policy")]
+    Versionless,
+    /// Some of its fields hold what they may not hold.
+    #[error("{0}")]
+    Invalid(String),
+    /// It has no rules.
+    #[error("loaded illegal policy with 0 rules")]
+    Empty,
+}
+
+impl Policy {
+    /// Reads YAML or JSON.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn read(bytes: &[u8]) -> Result<Self, PolicyError> {
+        let unreadable = |why: String| PolicyError::Unreadable(why);
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Err(PolicyError::Versionless);
+        }
+        let parsed = yaml::parse_with_findings(bytes, &Limits::REQUEST);
+        let parsed = parsed.map_err(|error| unreadable(error.to_string()))?;
+        check_version(&parsed.value)?;
+        let mut reader = Reader::default();
+        let root = Place::root(&parsed.value);
+        let policy = reader.policy(&root).map_err(unreadable)?;
+        let repeated = parsed.findings.iter().map(ToString::to_string);
+        let strict: Vec<String> = repeated.chain(reader.unknown).collect();
+        if !strict.is_empty() {
+            return Err(PolicyError::Strict(strict.join(", ")));
+        }
+        if !reader.errors.is_empty() {
+            return Err(PolicyError::Invalid(Aggregate(&reader.errors).to_string()));
+        }
+        if policy.rules.is_empty() {
+            return Err(PolicyError::Empty);
+        }
+        Ok(policy)
+    }
+}
+
+/// Refuses what says to be anything else than a policy.
+fn check_version(policy: &Value) -> Result<(), PolicyError> {
+    let text = |name| policy.str_at(&[name]).unwrap_or_default();
+    match (text("apiVersion"), text("kind")) {
+        (API_VERSION, "" | "Policy") => Ok(()),
+        ("", "" | "Policy") => Err(PolicyError::Versionless),
+        (API_VERSION, kind @ ("Event" | "EventList" | "PolicyList")) => Err(PolicyError::Unreadable(format!(
+            "converting (v1.{kind}) to (audit.Policy): unknown conversion"
+        ))),
+        (version, kind) => Err(PolicyError::Unreadable(format!(
+            "no kind {kind:?} is registered for version {version:?} in scheme \"holdfast\""
+        ))),
+    }
+}
+
+/// A value and where it stands.
+struct Place<'v> {
+    value: Option<&'v Value>,
+    path: FieldPath,
+    /// The Go type that holds the field, and the path of fields without indices: what messages about types name.
+    holder: &'static str,
+    fields: String,
+}
+
+impl<'v> Place<'v> {
+    fn root(value: &'v Value) -> Self {
+        Self {
+            value: Some(value),
+            path: FieldPath::default(),
+            holder: "Policy",
+            fields: String::new(),
+        }
+    }
+
+    /// The member `name` of the Go type `holder` that this is.
+    fn child(&self, holder: &'static str, name: &str) -> Self {
+        let value = self.value.and_then(|value| value.get(name));
+        let dot = if self.fields.is_empty() { "" } else { "." };
+        Self {
+            value: value.filter(|value| !value.is_null()),
+            path: self.path.child(name),
+            holder,
+            fields: format!("{}{dot}{name}", self.fields),
+        }
+    }
+
+    fn item(&self, at: usize, value: &'v Value) -> Self {
+        Self {
+            value: Some(value),
+            path: self.path.index(at),
+            holder: self.holder,
+            fields: self.fields.clone(),
+        }
+    }
+
+    /// The value is of another type than `expected`, as Go names it.
+    fn mismatch(&self, expected: &str) -> String {
+        let found = match self.value {
+            Some(Value::Bool(_)) => "bool",
+            Some(value) if value.as_str().is_some() => "string",
+            Some(value) if value.as_list().is_some() => "array",
+            Some(value) if value.as_map().is_some() => "object",
+            _ => "number",
+        };
+        match self.fields.is_empty() {
+            true => format!("json: cannot unmarshal {found} into Go value of type {expected}"),
+            false => format!(
+                "json: cannot unmarshal {found} into Go struct field {}.{} of type {expected}",
+                self.holder, self.fields
+            ),
+        }
+    }
+
+    fn text(&self, of: &str) -> Result<&'v str, String> {
+        match self.value {
+            None => Ok(""),
+            Some(value) => value.as_str().ok_or_else(|| self.mismatch(of)),
+        }
+    }
+
+    fn flag(&self) -> Result<Option<bool>, String> {
+        match self.value {
+            None => Ok(None),
+            Some(value) => value.as_bool().map(Some).ok_or_else(|| self.mismatch("bool")),
+        }
+    }
+
+    fn items(&self, of: &str) -> Result<Vec<Self>, String> {
+        let Some(value) = self.value else {
+            return Ok(Vec::new());
+        };
+        let list = value.as_list().ok_or_else(|| self.mismatch(&format!("[]{of}")))?;
+        let items = list.iter().enumerate();
+        Ok(items.map(|(at, value)| self.item(at, value)).collect())
+    }
+
+    fn texts(&self) -> Result<Vec<SmolStr>, String> {
+        let items = self.items("string")?;
+        items.iter().map(|item| item.text("string").map(SmolStr::new)).collect()
+    }
+}
+
+/// The members of metadata, which policies have for form's sake.
+const METADATA: [&str; 15] = [
+    "name",
+    "generateName",
+    "namespace",
+    "selfLink",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+];
+
+/// Gathers what is wrong with a policy that can be read.
+#[derive(Default)]
+struct Reader {
+    unknown: Vec<String>,
+    errors: Vec<FieldError>,
+}
+
+impl Reader {
+    /// Checks that `place` is an object, and notes its members that are not among `known`.
+    fn members(&mut self, place: &Place<'_>, of: &str, known: &[&str]) -> Result<(), String> {
+        let Some(value) = place.value else { return Ok(()) };
+        let map = value.as_map().ok_or_else(|| place.mismatch(of))?;
+        for (key, _) in map.iter().filter(|(key, _)| !known.contains(&key.as_ref())) {
+            let path = place.path.child(key);
+            self.unknown.push(format!("unknown field {:?}", path.as_str()));
+        }
+        Ok(())
+    }
+
+    fn policy(&mut self, root: &Place<'_>) -> Result<Policy, String> {
+        let known = [
+            "apiVersion",
+            "kind",
+            "metadata",
+            "rules",
+            "omitStages",
+            "omitManagedFields",
+        ];
+        self.members(root, "v1.Policy", &known)?;
+        let child = |name| root.child("Policy", name);
+        self.members(&child("metadata"), "v1.ObjectMeta", &METADATA)?;
+        let omit_stages = self.stages(&child("omitStages"))?;
+        let rules = child("rules").items("v1.PolicyRule")?;
+        let rules = rules.iter().map(|rule| self.rule(rule));
+        Ok(Policy {
+            rules: rules.collect::<Result<_, _>>()?,
+            omit_stages,
+            omit_managed_fields: child("omitManagedFields").flag()? == Some(true),
+        })
+    }
+
+    fn rule(&mut self, place: &Place<'_>) -> Result<Rule, String> {
+        let known = [
+            "level",
+            "users",
+            "userGroups",
+            "verbs",
+            "resources",
+            "namespaces",
+            "nonResourceURLs",
+            "omitStages",
+            "omitManagedFields",
+        ];
+        self.members(place, "v1.PolicyRule", &known)?;
+        let child = |name| place.child("PolicyRule", name);
+        let level = self.level(&child("level"))?;
+        let urls = child("nonResourceURLs");
+        let non_resource_urls = urls.texts()?;
+        self.check_urls(&urls.path, &non_resource_urls);
+        let resources = self.resources(&child("resources"))?;
+        let rule = Rule {
+            level,
+            users: child("users").texts()?,
+            user_groups: child("userGroups").texts()?,
+            verbs: child("verbs").texts()?,
+            resources,
+            namespaces: child("namespaces").texts()?,
+            non_resource_urls,
+            omit_stages: self.stages(&child("omitStages"))?,
+            omit_managed_fields: child("omitManagedFields").flag()?,
+        };
+        let of_resources = !rule.resources.is_empty() || !rule.namespaces.is_empty();
+        if of_resources && !rule.non_resource_urls.is_empty() {
+            let why = "rules cannot apply to both regular resources and non-resource URLs";
+            self.errors.push(invalid_list(&urls.path, &rule.non_resource_urls, why));
+        }
+        Ok(rule)
+    }
+
+    fn level(&mut self, place: &Place<'_>) -> Result<Level, String> {
+        let text = place.text("v1.Level")?;
+        if let Some(level) = Level::named(text) {
+            return Ok(level);
+        }
+        self.errors.push(match text {
+            "" => FieldError::required(&place.path, ""),
+            text => FieldError::not_supported(&place.path, text, &Level::ALL.map(Level::name)),
+        });
+        Ok(Level::None)
+    }
+
+    fn check_urls(&mut self, path: &FieldPath, urls: &[SmolStr]) {
+        for (at, url) in urls.iter().enumerate().filter(|(_, url)| *url != "*") {
+            let mut refuse = |why| {
+                let error = FieldError::invalid(&path.index(at), url.as_str(), why);
+                self.errors.push(error);
+            };
+            if !url.starts_with('/') {
+                refuse("non-resource URL rules must begin with a '/' character");
+            }
+            let mut characters = url.chars();
+            characters.next_back();
+            if characters.as_str().contains('*') {
+                refuse("non-resource URL wildcards '*' must be the final character of the rule");
+            }
+        }
+    }
+
+    fn resources(&mut self, place: &Place<'_>) -> Result<Vec<GroupResources>, String> {
+        let mut all = Vec::new();
+        for item in place.items("v1.GroupResources")? {
+            self.members(&item, "v1.GroupResources", &["group", "resources", "resourceNames"])?;
+            let child = |name| item.child("GroupResources", name);
+            let resources = GroupResources {
+                group: child("group").text("string")?.into(),
+                resources: child("resources").texts()?,
+                resource_names: child("resourceNames").texts()?,
+            };
+            // The reference names no index here.
+            if !resources.group.is_empty() && resources.group != "*" {
+                let faults = dns_subdomain(&resources.group);
+                if !faults.is_empty() {
+                    let path = place.path.child("group");
+                    let error = FieldError::invalid(&path, resources.group.as_str(), faults.join(","));
+                    self.errors.push(error);
+                }
+            }
+            if !resources.resource_names.is_empty() && resources.resources.is_empty() {
+                let path = place.path.child("resourceNames");
+                let why = "using resourceNames requires at least one resource";
+                self.errors.push(invalid_list(&path, &resources.resource_names, why));
+            }
+            all.push(resources);
+        }
+        Ok(all)
+    }
+
+    fn stages(&mut self, place: &Place<'_>) -> Result<Stages, String> {
+        let mut stages = Stages::default();
+        for item in place.items("v1.Stage")? {
+            let text = item.text("v1.Stage")?;
+            match Stage::named(text) {
+                Some(stage) => stages = stages.union(stage.into()),
+                None => {
+                    let why = format!("allowed stages are {}", Stage::ALL.map(Stage::name).join(","));
+                    self.errors.push(FieldError::invalid(&item.path, text, why));
+                }
+            }
+        }
+        Ok(stages)
+    }
+}
+
+fn invalid_list(path: &FieldPath, list: &[SmolStr], why: &str) -> FieldError {
+    let list: Vec<Value> = list.iter().map(|text| Value::from(text.as_str())).collect();
+    FieldError::invalid(path, Value::from(list), why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        Policy::read(text.as_bytes()).unwrap_err().to_string()
+    }
+
+    fn with(text: &str) -> String {
+        format!("apiVersion: audit.k8s.io/v1\nkind: Policy\n{text}")
+    }
+
+    #[test]
+    fn a_policy_is_of_the_one_version() {
+        let rules = "rules: [{level: None}]\n";
+        assert!(Policy::read(with(rules).as_bytes()).is_ok());
+        assert!(Policy::read(format!("apiVersion: audit.k8s.io/v1\n{rules}").as_bytes()).is_ok());
+        let versionless = "unknown group version field audit.k8s.io/__internal, Kind=Policy in policy";
+        assert_eq!(refused(""), versionless);
+        assert_eq!(refused(&format!("kind: Policy\n{rules}")), versionless);
+        assert_eq!(
+            refused(&format!("apiVersion: audit.k8s.io/v1beta1\nkind: Policy\n{rules}")),
+            "failed decoding: no kind \"Policy\" is registered for version \"audit.k8s.io/v1beta1\" in scheme \"holdfast\""
+        );
+        assert_eq!(
+            refused("apiVersion: audit.k8s.io/v1\nkind: EventList\nitems: []"),
+            "failed decoding: converting (v1.EventList) to (audit.Policy): unknown conversion"
+        );
+        assert!(refused("a: [").starts_with("failed decoding: "));
+    }
+
+    #[test]
+    fn what_nobody_knows_is_refused_with_its_place() {
+        assert_eq!(
+            refused(&with(
+                "metadata: {name: x, foo: y}\nrules: [{level: None, resources: [{kind: x}]}]\nRules: []"
+            )),
+            "strict decoding error: unknown field \"Rules\", unknown field \"metadata.foo\", unknown field \
+             \"rules[0].resources[0].kind\""
+        );
+        assert!(refused(&with("rules: [{level: None}]\nrules: []")).starts_with("strict decoding error: "));
+    }
+
+    #[test]
+    fn what_is_of_another_type_is_refused_in_the_words_of_go() {
+        for (text, why) in [
+            (
+                "rules: [{level: 5}]",
+                "json: cannot unmarshal number into Go struct field PolicyRule.rules.level of type v1.Level",
+            ),
+            (
+                "rules: [{users: alice}]",
+                "json: cannot unmarshal string into Go struct field PolicyRule.rules.users of type []string",
+            ),
+            (
+                "rules: [{omitManagedFields: 'yes'}]",
+                "json: cannot unmarshal string into Go struct field PolicyRule.rules.omitManagedFields of type bool",
+            ),
+            (
+                "rules: {a: b}",
+                "json: cannot unmarshal object into Go struct field Policy.rules of type []v1.PolicyRule",
+            ),
+        ] {
+            assert_eq!(refused(&with(text)), format!("failed decoding: {why}"));
+        }
+    }
+
+    #[test]
+    fn what_may_not_stand_in_a_field_is_told_all_at_once() {
+        let text = with(
+            "rules:\n- level: Meta\n- nonResourceURLs: [a, '/*/b']\n- level: None\n  nonResourceURLs: ['/a']\n  namespaces: \
+             [x]\n- level: None\n  resources: [{resourceNames: [x]}]\n  omitStages: [Foo]\nomitStages: [Bar]\n",
+        );
+        let stages = "allowed stages are RequestReceived,ResponseStarted,ResponseComplete,Panic";
+        assert_eq!(
+            refused(&text),
+            format!(
+                "[omitStages[0]: Invalid value: \"Bar\": {stages}, rules[0].level: Unsupported value: \"Meta\": supported \
+                 values: \"None\", \"Metadata\", \"Request\", \"RequestResponse\", rules[1].level: Required value, \
+                 rules[1].nonResourceURLs[0]: Invalid value: \"a\": non-resource URL rules must begin with a '/' character, \
+                 rules[1].nonResourceURLs[1]: Invalid value: \"/*/b\": non-resource URL wildcards '*' must be the final \
+                 character of the rule, rules[2].nonResourceURLs: Invalid value: [\"/a\"]: rules cannot apply to both \
+                 regular resources and non-resource URLs, rules[3].resources.resourceNames: Invalid value: [\"x\"]: using \
+                 resourceNames requires at least one resource, rules[3].omitStages[0]: Invalid value: \"Foo\": {stages}]"
+            )
+        );
+        let group = refused(&with("rules: [{level: None, resources: [{group: a/b}]}]"));
+        assert!(
+            group.starts_with("rules[0].resources.group: Invalid value: \"a/b\": a lowercase RFC 1123 subdomain"),
+            "{group}"
+        );
+    }
+
+    #[test]
+    fn a_policy_has_rules() {
+        for text in ["", "rules: []\n", "rules: null\n"] {
+            assert_eq!(refused(&with(text)), "loaded illegal policy with 0 rules");
+        }
+    }
+}

@@ -1,0 +1,485 @@
+//! Where events go: backends, each behind a queue of its own.
+
+pub mod log;
+mod queue;
+mod rotation;
+mod throttle;
+pub mod webhook;
+
+use std::cell::OnceCell;
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle as Thread;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::future::{self, BoxFuture, FutureExt as _};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle as Task;
+
+use self::log::{Format, Output, Writer};
+use self::queue::{Entry, Gathering, Overflow, Queue};
+use self::throttle::Throttle;
+use self::webhook::{Post, Sending};
+use crate::{Event, Level, Stage, legacy};
+
+/// Counts what becomes of events.
+pub trait Observer: Send + Sync + 'static {
+    /// A request is audited at that level.
+    fn judged(&self, level: Level);
+
+    /// An event is emitted.
+    fn emitted(&self);
+
+    /// So many events did not get where they should, for a fault of that plugin: `log`, `webhook`, `buffered`, `truncate`.
+    fn failed(&self, plugin: &'static str, events: usize);
+
+    /// A request is refused, as its event could not be stored.
+    fn rejected(&self);
+}
+
+/// What a request has to do with the outcome of its events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Nothing: events are queued, and dropped where the queue is full.
+    Batch,
+    /// The answer waits until they are written.
+    Blocking,
+    /// So does the request itself, which is refused where its first event cannot be written.
+    BlockingStrict,
+}
+
+impl Mode {
+    /// The modes as flags name them.
+    pub const ALL: [(Self, &'static str); 3] = [
+        (Self::Batch, "batch"),
+        (Self::Blocking, "blocking"),
+        (Self::BlockingStrict, "blocking-strict"),
+    ];
+
+    /// The mode of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        let found = Self::ALL.iter().find(|(_, known)| *known == name);
+        found.map(|(mode, _)| *mode)
+    }
+}
+
+/// How events are gathered in the mode `batch`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Batching {
+    /// The most events that wait.
+    pub buffer_size: usize,
+    /// The most events that are taken together.
+    pub max_size: usize,
+    /// How long fewer wait for more.
+    pub max_wait: Duration,
+    /// How often events are taken: so many times a second, and so many times at once.
+    pub throttle: Option<(f32, u32)>,
+}
+
+/// When events are cut short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Truncation {
+    /// The most bytes of an event.
+    pub max_event_bytes: usize,
+    /// The most bytes of events that are sent together.
+    pub max_batch_bytes: usize,
+}
+
+/// What all backends have.
+#[derive(Clone, Debug)]
+pub struct BackendConfig {
+    /// What requests have to do with it.
+    pub mode: Mode,
+    /// How events are gathered in the mode `batch`.
+    pub batching: Batching,
+    /// When events are cut short.
+    pub truncation: Option<Truncation>,
+}
+
+/// How many events wait at most where their requests wait for them. A request that was given up does not wait.
+const MOST_BLOCKING: usize = 100_000;
+
+/// How long events wait for each other that nobody waits for.
+const LINGER: Duration = Duration::from_millis(20);
+
+/// The name of the queue, and of what cuts events short, in metrics.
+const BUFFERED: &str = "buffered";
+const TRUNCATE: &str = "truncate";
+
+impl BackendConfig {
+    fn throttle(&self) -> Option<Throttle> {
+        let throttle = self.batching.throttle.filter(|_| self.mode == Mode::Batch);
+        throttle.map(|(per_second, burst)| Throttle::new(per_second, burst))
+    }
+
+    fn gathering(&self, of_one: Duration) -> Gathering {
+        let batching = &self.batching;
+        match self.mode {
+            Mode::Batch => Gathering {
+                capacity: batching.buffer_size,
+                enough: batching.max_size,
+                linger: if batching.max_size > 1 {
+                    batching.max_wait
+                } else {
+                    of_one
+                },
+            },
+            Mode::Blocking | Mode::BlockingStrict => Gathering {
+                capacity: MOST_BLOCKING,
+                enough: 1,
+                linger: of_one,
+            },
+        }
+    }
+}
+
+struct Backend {
+    mode: Mode,
+    format: Format,
+    truncation: Option<Truncation>,
+    queue: Arc<Queue>,
+}
+
+/// The threads and tasks behind the queues.
+#[derive(Default)]
+struct Workers {
+    thread: Option<Thread<()>>,
+    task: Option<Task<()>>,
+}
+
+/// All backends.
+pub struct Sink {
+    backends: Vec<Backend>,
+    workers: Mutex<Workers>,
+    observer: Arc<dyn Observer>,
+}
+
+/// The end of a backend, which comes before its time where nobody closed the sink.
+pub type Ended = BoxFuture<'static, ()>;
+
+impl Sink {
+    /// A sink without backends.
+    pub fn new(observer: Arc<dyn Observer>) -> Self {
+        Self {
+            backends: Vec::new(),
+            workers: Mutex::default(),
+            observer,
+        }
+    }
+
+    /// Writes events to a log as well.
+    ///
+    /// # Errors
+    /// Where no thread can be started.
+    pub fn add_log(&mut self, output: Output, format: Format, config: &BackendConfig) -> io::Result<Ended> {
+        let queue = Arc::new(Queue::new(config.gathering(LINGER)));
+        let (thread, ended) = Writer::start(
+            output,
+            Arc::clone(&queue),
+            config.throttle(),
+            Arc::clone(&self.observer),
+        )?;
+        self.backends.push(Backend {
+            mode: config.mode,
+            format,
+            truncation: config.truncation,
+            queue,
+        });
+        self.workers.get_mut().thread = Some(thread);
+        Ok(ended.map(drop).boxed())
+    }
+
+    /// Sends events to a webhook as well. A list that is not taken is sent again, `initial_backoff` later at first.
+    pub fn add_webhook(&mut self, post: Arc<dyn Post>, initial_backoff: Duration, config: &BackendConfig) -> Ended {
+        let queue = Arc::new(Queue::new(config.gathering(Duration::ZERO)));
+        let sending = Sending {
+            max_events: match config.mode {
+                Mode::Batch => config.batching.max_size,
+                // As many as wait: each of them waits for its own answer, and together they wait no longer.
+                Mode::Blocking | Mode::BlockingStrict => config.batching.max_size.max(1),
+            },
+            max_bytes: config.truncation.map(|truncation| truncation.max_batch_bytes),
+            initial_backoff,
+            throttle: config.throttle(),
+        };
+        let (ends, ended) = oneshot::channel::<()>();
+        let work = webhook::start(post, Arc::clone(&queue), sending, Arc::clone(&self.observer));
+        let task = tokio::spawn(async move {
+            let _ends = ends;
+            // A panic ends it as well.
+            let _ = work.await;
+        });
+        self.backends.push(Backend {
+            mode: config.mode,
+            format: Format::Json,
+            truncation: config.truncation,
+            queue,
+        });
+        self.workers.get_mut().task = Some(task);
+        ended.map(drop).boxed()
+    }
+
+    /// Whether there is any backend.
+    pub fn is_empty(&self) -> bool {
+        self.backends.is_empty()
+    }
+
+    /// Emits the event of `stage`. Where `awaited`, the receipt is to be waited for.
+    pub(crate) fn emit(&self, event: &Event, stage: Stage, now: SystemTime, awaited: bool) -> Receipt {
+        self.observer.emitted();
+        let (whole, mut receipt) = (OnceCell::new(), Receipt::default());
+        let encoded = || {
+            let mut out = Vec::with_capacity(1024);
+            event.write(stage, now, &mut out);
+            Bytes::from(out)
+        };
+        for backend in &self.backends {
+            let whole = || whole.get_or_init(encoded).clone();
+            let Some(text) = backend.text(event, stage, now, whole) else {
+                self.observer.failed(TRUNCATE, 1);
+                tracing::error!(plugin = TRUNCATE, "event is too large even after truncating");
+                continue;
+            };
+            // The answer waits for what comes before it in the queue as well.
+            let waits = match backend.mode {
+                Mode::Batch => false,
+                Mode::Blocking => awaited && stage != Stage::RequestReceived,
+                Mode::BlockingStrict => awaited,
+            };
+            let (done, outcome) = match waits {
+                true => Some(oneshot::channel()).unzip(),
+                false => (None, None),
+            };
+            if let Err(error) = backend.queue.push(Entry { text, done }, waits) {
+                self.overflow(error);
+            }
+            if let Some(outcome) = outcome {
+                receipt.add(outcome, backend.mode == Mode::BlockingStrict);
+            }
+        }
+        receipt
+    }
+
+    fn overflow(&self, error: Overflow) {
+        self.observer.failed(BUFFERED, 1);
+        tracing::error!(plugin = BUFFERED, %error, "an audit event is lost");
+    }
+
+    /// Counts a request that is refused.
+    pub fn rejected(&self) {
+        self.observer.rejected();
+    }
+
+    /// Takes no more events, and waits until those that are queued are written and sent, or the time is over.
+    pub async fn close(&self, limit: Duration) {
+        for backend in &self.backends {
+            backend.queue.close();
+        }
+        let Workers { thread, task } = std::mem::take(&mut *self.workers.lock());
+        let written = async {
+            if let Some(thread) = thread {
+                let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+            }
+        };
+        let sent = async {
+            if let Some(task) = task {
+                let _ = task.await;
+            }
+        };
+        if tokio::time::timeout(limit, future::join(written, sent)).await.is_err() {
+            let lost: usize = self.backends.iter().map(|backend| backend.queue.abandon()).sum();
+            tracing::error!(queued = lost, "audit events were not written or sent in time");
+        }
+    }
+}
+
+impl Backend {
+    /// The event as this backend takes it; `None` where it is too large even when cut short.
+    fn text(&self, event: &Event, stage: Stage, now: SystemTime, whole: impl Fn() -> Bytes) -> Option<Bytes> {
+        let text = match self.truncation {
+            None if self.format == Format::Legacy => Bytes::new(),
+            None => whole(),
+            Some(truncation) => {
+                let mut text = whole();
+                if text.len() > truncation.max_event_bytes && event.level >= Level::Request {
+                    let mut out = Vec::with_capacity(1024);
+                    event.write_truncated(stage, now, &mut out);
+                    text = out.into();
+                }
+                (text.len() <= truncation.max_event_bytes).then_some(text)?
+            }
+        };
+        Some(match self.format {
+            Format::Json => text,
+            Format::Legacy => legacy::line(event, stage).into(),
+        })
+    }
+}
+
+/// The outcome of an event, for who has to wait for it.
+#[derive(Debug, Default)]
+#[must_use = "blocking modes wait for the outcome"]
+pub struct Receipt {
+    /// What is waited for, and whether the request hangs on it: one for each backend at most.
+    outcomes: [Option<(oneshot::Receiver<bool>, bool)>; 2],
+}
+
+impl Receipt {
+    fn add(&mut self, outcome: oneshot::Receiver<bool>, strict: bool) {
+        if let Some(free) = self.outcomes.iter_mut().find(|free| free.is_none()) {
+            *free = Some((outcome, strict));
+        }
+    }
+
+    /// Waits. Whether the request may go on: not where a backend of the mode `blocking-strict` did not take the event.
+    pub async fn settled(self) -> bool {
+        let mut well = true;
+        for (outcome, strict) in self.outcomes.into_iter().flatten() {
+            let taken = outcome.await.unwrap_or(false);
+            well &= taken || !strict;
+        }
+        well
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::fs;
+    use std::time::UNIX_EPOCH;
+
+    use super::log::Target;
+    use super::*;
+    use crate::event::tests::head;
+
+    /// Remembers what it was told.
+    #[derive(Default)]
+    pub(crate) struct Counts {
+        failures: Mutex<Vec<(&'static str, usize)>>,
+        emitted: Mutex<usize>,
+    }
+
+    impl Counts {
+        pub(crate) fn failures(&self) -> Vec<(&'static str, usize)> {
+            self.failures.lock().clone()
+        }
+    }
+
+    impl Observer for Counts {
+        fn judged(&self, _level: Level) {}
+
+        fn emitted(&self) {
+            *self.emitted.lock() += 1;
+        }
+
+        fn failed(&self, plugin: &'static str, events: usize) {
+            self.failures.lock().push((plugin, events));
+        }
+
+        fn rejected(&self) {}
+    }
+
+    pub(crate) fn config(mode: Mode) -> BackendConfig {
+        BackendConfig {
+            mode,
+            batching: Batching {
+                buffer_size: 100,
+                max_size: 1,
+                max_wait: Duration::ZERO,
+                throttle: None,
+            },
+            truncation: None,
+        }
+    }
+
+    fn event(level: Level, bytes: usize) -> Event {
+        let mut event = Event::new(level, head());
+        let text = format!("\"{}\"", "x".repeat(bytes));
+        event.request_object = Some(Bytes::from(text));
+        event
+    }
+
+    async fn logged(format: Format, config: &BackendConfig, events: &[Event]) -> (String, Vec<(&'static str, usize)>) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let counts = Arc::new(Counts::default());
+        let mut sink = Sink::new(Arc::clone(&counts) as _);
+        let output = Target::Growing(path.clone()).open().unwrap();
+        let _ended = sink.add_log(output, format, config).unwrap();
+        for event in events {
+            let receipt = sink.emit(event, Stage::ResponseComplete, UNIX_EPOCH, true);
+            assert!(receipt.settled().await);
+        }
+        sink.close(Duration::from_secs(60)).await;
+        assert_eq!(*counts.emitted.lock(), events.len());
+        (fs::read_to_string(path).unwrap(), counts.failures())
+    }
+
+    #[tokio::test]
+    async fn each_mode_loses_nothing_at_the_end() {
+        for (mode, _) in Mode::ALL {
+            let events = [event(Level::Request, 1), event(Level::Request, 2)];
+            let (text, failures) = logged(Format::Json, &config(mode), &events).await;
+            assert_eq!((text.lines().count(), failures), (2, vec![]), "{mode:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn lines_may_be_of_the_old_form() {
+        let (text, _) = logged(Format::Legacy, &config(Mode::Blocking), &[event(Level::Request, 1)]).await;
+        assert!(text.contains(" AUDIT: id=\"id\" stage=\"ResponseComplete\" "), "{text}");
+    }
+
+    #[tokio::test]
+    async fn large_events_lose_their_objects_and_larger_ones_are_dropped() {
+        let truncated = |max_event_bytes| BackendConfig {
+            truncation: Some(Truncation {
+                max_event_bytes,
+                max_batch_bytes: 1 << 20,
+            }),
+            ..config(Mode::Blocking)
+        };
+        let (text, failures) = logged(Format::Json, &truncated(1000), &[event(Level::Request, 1000)]).await;
+        assert!(text.contains("\"audit.k8s.io/truncated\":\"true\""), "{text}");
+        assert_eq!(failures, []);
+        let (text, failures) = logged(Format::Json, &truncated(1000), &[event(Level::Request, 10)]).await;
+        assert!(text.contains("xxxxxxxxxx"), "{text}");
+        assert_eq!(failures, []);
+        let (text, failures) = logged(Format::Json, &truncated(10), &[event(Level::Request, 1)]).await;
+        assert_eq!((text.as_str(), failures), ("", vec![("truncate", 1)]));
+        // What has no objects cannot lose them.
+        let (text, failures) = logged(Format::Json, &truncated(500), &[event(Level::Metadata, 1000)]).await;
+        assert_eq!((text.as_str(), failures), ("", vec![("truncate", 1)]));
+    }
+
+    #[tokio::test]
+    async fn a_strict_sink_tells_that_an_event_was_not_taken() {
+        for (mode, well) in [(Mode::Blocking, true), (Mode::BlockingStrict, false)] {
+            let counts = Arc::new(Counts::default());
+            let mut sink = Sink::new(Arc::clone(&counts) as _);
+            let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+            let _ended = sink
+                .add_log(Output::Growing(full), Format::Json, &config(mode))
+                .unwrap();
+            let receipt = sink.emit(&event(Level::Metadata, 1), Stage::ResponseComplete, UNIX_EPOCH, true);
+            assert_eq!(receipt.settled().await, well);
+            sink.close(Duration::from_secs(60)).await;
+            assert_eq!(counts.failures(), [("log", 1)]);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_closed_sink_counts_what_comes_too_late() {
+        let counts = Arc::new(Counts::default());
+        let mut sink = Sink::new(Arc::clone(&counts) as _);
+        let ended = sink
+            .add_log(Output::Stdout, Format::Json, &config(Mode::Batch))
+            .unwrap();
+        sink.close(Duration::from_secs(60)).await;
+        ended.await;
+        let receipt = sink.emit(&event(Level::Metadata, 1), Stage::ResponseComplete, UNIX_EPOCH, true);
+        assert!(receipt.settled().await);
+        assert_eq!(counts.failures(), [("buffered", 1)]);
+    }
+}

@@ -1,0 +1,315 @@
+//! The bounded queue between requests and a backend.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::{Notify, oneshot};
+
+/// An encoded event on its way.
+pub(crate) struct Entry {
+    /// The event.
+    pub(crate) text: Bytes,
+    /// Who waits for the outcome.
+    pub(crate) done: Option<oneshot::Sender<bool>>,
+}
+
+impl Entry {
+    /// Tells who waits whether the event was taken.
+    pub(crate) fn settle(self, taken: bool) {
+        if let Some(done) = self.done {
+            // A request that is gone waits no more.
+            let _ = done.send(taken);
+        }
+    }
+}
+
+/// The most bytes that wait in a queue, whatever its bound in events is.
+const MOST_BYTES: usize = 256 << 20;
+
+/// How entries are gathered before they are taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gathering {
+    /// The most entries that wait.
+    pub(crate) capacity: usize,
+    /// So many entries are taken without further delay.
+    pub(crate) enough: usize,
+    /// How long fewer entries wait for more.
+    pub(crate) linger: Duration,
+}
+
+impl Gathering {
+    /// Whether so many entries need not wait for more. One alone is never enough: those that come together are taken
+    /// together.
+    fn are_enough(&self, entries: usize) -> bool {
+        self.enough > 1 && entries >= self.enough
+    }
+}
+
+/// Why an entry was not put into a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Overflow {
+    /// The queue is full.
+    #[error("audit buffer queue blocked")]
+    Full,
+    /// Nobody takes anything out any more.
+    #[error("audit backend shut down")]
+    Closed,
+}
+
+/// Entries in their order. One thread or one task takes them out.
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    gathering: Gathering,
+    /// Wakes the thread that takes entries.
+    ready: Condvar,
+    /// Wakes the task that takes entries.
+    notify: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    entries: VecDeque<Entry>,
+    bytes: usize,
+    /// Whether an entry must not wait for more.
+    urgent: bool,
+    /// Whether the thread wakes by itself before long.
+    dozing: bool,
+    closed: bool,
+}
+
+impl State {
+    fn take(&mut self, most: usize, gathering: &Gathering) -> VecDeque<Entry> {
+        let rest = self.entries.split_off(most.min(self.entries.len()));
+        let taken = std::mem::replace(&mut self.entries, rest);
+        self.bytes = self.entries.iter().map(|entry| entry.text.len()).sum();
+        self.urgent = gathering.are_enough(self.entries.len()) || self.entries.iter().any(|entry| entry.done.is_some());
+        taken
+    }
+}
+
+impl Queue {
+    pub(crate) fn new(gathering: Gathering) -> Self {
+        Self {
+            state: Mutex::default(),
+            gathering,
+            ready: Condvar::new(),
+            notify: Notify::new(),
+        }
+    }
+
+    /// Puts an entry in. One that is `urgent` is taken out at once.
+    ///
+    /// # Errors
+    /// Where there is no room; the entry is settled then.
+    pub(crate) fn push(&self, entry: Entry, urgent: bool) -> Result<(), Overflow> {
+        let mut state = self.state.lock();
+        let full = state.entries.len() >= self.gathering.capacity || state.bytes + entry.text.len() > MOST_BYTES;
+        if state.closed || full && !state.entries.is_empty() {
+            let why = if state.closed { Overflow::Closed } else { Overflow::Full };
+            drop(state);
+            entry.settle(false);
+            return Err(why);
+        }
+        state.bytes += entry.text.len();
+        state.entries.push_back(entry);
+        state.urgent |= urgent || self.gathering.are_enough(state.entries.len());
+        let wakes = state.urgent || !state.dozing;
+        let first = state.entries.len() == 1;
+        let urgent = state.urgent;
+        drop(state);
+        if wakes {
+            self.ready.notify_one();
+        }
+        if first || urgent {
+            self.notify.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Lets nothing in any more; what is there can still be taken.
+    pub(crate) fn close(&self) {
+        self.state.lock().closed = true;
+        self.ready.notify_one();
+        self.notify.notify_one();
+    }
+
+    /// Ends the queue, as nobody takes anything out any more: who waits hears that nothing was taken. Says how many entries
+    /// are lost.
+    pub(crate) fn abandon(&self) -> usize {
+        let mut state = self.state.lock();
+        state.closed = true;
+        let lost = state.take(usize::MAX, &self.gathering);
+        drop(state);
+        let count = lost.len();
+        lost.into_iter().for_each(|entry| entry.settle(false));
+        count
+    }
+
+    /// Whether nothing comes any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// All entries, once there are some that are urgent, enough or have waited long enough. `None` at the end. Blocks the
+    /// thread.
+    pub(crate) fn wait(&self) -> Option<VecDeque<Entry>> {
+        let mut state = self.state.lock();
+        // After some work more is likely to come: so long a push that is not urgent need not wake this thread.
+        let mut doze = Some(Instant::now() + self.gathering.linger);
+        loop {
+            if state.urgent || state.closed && !state.entries.is_empty() {
+                break;
+            }
+            if state.closed {
+                return None;
+            }
+            match doze {
+                Some(until) => {
+                    state.dozing = true;
+                    let slept = self.ready.wait_until(&mut state, until);
+                    state.dozing = false;
+                    if slept.timed_out() {
+                        if !state.entries.is_empty() {
+                            break;
+                        }
+                        doze = None;
+                    }
+                }
+                None => {
+                    self.ready.wait(&mut state);
+                    doze = Some(Instant::now() + self.gathering.linger);
+                }
+            }
+        }
+        Some(state.take(usize::MAX, &self.gathering))
+    }
+
+    /// At most `most` entries, as [`Queue::wait`]. Does not block.
+    pub(crate) async fn collect(&self, most: usize) -> Option<VecDeque<Entry>> {
+        let mut deadline = None;
+        loop {
+            {
+                let mut state = self.state.lock();
+                if state.urgent || state.closed {
+                    if state.entries.is_empty() && state.closed {
+                        return None;
+                    }
+                    if !state.entries.is_empty() {
+                        return Some(state.take(most, &self.gathering));
+                    }
+                }
+                if !state.entries.is_empty() {
+                    let until = *deadline.get_or_insert_with(|| tokio::time::Instant::now() + self.gathering.linger);
+                    if tokio::time::Instant::now() >= until {
+                        return Some(state.take(most, &self.gathering));
+                    }
+                }
+            }
+            match deadline {
+                Some(until) => {
+                    let _ = tokio::time::timeout_at(until, self.notify.notified()).await;
+                }
+                None => self.notify.notified().await,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn queue(capacity: usize, enough: usize, linger: Duration) -> Arc<Queue> {
+        Arc::new(Queue::new(Gathering {
+            capacity,
+            enough,
+            linger,
+        }))
+    }
+
+    fn entry(text: &'static str) -> Entry {
+        Entry {
+            text: Bytes::from_static(text.as_bytes()),
+            done: None,
+        }
+    }
+
+    fn texts(entries: Option<VecDeque<Entry>>) -> Vec<Bytes> {
+        entries.into_iter().flatten().map(|entry| entry.text).collect()
+    }
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn a_full_queue_takes_nothing_and_tells_who_waits() {
+        let queue = queue(1, 1, LONG);
+        queue.push(entry("a"), false).unwrap();
+        let (done, mut outcome) = oneshot::channel();
+        let refused = Entry {
+            done: Some(done),
+            ..entry("b")
+        };
+        assert_eq!(queue.push(refused, true), Err(Overflow::Full));
+        assert_eq!(outcome.try_recv(), Ok(false));
+        queue.close();
+        assert_eq!(queue.push(entry("c"), true), Err(Overflow::Closed));
+        assert_eq!(texts(queue.wait()), ["a"]);
+        assert!(queue.wait().is_none());
+    }
+
+    #[test]
+    fn an_urgent_entry_takes_those_before_it_along() {
+        let queue = queue(10, 1, LONG);
+        let taker = Arc::clone(&queue);
+        let taken = std::thread::spawn(move || texts(taker.wait()));
+        queue.push(entry("a"), false).unwrap();
+        queue.push(entry("b"), true).unwrap();
+        assert_eq!(taken.join().unwrap(), ["a", "b"]);
+    }
+
+    #[test]
+    fn what_is_not_urgent_is_taken_by_itself() {
+        let queue = queue(10, 1, Duration::from_millis(1));
+        queue.push(entry("a"), false).unwrap();
+        assert_eq!(texts(queue.wait()), ["a"]);
+    }
+
+    #[test]
+    fn what_is_abandoned_is_told() {
+        let queue = queue(10, 1, LONG);
+        let (done, mut outcome) = oneshot::channel();
+        let waiting = Entry {
+            done: Some(done),
+            ..entry("b")
+        };
+        queue.push(waiting, true).unwrap();
+        assert_eq!(queue.abandon(), 1);
+        assert_eq!(outcome.try_recv(), Ok(false));
+        assert_eq!(queue.push(entry("c"), false), Err(Overflow::Closed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_is_full_or_has_waited() {
+        let queue = queue(10, 2, Duration::from_secs(30));
+        let begun = tokio::time::Instant::now();
+        queue.push(entry("a"), false).unwrap();
+        assert_eq!(texts(queue.collect(2).await), ["a"]);
+        assert_eq!(begun.elapsed(), Duration::from_secs(30));
+        for text in ["b", "c", "d"] {
+            queue.push(entry(text), false).unwrap();
+        }
+        assert_eq!(texts(queue.collect(2).await), ["b", "c"]);
+        assert_eq!(begun.elapsed(), Duration::from_secs(30));
+        assert_eq!(texts(queue.collect(2).await), ["d"]);
+        assert_eq!(begun.elapsed(), Duration::from_secs(60));
+        queue.push(entry("e"), false).unwrap();
+        queue.close();
+        assert_eq!(texts(queue.collect(2).await), ["e"]);
+        assert!(queue.collect(2).await.is_none());
+        assert_eq!(begun.elapsed(), Duration::from_secs(60));
+    }
+}

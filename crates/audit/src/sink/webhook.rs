@@ -1,0 +1,268 @@
+//! The backend that sends events to a webhook, in lists and again where they are not taken.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+
+use super::queue::{Entry, Queue};
+use super::throttle::Throttle;
+use crate::Observer;
+use crate::event::IDENTITY;
+
+/// The name of this backend in metrics.
+pub(crate) const NAME: &str = "webhook";
+
+/// Posts to the webhook.
+pub trait Post: Send + Sync + 'static {
+    /// Posts an `EventList` as JSON. What is answered with a code of success was taken.
+    fn post(&self, list: Bytes) -> BoxFuture<'_, Result<(), String>>;
+}
+
+/// How often a list is sent at most, and by how much each wait is longer than the one before.
+const ATTEMPTS: u32 = 5;
+const FACTOR: f64 = 1.5;
+
+/// How many lists are under way at a time. When the webhook takes none, the queue fills.
+const UNDER_WAY: u32 = 64;
+
+/// The most bytes of a list, where no flag says it.
+const MOST_BYTES: usize = 64 << 20;
+
+/// How lists are made and sent.
+pub(crate) struct Sending {
+    /// The most events of a list.
+    pub(crate) max_events: usize,
+    /// The most bytes of a list of more than one event.
+    pub(crate) max_bytes: Option<usize>,
+    /// How long to wait before a list is sent for the second time.
+    pub(crate) initial_backoff: Duration,
+    /// How often lists are sent.
+    pub(crate) throttle: Option<Throttle>,
+}
+
+/// Sends what comes out of `queue` until that ends and all is sent or given up.
+pub(crate) fn start(
+    post: Arc<dyn Post>,
+    queue: Arc<Queue>,
+    sending: Sending,
+    observer: Arc<dyn Observer>,
+) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let end = QueueEnd {
+            queue: Arc::clone(&queue),
+            observer: Arc::clone(&observer),
+        };
+        let sender = Arc::new(Sender {
+            post,
+            initial_backoff: sending.initial_backoff,
+            observer,
+        });
+        let places = Arc::new(Semaphore::new(UNDER_WAY as usize));
+        let mut throttle = sending.throttle;
+        let max_bytes = sending.max_bytes.unwrap_or(MOST_BYTES);
+        while let Some(mut entries) = queue.collect(sending.max_events).await {
+            while !entries.is_empty() {
+                let list = split(&mut entries, max_bytes);
+                if let Some(throttle) = &mut throttle {
+                    tokio::time::sleep(throttle.wait()).await;
+                }
+                // The semaphore is never closed.
+                let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                    return;
+                };
+                tokio::spawn(Arc::clone(&sender).send(list, place));
+            }
+        }
+        let _ = places.acquire_many(UNDER_WAY).await;
+        drop(end);
+    })
+}
+
+/// Takes as many events off as a list may have bytes, and one at least.
+fn split(entries: &mut VecDeque<Entry>, max_bytes: usize) -> VecDeque<Entry> {
+    let mut bytes = 0;
+    let fit = entries.iter().take_while(|entry| {
+        bytes += entry.text.len();
+        bytes <= max_bytes
+    });
+    let fit = fit.count().max(1);
+    let rest = entries.split_off(fit.min(entries.len()));
+    std::mem::replace(entries, rest)
+}
+
+/// An `EventList`. Its events do not tell their kind again.
+fn list(entries: &VecDeque<Entry>) -> Bytes {
+    let head = r#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":["#;
+    let length: usize = entries.iter().map(|entry| entry.text.len()).sum();
+    let mut out = Vec::with_capacity(head.len() + length + 4);
+    out.extend_from_slice(head.as_bytes());
+    for (at, entry) in entries.iter().enumerate() {
+        out.extend_from_slice(if at == 0 { b"{" } else { b",{" });
+        let text = entry.text.strip_prefix(b"{").unwrap_or(&entry.text);
+        let text = text.strip_prefix(IDENTITY.as_bytes()).unwrap_or(text);
+        out.extend_from_slice(text.trim_ascii_end());
+    }
+    out.extend_from_slice(b"]}\n");
+    out.into()
+}
+
+struct Sender {
+    post: Arc<dyn Post>,
+    initial_backoff: Duration,
+    observer: Arc<dyn Observer>,
+}
+
+impl Sender {
+    async fn send(self: Arc<Self>, entries: VecDeque<Entry>, _place: OwnedSemaphorePermit) {
+        let outcome = self.attempts(list(&entries)).await;
+        if let Err(error) = &outcome {
+            self.observer.failed(NAME, entries.len());
+            tracing::error!(plugin = NAME, events = entries.len(), %error, "audit events could not be sent");
+        }
+        entries.into_iter().for_each(|entry| entry.settle(outcome.is_ok()));
+    }
+
+    async fn attempts(&self, list: Bytes) -> Result<(), String> {
+        let mut pause = self.initial_backoff;
+        let mut attempt = 1;
+        loop {
+            let error = match self.post.post(list.clone()).await {
+                Ok(()) => return Ok(()),
+                Err(error) => error,
+            };
+            if attempt == ATTEMPTS {
+                return Err(error);
+            }
+            tracing::debug!(plugin = NAME, attempt, %error, "audit events are sent again");
+            tokio::time::sleep(pause).await;
+            pause = pause.mul_f64(FACTOR);
+            attempt += 1;
+        }
+    }
+}
+
+/// Ends the queue with its task, be it by a panic.
+struct QueueEnd {
+    queue: Arc<Queue>,
+    observer: Arc<dyn Observer>,
+}
+
+impl Drop for QueueEnd {
+    fn drop(&mut self) {
+        let lost = self.queue.abandon();
+        if lost > 0 {
+            self.observer.failed(NAME, lost);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use parking_lot::Mutex;
+    use tokio::sync::oneshot;
+    use tokio::time::Instant;
+
+    use super::super::queue::Gathering;
+    use super::super::tests::Counts;
+    use super::*;
+
+    /// Refuses so many lists before it takes one.
+    struct Hook {
+        refuses: Mutex<u32>,
+        taken: Mutex<Vec<String>>,
+    }
+
+    impl Post for Hook {
+        fn post(&self, list: Bytes) -> BoxFuture<'_, Result<(), String>> {
+            Box::pin(async move {
+                let mut refuses = self.refuses.lock();
+                if *refuses > 0 {
+                    *refuses -= 1;
+                    return Err("no".to_owned());
+                }
+                self.taken.lock().push(String::from_utf8(list.to_vec()).unwrap());
+                Ok(())
+            })
+        }
+    }
+
+    fn entry(text: &str) -> (Entry, oneshot::Receiver<bool>) {
+        let (done, outcome) = oneshot::channel();
+        let text = format!("{{{IDENTITY}\"auditID\":\"{text}\"}}\n");
+        let entry = Entry {
+            text: Bytes::from(text),
+            done: Some(done),
+        };
+        (entry, outcome)
+    }
+
+    async fn send(refuses: u32, max_bytes: Option<usize>) -> (Vec<String>, Vec<bool>, Arc<Counts>, Duration) {
+        let hook = Arc::new(Hook {
+            refuses: Mutex::new(refuses),
+            taken: Mutex::default(),
+        });
+        let queue = Arc::new(Queue::new(Gathering {
+            capacity: 10,
+            enough: 10,
+            linger: Duration::from_secs(30),
+        }));
+        let sending = Sending {
+            max_events: 10,
+            max_bytes,
+            initial_backoff: Duration::from_secs(10),
+            throttle: None,
+        };
+        let counts = Arc::new(Counts::default());
+        let begun = Instant::now();
+        let mut outcomes = Vec::new();
+        for text in ["a", "b"] {
+            let (entry, outcome) = entry(text);
+            queue.push(entry, false).unwrap();
+            outcomes.push(outcome);
+        }
+        queue.close();
+        start(Arc::clone(&hook) as _, queue, sending, Arc::clone(&counts) as _)
+            .await
+            .unwrap();
+        let mut settled = Vec::new();
+        for outcome in outcomes {
+            settled.push(outcome.await.unwrap());
+        }
+        let taken = hook.taken.lock().clone();
+        (taken, settled, counts, begun.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_go_in_lists_without_their_kind() {
+        let (taken, settled, counts, _) = send(0, None).await;
+        assert_eq!(
+            taken,
+            [
+                "{\"kind\":\"EventList\",\"apiVersion\":\"audit.k8s.io/v1\",\"metadata\":{},\"items\":[{\"auditID\":\"a\"},\
+              {\"auditID\":\"b\"}]}\n"
+            ]
+        );
+        assert_eq!((settled, counts.failures()), (vec![true, true], vec![]));
+        let (taken, ..) = send(0, Some(10)).await;
+        assert_eq!(taken.len(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_is_sent_again_after_longer_and_longer_waits() {
+        let (taken, settled, counts, elapsed) = send(2, None).await;
+        assert_eq!((taken.len(), settled, counts.failures()), (1, vec![true, true], vec![]));
+        assert_eq!(elapsed, Duration::from_secs(25));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_is_never_taken_is_given_up_and_counted() {
+        let (taken, settled, counts, _) = send(5, None).await;
+        assert_eq!((taken.len(), settled), (0, vec![false, false]));
+        assert_eq!(counts.failures(), [("webhook", 2)]);
+    }
+}

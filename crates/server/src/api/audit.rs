@@ -1,0 +1,324 @@
+//! What the audit log keeps of the bodies of requests and answers, as JSON on one line.
+
+use bytes::Bytes;
+use holdfast_audit::{Level, ObjectNames, Recorder, ResponseStatus};
+use holdfast_proto::Envelope;
+use holdfast_resource::{AuditAnnotations as _, KindType, schema};
+use holdfast_value::{Limits, Value, json, yaml};
+use http::header;
+
+use crate::api::context::Context;
+use crate::http::negotiation::Format;
+use crate::http::protobuf;
+use crate::http::request::ResourceRequest;
+use crate::http::response::Response;
+use crate::objects;
+use crate::representation;
+use crate::wire::body::BodyObserver;
+
+/// The type of the details of a `Status`.
+const DETAILS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.StatusDetails";
+
+/// The most bytes of an answer that is gathered while it is sent.
+const MOST_GATHERED: usize = 64 << 20;
+
+/// Notes the object that a request sends, with its defaults.
+pub(super) fn sent(context: &Context, request: &ResourceRequest, kind_type: &dyn KindType, object: &Value) {
+    let Some(audit) = &request.audit else { return };
+    audit.request_object(ObjectNames::of(object), || {
+        let filled = kind_type.fill_in(object.clone()).unwrap_or_else(|_| object.clone());
+        let kept = kept(audit, filled);
+        objects::encode_answer(context.write.types(), &kept).into()
+    });
+}
+
+/// Notes the patch that a request sends, as it is. One in YAML becomes JSON, and what is neither becomes a text.
+pub(super) fn patched(request: &ResourceRequest, body: &Bytes) {
+    let Some(audit) = &request.audit else { return };
+    audit.request_patch(|| {
+        if json::parse(body, &Limits::REQUEST).is_ok() {
+            return json::html_safe(compact(body)).into();
+        }
+        let read = yaml::parse(body, &Limits::REQUEST).ok();
+        let read = read.filter(|patch| patch.as_map().is_some() || patch.as_list().is_some());
+        let shown = read.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned().into());
+        json::to_vec(&shown).into()
+    });
+}
+
+/// Notes the options of a deletion that stand in its body. The reference shows them in the version that it works with.
+pub(super) fn delete_options(context: &Context, request: &ResourceRequest, options: &Value) {
+    let Some(audit) = &request.audit else { return };
+    audit.request_object(ObjectNames::default(), || {
+        let mut options = options.clone();
+        options.set_at(&["kind"], "DeleteOptions".into());
+        options.set_at(&["apiVersion"], "v1".into());
+        let text = objects::encode_answer(context.write.types(), &options);
+        let text = String::from_utf8_lossy(&text);
+        text.replacen("\"apiVersion\":\"v1\"", "\"apiVersion\":\"meta.k8s.io/__internal\"", 1)
+            .into_bytes()
+            .into()
+    });
+}
+
+/// Notes that a request is for a version that is deprecated; `warning` is what clients are told of it.
+pub(super) fn deprecated(request: &ResourceRequest, warning: &str) {
+    let Some(audit) = &request.audit else { return };
+    audit.annotate("k8s.io/deprecated", "true".to_owned());
+    let built_in = request.served.resource.conventions.fixed_routes;
+    if let Some(release) = built_in.then(|| removed_release(warning)).flatten() {
+        audit.annotate("k8s.io/removed-release", release.to_owned());
+    }
+}
+
+/// The release that takes a version away, as the warning about the version tells it.
+fn removed_release(warning: &str) -> Option<&str> {
+    let (_, behind) = warning.split_once("unavailable in v")?;
+    behind.split_once('+').map(|(release, _)| release)
+}
+
+/// Notes the object that an answer shows, where the log keeps answers.
+pub(crate) fn capture(audit: &Recorder, context: &representation::Context, response: &mut Response) {
+    if audit.decision().level < Level::RequestResponse {
+        return;
+    }
+    let Some(form) = Form::of(response) else { return };
+    match response.body().whole() {
+        Some(bytes) => {
+            if let Some(shown) = form.shown(audit, context, &bytes) {
+                audit.response_object(shown);
+            }
+        }
+        // Lists are sent as they are written.
+        None if form == Form::Json => response.body_mut().observe(Gathering {
+            audit: audit.clone(),
+            types: std::sync::Arc::clone(&context.types),
+            gathered: Vec::new(),
+            too_large: false,
+        }),
+        None => {}
+    }
+}
+
+/// What an answer tells of how the request ended: its code, and all that a `Status` says where it is one.
+pub(crate) fn status(context: &representation::Context, response: &Response) -> ResponseStatus {
+    let code = response.status().as_u16();
+    let bare = ResponseStatus {
+        code,
+        ..ResponseStatus::default()
+    };
+    let Some(status) = Form::of(response).and_then(|form| form.status(context, &response.body().whole()?)) else {
+        return bare;
+    };
+    let text = |name| status.str_at(&[name]).unwrap_or_default();
+    let details = status.get("details").map(|details| {
+        let mut out = Vec::new();
+        schema::write_object(&context.types, context.types.id(DETAILS), details, &mut out);
+        out.into()
+    });
+    ResponseStatus {
+        status: text("status").into(),
+        message: text("message").to_owned(),
+        reason: text("reason").into(),
+        details,
+        ..bare
+    }
+}
+
+/// The forms of answers that show objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Json,
+    Yaml,
+    Protobuf,
+}
+
+impl Form {
+    /// That of `response`; `None` where it shows no object.
+    fn of(response: &Response) -> Option<Self> {
+        let headers = response.headers();
+        if headers.contains_key(header::CONTENT_ENCODING) {
+            return None;
+        }
+        let found = headers.get(header::CONTENT_TYPE)?;
+        let forms = [
+            (Format::Json, Self::Json),
+            (Format::Yaml, Self::Yaml),
+            (Format::Protobuf, Self::Protobuf),
+        ];
+        let known = forms.into_iter().find(|(format, _)| {
+            let named = format.content_type();
+            found.as_bytes().starts_with(named.as_bytes())
+        });
+        known.map(|(_, form)| form)
+    }
+
+    /// The `Status` that `bytes` are, if they are one.
+    fn status(self, context: &representation::Context, bytes: &[u8]) -> Option<Value> {
+        let parsed = match self {
+            Self::Json if begins_as_status(bytes) => json::parse(bytes, &Limits::TRUSTED).ok(),
+            Self::Yaml if bytes.len() < MOST_STATUS => yaml::parse(bytes, &Limits::TRUSTED).ok(),
+            Self::Protobuf if Envelope::read(bytes).is_ok_and(|envelope| envelope.kind == "Status") => {
+                decoded(context, bytes)
+            }
+            _ => None,
+        };
+        parsed.filter(|status| status.str_at(&["kind"]) == Some("Status"))
+    }
+
+    /// The object that `bytes` show, as the log keeps it.
+    fn shown(self, audit: &Recorder, context: &representation::Context, bytes: &Bytes) -> Option<Bytes> {
+        let tree = match self {
+            Self::Json => return shown_json(audit, &context.types, bytes),
+            Self::Yaml => yaml::parse(bytes, &Limits::TRUSTED).ok()?,
+            Self::Protobuf => decoded(context, bytes)?,
+        };
+        tree.str_at(&["kind"])?;
+        Some(objects::encode_answer(&context.types, &kept(audit, tree)).into())
+    }
+}
+
+/// The most bytes of a `Status` in YAML, which nothing in its first bytes tells from other objects.
+const MOST_STATUS: usize = 64 << 10;
+
+/// Whether JSON begins as a `Status` of this server does, be it indented or not.
+fn begins_as_status(bytes: &[u8]) -> bool {
+    let mut rest = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
+    b"{\"kind\":\"Status\"".iter().all(|byte| rest.next() == Some(byte))
+}
+
+fn decoded(context: &representation::Context, bytes: &[u8]) -> Option<Value> {
+    let envelope = Envelope::read(bytes).ok()?;
+    // Some documents of discovery leave out their version.
+    let version = Some(&*envelope.api_version).filter(|version| !version.is_empty());
+    let of = protobuf::type_of(&context.types, version.unwrap_or("v1"), &envelope.kind)?;
+    let mut tree = context.messages.decode(of, envelope.message, &Limits::TRUSTED).ok()?;
+    tree.set_at(&["kind"], envelope.kind.as_ref().into());
+    if let Some(version) = version {
+        tree.set_at(&["apiVersion"], version.into());
+    }
+    Some(tree)
+}
+
+/// JSON as the log keeps it; `None` for what is no object of the API.
+fn shown_json(audit: &Recorder, types: &schema::TypeTable, bytes: &Bytes) -> Option<Bytes> {
+    let trimmed = bytes.trim_ascii();
+    let omits = audit.decision().omit_managed_fields && memchr_managed(trimmed);
+    if omits || !trimmed.starts_with(b"{\"kind\":") {
+        let tree = json::parse(bytes, &Limits::TRUSTED).ok()?;
+        tree.str_at(&["kind"])?;
+        if omits {
+            return Some(objects::encode_answer(types, &kept(audit, tree)).into());
+        }
+    }
+    Some(if trimmed.contains(&b'\n') {
+        compact(trimmed).into()
+    } else {
+        bytes.slice_ref(trimmed)
+    })
+}
+
+/// Whether managed fields may stand in there.
+fn memchr_managed(bytes: &[u8]) -> bool {
+    const NAME: &[u8] = b"\"managedFields\"";
+    bytes.windows(NAME.len()).any(|window| window == NAME)
+}
+
+/// An object, a list or a table as the log keeps it.
+fn kept(audit: &Recorder, mut tree: Value) -> Value {
+    if !audit.decision().omit_managed_fields {
+        return tree;
+    }
+    const PATH: [&str; 2] = ["metadata", "managedFields"];
+    tree.remove_at(&PATH);
+    for (list, member) in [("items", None), ("rows", Some("object"))] {
+        let Some(items) = tree.get(list).and_then(Value::as_list) else {
+            continue;
+        };
+        let items = items.iter().map(|item| {
+            let mut item = item.clone();
+            match member {
+                None => drop(item.remove_at(&PATH)),
+                Some(member) => drop(item.remove_at(&[member, "metadata", "managedFields"])),
+            }
+            item
+        });
+        let items: Vec<Value> = items.collect();
+        tree.set_at(&[list], items.into());
+    }
+    tree
+}
+
+/// JSON without the whitespace between its tokens.
+fn compact(json: &[u8]) -> Vec<u8> {
+    let (mut out, mut in_text, mut escaped) = (Vec::with_capacity(json.len()), false, false);
+    for byte in json {
+        if in_text {
+            in_text = escaped || *byte != b'"';
+            escaped = !escaped && *byte == b'\\';
+        } else if byte.is_ascii_whitespace() {
+            continue;
+        } else {
+            in_text = *byte == b'"';
+        }
+        out.push(*byte);
+    }
+    out
+}
+
+/// Gathers an answer while it is sent.
+struct Gathering {
+    audit: Recorder,
+    types: std::sync::Arc<schema::TypeTable>,
+    gathered: Vec<u8>,
+    too_large: bool,
+}
+
+impl BodyObserver for Gathering {
+    fn piece(&mut self, piece: &Bytes) {
+        if self.gathered.len() + piece.len() > MOST_GATHERED {
+            (self.gathered, self.too_large) = (Vec::new(), true);
+        }
+        if !self.too_large {
+            self.gathered.extend_from_slice(piece);
+        }
+    }
+
+    fn end(&mut self) {
+        if self.too_large {
+            return self.audit.annotate(TRUNCATED, "true".to_owned());
+        }
+        let gathered = Bytes::from(std::mem::take(&mut self.gathered));
+        if let Some(shown) = shown_json(&self.audit, &self.types, &gathered) {
+            self.audit.response_object(shown);
+        }
+    }
+}
+
+/// The annotation of an event that an object was left out of as it was too large.
+const TRUNCATED: &str = "audit.k8s.io/truncated";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whitespace_goes_from_between_tokens_alone() {
+        let text = b"{ \"a b\" :\n [1, \"\\\" c\\\\\" , \" \"]\t}";
+        assert_eq!(compact(text), b"{\"a b\":[1,\"\\\" c\\\\\",\" \"]}");
+    }
+
+    #[test]
+    fn a_status_is_told_by_how_it_begins() {
+        assert!(begins_as_status(b"{\"kind\":\"Status\",\"apiVersion\":\"v1\"}"));
+        assert!(begins_as_status(b"{\n  \"kind\": \"Status\"\n}"));
+        assert!(!begins_as_status(b"{\"kind\":\"Stat"));
+    }
+
+    #[test]
+    fn the_release_that_ends_a_version_stands_in_its_warning() {
+        let told = "apps/v1beta1 Deployment is deprecated in v1.8+, unavailable in v1.16+; use apps/v1 Deployment";
+        assert_eq!(removed_release(told), Some("1.16"));
+        assert_eq!(removed_release("v1 ComponentStatus is deprecated in v1.19+"), None);
+    }
+}

@@ -1,0 +1,289 @@
+//! The audit log around a request: when it begins to be audited, and when it ends.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use holdfast_audit::{Auditor, EventHead, ObjectReference, Recorder, ResponseStatus, Stage};
+use holdfast_authorization::{AccessTarget, Attributes, User};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::request::Parts;
+
+use crate::api::audit;
+use crate::http::headers;
+use crate::http::request_info::RequestInfo;
+use crate::http::response::Response;
+use crate::identity::ClientCertificate;
+use crate::representation;
+use crate::runtime::Clock;
+use crate::wire::body::BodyObserver;
+
+/// How a request came, before anybody looks at it.
+pub(super) struct Arrival<'a> {
+    /// When it came.
+    pub(super) started: Instant,
+    /// The address of the connection.
+    pub(super) peer: Option<SocketAddr>,
+    /// The name of the request.
+    pub(super) audit_id: &'a HeaderValue,
+}
+
+/// The longest User-Agent that events show in full, in bytes.
+const MAX_USER_AGENT: usize = 1024;
+const CUT_USER_AGENT: &str = "...TRUNCATED";
+
+/// The audit of one request. Where it is dropped before the answer is complete, the client has given up.
+pub(super) struct Exchange {
+    recorder: Recorder,
+    /// What is told of a request that nobody could be found for, where the answer does not tell it.
+    refused: Option<String>,
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.recorder.abandoned();
+    }
+}
+
+impl Exchange {
+    /// Begins to audit a request of `user`, if the policy says so.
+    pub(super) fn begin(
+        auditor: &Arc<Auditor>,
+        user: Option<&Arc<User>>,
+        (head, info): (&Parts, &RequestInfo),
+        arrival: &Arrival<'_>,
+        clock: &dyn Clock,
+    ) -> Option<Self> {
+        let attributes = info.attributes();
+        let decision = auditor.judge(user.map(AsRef::as_ref), &attributes)?;
+        let since = arrival.started.elapsed();
+        let now = clock.now();
+        let event = EventHead {
+            audit_id: String::from_utf8_lossy(arrival.audit_id.as_bytes()).into_owned(),
+            request_uri: head
+                .uri
+                .path_and_query()
+                .map_or("/", |target| target.as_str())
+                .to_owned(),
+            verb: info.verb.clone(),
+            user: user.cloned(),
+            source_ips: source_ips(&head.headers, arrival.peer),
+            user_agent: user_agent(&head.headers),
+            object: reference(&attributes),
+            received: now.checked_sub(since).unwrap_or(now),
+        };
+        Some(Self {
+            recorder: auditor.record(decision, event, arrival.started),
+            refused: None,
+        })
+    }
+
+    /// Notes that the request is refused before it is known who makes it: `why` is told where the answer does not tell more.
+    pub(super) fn refuse(&mut self, why: String) {
+        self.refused = Some(why);
+    }
+
+    /// What gathers the rest.
+    pub(super) fn recorder(&self) -> &Recorder {
+        &self.recorder
+    }
+
+    /// Emits the first event. Whether the request may go on.
+    pub(super) async fn received(&self) -> bool {
+        let well = self.recorder.emit(Stage::RequestReceived).settled().await;
+        if !well {
+            self.recorder.rejected();
+        }
+        well
+    }
+
+    /// Emits the events of the answer, or has them emitted when all of it is sent. `tells` says whether the client takes a
+    /// `Status` in any form: what it does not take is not in the log either.
+    pub(super) async fn responded(
+        self,
+        context: &representation::Context,
+        response: &mut Response,
+        lasts: bool,
+        tells: bool,
+    ) {
+        let recorder = self.recorder.clone();
+        let code = response.status();
+        let told = tells || code.is_success();
+        let mut status = match told {
+            true => audit::status(context, response),
+            false => ResponseStatus {
+                code: code.as_u16(),
+                ..ResponseStatus::default()
+            },
+        };
+        if let Some(why) = self.refused.as_ref().filter(|_| status.message.is_empty()) {
+            status.message.clone_from(why);
+        }
+        recorder.responded(status, None);
+        let streams = response.body().length().is_none();
+        if told && !(lasts && streams) {
+            audit::capture(&recorder, context, response);
+        }
+        if self.refused.is_some() {
+            recorder.refused().settled().await;
+            return;
+        }
+        if lasts {
+            recorder.emit(Stage::ResponseStarted).settled().await;
+        }
+        if streams {
+            response.body_mut().observe(UntilSent(self));
+        } else {
+            recorder.complete().settled().await;
+        }
+    }
+}
+
+/// Keeps the audit of a request open until all of its answer is sent, or given up.
+struct UntilSent(Exchange);
+
+impl BodyObserver for UntilSent {
+    fn piece(&mut self, _piece: &Bytes) {}
+
+    fn end(&mut self) {
+        self.0.recorder.abandoned();
+    }
+}
+
+/// What the request is about.
+fn reference(attributes: &Attributes<'_>) -> Option<ObjectReference> {
+    match attributes.target {
+        AccessTarget::Path(_) => None,
+        AccessTarget::Resource(target) => Some(ObjectReference {
+            resource: target.resource.into(),
+            namespace: target.namespace.into(),
+            name: target.name.into(),
+            group: target.group.into(),
+            version: target.version.into(),
+            subresource: target.subresource.into(),
+            ..ObjectReference::default()
+        }),
+    }
+}
+
+fn user_agent(headers: &HeaderMap) -> String {
+    let text = headers::text(headers, header::USER_AGENT).unwrap_or_default();
+    if text.len() <= MAX_USER_AGENT {
+        return text.into_owned();
+    }
+    let end = text.floor_char_boundary(MAX_USER_AGENT);
+    let (kept, _) = text.split_at(end);
+    format!("{kept}{CUT_USER_AGENT}")
+}
+
+/// The addresses that a request came through: those that proxies tell, and that of the connection.
+fn source_ips(headers: &HeaderMap, peer: Option<SocketAddr>) -> Vec<IpAddr> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let forwarded = text("x-forwarded-for").unwrap_or_default().split(',');
+    let mut addresses: Vec<IpAddr> = forwarded.filter_map(|part| address(part.trim())).collect();
+    let real = text("x-real-ip").and_then(address);
+    addresses.extend(real.filter(|real| !addresses.contains(real)));
+    let peer = peer.map(|peer| peer.ip().to_canonical());
+    addresses.extend(peer.filter(|peer| addresses.last() != Some(peer)));
+    addresses
+}
+
+/// An address as the reference reads it: numbers may have leading zeros.
+fn address(text: &str) -> Option<IpAddr> {
+    if text.contains(':') {
+        let address: Ipv6Addr = text.parse().ok()?;
+        return Some(IpAddr::V6(address).to_canonical());
+    }
+    let mut numbers = [0_u8; 4];
+    let mut parts = text.split('.');
+    for number in &mut numbers {
+        let part = parts.next()?;
+        let digits = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        *number = digits.then(|| part.parse().ok()).flatten()?;
+    }
+    parts.next().is_none().then(|| Ipv4Addr::from(numbers).into())
+}
+
+/// What is told of a request whose credentials are not good: which ones it had.
+pub(super) fn attempted(head: &Parts, info: &RequestInfo, certificate: Option<&ClientCertificate>) -> String {
+    let text = headers::text(&head.headers, header::AUTHORIZATION).unwrap_or_default();
+    let (scheme, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    let token = info
+        .query
+        .get("access_token")
+        .is_some_and(|token| !token.trim().is_empty());
+    let methods = [
+        ("basic", scheme.eq_ignore_ascii_case("basic") && !rest.is_empty()),
+        ("bearer", scheme.eq_ignore_ascii_case("bearer") && !rest.is_empty()),
+        ("access_token", token),
+        ("x509", certificate.is_some()),
+    ];
+    let methods: Vec<&str> = methods.iter().filter(|(_, had)| *had).map(|(name, _)| *name).collect();
+    match methods.is_empty() {
+        true => "Authentication failed, no credentials provided".to_owned(),
+        false => format!("Authentication failed, attempted: {}", methods.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(entries: &[(&'static str, &str)]) -> HeaderMap {
+        let entries = entries.iter();
+        entries
+            .map(|(name, value)| ((*name).parse().unwrap(), HeaderValue::from_str(value).unwrap()))
+            .collect()
+    }
+
+    fn sources(entries: &[(&'static str, &str)]) -> String {
+        let peer = Some("127.0.0.1:9".parse().unwrap());
+        let found = source_ips(&headers(entries), peer);
+        found.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn proxies_tell_where_a_request_came_from() {
+        assert_eq!(sources(&[]), "127.0.0.1");
+        let through = [
+            (
+                "x-forwarded-for",
+                "1.2.3.4, nonsense, 2001:db8::1,010.0.0.1,1.2.3,256.1.1.1,::ffff:9.9.9.9",
+            ),
+            ("x-real-ip", "5.6.7.8"),
+        ];
+        assert_eq!(
+            sources(&through),
+            "1.2.3.4 2001:db8::1 10.0.0.1 9.9.9.9 5.6.7.8 127.0.0.1"
+        );
+        let same = [("x-forwarded-for", "127.0.0.1"), ("x-real-ip", "127.0.0.1")];
+        assert_eq!(sources(&same), "127.0.0.1");
+        let later = [("x-forwarded-for", "127.0.0.1, 1.1.1.1"), ("x-real-ip", "127.0.0.1")];
+        assert_eq!(sources(&later), "127.0.0.1 1.1.1.1 127.0.0.1");
+    }
+
+    #[test]
+    fn a_long_user_agent_is_cut_short() {
+        let of = |length| user_agent(&headers(&[("user-agent", &"x".repeat(length))]));
+        assert_eq!(of(1024).len(), 1024);
+        assert_eq!(of(1025), format!("{}...TRUNCATED", "x".repeat(1024)));
+    }
+
+    #[test]
+    fn credentials_that_failed_are_named() {
+        let told = |uri: &str, authorization: &str, certificate| {
+            let mut request = http::Request::get(uri);
+            if !authorization.is_empty() {
+                request = request.header("authorization", authorization);
+            }
+            let (head, ()) = request.body(()).unwrap().into_parts();
+            let info = RequestInfo::parse(&head.method, &head.uri).unwrap();
+            attempted(&head, &info, certificate)
+        };
+        assert_eq!(told("/", "", None), "Authentication failed, no credentials provided");
+        assert_eq!(told("/", "Basic YTpi", None), "Authentication failed, attempted: basic");
+        let all = told("/?access_token=x", "bearer x", Some(&ClientCertificate::Untrusted));
+        assert_eq!(all, "Authentication failed, attempted: bearer, access_token, x509");
+    }
+}
