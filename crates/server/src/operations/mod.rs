@@ -11,5 +11,6 @@ pub mod openapi;
 pub mod paths;
 pub mod service;
 mod start;
+mod statusz;
 
 pub use start::start;

@@ -1,6 +1,7 @@
 //! The paths that are no resources: discovery, health, the version, OpenAPI and the list of paths itself.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use holdfast_proto::Messages;
@@ -23,6 +24,7 @@ use crate::operations::discovery::{Catalog, KeptDocuments};
 use crate::operations::fairness::PriorityAndFairness;
 use crate::operations::health::Health;
 use crate::operations::openapi::{self, OpenApi};
+use crate::operations::statusz::Statusz;
 use crate::runtime::Clock;
 use crate::runtime::version::{Build, VersionInfo};
 use crate::wire::fairness::Fairness;
@@ -43,6 +45,7 @@ pub struct Paths {
     metrics: Option<(Arc<Metrics>, Arc<InFlight>)>,
     fairness: Option<Arc<PriorityAndFairness>>,
     issuer: Option<IssuerDocuments>,
+    started: SystemTime,
     clock: Arc<dyn Clock>,
     aggregator: Option<Arc<Aggregator>>,
 }
@@ -66,6 +69,7 @@ impl Paths {
             metrics: None,
             fairness: None,
             issuer: None,
+            started: clock.now(),
             clock,
             aggregator: None,
         }
@@ -222,6 +226,7 @@ impl Paths {
             ("/" | "/index.html", _) => Some(document.json(&PathList {
                 paths: self.list(document.catalog),
             })),
+            ("/statusz", _) => Some(self.statusz(document)),
             ("/metrics", Some((metrics, in_flight))) => Some(metrics.respond(in_flight, self.levels())),
             ("/metrics/slis", Some(_)) => Some(Ok(metrics::service_levels(self.health.outcomes()))),
             _ => None,
@@ -230,6 +235,18 @@ impl Paths {
 
     fn levels(&self) -> Option<&Fairness> {
         self.fairness.as_ref().map(|fairness| &*fairness.levels)
+    }
+
+    fn statusz(&self, document: &Document<'_>) -> Result<Response, ApiError> {
+        let mut paths = self.list(document.catalog);
+        paths.push("/statusz".to_owned());
+        let page = Statusz {
+            started: self.started,
+            now: self.clock.now(),
+            version: &self.version,
+            paths,
+        };
+        page.respond(document.messages, document.headers, document.query)
     }
 
     fn aggregated(&self, document: &Document<'_>, root: Root, format: Format) -> Result<Response, ApiError> {

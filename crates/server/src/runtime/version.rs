@@ -56,6 +56,11 @@ pub fn git_version() -> String {
 }
 
 impl VersionInfo {
+    /// The compiler, where the reference tells its version of Go.
+    pub(crate) fn go_version(&self) -> &str {
+        &self.go_version
+    }
+
     /// The labels of the metric that tells of the build, and their values.
     pub(crate) fn labels(&self) -> ([&'static str; 9], [&str; 9]) {
         let labels = [
