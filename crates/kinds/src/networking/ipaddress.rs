@@ -21,9 +21,7 @@ impl Strategy for IpAddress {
         let root = Field::root(object);
         let metadata = root.child("metadata");
         let mut errors = Errors::new();
-        for name in ["generateName", "name"] {
-            optional_text(&metadata.child(name), |name| name_faults(object, name), &mut errors);
-        }
+        optional_text(&metadata.child("name"), |name| name_faults(object, name), &mut errors);
         errors.extend(self.validate(context, object));
         errors.extend(context.check_changes(object, old, &NoRules));
         errors
