@@ -24,7 +24,11 @@ impl Strategy for NetworkPolicy {
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        count_given_empties(context, object, old, "spec");
+        // Types that are given as none are filled in, and so are no change.
+        let mut changes = context.empties.iter().map(|empty| empty.path.as_str());
+        if changes.any(|path| path != "spec.policyTypes") {
+            count_given_empties(context, object, old, "spec");
+        }
         Ok(())
     }
 
@@ -210,6 +214,26 @@ mod tests {
             [
                 r#"spec.ingress[0].from[0].ipBlock.except[0]: Invalid value: "11.0.0.0/9": must be a strict subset of `cidr`"#
             ]
+        );
+    }
+
+    #[test]
+    fn rules_that_are_given_as_none_count_as_a_change_and_types_do_not() {
+        let policy = |spec: &str| {
+            format!(
+                "{{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {{name: a}}, spec: {{podSelector: {{}}{spec}}}}}"
+            )
+        };
+        let harness = Harness::new();
+        let old = harness.create(&policy(""));
+        let generation = |spec| crate::harness::at(&harness.update(&old, &policy(spec)), "metadata.generation");
+        assert_eq!(
+            [
+                generation(""),
+                generation(", ingress: []"),
+                generation(", policyTypes: []")
+            ],
+            ["1", "2", "1"]
         );
     }
 }
