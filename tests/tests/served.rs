@@ -89,6 +89,118 @@ fn help_tells_of_the_flags() {
     assert!(help.contains("--feature-gates <GATES>") && help.contains("--runtime-config <APIS>"));
 }
 
+const CLAIMS: &str = "/apis/resource.k8s.io/v1beta1/namespaces/default/resourceclaims";
+const CLAIM: &str = r#"{"apiVersion":"resource.k8s.io/v1beta1","kind":"ResourceClaim","metadata":{"name":"c"},
+    "spec":{"devices":{"requests":[{"name":"r","deviceClassName":"gpu"}]}}}"#;
+
+#[tokio::test]
+async fn runtime_config_switches_versions_on_and_off() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    assert_eq!(send(&server, Method::GET, CLAIMS, "").await.0, 404);
+    let groups = text(&server, "/apis").await;
+    assert!(
+        !groups.contains("v1beta1") && !groups.contains("internal.apiserver"),
+        "{groups}"
+    );
+
+    let server = server
+        .restart(&["--runtime-config=resource.k8s.io/v1beta1=true,batch/v1/cronjobs=false"])
+        .unwrap();
+    let (status, claim) = send(&server, Method::POST, CLAIMS, CLAIM).await;
+    assert_eq!(status, 201, "{claim}");
+    assert_eq!(
+        claim.pointer("/spec/devices/requests/0/allocationMode").unwrap(),
+        "ExactCount"
+    );
+    let stable = CLAIMS.replace("v1beta1", "v1") + "/c";
+    let (_, claim) = send(&server, Method::GET, &stable, "").await;
+    assert_eq!(claim.pointer("/spec/devices/requests/0/exactly/count").unwrap(), 1);
+    assert_eq!(send(&server, Method::GET, "/apis/batch/v1/cronjobs", "").await.0, 404);
+    assert_eq!(send(&server, Method::GET, "/apis/batch/v1/jobs", "").await.0, 200);
+    let resources = text(&server, "/apis/batch/v1").await;
+    assert!(
+        resources.contains("\"jobs\"") && !resources.contains("cronjobs"),
+        "{resources}"
+    );
+    let metrics = text(&server, "/metrics").await;
+    let deprecated = "apiserver_requested_deprecated_apis{group=\"resource.k8s.io\",removed_release=\"1.38\",resource=\"resourceclaims\",subresource=\"\",version=\"v1beta1\"} 1";
+    assert!(metrics.contains(deprecated), "{metrics}");
+
+    // What was written in a version that is off again is there in the others.
+    let server = server.restart(&[]).unwrap();
+    let (status, claim) = send(&server, Method::GET, &stable, "").await;
+    assert_eq!(
+        (status, claim["apiVersion"].as_str()),
+        (200, Some("resource.k8s.io/v1"))
+    );
+}
+
+#[tokio::test]
+async fn answers_of_deprecated_versions_carry_warnings() {
+    let server = Server::start(&Binary::debug().unwrap(), &["--runtime-config=api/beta=true"]).unwrap();
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let path = "/apis/storage.k8s.io/v1beta1/volumeattributesclasses";
+    let response = connection.get(path, "application/json").await.unwrap();
+    assert_eq!(
+        response.headers()["warning"],
+        "299 - \"storage.k8s.io/v1beta1 VolumeAttributesClass is deprecated in v1.34+, unavailable in v1.37+; use \
+         storage.k8s.io/v1 VolumeAttributesClass\""
+    );
+}
+
+/// The version and the plural name of what is off by default.
+const BEYOND: [(&str, &str); 24] = [
+    ("admissionregistration.k8s.io/v1alpha1", "mutatingadmissionpolicies"),
+    (
+        "admissionregistration.k8s.io/v1alpha1",
+        "mutatingadmissionpolicybindings",
+    ),
+    ("admissionregistration.k8s.io/v1beta1", "mutatingadmissionpolicies"),
+    (
+        "admissionregistration.k8s.io/v1beta1",
+        "mutatingadmissionpolicybindings",
+    ),
+    ("certificates.k8s.io/v1alpha1", "clustertrustbundles"),
+    ("certificates.k8s.io/v1beta1", "clustertrustbundles"),
+    ("certificates.k8s.io/v1beta1", "podcertificaterequests"),
+    ("coordination.k8s.io/v1alpha2", "leasecandidates"),
+    ("coordination.k8s.io/v1beta1", "leasecandidates"),
+    ("internal.apiserver.k8s.io/v1alpha1", "storageversions"),
+    ("networking.k8s.io/v1beta1", "ipaddresses"),
+    ("networking.k8s.io/v1beta1", "servicecidrs"),
+    ("resource.k8s.io/v1alpha3", "devicetaintrules"),
+    ("resource.k8s.io/v1alpha3", "resourcepoolstatusrequests"),
+    ("resource.k8s.io/v1beta1", "deviceclasses"),
+    ("resource.k8s.io/v1beta1", "resourceclaims"),
+    ("resource.k8s.io/v1beta1", "resourceclaimtemplates"),
+    ("resource.k8s.io/v1beta1", "resourceslices"),
+    ("resource.k8s.io/v1beta2", "devicetaintrules"),
+    ("resource.k8s.io/v1beta2", "resourceslices"),
+    ("scheduling.k8s.io/v1alpha2", "podgroups"),
+    ("scheduling.k8s.io/v1alpha2", "workloads"),
+    ("storage.k8s.io/v1beta1", "volumeattributesclasses"),
+    ("storagemigration.k8s.io/v1beta1", "storageversionmigrations"),
+];
+
+#[tokio::test]
+async fn all_that_is_off_by_default_can_be_switched_on() {
+    let flags = [
+        "--runtime-config=api/all=true",
+        "--feature-gates=AllAlpha=true,AllBeta=true",
+    ];
+    let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+    for (group_version, plural) in BEYOND {
+        let (status, list) = send(&server, Method::GET, &format!("/apis/{group_version}/{plural}"), "").await;
+        assert_eq!(
+            (status, list["apiVersion"].as_str()),
+            (200, Some(group_version)),
+            "{plural}: {list}"
+        );
+        let document = text(&server, &format!("/openapi/v3/apis/{group_version}")).await;
+        assert!(document.contains(&format!("/apis/{group_version}/")), "{group_version}");
+    }
+}
+
 #[test]
 fn apis_that_are_not_there_end_the_start() {
     let complaint = refused(&["--runtime-config=nope.io/v1=true"]);
