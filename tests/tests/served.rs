@@ -189,12 +189,17 @@ async fn all_that_is_off_by_default_can_be_switched_on() {
         "--feature-gates=AllAlpha=true,AllBeta=true",
     ];
     let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+    let groups = text(&server, "/apis").await;
     for (group_version, plural) in BEYOND {
         let (status, list) = send(&server, Method::GET, &format!("/apis/{group_version}/{plural}"), "").await;
         assert_eq!(
             (status, list["apiVersion"].as_str()),
             (200, Some(group_version)),
             "{plural}: {list}"
+        );
+        assert!(
+            groups.contains(&format!("\"groupVersion\":\"{group_version}\"")),
+            "{group_version} is not in /apis"
         );
         let document = text(&server, &format!("/openapi/v3/apis/{group_version}")).await;
         assert!(document.contains(&format!("/apis/{group_version}/")), "{group_version}");

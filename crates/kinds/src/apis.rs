@@ -169,6 +169,12 @@ impl Apis {
             .is_some_and(|on| *on)
     }
 
+    /// Whether anything may be served in that version.
+    pub(crate) fn serves_any(&self, group_version: &GroupVersion) -> bool {
+        self.versions.get(group_version).is_some_and(|on| *on)
+            || self.resources.iter().any(|((of, _), on)| *on && of == group_version)
+    }
+
     /// Whether anything may be served in `group` that is off by default.
     pub(crate) fn has_more(&self, group: &str) -> bool {
         let more = |of: &GroupVersion| of.group == group && Level::of(&of.version) != Some(Level::Stable);

@@ -374,10 +374,14 @@ fn match_conditions_skip_writes_and_their_errors_go_by_the_failure_policy() {
         resource: "pods",
         object: "{metadata: {name: a, labels: {x: on-time}}}",
     };
+    let annotated = || {
+        let spec = "auditAnnotations: [{key: a, valueExpression: \"object.metadata.labels.x + '!'\"}]";
+        World::new().validating(&rules, spec, "")
+    };
     let told = |world: World| world.check(&write).annotations;
-    assert_eq!(told(world("")), [("p/a".to_owned(), "on-time!".to_owned())]);
+    assert_eq!(told(annotated()), [("p/a".to_owned(), "on-time!".to_owned())]);
     // Two bindings say the same.
-    let twice = world("");
+    let twice = annotated();
     let binding = parse("{spec: {policyName: p, validationActions: [Deny]}}");
     twice.policies.validating.set_binding("c", Some(&binding));
     assert_eq!(told(twice), [("p/a".to_owned(), "on-time!".to_owned())]);

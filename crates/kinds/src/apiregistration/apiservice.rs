@@ -4,22 +4,37 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain, path_segment};
 use holdfast_resource::table::{NamedCell, condition};
-use holdfast_resource::{Field, FieldError, InitialObjects, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, GroupVersion, InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::apis::Apis;
+use crate::config::Config;
 use crate::time::time_text;
 use crate::validation::{Errors, report};
 
 /// What only APIServices do.
-pub(crate) struct ApiService;
+pub(crate) struct ApiService {
+    /// Which versions are served.
+    apis: Apis,
+}
+
+impl ApiService {
+    pub(crate) fn new(config: &Config) -> Self {
+        Self {
+            apis: config.apis.clone(),
+        }
+    }
+}
 
 const GROUP_PRIORITY: i64 = 20_000;
 const VERSION_PRIORITY: i64 = 1_000;
 
-/// What this server itself serves, with what a client prefers it by: the priority of the group and of the version.
-const LOCAL: [(&str, &str, i64, i64); 21] = [
+/// What this server itself can serve, with what a client prefers it by: the priority of the group and of the version.
+const LOCAL: [(&str, &str, i64, i64); 35] = [
     ("", "v1", 18_000, 1),
     ("admissionregistration.k8s.io", "v1", 16_700, 15),
+    ("admissionregistration.k8s.io", "v1alpha1", 16_700, 9),
+    ("admissionregistration.k8s.io", "v1beta1", 16_700, 12),
     ("apiextensions.k8s.io", "v1", 16_700, 15),
     ("apps", "v1", 17_800, 15),
     ("authentication.k8s.io", "v1", 17_700, 15),
@@ -28,17 +43,29 @@ const LOCAL: [(&str, &str, i64, i64); 21] = [
     ("autoscaling", "v2", 17_500, 30),
     ("batch", "v1", 17_400, 15),
     ("certificates.k8s.io", "v1", 17_300, 15),
+    ("certificates.k8s.io", "v1alpha1", 17_300, 1),
+    ("certificates.k8s.io", "v1beta1", 17_300, 9),
     ("coordination.k8s.io", "v1", 16_500, 15),
+    ("coordination.k8s.io", "v1alpha2", 16_500, 12),
+    ("coordination.k8s.io", "v1beta1", 16_500, 13),
     ("discovery.k8s.io", "v1", 16_200, 15),
     ("events.k8s.io", "v1", 17_750, 15),
     ("flowcontrol.apiserver.k8s.io", "v1", 16_100, 21),
+    ("internal.apiserver.k8s.io", "v1alpha1", 16_000, 9),
     ("networking.k8s.io", "v1", 17_200, 15),
+    ("networking.k8s.io", "v1beta1", 17_200, 9),
     ("node.k8s.io", "v1", 16_300, 15),
     ("policy", "v1", 17_100, 15),
     ("rbac.authorization.k8s.io", "v1", 17_000, 15),
     ("resource.k8s.io", "v1", 16_200, 21),
+    ("resource.k8s.io", "v1alpha3", 16_200, 1),
+    ("resource.k8s.io", "v1beta1", 16_200, 9),
+    ("resource.k8s.io", "v1beta2", 16_200, 15),
     ("scheduling.k8s.io", "v1", 16_600, 15),
+    ("scheduling.k8s.io", "v1alpha2", 16_600, 2),
     ("storage.k8s.io", "v1", 16_800, 15),
+    ("storage.k8s.io", "v1beta1", 16_800, 9),
+    ("storagemigration.k8s.io", "v1beta1", 15_800, 9),
 ];
 
 /// Says that an object is there from the start because of what the server serves.
@@ -102,7 +129,10 @@ impl Strategy for ApiService {
 
 impl InitialObjects for ApiService {
     fn initial_objects(&self) -> Vec<Value> {
-        LOCAL.into_iter().map(local).collect()
+        let served = LOCAL
+            .into_iter()
+            .filter(|(group, version, ..)| self.apis.serves_any(&GroupVersion::new(*group, *version)));
+        served.map(local).collect()
     }
 
     /// What the server itself looks after is again as it was.
@@ -224,15 +254,35 @@ mod tests {
     #[test]
     fn what_the_server_looks_after_is_put_right_at_a_start() {
         use holdfast_resource::InitialObjects as _;
-        let initial = super::ApiService.initial_objects().remove(3);
+        let kind = super::ApiService::new(&super::Config::default());
+        let mut initial = kind.initial_objects();
+        assert_eq!(initial.len(), 21);
+        let initial = initial.remove(3);
         assert_eq!(initial.str_at(&["metadata", "name"]), Some("v1.apps"));
-        let reconcile = |stored: &super::Value| super::ApiService.reconcile(stored, &initial);
+        let reconcile = |stored: &super::Value| kind.reconcile(stored, &initial);
         assert!(reconcile(&initial).is_none());
         let mut changed = initial.clone();
         changed.set_at(&["spec", "versionPriority"], super::Value::Int(7));
         assert_eq!(reconcile(&changed).as_ref(), Some(&initial));
         changed.remove_at(&["metadata", "labels"]);
         assert!(reconcile(&changed).is_none(), "it is somebody else's now");
+    }
+
+    #[test]
+    fn versions_that_are_switched_on_or_off_are_served_or_not() {
+        use holdfast_resource::InitialObjects as _;
+        let config = super::Config {
+            apis: super::Apis::set(&["api/beta=true,storage.k8s.io/v1beta1=false,apps/v1=false".to_owned()]).unwrap(),
+            ..super::Config::default()
+        };
+        let initial = super::ApiService::new(&config).initial_objects();
+        let has = |name: &str| {
+            initial
+                .iter()
+                .any(|object| object.str_at(&["metadata", "name"]) == Some(name))
+        };
+        assert!(has("v1beta1.networking.k8s.io") && has("v1beta2.resource.k8s.io") && has("v1.batch"));
+        assert!(!has("v1beta1.storage.k8s.io") && !has("v1.apps") && !has("v1alpha3.resource.k8s.io"));
     }
 
     #[test]
