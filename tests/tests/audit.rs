@@ -558,7 +558,8 @@ fn kubeconfig(folder: &Path, hook: &Hook) -> PathBuf {
     path
 }
 
-#[tokio::test]
+// The webhook answers while the end of the server is waited for.
+#[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_gets_lists_of_events_until_it_takes_them() {
     let refused = AtomicUsize::new(0);
     let hook = Hook::start(move |_| match refused.fetch_add(1, Ordering::Relaxed) {
