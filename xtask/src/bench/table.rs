@@ -55,7 +55,7 @@ pub(super) fn write(rows: &[Row]) -> Result<()> {
 /// Writes the table of the stores.
 ///
 /// # Errors
-/// As for [`write`].
+/// As for [`write()`].
 pub(super) fn write_stores(table: &str) -> Result<()> {
     put(WHOLE, BEGIN_STORES, table)
 }
