@@ -138,6 +138,26 @@ fn config_map(name: &str) -> Value {
 }
 
 #[tokio::test]
+async fn requests_for_deprecated_versions_are_marked() {
+    let flag = "--runtime-config=networking.k8s.io/v1beta1=true";
+    let server = Audited::start(&policy("Metadata", ""), &[flag]);
+    assert_eq!(server.get("/apis/networking.k8s.io/v1beta1/servicecidrs").await, 200);
+    assert_eq!(server.get("/api/v1/componentstatuses").await, 200);
+    let events = server.events();
+    let marks = |resource: &str| {
+        let of_resource = events.iter().rfind(|event| event["objectRef"]["resource"] == resource);
+        let annotations = &of_resource.unwrap()["annotations"];
+        (
+            annotations["k8s.io/deprecated"].clone(),
+            annotations["k8s.io/removed-release"].clone(),
+        )
+    };
+    assert_eq!(marks("servicecidrs"), (json!("true"), json!("1.37")));
+    // No release is known that lacks it.
+    assert_eq!(marks("componentstatuses"), (json!("true"), Value::Null));
+}
+
+#[tokio::test]
 async fn requests_are_logged_at_their_stages() {
     let server = Audited::start(&policy("Metadata", ""), &[]);
     assert_eq!(server.post(CONFIG_MAPS, &config_map("a")).await, 201);

@@ -14,9 +14,9 @@ use holdfast_audit::{Auditor, EventHead, Level, Mode, ObjectReference, Observer,
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User};
 use holdfast_resource::AuditAnnotations as _;
 
-struct Nobody;
+struct Uncounted;
 
-impl Observer for Nobody {
+impl Observer for Uncounted {
     fn judged(&self, _level: Level) {}
     fn emitted(&self) {}
     fn failed(&self, _plugin: &'static str, _events: usize) {}
@@ -34,7 +34,7 @@ fn cpu() -> Duration {
 }
 
 fn auditor(folder: &tempfile::TempDir, mode: Mode) -> Arc<Auditor> {
-    let observer: Arc<dyn Observer> = Arc::new(Nobody);
+    let observer: Arc<dyn Observer> = Arc::new(Uncounted);
     let mut sink = Sink::new(Arc::clone(&observer));
     let target = Target::Rotating(Retention {
         path: folder.path().join("audit.log"),
@@ -89,7 +89,7 @@ async fn request(auditor: &Arc<Auditor>, user: &Arc<User>) {
         received: SystemTime::now(),
     };
     let recorder = auditor.record(decision, head, Instant::now());
-    assert!(recorder.emit(Stage::RequestReceived).settled().await);
+    assert!(recorder.emit(Stage::RequestReceived).finished().await);
     recorder.annotate("authorization.k8s.io/decision", "allow".to_owned());
     recorder.annotate("authorization.k8s.io/reason", String::new());
     let status = ResponseStatus {
@@ -97,7 +97,7 @@ async fn request(auditor: &Arc<Auditor>, user: &Arc<User>) {
         ..ResponseStatus::default()
     };
     recorder.responded(status, None);
-    assert!(recorder.complete().settled().await);
+    assert!(recorder.complete().finished().await);
 }
 
 #[tokio::main(worker_threads = 2)]

@@ -227,11 +227,16 @@ fn text_members<'a>(out: &mut Vec<u8>, members: impl IntoIterator<Item = (&'a st
         if text.is_empty() {
             continue;
         }
-        raw(out, if out.ends_with(b"{") { "\"" } else { ",\"" });
-        raw(out, name);
-        raw(out, "\":");
+        member(out, name);
         json::write_string(text, out);
     }
+}
+
+/// The name of the next member of an object.
+fn member(out: &mut Vec<u8>, name: &str) {
+    raw(out, if out.ends_with(b"{") { "\"" } else { ",\"" });
+    raw(out, name);
+    raw(out, "\":");
 }
 
 fn write_list<'a>(texts: impl Iterator<Item = &'a SmolStr>, out: &mut Vec<u8>) {
@@ -247,25 +252,12 @@ fn write_user(user: &User, out: &mut Vec<u8>) {
     raw(out, "{");
     text_members(out, [("username", user.name.as_str()), ("uid", user.uid.as_str())]);
     if !user.groups.is_empty() {
-        raw(
-            out,
-            if out.ends_with(b"{") {
-                "\"groups\":"
-            } else {
-                ",\"groups\":"
-            },
-        );
+        member(out, "groups");
         write_list(user.groups.iter(), out);
     }
     if !user.extra.is_empty() {
-        raw(
-            out,
-            if out.ends_with(b"{") {
-                "\"extra\":{"
-            } else {
-                ",\"extra\":{"
-            },
-        );
+        member(out, "extra");
+        raw(out, "{");
         let mut extra: Vec<&(SmolStr, Vec<SmolStr>)> = user.extra.iter().collect();
         extra.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         for (at, (key, values)) in extra.into_iter().enumerate() {

@@ -59,7 +59,7 @@ pub struct Decision {
 }
 
 impl Policy {
-    /// How a request of `user` for what `attributes` say is audited. There is no user where nobody knows who asks.
+    /// How a request of `user` for what `attributes` say is audited. There is no user where the request was not authenticated.
     pub fn judge(&self, user: Option<&User>, attributes: &Attributes<'_>) -> Decision {
         let rule = self.rules.iter().find(|rule| rule.matches(user, attributes));
         match rule {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_matches_no_rule_about_users() {
+    fn a_request_without_a_user_matches_no_rule_about_users() {
         let attributes = Attributes {
             verb: "get",
             target: AccessTarget::Path("/"),

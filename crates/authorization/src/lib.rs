@@ -12,7 +12,9 @@ mod attributes;
 mod authorizer;
 mod chain;
 pub mod rbac;
+mod service_account;
 
 pub use attributes::{AUTHENTICATED, AccessTarget, Attributes, MASTERS, ResourceTarget, UNAUTHENTICATED, User};
 pub use authorizer::{AlwaysAllow, AlwaysDeny, Authorization, Authorizer, Decision, Rule, UserRules};
 pub use chain::{Chain, Masters};
+pub use service_account::{service_account_groups, service_account_of, service_account_user};

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use holdfast_resource::Resource;
+use holdfast_resource::metadata::new_object;
 use holdfast_resource::selector::LabelSelector;
 use holdfast_server::http::negotiation::PatchType;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
@@ -73,10 +74,7 @@ impl Reconcile for Aggregation {
     fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
         let role = self.client.get(&self.roles, "", name)?.tree();
         let rules = rules(&role, self.client.list(&self.roles, "").iter().map(|role| role.tree()))?;
-        let mut configuration = Value::empty_map();
-        configuration.set_at(&["apiVersion"], "rbac.authorization.k8s.io/v1".into());
-        configuration.set_at(&["kind"], "ClusterRole".into());
-        configuration.set_at(&["metadata", "name"], name.clone().into());
+        let mut configuration = new_object("rbac.authorization.k8s.io/v1", "ClusterRole", "", name);
         configuration.set_at(&["rules"], rules.into());
         let path = path_of(&self.roles, "", name)?;
         let client = self.client.clone();

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::Resource;
+use holdfast_resource::metadata::new_object;
 use holdfast_server::operations::loopback::{Client, RequestError, path_of};
 use holdfast_value::Value;
 use smol_str::SmolStr;
@@ -298,11 +299,12 @@ impl<L: Lock> Candidate<L> {
     }
 
     fn first(&self) -> Value {
-        let mut lease = Value::empty_map();
-        lease.set_at(&["apiVersion"], "coordination.k8s.io/v1".into());
-        lease.set_at(&["kind"], "Lease".into());
-        lease.set_at(&["metadata", "name"], self.election.name.as_str().into());
-        lease.set_at(&["metadata", "namespace"], self.election.namespace.as_str().into());
+        let mut lease = new_object(
+            "coordination.k8s.io/v1",
+            "Lease",
+            &self.election.namespace,
+            &self.election.name,
+        );
         let now = self.lock.now();
         self.hold(&mut lease, now.as_str(), 0);
         lease

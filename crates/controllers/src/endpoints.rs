@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use holdfast_resource::Resource;
+use holdfast_resource::metadata::new_object;
 use holdfast_server::operations::loopback::{Client, RequestError, path_of};
 use holdfast_server::operations::service::Service;
 use holdfast_value::Value;
@@ -303,12 +304,7 @@ fn told<T>(outcome: Result<T, String>) {
 
 /// The Endpoints before there is any address.
 fn empty() -> Value {
-    let mut object = Value::empty_map();
-    object.set_at(&["apiVersion"], "v1".into());
-    object.set_at(&["kind"], "Endpoints".into());
-    object.set_at(&["metadata", "name"], NAME.into());
-    object.set_at(&["metadata", "namespace"], NAMESPACE.into());
-    object
+    new_object("v1", "Endpoints", NAMESPACE, NAME)
 }
 
 /// Says that the slice is made beside it and is no mirror. Whether that was not said.
@@ -414,11 +410,7 @@ fn slice_of(endpoints: &Value) -> Value {
         .filter(|address| is_v6(address) == of_v6)
         .map(endpoint)
         .collect();
-    let mut slice = Value::empty_map();
-    slice.set_at(&["apiVersion"], "discovery.k8s.io/v1".into());
-    slice.set_at(&["kind"], "EndpointSlice".into());
-    slice.set_at(&["metadata", "name"], NAME.into());
-    slice.set_at(&["metadata", "namespace"], NAMESPACE.into());
+    let mut slice = new_object("discovery.k8s.io/v1", "EndpointSlice", NAMESPACE, NAME);
     slice.set_at(&["metadata", "labels", "kubernetes.io/service-name"], NAME.into());
     slice.set_at(&["addressType"], if of_v6 { "IPv6" } else { "IPv4" }.into());
     slice.set_at(&["endpoints"], shown.into());

@@ -8,6 +8,7 @@ use std::time::Duration;
 use data_encoding::BASE32_NOPAD;
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::Resource;
+use holdfast_resource::metadata::new_object;
 use holdfast_server::operations::loopback::{Client, RequestError, path_of};
 use holdfast_server::operations::service::Service;
 use holdfast_server::runtime::shutdown::Shutdown;
@@ -75,11 +76,7 @@ impl Identity {
     fn lease(&self, there: Option<Value>, now: &str) -> Value {
         let name = self.name();
         let mut lease = there.unwrap_or_else(|| {
-            let mut lease = Value::empty_map();
-            lease.set_at(&["apiVersion"], "coordination.k8s.io/v1".into());
-            lease.set_at(&["kind"], "Lease".into());
-            lease.set_at(&["metadata", "name"], name.as_str().into());
-            lease.set_at(&["metadata", "namespace"], NAMESPACE.into());
+            let mut lease = new_object("coordination.k8s.io/v1", "Lease", NAMESPACE, &name);
             let holder = format!("{name}_{}", self.uid);
             lease.set_at(&["spec", "holderIdentity"], holder.into());
             lease.set_at(&["spec", "leaseDurationSeconds"], DURATION.into());

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use holdfast_resource::Resource;
+use holdfast_resource::metadata::new_object;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
 use holdfast_value::{SmolStr, Value};
 
@@ -24,14 +25,10 @@ pub(crate) struct NamespacedDefault {
 
 /// The account of pods that name none: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
 pub(crate) fn service_account() -> NamespacedDefault {
-    let mut object = Value::empty_map();
-    object.set_at(&["apiVersion"], "v1".into());
-    object.set_at(&["kind"], "ServiceAccount".into());
-    object.set_at(&["metadata", "name"], "default".into());
     NamespacedDefault {
         plural: "serviceaccounts",
         name: "default",
-        object,
+        object: new_object("v1", "ServiceAccount", "", "default"),
         kept: None,
     }
 }
@@ -39,10 +36,7 @@ pub(crate) fn service_account() -> NamespacedDefault {
 /// The authorities that vouch for the server, as the volumes of tokens bring them to pods.
 pub(crate) fn root_ca(authorities: &str) -> NamespacedDefault {
     const NAME: &str = "kube-root-ca.crt";
-    let mut object = Value::empty_map();
-    object.set_at(&["apiVersion"], "v1".into());
-    object.set_at(&["kind"], "ConfigMap".into());
-    object.set_at(&["metadata", "name"], NAME.into());
+    let mut object = new_object("v1", "ConfigMap", "", NAME);
     object.set_at(
         &["metadata", "annotations", "kubernetes.io/description"],
         "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as the \

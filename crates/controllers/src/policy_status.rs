@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use holdfast_admission::policies::type_checking;
 use holdfast_resource::Resource;
+use holdfast_resource::metadata::new_object;
 use holdfast_server::http::negotiation::PatchType;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
 use holdfast_value::{SmolStr, Value};
@@ -61,10 +62,7 @@ impl Reconcile for PolicyStatus {
             return None;
         }
         let warnings = type_checking::warnings(&policy, &self.client.registry());
-        let mut configuration = Value::empty_map();
-        configuration.set_at(&["apiVersion"], "admissionregistration.k8s.io/v1".into());
-        configuration.set_at(&["kind"], "ValidatingAdmissionPolicy".into());
-        configuration.set_at(&["metadata", "name"], name.clone().into());
+        let mut configuration = new_object("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "", name);
         configuration.set_at(&["status", "observedGeneration"], Value::Int(generation));
         configuration.set_at(&["status", "typeChecking"], Value::empty_map());
         if !warnings.is_empty() {

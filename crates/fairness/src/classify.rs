@@ -6,10 +6,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User};
+use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User, service_account_of};
 use holdfast_value::SmolStr;
 
-use crate::configuration::{ACCOUNT_PREFIX, PathRule, ResourceRule, Rule, Subject, Targets};
+use crate::configuration::{Names, PathRule, ResourceRule, Rule, Subject, Targets};
 
 /// The rules of schemas by their subjects.
 #[derive(Debug, Default)]
@@ -57,11 +57,7 @@ impl RuleIndex {
 
     /// The place of the schema that the request belongs to.
     pub(crate) fn find(&self, user: &User, attributes: &Attributes<'_>) -> Option<usize> {
-        let account = user
-            .name
-            .strip_prefix(ACCOUNT_PREFIX)
-            .and_then(|rest| rest.split_once(':'));
-        let of_namespace = account.and_then(|(namespace, _)| self.accounts.get(namespace));
+        let of_namespace = service_account_of(&user.name).and_then(|(namespace, _)| self.accounts.get(namespace));
         let of_groups = user.groups.iter().filter_map(|group| self.groups.get(group));
         let lists = [Some(&self.everybody), self.users.get(&user.name), of_namespace];
         let mut first = None;
@@ -103,8 +99,8 @@ impl ResourceRule {
             return self.resources.has(target.resource);
         }
         match &self.resources {
-            crate::configuration::Names::All => true,
-            crate::configuration::Names::Some(names) => names.iter().any(|name| {
+            Names::All => true,
+            Names::Some(names) => names.iter().any(|name| {
                 let rest = name
                     .strip_prefix(target.resource)
                     .and_then(|rest| rest.strip_prefix('/'));

@@ -1,6 +1,7 @@
 //! FlowSchemas and PriorityLevelConfigurations, as they are read from their objects.
 
 use bytes::Bytes;
+use holdfast_authorization::service_account_user;
 use holdfast_value::{SmolStr, Value};
 
 use crate::shuffle::Dealer;
@@ -343,15 +344,12 @@ fn read_subject(subject: &Value) -> Option<Subject> {
             let namespace = subject.str_at(&["serviceAccount", "namespace"])?;
             match subject.str_at(&["serviceAccount", "name"])? {
                 ALL => Subject::AccountsOf(namespace.into()),
-                name => Subject::User(format!("{ACCOUNT_PREFIX}{namespace}:{name}").into()),
+                name => Subject::User(service_account_user(namespace, name)),
             }
         }
         _ => return None,
     })
 }
-
-/// What the names of service accounts as users begin with.
-pub(crate) const ACCOUNT_PREFIX: &str = "system:serviceaccount:";
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]

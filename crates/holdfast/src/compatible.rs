@@ -16,12 +16,11 @@ enum Kind {
 }
 
 /// Switches of kube-apiserver.
-const SWITCHES: [&str; 13] = [
+const SWITCHES: [&str; 12] = [
     "contention-profiling",
     "disable-http2-serving",
     "emulation-forward-compatible",
     "enable-logs-handler",
-    "enable-garbage-collector",
     "log-json-split-stream",
     "log-text-split-stream",
     "permit-address-sharing",
@@ -123,6 +122,17 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
     reduced
 }
 
+/// Says once which flags were taken and change nothing.
+pub(crate) fn report<'n>(names: impl IntoIterator<Item = &'n str>) {
+    let flags: Vec<String> = names.into_iter().map(|name| format!("--{name}")).collect();
+    if !flags.is_empty() {
+        tracing::warn!(
+            flags = flags.join(" "),
+            "these flags of kube-apiserver are taken and change nothing"
+        );
+    }
+}
+
 /// The name of a flag and what follows its equals sign; `None` for what is no long flag, or has a name that is no text.
 fn flag(word: &OsStr) -> Option<(String, Option<OsString>)> {
     let text = word.to_str()?.strip_prefix("--")?;
@@ -198,6 +208,21 @@ mod tests {
     fn command_lines_of_commands_are_left_alone() {
         let words = ["blame", "--profiling", "pod", "x"];
         assert_eq!(reduced(&words).0, words);
+    }
+
+    #[test]
+    fn flags_that_are_known_stand_in_no_list() {
+        let command = Arguments::command();
+        let known: BTreeSet<&str> = command
+            .get_arguments()
+            .filter_map(|argument| argument.get_long())
+            .collect();
+        let doubled: Vec<&&str> = SWITCHES
+            .iter()
+            .chain(&VALUES)
+            .filter(|name| known.contains(**name))
+            .collect();
+        assert!(doubled.is_empty(), "{doubled:?}");
     }
 
     #[test]

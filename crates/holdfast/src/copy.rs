@@ -16,9 +16,9 @@ use holdfast_store::{Codec, CommitError, Etcd, Image, OpenError, Transaction, Va
 use holdfast_value::{Limits, json};
 
 use crate::flags::{LogFormat, ports};
-use crate::logging;
 use crate::progress::Progress;
 use crate::storage::StorageFlags;
+use crate::{compatible, logging};
 
 /// From where and whereto.
 #[derive(Debug, Args)]
@@ -83,6 +83,7 @@ pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
     // Says that etcd is waited for.
     logging::start(LogFormat::Text, 0);
     flags.storage.check()?;
+    compatible::report(flags.storage.unused());
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(with_etcd(flags))
 }

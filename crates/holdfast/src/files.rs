@@ -7,6 +7,20 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+/// The bytes of the file `path`.
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| unreadable(path))
+}
+
+/// The text of the file `path`.
+pub(crate) fn read_text(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| unreadable(path))
+}
+
+fn unreadable(path: &Path) -> String {
+    format!("cannot read {}", path.display())
+}
+
 /// Makes the folder `path`, and those it lies in; only this user may enter it.
 pub(crate) fn private_folder(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
@@ -14,10 +14,7 @@ use crate::pki::Pki;
 /// Writes the administrator's kubeconfig of the server at `url`, unless it is there already as it should be. Clients trust
 /// the server by the certificates in `authority`.
 pub(crate) fn write(path: &Path, url: &str, authority: &Path, pki: &Pki) -> Result<()> {
-    let encoded = |path: &Path| -> Result<String> {
-        let text = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-        Ok(STANDARD.encode(text))
-    };
+    let encoded = |path: &Path| -> Result<String> { Ok(STANDARD.encode(files::read(path)?)) };
     let text = format!(
         "\
 apiVersion: v1

@@ -159,7 +159,7 @@ fn parameters(common_name: &str, now: OffsetDateTime, life: Duration) -> Certifi
 
 /// What signs in the name of the authority.
 fn issuer(authority: &Pair, now: OffsetDateTime) -> Result<Issuer<'static, KeyPair>> {
-    let key = KeyPair::from_pem(&read(&authority.key)?)
+    let key = KeyPair::from_pem(&files::read_text(&authority.key)?)
         .with_context(|| format!("cannot use the key {}", authority.key.display()))?;
     Ok(Issuer::new(authority_parameters(now), key))
 }
@@ -173,7 +173,7 @@ pub(crate) fn end(pair: &Pair) -> Result<OffsetDateTime> {
 }
 
 fn certificate_pem(pair: &Pair) -> Result<Pem> {
-    let text = read(&pair.certificate)?;
+    let text = files::read_text(&pair.certificate)?;
     let parsed = parse_x509_pem(text.as_bytes());
     let (_, pem) = parsed.with_context(|| format!("{} is no PEM", pair.certificate.display()))?;
     Ok(pem)
@@ -218,10 +218,6 @@ fn write(pair: &Pair, certificate: &str, key: &KeyPair) -> Result<()> {
     files::write_private(&pair.certificate, certificate)
 }
 
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -234,7 +230,7 @@ mod tests {
     }
 
     fn texts(pki: &Pki) -> [String; 3] {
-        [&pki.authority, &pki.server, &pki.administrator].map(|pair| read(&pair.certificate).unwrap())
+        [&pki.authority, &pki.server, &pki.administrator].map(|pair| files::read_text(&pair.certificate).unwrap())
     }
 
     #[test]
@@ -249,11 +245,11 @@ mod tests {
             .unwrap()
         };
         let pair = ensure();
-        let text = read(&pair.certificate).unwrap();
+        let text = files::read_text(&pair.certificate).unwrap();
         assert_eq!(text.matches("BEGIN CERTIFICATE").count(), 2);
         assert!(is_usable(&pair, Some(&names(&["localhost"])), OffsetDateTime::now_utc()).unwrap());
         ensure();
-        assert_eq!(read(&pair.certificate).unwrap(), text);
+        assert_eq!(files::read_text(&pair.certificate).unwrap(), text);
     }
 
     #[test]
@@ -294,7 +290,7 @@ mod tests {
     fn the_administrator_is_in_the_group_of_masters() {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::ensure(folder.path(), &names(&["localhost"]), OffsetDateTime::now_utc()).unwrap();
-        let (_, pem) = parse_x509_pem(read(&pki.administrator.certificate).unwrap().as_bytes()).unwrap();
+        let (_, pem) = parse_x509_pem(files::read_text(&pki.administrator.certificate).unwrap().as_bytes()).unwrap();
         let user = holdfast_server::identity::user_of_certificate(&pem.contents).unwrap();
         assert_eq!(user.name, "holdfast-admin");
         assert!(user.is_in("system:masters"));

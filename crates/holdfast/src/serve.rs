@@ -11,6 +11,7 @@ use arc_swap::ArcSwap;
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::{Identity, Selection};
+use holdfast_kinds::apis::Apis;
 use holdfast_kinds::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
@@ -48,7 +49,7 @@ use crate::openapi::Documents;
 use crate::pki::{self, Names, Pair, Pki};
 use crate::token_keys::TokenKeys;
 use crate::waiting::Waiting;
-use crate::{admission, audit, files, kubeconfig, logging};
+use crate::{admission, audit, compatible, files, kubeconfig, logging};
 
 /// What `build.rs` found out about this build.
 const BUILD: Build = Build {
@@ -62,13 +63,7 @@ const BUILD: Build = Build {
 pub(crate) fn run(flags: &Serve) -> Result<()> {
     let started = Instant::now();
     logging::start(flags.log_format, flags.v);
-    if !flags.ignored.is_empty() {
-        let names: Vec<String> = flags.ignored.iter().map(|name| format!("--{name}")).collect();
-        tracing::warn!(
-            flags = names.join(" "),
-            "these flags of kube-apiserver are taken and change nothing"
-        );
-    }
+    compatible::report(flags.ignored.iter().map(String::as_str).chain(flags.storage.unused()));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(usize::from(flags.worker_threads))
         .enable_all()
@@ -129,7 +124,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         }
     };
     let opened = tokio::select! {
-        opened = open_store(flags, &registry) => opened,
+        opened = open_store(flags, &registry, &kinds.apis) => opened,
         _ = terminate.recv() => return Ok(()),
         _ = interrupt.recv() => return Ok(()),
     };
@@ -257,9 +252,7 @@ struct Certificates {
 
 impl Certificates {
     fn root(&self) -> Result<Arc<str>> {
-        let text = std::fs::read_to_string(&self.root);
-        let text = text.with_context(|| format!("cannot read {}", self.root.display()))?;
-        Ok(text.into())
+        Ok(files::read_text(&self.root)?.into())
     }
 }
 
@@ -369,9 +362,13 @@ fn hostname() -> String {
 }
 
 /// Opens the store, with who counts its calls where it is etcd.
-async fn open_store(flags: &Serve, registry: &Arc<ArcSwap<Registry>>) -> Result<(Arc<Store>, Option<EtcdCalls>)> {
+async fn open_store(
+    flags: &Serve,
+    registry: &Arc<ArcSwap<Registry>>,
+    apis: &Apis,
+) -> Result<(Arc<Store>, Option<EtcdCalls>)> {
     flags.storage.check()?;
-    if let Some((config, calls)) = flags.storage.etcd(registry, &flags.served.apis()?)? {
+    if let Some((config, calls)) = flags.storage.etcd(registry, apis)? {
         let opened = Etcd::open(config, Objects::new(Arc::clone(registry))).await;
         let (state, engine) = opened.context("cannot open the store")?;
         return Ok((Arc::new(Store::with_engine(state, Box::new(engine))), Some(calls)));

@@ -1,7 +1,7 @@
 //! What the flags of kube-apiserver say of storage. With `--etcd-servers` objects are kept there; otherwise in the data
 //! directory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,8 @@ use holdfast_kinds::tables;
 use holdfast_resource::{Encoding, Registry};
 use holdfast_server::metrics::EtcdCalls;
 use holdfast_store::{Connection, EtcdConfig};
+
+use crate::files;
 
 /// The media types that objects may be kept in.
 const MEDIA_TYPES: [&str; 2] = [JSON, PROTOBUF];
@@ -109,8 +111,7 @@ pub(crate) struct StorageFlags {
 }
 
 impl StorageFlags {
-    /// Refuses values that kube-apiserver refuses, or that have a meaning there which nothing here has; says which ones have
-    /// no meaning.
+    /// Refuses values that kube-apiserver refuses, or that have a meaning there which nothing here has.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(backend) = self
             .storage_backend
@@ -133,13 +134,6 @@ impl StorageFlags {
         }
         for entry in &self.watch_cache_sizes {
             check_cache_size(entry)?;
-        }
-        let unused = self.unused();
-        if !unused.is_empty() {
-            tracing::warn!(
-                flags = unused.join(" "),
-                "these flags of kube-apiserver are taken and change nothing"
-            );
         }
         Ok(())
     }
@@ -167,18 +161,18 @@ impl StorageFlags {
         Ok(())
     }
 
-    /// Flags that were given and have no meaning here.
-    fn unused(&self) -> Vec<&'static str> {
+    /// The names of flags that were given and have no meaning here.
+    pub(crate) fn unused(&self) -> Vec<&'static str> {
         let given = [
             (
                 self.etcd_count_metric_poll_period.is_some(),
-                "--etcd-count-metric-poll-period",
+                "etcd-count-metric-poll-period",
             ),
-            (!self.etcd_servers_overrides.is_empty(), "--etcd-servers-overrides"),
-            (self.watch_cache.is_some(), "--watch-cache"),
-            (!self.watch_cache_sizes.is_empty(), "--watch-cache-sizes"),
-            (self.default_watch_cache_size.is_some(), "--default-watch-cache-size"),
-            (self.enable_garbage_collector.is_some(), "--enable-garbage-collector"),
+            (!self.etcd_servers_overrides.is_empty(), "etcd-servers-overrides"),
+            (self.watch_cache.is_some(), "watch-cache"),
+            (!self.watch_cache_sizes.is_empty(), "watch-cache-sizes"),
+            (self.default_watch_cache_size.is_some(), "default-watch-cache-size"),
+            (self.enable_garbage_collector.is_some(), "enable-garbage-collector"),
         ];
         given
             .iter()
@@ -212,12 +206,12 @@ impl StorageFlags {
             return Ok(None);
         }
         let identity = match (&self.etcd_certfile, &self.etcd_keyfile) {
-            (Some(certificate), Some(key)) => Some((read(certificate)?, read(key)?)),
+            (Some(certificate), Some(key)) => Some((files::read(certificate)?, files::read(key)?)),
             _ => None,
         };
         let connection = Connection {
             servers: self.etcd_servers.clone(),
-            authorities: self.etcd_cafile.as_deref().map(read).transpose()?,
+            authorities: self.etcd_cafile.as_deref().map(files::read).transpose()?,
             identity,
         };
         let calls = EtcdCalls::new(Arc::clone(registry)).context("cannot set up metrics")?;
@@ -249,10 +243,6 @@ fn check_cache_size(entry: &str) -> Result<()> {
         Ok(_) => bail!("--watch-cache-sizes invalid: watch cache size cannot be negative: {entry}"),
         Err(_) => bail!("--watch-cache-sizes invalid: invalid size of watch cache size: {entry}"),
     }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 #[cfg(test)]

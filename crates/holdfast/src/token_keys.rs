@@ -1,7 +1,6 @@
 //! The keys of service-account tokens: those of the flags, or one that is made at the first start and kept beside the
 //! certificates.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -38,7 +37,7 @@ impl TokenKeys {
         let mut keys = Vec::new();
         let signing = match signing {
             Some(path) => {
-                let text = read(path)?;
+                let text = files::read_text(path)?;
                 let public = public_keys(&text).with_context(|| unusable(path))?;
                 let [public] = public.as_slice() else {
                     bail!("{} must hold one key", path.display());
@@ -49,17 +48,13 @@ impl TokenKeys {
             None => None,
         };
         for path in verifying {
-            keys.extend(public_keys(&read(path)?).with_context(|| unusable(path))?);
+            keys.extend(public_keys(&files::read_text(path)?).with_context(|| unusable(path))?);
         }
         Ok(Self {
             signing,
             verifying: Keys::new(keys),
         })
     }
-}
-
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 fn unusable(path: &Path) -> String {
@@ -89,6 +84,8 @@ fn public_keys(text: &str) -> Result<Vec<VerifyingKey>> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

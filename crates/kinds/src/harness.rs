@@ -10,6 +10,7 @@ use holdfast_authorization::AlwaysAllow;
 use holdfast_resource::access::{
     Access, BoundObject, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
+use holdfast_resource::metadata::new_object;
 use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{
     ActionStep, ComputedObjects, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup,
@@ -493,7 +494,6 @@ impl Lookup for Harness {
     }
 }
 
-/// An object of which nothing is known but its name.
 /// The review at `subresource`.
 fn review<'r>(resource: &'r Resource, subresource: &str) -> &'r dyn Review {
     match resource.capabilities.responder(subresource) {
@@ -502,12 +502,9 @@ fn review<'r>(resource: &'r Resource, subresource: &str) -> &'r dyn Review {
     }
 }
 
+/// An object of which nothing is known but its name.
 fn named(resource: &Resource, name: &str) -> Value {
-    let mut object = Value::empty_map();
-    object.set_at(&["apiVersion"], resource.versions[0].api_version.clone().into());
-    object.set_at(&["kind"], resource.kind.clone().into());
-    object.set_at(&["metadata", "name"], name.into());
-    object
+    new_object(&resource.versions[0].api_version, &resource.kind, "", name)
 }
 
 fn kind_of(object: &Value) -> GroupVersionKind {

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use holdfast_authorization::{AccessTarget, Attributes, Authorizer, ResourceTarget, User};
+use holdfast_authorization::{
+    AccessTarget, Attributes, Authorizer, ResourceTarget, User, service_account_groups, service_account_user,
+};
 use holdfast_cel::{Decision, Question, Subject};
 use holdfast_value::SmolStr;
 
@@ -60,11 +62,8 @@ impl Asking {
 
 fn service_account(namespace: &str, name: &str) -> User {
     User {
-        name: format!("system:serviceaccount:{namespace}:{name}").into(),
-        groups: vec![
-            SmolStr::new_static("system:serviceaccounts"),
-            format!("system:serviceaccounts:{namespace}").into(),
-        ],
+        name: service_account_user(namespace, name),
+        groups: service_account_groups(namespace).to_vec(),
         ..User::default()
     }
 }

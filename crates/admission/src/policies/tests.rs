@@ -378,15 +378,15 @@ fn match_conditions_skip_writes_and_their_errors_go_by_the_failure_policy() {
         let spec = "auditAnnotations: [{key: a, valueExpression: \"object.metadata.labels.x + '!'\"}]";
         World::new().validating(&rules, spec, "")
     };
-    let told = |world: World| world.check(&write).annotations;
-    assert_eq!(told(annotated()), [("p/a".to_owned(), "on-time!".to_owned())]);
+    let annotations_of = |world: World| world.check(&write).annotations;
+    assert_eq!(annotations_of(annotated()), [("p/a".to_owned(), "on-time!".to_owned())]);
     // Two bindings say the same.
     let twice = annotated();
     let binding = parse("{spec: {policyName: p, validationActions: [Deny]}}");
     twice.policies.validating.set_binding("c", Some(&binding));
-    assert_eq!(told(twice), [("p/a".to_owned(), "on-time!".to_owned())]);
+    assert_eq!(annotations_of(twice), [("p/a".to_owned(), "on-time!".to_owned())]);
     let empty = "auditAnnotations: [{key: a, valueExpression: \"' '\"}, {key: b, valueExpression: 'null'}]";
-    assert_eq!(told(World::new().validating(&rules, empty, "")), []);
+    assert_eq!(annotations_of(World::new().validating(&rules, empty, "")), []);
 }
 
 #[test]

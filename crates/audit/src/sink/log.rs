@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::oneshot;
 
-use super::queue::{Entry, Queue};
+use super::queue::{Entry, Queue, QueueEnd};
 use super::throttle::Throttle;
 use crate::Observer;
 
@@ -154,10 +154,7 @@ impl Writer {
             .name("audit-log".to_owned())
             .spawn(move || {
                 let _ends: oneshot::Sender<()> = ends;
-                let end = QueueEnd {
-                    queue: Arc::clone(&queue),
-                    observer: Arc::clone(&writer.observer),
-                };
+                let end = QueueEnd::new(NAME, Arc::clone(&queue), Arc::clone(&writer.observer));
                 while let Some(entries) = queue.wait() {
                     writer.take(entries, &queue);
                 }
@@ -187,7 +184,7 @@ impl Writer {
                 && let Err(error) = self.output.make_room(bytes)
             {
                 self.failed(&error, 1);
-                return entry.settle(false);
+                return entry.finish(false);
             }
         }
         self.pending.extend_from_slice(&entry.text);
@@ -203,7 +200,7 @@ impl Writer {
             self.failed(error, self.entries.len());
         }
         for entry in self.entries.drain(..) {
-            entry.settle(outcome.is_ok());
+            entry.finish(outcome.is_ok());
         }
         self.pending.clear();
         self.pending.shrink_to(RUN);
@@ -212,21 +209,6 @@ impl Writer {
     fn failed(&self, error: &io::Error, events: usize) {
         self.observer.failed(NAME, events);
         tracing::error!(plugin = NAME, events, %error, "audit events could not be written");
-    }
-}
-
-/// Ends the queue with its thread, be it by a panic.
-struct QueueEnd {
-    queue: Arc<Queue>,
-    observer: Arc<dyn Observer>,
-}
-
-impl Drop for QueueEnd {
-    fn drop(&mut self) {
-        let lost = self.queue.abandon();
-        if lost > 0 {
-            self.observer.failed(NAME, lost);
-        }
     }
 }
 

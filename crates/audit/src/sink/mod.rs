@@ -334,7 +334,7 @@ impl Receipt {
     }
 
     /// Waits. Whether the request may go on: not where a backend of the mode `blocking-strict` did not take the event.
-    pub async fn settled(self) -> bool {
+    pub async fn finished(self) -> bool {
         let mut well = true;
         for (outcome, strict) in self.outcomes.into_iter().flatten() {
             let taken = outcome.await.unwrap_or(false);
@@ -409,7 +409,7 @@ pub(crate) mod tests {
         let _ended = sink.add_log(output, format, config).unwrap();
         for event in events {
             let receipt = sink.emit(event, Stage::ResponseComplete, UNIX_EPOCH, true);
-            assert!(receipt.settled().await);
+            assert!(receipt.finished().await);
         }
         sink.close(Duration::from_secs(60)).await;
         assert_eq!(*counts.emitted.lock(), events.len());
@@ -463,7 +463,7 @@ pub(crate) mod tests {
                 .add_log(Output::Growing(full), Format::Json, &config(mode))
                 .unwrap();
             let receipt = sink.emit(&event(Level::Metadata, 1), Stage::ResponseComplete, UNIX_EPOCH, true);
-            assert_eq!(receipt.settled().await, well);
+            assert_eq!(receipt.finished().await, well);
             sink.close(Duration::from_secs(60)).await;
             assert_eq!(counts.failures(), [("log", 1)]);
         }
@@ -479,7 +479,7 @@ pub(crate) mod tests {
         sink.close(Duration::from_secs(60)).await;
         ended.await;
         let receipt = sink.emit(&event(Level::Metadata, 1), Stage::ResponseComplete, UNIX_EPOCH, true);
-        assert!(receipt.settled().await);
+        assert!(receipt.finished().await);
         assert_eq!(counts.failures(), [("buffered", 1)]);
     }
 }

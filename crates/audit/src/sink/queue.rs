@@ -1,11 +1,14 @@
 //! The bounded queue between requests and a backend.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::{Notify, oneshot};
+
+use crate::Observer;
 
 /// An encoded event on its way.
 pub(crate) struct Entry {
@@ -17,7 +20,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Tells who waits whether the event was taken.
-    pub(crate) fn settle(self, taken: bool) {
+    pub(crate) fn finish(self, taken: bool) {
         if let Some(done) = self.done {
             // A request that is gone waits no more.
             let _ = done.send(taken);
@@ -102,14 +105,14 @@ impl Queue {
     /// Puts an entry in. One that is `urgent` is taken out at once.
     ///
     /// # Errors
-    /// Where there is no room; the entry is settled then.
+    /// Where there is no room; the entry is finished then.
     pub(crate) fn push(&self, entry: Entry, urgent: bool) -> Result<(), Overflow> {
         let mut state = self.state.lock();
         let full = state.entries.len() >= self.gathering.capacity || state.bytes + entry.text.len() > MOST_BYTES;
         if state.closed || full && !state.entries.is_empty() {
             let why = if state.closed { Overflow::Closed } else { Overflow::Full };
             drop(state);
-            entry.settle(false);
+            entry.finish(false);
             return Err(why);
         }
         state.bytes += entry.text.len();
@@ -143,7 +146,7 @@ impl Queue {
         let lost = state.take(usize::MAX, &self.gathering);
         drop(state);
         let count = lost.len();
-        lost.into_iter().for_each(|entry| entry.settle(false));
+        lost.into_iter().for_each(|entry| entry.finish(false));
         count
     }
 
@@ -217,9 +220,35 @@ impl Queue {
     }
 }
 
+/// Ends a queue with what takes its entries, be it by a panic. What is lost by that is counted.
+pub(crate) struct QueueEnd {
+    backend: &'static str,
+    queue: Arc<Queue>,
+    observer: Arc<dyn Observer>,
+}
+
+impl QueueEnd {
+    /// The end of the queue of `backend`.
+    pub(crate) fn new(backend: &'static str, queue: Arc<Queue>, observer: Arc<dyn Observer>) -> Self {
+        Self {
+            backend,
+            queue,
+            observer,
+        }
+    }
+}
+
+impl Drop for QueueEnd {
+    fn drop(&mut self) {
+        let lost = self.queue.abandon();
+        if lost > 0 {
+            self.observer.failed(self.backend, lost);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use super::*;
 

@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 
-use super::queue::{Entry, Queue};
+use super::queue::{Entry, Queue, QueueEnd};
 use super::throttle::Throttle;
 use crate::Observer;
 use crate::event::IDENTITY;
@@ -53,10 +53,7 @@ pub(crate) fn start(
     observer: Arc<dyn Observer>,
 ) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let end = QueueEnd {
-            queue: Arc::clone(&queue),
-            observer: Arc::clone(&observer),
-        };
+        let end = QueueEnd::new(NAME, Arc::clone(&queue), Arc::clone(&observer));
         let sender = Arc::new(Sender {
             post,
             initial_backoff: sending.initial_backoff,
@@ -124,7 +121,7 @@ impl Sender {
             self.observer.failed(NAME, entries.len());
             tracing::error!(plugin = NAME, events = entries.len(), %error, "audit events could not be sent");
         }
-        entries.into_iter().for_each(|entry| entry.settle(outcome.is_ok()));
+        entries.into_iter().for_each(|entry| entry.finish(outcome.is_ok()));
     }
 
     async fn attempts(&self, list: Bytes) -> Result<(), String> {
@@ -142,21 +139,6 @@ impl Sender {
             tokio::time::sleep(pause).await;
             pause = pause.mul_f64(FACTOR);
             attempt += 1;
-        }
-    }
-}
-
-/// Ends the queue with its task, be it by a panic.
-struct QueueEnd {
-    queue: Arc<Queue>,
-    observer: Arc<dyn Observer>,
-}
-
-impl Drop for QueueEnd {
-    fn drop(&mut self) {
-        let lost = self.queue.abandon();
-        if lost > 0 {
-            self.observer.failed(NAME, lost);
         }
     }
 }
@@ -229,17 +211,17 @@ mod tests {
         start(Arc::clone(&hook) as _, queue, sending, Arc::clone(&counts) as _)
             .await
             .unwrap();
-        let mut settled = Vec::new();
+        let mut finished = Vec::new();
         for outcome in outcomes {
-            settled.push(outcome.await.unwrap());
+            finished.push(outcome.await.unwrap());
         }
         let taken = hook.taken.lock().clone();
-        (taken, settled, counts, begun.elapsed())
+        (taken, finished, counts, begun.elapsed())
     }
 
     #[tokio::test(start_paused = true)]
     async fn events_go_in_lists_without_their_kind() {
-        let (taken, settled, counts, _) = send(0, None).await;
+        let (taken, finished, counts, _) = send(0, None).await;
         assert_eq!(
             taken,
             [
@@ -247,22 +229,25 @@ mod tests {
               {\"auditID\":\"b\"}]}\n"
             ]
         );
-        assert_eq!((settled, counts.failures()), (vec![true, true], vec![]));
+        assert_eq!((finished, counts.failures()), (vec![true, true], vec![]));
         let (taken, ..) = send(0, Some(10)).await;
         assert_eq!(taken.len(), 2);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_list_is_sent_again_after_longer_and_longer_waits() {
-        let (taken, settled, counts, elapsed) = send(2, None).await;
-        assert_eq!((taken.len(), settled, counts.failures()), (1, vec![true, true], vec![]));
+        let (taken, finished, counts, elapsed) = send(2, None).await;
+        assert_eq!(
+            (taken.len(), finished, counts.failures()),
+            (1, vec![true, true], vec![])
+        );
         assert_eq!(elapsed, Duration::from_secs(25));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_list_that_is_never_taken_is_given_up_and_counted() {
-        let (taken, settled, counts, _) = send(5, None).await;
-        assert_eq!((taken.len(), settled), (0, vec![false, false]));
+        let (taken, finished, counts, _) = send(5, None).await;
+        assert_eq!((taken.len(), finished), (0, vec![false, false]));
         assert_eq!(counts.failures(), [("webhook", 2)]);
     }
 }

@@ -7,7 +7,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{AccessTarget, Attributes, Authorization, Authorizer, Decision, Rule, User, UserRules};
+use crate::{
+    AccessTarget, Attributes, Authorization, Authorizer, Decision, Rule, User, UserRules, service_account_user,
+};
 use arc_swap::ArcSwap;
 use holdfast_value::{SmolStr, Value};
 use imbl::{HashMap, OrdMap};
@@ -244,8 +246,10 @@ fn grants_of(namespace: &str, name: &str, binding: &Value) -> Vec<(Subject, Gran
             "ServiceAccount" => {
                 let home = subject.str_at(&["namespace"]).filter(|home| !home.is_empty());
                 let home = home.unwrap_or(namespace);
-                let user = format!("system:serviceaccount:{home}:{who}");
-                (Subject::User(user.into()), format!("{:?}", format!("{who}/{home}")))
+                (
+                    Subject::User(service_account_user(home, &who)),
+                    format!("{:?}", format!("{who}/{home}")),
+                )
             }
             _ => continue,
         };

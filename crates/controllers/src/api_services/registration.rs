@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
+use holdfast_resource::metadata::new_object;
 use holdfast_resource::{GroupVersion, Resource};
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
 use holdfast_value::{SmolStr, Value};
@@ -250,10 +251,7 @@ fn served_versions(definition: &Value) -> Vec<GroupVersion> {
 
 /// The APIService of a group version that definitions serve.
 fn defined(group_version: &GroupVersion) -> Value {
-    let mut object = Value::empty_map();
-    object.set_at(&["kind"], "APIService".into());
-    object.set_at(&["apiVersion"], "apiregistration.k8s.io/v1".into());
-    object.set_at(&["metadata", "name"], name_of(group_version).into());
+    let mut object = new_object("apiregistration.k8s.io/v1", "APIService", "", &name_of(group_version));
     object.set_at(&["metadata", "labels", AUTOMANAGED], ALWAYS.into());
     object.set_at(&["spec", "group"], group_version.group.clone().into());
     object.set_at(&["spec", "version"], group_version.version.clone().into());

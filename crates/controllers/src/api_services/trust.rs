@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_resource::Resource;
+use holdfast_resource::metadata::new_object;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
 use holdfast_server::wire::certificates;
 use holdfast_value::{Limits, Value, json};
@@ -158,14 +159,9 @@ fn next(trust: &ClusterTrust, there: Option<&Value>, client: &Client) -> Result<
     if before.unwrap_or(&Value::empty_map()) == &data {
         return Ok(None);
     }
-    let mut next = there.cloned().unwrap_or_else(|| {
-        let mut object = Value::empty_map();
-        object.set_at(&["apiVersion"], "v1".into());
-        object.set_at(&["kind"], "ConfigMap".into());
-        object.set_at(&["metadata", "name"], NAME.into());
-        object.set_at(&["metadata", "namespace"], NAMESPACE.into());
-        object
-    });
+    let mut next = there
+        .cloned()
+        .unwrap_or_else(|| new_object("v1", "ConfigMap", NAMESPACE, NAME));
     next.set_at(&["data"], data);
     Ok(Some(next))
 }

@@ -1,7 +1,6 @@
 //! Where a server is and how to show it who asks, as a kubeconfig says it
 //! (<https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/>).
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
@@ -9,6 +8,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::Args;
 use holdfast_value::{Limits, Value, yaml};
+
+use crate::files;
 
 /// The flags that say which server is meant. They have the names that kubectl gives them.
 #[derive(Debug, Default, Args)]
@@ -74,7 +75,7 @@ impl Access {
             access.certificate = None;
         }
         if let Some(path) = &flags.certificate_authority {
-            access.authority = Some(read(path)?);
+            access.authority = Some(files::read(path)?);
         }
         access.insecure |= flags.insecure_skip_tls_verify;
         Ok(access)
@@ -83,7 +84,7 @@ impl Access {
     /// What the kubeconfig at `path` says of `context`, or of its current one.
     pub(crate) fn read(path: &Path, context: Option<&str>) -> Result<Self> {
         let folder = path.parent().unwrap_or(Path::new("."));
-        let parsed = yaml::parse(&read(path)?, &Limits::REQUEST);
+        let parsed = yaml::parse(&files::read(path)?, &Limits::REQUEST);
         let config = parsed.with_context(|| format!("{} is no kubeconfig", path.display()))?;
         Self::from_config(&config, context, folder).with_context(|| format!("in {}", path.display()))
     }
@@ -107,7 +108,7 @@ impl Access {
         }
         let token = match (user.str_at(&["token"]), user.str_at(&["tokenFile"])) {
             (Some(token), _) => Some(token.to_owned()),
-            (None, Some(file)) => Some(String::from_utf8(read(&folder.join(file))?)?.trim().to_owned()),
+            (None, Some(file)) => Some(String::from_utf8(files::read(&folder.join(file))?)?.trim().to_owned()),
             (None, None) => None,
         };
         let certificate = data(user, "client-certificate", folder)?;
@@ -143,7 +144,10 @@ fn data(value: &Value, key: &str, folder: &Path) -> Result<Option<Vec<u8>>> {
             .with_context(|| format!("{inline} is no base64"))?;
         return Ok(Some(bytes));
     }
-    value.str_at(&[key]).map(|file| read(&folder.join(file))).transpose()
+    value
+        .str_at(&[key])
+        .map(|file| files::read(&folder.join(file)))
+        .transpose()
 }
 
 /// The kubeconfig that is meant where none is named: the first of `KUBECONFIG` that exists, or that of the home folder.
@@ -158,12 +162,10 @@ fn usual_kubeconfig() -> Option<PathBuf> {
     candidates.into_iter().next()
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     const CONFIG: &str = "

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
+use holdfast_server::wire::tls::AnyServer;
 use holdfast_value::{Limits, Value, json};
 use http::request::Builder;
 use http::{Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::client::conn::http1::{self, SendRequest};
 use hyper_util::rt::TokioIo;
-use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{WebPkiSupportedAlgorithms, aws_lc_rs};
+use rustls::crypto::aws_lc_rs;
 use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -146,7 +146,7 @@ fn tls(access: &Access) -> Result<ClientConfig> {
         let algorithms = provider.signature_verification_algorithms;
         builder
             .dangerous()
-            .with_custom_certificate_verifier(Arc::new(TrustAnybody { algorithms }))
+            .with_custom_certificate_verifier(Arc::new(AnyServer::new(algorithms)))
     } else {
         let authority = access.authority.as_deref();
         let authority =
@@ -163,25 +163,4 @@ fn tls(access: &Access) -> Result<ClientConfig> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
     let key = PrivateKeyDer::from_pem_slice(key).context("the client key is no PEM")?;
     Ok(builder.with_client_auth_cert(chain.context("the client certificate is no PEM")?, key)?)
-}
-
-/// Takes any certificate for that of the server, for who asks for that.
-#[derive(Debug)]
-struct TrustAnybody {
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for TrustAnybody {
-    fn verify_server_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    holdfast_server::verify_signatures!();
 }

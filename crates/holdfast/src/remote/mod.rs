@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use holdfast_value::{Limits, Value, yaml};
 
+use crate::files;
 pub(crate) use access::{Access, AccessFlags};
 pub(crate) use client::Client;
 use resource::Resource;
@@ -57,7 +58,7 @@ fn from_file(path: &Path) -> Result<Value> {
             .read_to_end(&mut text)
             .context("cannot read the standard input")?;
     } else {
-        text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+        text = files::read(path)?;
     }
     let object = yaml::parse(&text, &Limits::REQUEST);
     object.with_context(|| format!("{} holds no object", path.display()))

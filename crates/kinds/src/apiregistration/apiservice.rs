@@ -3,6 +3,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain, path_segment};
+use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, condition};
 use holdfast_resource::{Field, FieldError, GroupVersion, InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -72,10 +73,12 @@ const LOCAL: [(&str, &str, i64, i64); 35] = [
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 fn local((group, version, of_group, of_version): (&str, &str, i64, i64)) -> Value {
-    let mut object = Value::empty_map();
-    object.set_at(&["kind"], "APIService".into());
-    object.set_at(&["apiVersion"], "apiregistration.k8s.io/v1".into());
-    object.set_at(&["metadata", "name"], format!("{version}.{group}").into());
+    let mut object = new_object(
+        "apiregistration.k8s.io/v1",
+        "APIService",
+        "",
+        &format!("{version}.{group}"),
+    );
     object.set_at(&["metadata", "labels", AUTOMANAGED], "onstart".into());
     if !group.is_empty() {
         object.set_at(&["spec", "group"], group.into());

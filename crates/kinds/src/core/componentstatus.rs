@@ -1,6 +1,7 @@
 //! ComponentStatuses, which went out of use with 1.19: how the parts of a cluster are that the server knows of. Here that
 //! is the store alone, by the name that the reference gives its first etcd.
 
+use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{ComputedObjects, GroupResource, Refusal, WriteContext};
 use holdfast_value::{List, SmolStr, Value};
@@ -43,10 +44,7 @@ fn store(context: &WriteContext<'_>) -> Value {
             condition.set_at(&["error"], why.into());
         }
     }
-    let mut object = Value::empty_map();
-    object.set_at(&["kind"], "ComponentStatus".into());
-    object.set_at(&["apiVersion"], "v1".into());
-    object.set_at(&["metadata", "name"], STORE.into());
+    let mut object = new_object("v1", "ComponentStatus", "", STORE);
     object.set_at(&["conditions"], Value::List(List::from_iter([condition])));
     object
 }

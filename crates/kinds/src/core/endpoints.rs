@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use holdfast_resource::metadata::formats::dns_label;
+use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -55,11 +56,7 @@ impl InitialObjects for Endpoints {
             let mut subset = Value::empty_map();
             subset.set_at(&["addresses"], vec![address].into());
             subset.set_at(&["ports"], vec![port_of_server(server)].into());
-            let mut object = Value::empty_map();
-            object.set_at(&["apiVersion"], "v1".into());
-            object.set_at(&["kind"], "Endpoints".into());
-            object.set_at(&["metadata", "name"], "kubernetes".into());
-            object.set_at(&["metadata", "namespace"], "default".into());
+            let mut object = new_object("v1", "Endpoints", "default", "kubernetes");
             // Its slice is made beside it, and is not a mirror.
             object.set_at(
                 &["metadata", "labels", "endpointslice.kubernetes.io/skip-mirror"],

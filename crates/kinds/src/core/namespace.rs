@@ -1,6 +1,7 @@
 //! Namespaces: <https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/>.
 
 use holdfast_resource::metadata::formats::qualified_name;
+use holdfast_resource::metadata::new_object;
 use holdfast_resource::{Field, FieldError, InitialObjects, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -91,14 +92,9 @@ impl Strategy for Namespace {
 
 impl InitialObjects for Namespace {
     fn initial_objects(&self) -> Vec<Value> {
-        let namespace = |name: &str| {
-            let mut object = Value::empty_map();
-            object.set_at(&["apiVersion"], "v1".into());
-            object.set_at(&["kind"], "Namespace".into());
-            object.set_at(&["metadata", "name"], name.into());
-            object
-        };
-        FROM_THE_START.map(namespace).into()
+        FROM_THE_START
+            .map(|name| new_object("v1", "Namespace", "", name))
+            .into()
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 
 use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, label_value};
+use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, items, scalar_text};
 use holdfast_resource::{
     Check, Field, FieldError, InitialObjects, NoRules, Part, Refusal, Rules, Strategy, WriteContext,
@@ -76,11 +77,7 @@ impl InitialObjects for EndpointSlice {
             let mut endpoint = Value::empty_map();
             endpoint.set_at(&["addresses"], vec![Value::from(server.ip().to_string())].into());
             endpoint.set_at(&["conditions", "ready"], true.into());
-            let mut object = Value::empty_map();
-            object.set_at(&["apiVersion"], "discovery.k8s.io/v1".into());
-            object.set_at(&["kind"], "EndpointSlice".into());
-            object.set_at(&["metadata", "name"], "kubernetes".into());
-            object.set_at(&["metadata", "namespace"], "default".into());
+            let mut object = new_object("discovery.k8s.io/v1", "EndpointSlice", "default", "kubernetes");
             object.set_at(
                 &["metadata", "labels", "kubernetes.io/service-name"],
                 "kubernetes".into(),

@@ -1,6 +1,7 @@
 //! The schemas and levels that every server has: two of them fixed, the others for those who run the server to change.
 
 use holdfast_resource::Field;
+use holdfast_resource::metadata::new_object;
 use holdfast_value::{Limits, Value, yaml};
 
 use super::EXEMPT;
@@ -194,11 +195,8 @@ pub(super) fn has(objects: Vec<Value>, other: &Value) -> bool {
 }
 
 fn object(kind: &str, name: &str, spec: Value) -> Value {
-    let mut object = Value::empty_map();
-    object.set_at(&["apiVersion"], GROUP_VERSION.into());
-    object.set_at(&["kind"], kind.into());
+    let mut object = new_object(GROUP_VERSION, kind, "", name);
     object.set_at(&["metadata", "annotations", AUTO_UPDATE], "true".into());
-    object.set_at(&["metadata", "name"], name.into());
     object.set_at(&["spec"], spec);
     object
 }

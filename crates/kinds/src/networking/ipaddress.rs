@@ -3,6 +3,7 @@
 use std::net::IpAddr as Address;
 
 use holdfast_resource::metadata::formats::Faults;
+use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Field, FieldError, InitialObjects, NoRules, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -31,10 +32,7 @@ impl Strategy for IpAddress {
 impl InitialObjects for IpAddress {
     /// The address of the service that is there from the start.
     fn initial_objects(&self) -> Vec<Value> {
-        let mut object = Value::empty_map();
-        object.set_at(&["apiVersion"], "networking.k8s.io/v1".into());
-        object.set_at(&["kind"], "IPAddress".into());
-        object.set_at(&["metadata", "name"], self.first.to_string().into());
+        let mut object = new_object("networking.k8s.io/v1", "IPAddress", "", &self.first.to_string());
         let family = if self.first.is_ipv4() { "IPv4" } else { "IPv6" };
         for (label, value) in [
             ("ipaddress.kubernetes.io/ip-family", family),

@@ -1,5 +1,6 @@
 //! ServiceCIDRs: the blocks that Services get their addresses from.
 
+use holdfast_resource::metadata::new_object;
 use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -68,10 +69,7 @@ fn validate_blocks(cidrs: &Field<'_, '_>, errors: &mut Errors) {
 
 impl InitialObjects for ServiceCidr {
     fn initial_objects(&self) -> Vec<Value> {
-        let mut object = Value::empty_map();
-        object.set_at(&["apiVersion"], "networking.k8s.io/v1".into());
-        object.set_at(&["kind"], "ServiceCIDR".into());
-        object.set_at(&["metadata", "name"], "kubernetes".into());
+        let mut object = new_object("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes");
         object.set_at(&["spec", "cidrs"], vec![self.first.to_string().into()].into());
         vec![object]
     }

@@ -6,6 +6,7 @@
 
 use holdfast_authorization::Rule;
 use holdfast_authorization::rbac::rule::rules_of;
+use holdfast_resource::metadata::new_object;
 use holdfast_value::{List, Map, SmolStr, Value};
 
 use super::{GROUP, escalation};
@@ -300,13 +301,7 @@ fn binding_object(binding: &Binding<'_>) -> Value {
 }
 
 fn object(kind: &str, name: &str, namespace: &str) -> Value {
-    let mut object = Value::empty_map();
-    object.set_at(&["apiVersion"], format!("{GROUP}/v1").into());
-    object.set_at(&["kind"], kind.into());
-    object.set_at(&["metadata", "name"], name.into());
-    if !namespace.is_empty() {
-        object.set_at(&["metadata", "namespace"], namespace.into());
-    }
+    let mut object = new_object(&format!("{GROUP}/v1"), kind, namespace, name);
     object.set_at(&["metadata", "annotations", AUTO_UPDATE], "true".into());
     object.set_at(
         &["metadata", "labels", "kubernetes.io/bootstrapping"],

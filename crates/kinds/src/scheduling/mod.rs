@@ -3,6 +3,7 @@
 mod podgroup;
 mod priorityclass;
 
+use holdfast_resource::metadata::new_object;
 use holdfast_value::Value;
 
 use crate::config::Config;
@@ -26,10 +27,7 @@ pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
 /// The system's classes as objects.
 fn system_classes() -> impl Iterator<Item = Value> {
     SYSTEM_CLASSES.iter().map(|(name, value, description)| {
-        let mut class = Value::empty_map();
-        class.set_at(&["apiVersion"], "scheduling.k8s.io/v1".into());
-        class.set_at(&["kind"], "PriorityClass".into());
-        class.set_at(&["metadata", "name"], (*name).into());
+        let mut class = new_object("scheduling.k8s.io/v1", "PriorityClass", "", name);
         class.set_at(&["description"], (*description).into());
         class.set_at(&["preemptionPolicy"], "PreemptLowerPriority".into());
         class.set_at(&["value"], Value::Int(*value));

@@ -1,5 +1,7 @@
 //! What holds for the metadata of every kind, and the forms of text that it shares with the fields of kinds.
 
+use holdfast_value::Value;
+
 pub mod formats;
 pub mod labels;
 mod name;
@@ -9,3 +11,15 @@ pub(crate) use validation::validate_embedded_metadata;
 pub use validation::{
     validate_annotations, validate_field_manager, validate_managed_fields, validate_metadata, validate_metadata_update,
 };
+
+/// An object that has no more than its kind and its name yet; it is in no namespace where that is empty.
+pub fn new_object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
+    let mut object = Value::empty_map();
+    object.set_at(&["apiVersion"], api_version.into());
+    object.set_at(&["kind"], kind.into());
+    object.set_at(&["metadata", "name"], name.into());
+    if !namespace.is_empty() {
+        object.set_at(&["metadata", "namespace"], namespace.into());
+    }
+    object
+}

@@ -61,20 +61,14 @@ pub(super) fn delete_options(context: &Context, request: &ResourceRequest, optio
     });
 }
 
-/// Notes that a request is for a version that is deprecated; `warning` is what clients are told of it.
-pub(super) fn deprecated(request: &ResourceRequest, warning: &str) {
+/// Notes that a request is for a version that is deprecated, and the release that takes the version away.
+pub(super) fn deprecated(request: &ResourceRequest) {
     let Some(audit) = &request.audit else { return };
     audit.annotate("k8s.io/deprecated", "true".to_owned());
-    let built_in = request.served.resource.conventions.fixed_routes;
-    if let Some(release) = built_in.then(|| removed_release(warning)).flatten() {
-        audit.annotate("k8s.io/removed-release", release.to_owned());
+    let release = &request.version().removed_release;
+    if !release.is_empty() {
+        audit.annotate("k8s.io/removed-release", release.to_string());
     }
-}
-
-/// The release that takes a version away, as the warning about the version tells it.
-fn removed_release(warning: &str) -> Option<&str> {
-    let (_, behind) = warning.split_once("unavailable in v")?;
-    behind.split_once('+').map(|(release, _)| release)
 }
 
 /// Notes the object that an answer shows, where the log keeps answers.
@@ -313,12 +307,5 @@ mod tests {
         assert!(begins_as_status(b"{\"kind\":\"Status\",\"apiVersion\":\"v1\"}"));
         assert!(begins_as_status(b"{\n  \"kind\": \"Status\"\n}"));
         assert!(!begins_as_status(b"{\"kind\":\"Stat"));
-    }
-
-    #[test]
-    fn the_release_that_ends_a_version_stands_in_its_warning() {
-        let told = "apps/v1beta1 Deployment is deprecated in v1.8+, unavailable in v1.16+; use apps/v1 Deployment";
-        assert_eq!(removed_release(told), Some("1.16"));
-        assert_eq!(removed_release("v1 ComponentStatus is deprecated in v1.19+"), None);
     }
 }

@@ -46,7 +46,7 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
         return dispatch(context, request).await;
     };
     let resource = &request.served.resource;
-    audit::deprecated(&request, deprecation);
+    audit::deprecated(&request);
     let deprecation = deprecation.to_string();
     let metrics = &context.shared.metrics;
     let removed = &request.version().removed_release;

@@ -4,7 +4,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_authorization::{AccessTarget, Attributes, Authorizer, MASTERS, ResourceTarget, User};
+use holdfast_authorization::{
+    AccessTarget, Attributes, Authorizer, MASTERS, ResourceTarget, User, service_account_groups, service_account_of,
+};
 use holdfast_gotext::quote::quote;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, domain_prefixed_path};
 use holdfast_resource::{Aggregate, FieldPath};
@@ -23,7 +25,6 @@ const GROUP: &str = "impersonate-group";
 const UID: &str = "impersonate-uid";
 const EXTRA: &str = "impersonate-extra-";
 
-const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 const NODE: &str = "system:node:";
 const NODES: &str = "system:nodes";
 const ANONYMOUS: &str = "system:anonymous";
@@ -340,8 +341,7 @@ impl Wanted {
             groups.push(NODES.to_owned());
         }
         if let (true, Some((namespace, _))) = (groups.is_empty(), self.service_account()) {
-            groups.push("system:serviceaccounts".to_owned());
-            groups.push(format!("system:serviceaccounts:{namespace}"));
+            groups.extend(service_account_groups(namespace).map(String::from));
         }
         let of_all = if self.name == ANONYMOUS {
             Some(UNAUTHENTICATED)
@@ -392,7 +392,7 @@ impl Wanted {
 
 /// The namespace and name of the service account of which `user` is the name, if it is one.
 fn service_account(user: &str) -> Option<(&str, &str)> {
-    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')?;
+    let (namespace, name) = service_account_of(user)?;
     let is_one = dns_label(namespace).is_empty() && dns_subdomain(name).is_empty();
     is_one.then_some((namespace, name))
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use holdfast_authorization::{AUTHENTICATED, User};
+use holdfast_authorization::{AUTHENTICATED, User, service_account_groups, service_account_user};
 use holdfast_resource::access::{
     BoundObject, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
@@ -382,7 +382,7 @@ impl TokenIssuer for ServiceAccounts {
                 warnafter: token.warn_after.map(after),
             },
             nbf: now,
-            sub: format!("system:serviceaccount:{}:{}", token.namespace, token.account.name),
+            sub: service_account_user(token.namespace, &token.account.name).into(),
         };
         let header = Header {
             typ: None,
@@ -426,13 +426,12 @@ fn user(claims: &Claims) -> User {
         }
     }
     User {
-        name: smol_str::format_smolstr!("system:serviceaccount:{namespace}:{}", serviceaccount.name),
+        name: service_account_user(namespace, &serviceaccount.name),
         uid: SmolStr::new(&serviceaccount.uid),
-        groups: vec![
-            SmolStr::new_static("system:serviceaccounts"),
-            smol_str::format_smolstr!("system:serviceaccounts:{namespace}"),
-            SmolStr::new_static(AUTHENTICATED),
-        ],
+        groups: service_account_groups(namespace)
+            .into_iter()
+            .chain([SmolStr::new_static(AUTHENTICATED)])
+            .collect(),
         extra,
     }
 }

@@ -91,7 +91,7 @@ impl Exchange {
 
     /// Emits the first event. Whether the request may go on.
     pub(super) async fn received(&self) -> bool {
-        let well = self.recorder.emit(Stage::RequestReceived).settled().await;
+        let well = self.recorder.emit(Stage::RequestReceived).finished().await;
         if !well {
             self.recorder.rejected();
         }
@@ -126,16 +126,16 @@ impl Exchange {
             audit::capture(&recorder, context, response);
         }
         if self.refused.is_some() {
-            recorder.refused().settled().await;
+            recorder.refused().finished().await;
             return;
         }
         if lasts {
-            recorder.emit(Stage::ResponseStarted).settled().await;
+            recorder.emit(Stage::ResponseStarted).finished().await;
         }
         if streams {
             response.body_mut().observe(UntilSent(self));
         } else {
-            recorder.complete().settled().await;
+            recorder.complete().finished().await;
         }
     }
 }

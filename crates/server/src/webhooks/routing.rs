@@ -2,12 +2,12 @@
 //! (<https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/>).
 
 use std::cmp::Reverse;
-use std::ops::ControlFlow;
 
-use holdfast_resource::Lookup as _;
 use holdfast_value::Value;
 
-use super::services::{SERVICE_NAME, Services, items, numbered, resource};
+use super::services::{
+    Services, each_slice, is_ready, items, no_endpoints, no_port, not_found, numbered, port_name, service,
+};
 use crate::objects::lookup::SnapshotLookup;
 
 /// How requests reach the service of an aggregated server.
@@ -45,7 +45,7 @@ impl Services {
         port: u16,
     ) -> Result<(String, u16), String> {
         self.look(|lookup| {
-            let service = service(lookup, namespace, name).ok_or_else(|| format!("service {name:?} not found"))?;
+            let service = service(lookup, namespace, name).ok_or_else(|| not_found(name))?;
             match routing {
                 Routing::ClusterIp => cluster_address(&service, name, port),
                 Routing::Endpoints => {
@@ -72,39 +72,15 @@ impl Services {
     }
 }
 
-fn service(lookup: &SnapshotLookup<'_>, namespace: &str, name: &str) -> Option<Value> {
-    lookup.get(&resource("", "services"), namespace, name)
-}
-
 /// The endpoint slices of a service.
 fn slices(lookup: &SnapshotLookup<'_>, namespace: &str, name: &str) -> Vec<Value> {
     let mut slices = Vec::new();
-    lookup.list(
-        &resource("discovery.k8s.io", "endpointslices"),
-        namespace,
-        &mut |slice| {
-            if slice.str_at(&["metadata", "labels", SERVICE_NAME]) == Some(name) {
-                slices.push(slice.clone());
-            }
-            ControlFlow::Continue(())
-        },
-    );
+    each_slice(lookup, namespace, name, |slice| slices.push(slice.clone()));
     slices
 }
 
 fn service_type(service: &Value) -> &str {
     service.str_at(&["spec", "type"]).unwrap_or("ClusterIP")
-}
-
-/// The name of the port of that number.
-fn port_name(service: &Value, port: u16) -> Option<&str> {
-    let number = |of: &Value| of.get("port").and_then(Value::as_i64);
-    let of_port = items(service.at(&["spec", "ports"])).find(|of| number(of) == Some(i64::from(port)))?;
-    Some(of_port.str_at(&["name"]).unwrap_or_default())
-}
-
-fn no_port(name: &str, port: u16) -> String {
-    format!("no service port {port} found for service {name:?}")
 }
 
 fn cluster_address(service: &Value, name: &str, port: u16) -> Result<(String, u16), String> {
@@ -136,7 +112,7 @@ fn endpoint_address(
         return Err(format!("unsupported service type {of_type:?}"));
     }
     let port_name = port_name(service, port).ok_or_else(|| no_port(name, port))?;
-    let none = || format!("no endpoints available for service {name:?}");
+    let none = || no_endpoints(name);
     if slices.is_empty() {
         return Err(none());
     }
@@ -159,10 +135,6 @@ fn endpoint_address(
         }
     }
     Err(none())
-}
-
-fn is_ready(endpoint: &Value) -> bool {
-    endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool) != Some(false)
 }
 
 fn check_service(

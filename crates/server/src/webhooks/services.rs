@@ -22,7 +22,7 @@ pub(crate) struct Services {
 }
 
 /// The label by which an EndpointSlice names its service.
-pub(super) const SERVICE_NAME: &str = "kubernetes.io/service-name";
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
 impl Services {
     pub(crate) fn new(store: Arc<Store>, registry: Arc<ArcSwap<Registry>>) -> Self {
@@ -69,28 +69,14 @@ impl Services {
         name: &str,
         port: u16,
     ) -> Result<(String, u16), String> {
-        let service = lookup
-            .get(&resource("", "services"), namespace, name)
-            .ok_or_else(|| format!("service {name:?} not found"))?;
+        let service = service(lookup, namespace, name).ok_or_else(|| not_found(name))?;
         if service.str_at(&["spec", "type"]) == Some("ExternalName") {
             let external = service.str_at(&["spec", "externalName"]).unwrap_or_default();
             return Ok((external.to_owned(), port));
         }
-        let number = |of: &Value| of.get("port").and_then(Value::as_i64);
-        let of_port = items(service.at(&["spec", "ports"])).find(|of| number(of) == Some(i64::from(port)));
-        let of_port = of_port.ok_or_else(|| format!("no service port {port} found for service {name:?}"))?;
-        let port_name = of_port.str_at(&["name"]).unwrap_or_default();
+        let port_name = port_name(&service, port).ok_or_else(|| no_port(name, port))?;
         let mut places = Vec::new();
-        lookup.list(
-            &resource("discovery.k8s.io", "endpointslices"),
-            namespace,
-            &mut |slice| {
-                if slice.str_at(&["metadata", "labels", SERVICE_NAME]) == Some(name) {
-                    in_slice(slice, port_name, &mut places);
-                }
-                ControlFlow::Continue(())
-            },
-        );
+        each_slice(lookup, namespace, name, |slice| in_slice(slice, port_name, &mut places));
         if places.is_empty()
             && let Some(endpoints) = lookup.get(&resource("", "endpoints"), namespace, name)
         {
@@ -101,13 +87,54 @@ impl Services {
             return Ok(places.swap_remove(next));
         }
         match service.str_at(&["spec", "clusterIP"]) {
-            None | Some("" | "None") => Err(format!("no endpoints available for service {name:?}")),
+            None | Some("" | "None") => Err(no_endpoints(name)),
             Some(address) => Ok((address.to_owned(), port)),
         }
     }
 }
 
-pub(super) fn resource(group: &'static str, resource: &'static str) -> GroupResource {
+pub(super) fn service(lookup: &SnapshotLookup<'_>, namespace: &str, name: &str) -> Option<Value> {
+    lookup.get(&resource("", "services"), namespace, name)
+}
+
+/// Shows the endpoint slices of a service one after the other.
+pub(super) fn each_slice(lookup: &SnapshotLookup<'_>, namespace: &str, name: &str, mut show: impl FnMut(&Value)) {
+    lookup.list(
+        &resource("discovery.k8s.io", "endpointslices"),
+        namespace,
+        &mut |slice| {
+            if slice.str_at(&["metadata", "labels", SERVICE_NAME]) == Some(name) {
+                show(slice);
+            }
+            ControlFlow::Continue(())
+        },
+    );
+}
+
+/// The name of the port of a service that has that number.
+pub(super) fn port_name(service: &Value, port: u16) -> Option<&str> {
+    let number = |of: &Value| of.get("port").and_then(Value::as_i64);
+    let of_port = items(service.at(&["spec", "ports"])).find(|of| number(of) == Some(i64::from(port)))?;
+    Some(of_port.str_at(&["name"]).unwrap_or_default())
+}
+
+pub(super) fn is_ready(endpoint: &Value) -> bool {
+    endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool) != Some(false)
+}
+
+pub(super) fn not_found(name: &str) -> String {
+    format!("service {name:?} not found")
+}
+
+pub(super) fn no_port(name: &str, port: u16) -> String {
+    format!("no service port {port} found for service {name:?}")
+}
+
+pub(super) fn no_endpoints(name: &str) -> String {
+    format!("no endpoints available for service {name:?}")
+}
+
+fn resource(group: &'static str, resource: &'static str) -> GroupResource {
     GroupResource {
         group: SmolStr::new_static(group),
         resource: SmolStr::new_static(resource),
@@ -130,9 +157,8 @@ fn in_slice(slice: &Value, port_name: &str, places: &mut Vec<(String, u16)>) {
         return;
     };
     for endpoint in items(slice.get("endpoints")) {
-        let ready = endpoint.at(&["conditions", "ready"]).and_then(Value::as_bool);
         let address = items(endpoint.get("addresses")).find_map(Value::as_str);
-        if let Some(address) = address.filter(|_| ready != Some(false)) {
+        if let Some(address) = address.filter(|_| is_ready(endpoint)) {
             places.push((address.to_owned(), port));
         }
     }

@@ -14,6 +14,7 @@ use rustls::server::ParsedCertificate;
 use rustls::{AlertDescription, CertificateError, ClientConfig, Error, InvalidMessage, RootCertStore};
 
 use super::connector::system_words;
+use crate::wire::tls::AnyServer;
 use crate::wire::x509::{self, Purpose};
 
 /// Whose certificates are trusted.
@@ -51,7 +52,7 @@ fn verifier(trust: Trust<'_>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
     let mut roots = RootCertStore::empty();
     let mut trusted = Vec::new();
     match trust {
-        Trust::Anyone => return Ok(Arc::new(Unchecked { algorithms })),
+        Trust::Anyone => return Ok(Arc::new(AnyServer::new(algorithms))),
         Trust::Authorities(pem) => {
             trusted.extend(CertificateDer::pem_slice_iter(pem).filter_map(Result::ok));
             let why = match trusted.is_empty() {
@@ -84,27 +85,6 @@ fn verifier(trust: Trust<'_>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
         trusted,
         algorithms,
     }))
-}
-
-/// Takes any certificate whose key the server has.
-#[derive(Debug)]
-struct Unchecked {
-    algorithms: WebPkiSupportedAlgorithms,
-}
-
-impl ServerCertVerifier for Unchecked {
-    fn verify_server_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    crate::verify_signatures!();
 }
 
 /// Checks certificates as Go does: one that stands in a `caBundle` itself is trusted, others by a chain to an authority.

@@ -4,9 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustls::client::danger::{ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{DistinguishedName, RootCertStore, ServerConfig};
@@ -192,6 +193,34 @@ macro_rules! verify_signatures {
             self.algorithms.supported_schemes()
         }
     };
+}
+
+/// Takes any certificate of a server whose key the server has, for those who want no other proof.
+#[derive(Debug)]
+pub struct AnyServer {
+    algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl AnyServer {
+    /// Checks the signatures of handshakes by these algorithms.
+    pub fn new(algorithms: WebPkiSupportedAlgorithms) -> Self {
+        Self { algorithms }
+    }
+}
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    verify_signatures!();
 }
 
 /// Takes any certificate of a client whose key the client has, and clients without.

@@ -11,6 +11,7 @@ mod validation;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
 
+use holdfast_resource::metadata::new_object;
 use holdfast_resource::{Field, FieldError, Followed, InitialObjects, Old, Refusal, Strategy, WriteContext};
 use holdfast_value::{List, Value};
 
@@ -192,11 +193,7 @@ impl InitialObjects for Service {
         port.set_at(&["port"], Value::Int(443));
         port.set_at(&["protocol"], "TCP".into());
         port.set_at(&["targetPort"], Value::Int(self.config.secure_port.into()));
-        let mut object = Value::empty_map();
-        object.set_at(&["apiVersion"], "v1".into());
-        object.set_at(&["kind"], "Service".into());
-        object.set_at(&["metadata", "name"], "kubernetes".into());
-        object.set_at(&["metadata", "namespace"], "default".into());
+        let mut object = new_object("v1", "Service", "default", "kubernetes");
         for (label, value) in [("component", "apiserver"), ("provider", "kubernetes")] {
             object.set_at(&["metadata", "labels", label], value.into());
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use holdfast_authorization::{AUTHENTICATED, MASTERS, User};
+use holdfast_authorization::{AUTHENTICATED, MASTERS, User, service_account_user};
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{GroupResource, Registry, Resource};
 use holdfast_value::{Limits, Value, json};
@@ -74,7 +74,7 @@ impl Client {
     /// A client that acts as the service account `name` of `kube-system`, with all rights.
     pub fn new(service: Arc<Service>, name: &str) -> Self {
         let user = User {
-            name: format!("system:serviceaccount:kube-system:{name}").into(),
+            name: service_account_user("kube-system", name),
             groups: [MASTERS, AUTHENTICATED].map(SmolStr::new_static).to_vec(),
             ..User::default()
         };

@@ -1,0 +1,55 @@
+//! Service accounts as users (<https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/>).
+
+use holdfast_value::SmolStr;
+
+/// What the name of every service account begins with.
+const PREFIX: &str = "system:serviceaccount:";
+
+/// The group of all service accounts.
+const ALL: &str = "system:serviceaccounts";
+
+/// The name that the service account `name` of `namespace` has as a user.
+pub fn service_account_user(namespace: &str, name: &str) -> SmolStr {
+    format!("{PREFIX}{namespace}:{name}").into()
+}
+
+/// The namespace and the name of the service account that `user` names, if it has the form of one. The parts may still be
+/// no names.
+pub fn service_account_of(user: &str) -> Option<(&str, &str)> {
+    user.strip_prefix(PREFIX)?.split_once(':')
+}
+
+/// The groups that every service account of `namespace` is in, besides that of all who were authenticated.
+pub fn service_account_groups(namespace: &str) -> [SmolStr; 2] {
+    [SmolStr::new_static(ALL), format!("{ALL}:{namespace}").into()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_groups_are_those_of_the_reference() {
+        assert_eq!(service_account_user("ns", "a"), "system:serviceaccount:ns:a");
+        assert_eq!(
+            service_account_groups("ns"),
+            ["system:serviceaccounts", "system:serviceaccounts:ns"]
+        );
+    }
+
+    #[test]
+    fn a_name_is_read_as_it_is_made() {
+        assert_eq!(
+            service_account_of(&service_account_user("ns", "a:b")),
+            Some(("ns", "a:b"))
+        );
+        for other in [
+            "alice",
+            "system:serviceaccount",
+            "system:serviceaccount:ns",
+            "system:serviceaccounts:ns:a",
+        ] {
+            assert_eq!(service_account_of(other), None, "{other}");
+        }
+    }
+}
