@@ -24,13 +24,11 @@ const IN_DESCRIPTORS: [(&str, &str); 3] = [
 ];
 
 /// The same of what a request passes on its way.
-const ON_THE_WAY: [(&str, &str); 16] = [
+const ON_THE_WAY: [(&str, &str); 14] = [
     ("namespace", "objects of any kind have one in their metadata"),
     ("namespaces", "paths of objects within a namespace begin so"),
     ("Namespace", "expressions see a type of their own of the namespace"),
     ("service", "the address of a webhook may name one"),
-    ("serviceaccount", "users are named so"),
-    ("serviceaccounts", "groups of users are named so"),
     ("binding", "metrics and messages name the binding of a policy"),
     ("MutatingAdmissionPolicy", "an admission plugin is named so"),
     ("ValidatingAdmissionPolicy", "an admission plugin is named so"),
