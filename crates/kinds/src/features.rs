@@ -93,6 +93,13 @@ impl Features {
         self.0 & Self::bit(feature) != 0
     }
 
+    /// Whether a feature of that name is on. One that nothing here knows is off.
+    pub(crate) fn has_named(self, name: &str) -> bool {
+        Feature::ALL
+            .iter()
+            .any(|feature| feature.name() == name && self.has(*feature))
+    }
+
     fn bit(feature: Feature) -> u64 {
         1 << (feature as u64)
     }
@@ -349,6 +356,7 @@ pub fn truth(text: &str) -> Result<bool, String> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::apis::Apis;
 
     fn set(flags: &[&str]) -> Result<FeatureGates, String> {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
@@ -442,6 +450,40 @@ mod tests {
                 "setting deprecated feature gate WindowsHostNetwork=false. It will be removed in a future release."
             ]
         );
+    }
+
+    #[test]
+    fn every_gate_of_a_field_is_a_feature() {
+        let apis = Apis::set(&["api/all=true".to_owned()]).unwrap();
+        let types = crate::tables::types_of(&apis).unwrap();
+        let fields = types.iter().flat_map(|(_, of)| of.fields());
+        let gates: Vec<&str> = fields
+            .filter_map(|field| Some(field.marks.gate.as_ref()?.name.as_str()))
+            .collect();
+        assert!(!gates.is_empty());
+        for gate in gates {
+            assert!(Feature::ALL.iter().any(|feature| feature.name() == gate), "{gate}");
+        }
+    }
+
+    #[test]
+    fn objects_keep_the_fields_of_features_that_they_use() {
+        use crate::harness::{Harness, at};
+        let lease = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a, namespace: b}, spec: {strategy: \
+                     OldestEmulationVersion, preferredHolder: h}}";
+        let harness = Harness::new();
+        let mut old = harness.read(lease);
+        old.remove_at(&["spec", "preferredHolder"]);
+        let kept = harness.update(&old, lease);
+        assert_eq!(at(&kept, "spec"), r#"{"strategy":"OldestEmulationVersion"}"#);
+        let pod = |containers: &str| {
+            format!("{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {{containers: [{containers}]}}}}")
+        };
+        let stops = |name: &str| format!("{{name: {name}, image: i, lifecycle: {{stopSignal: SIGTERM}}}}");
+        let (one, two) = (pod(&stops("a")), pod(&format!("{}, {}", stops("a"), stops("b"))));
+        let kept = harness.update(&harness.read(&one), &two);
+        assert_eq!(at(&kept, "spec.containers.1.lifecycle.stopSignal"), "\"SIGTERM\"");
+        assert_eq!(at(&harness.create(&two), "spec.containers.1.lifecycle"), "nothing");
     }
 
     #[test]

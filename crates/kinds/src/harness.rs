@@ -21,7 +21,7 @@ use holdfast_writes::testing::{UID, World};
 use holdfast_writes::{Call, Stage, metadata};
 
 use crate::apis::Apis;
-use crate::features::FeatureGates;
+use crate::features::{FeatureGates, Features};
 use crate::{Config, admission, registry, registry_of, tables};
 
 /// A set of kinds and the objects that they can look up. What the steps of a write are, `holdfast_writes` says.
@@ -52,8 +52,11 @@ impl Harness {
     }
 
     fn of(config: &Config) -> Self {
-        static TYPES: LazyLock<Arc<TableTypes>> = LazyLock::new(|| TableTypes::new(Arc::new(tables::types().unwrap())));
-        let registry = match config.apis == Apis::default() {
+        static TYPES: LazyLock<Arc<TableTypes>> = LazyLock::new(|| {
+            let types = tables::written_types(&Config::default());
+            TableTypes::new(Arc::new(types.unwrap()))
+        });
+        let registry = match config.apis == Apis::default() && config.features == Features::default() {
             true => registry_of(config, &TYPES).unwrap(),
             false => registry(config).unwrap(),
         };

@@ -13,7 +13,6 @@ use holdfast_resource::{
 use holdfast_value::{SmolStr, Value};
 
 use crate::config::Config;
-use crate::features::Features;
 use crate::metadata_checks;
 use crate::versions::Versions;
 use crate::workload::{TemplateWarnings, WithPodTemplate};
@@ -236,14 +235,12 @@ impl<S: Strategy + 'static> Kind<S> {
         mut self,
         path: &'static [&'static str],
         warnings: TemplateWarnings,
-        features: Features,
     ) -> Kind<WithPodTemplate<S>> {
         self.capabilities.pod_template = Some(path);
         let strategy = WithPodTemplate {
             kind: self.strategy,
             path,
             warnings,
-            features,
         };
         Kind {
             strategy: Arc::new(strategy),

@@ -69,7 +69,7 @@ pub use validation::addresses::Block;
 /// # Errors
 /// When the generated table cannot be read, which a build of this crate that passes its tests never shows.
 pub fn registry(config: &Config) -> Result<Registry, tables::TablesError> {
-    let types = TableTypes::new(Arc::new(tables::types_of(&config.apis)?));
+    let types = TableTypes::new(Arc::new(tables::written_types(config)?));
     Ok(registry_of(config, &types)?)
 }
 

@@ -7,10 +7,7 @@ use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, valid
 use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::core::pod_spec::{
-    Template, default_template, drop_disabled, template_warnings, validate_template_of_replicas,
-};
-use crate::features::Features;
+use crate::core::pod_spec::{Template, default_template, template_warnings, validate_template_of_replicas};
 use crate::validation::Errors;
 
 /// How a workload's selector and template are checked.
@@ -79,19 +76,6 @@ pub(crate) fn selects_everything(selector: &Field<'_, '_>) -> bool {
     selector.is_set() && selector.child("matchLabels").is_empty() && selector.child("matchExpressions").is_empty()
 }
 
-/// Drops disabled fields from the template of Pods at `path`, unless that of `old` has them: `DropDisabledTemplateFields`.
-fn drop_disabled_in_template(features: Features, object: &mut Value, old: Option<&Value>, path: &[&str]) {
-    let spec_of = |template: &Value| template.get("spec").cloned();
-    let old = old.and_then(|old| old.at(path)).and_then(spec_of);
-    if let Some(spec) = object
-        .at_mut(path)
-        .and_then(Value::as_map_mut)
-        .and_then(|template| template.get_mut("spec"))
-    {
-        drop_disabled(features, spec, old.as_ref());
-    }
-}
-
 /// Reports each of `names` that is above the count `most`, in the words of `of`.
 pub(crate) fn at_most_count(status: &Field<'_, '_>, names: &[&str], most: &str, of: &str, errors: &mut Errors) {
     let most = status.child(most).number().unwrap_or_default();
@@ -158,14 +142,12 @@ pub(crate) enum TemplateWarnings {
     Own,
 }
 
-/// A kind whose objects hold a template of Pods, which gets its defaults and loses disabled fields before the kind
-/// looks at the rest.
+/// A kind whose objects hold a template of Pods, which gets its defaults before the kind looks at the rest.
 pub(crate) struct WithPodTemplate<S: ?Sized> {
     pub(crate) kind: Arc<S>,
     /// Where the template stands.
     pub(crate) path: &'static [&'static str],
     pub(crate) warnings: TemplateWarnings,
-    pub(crate) features: Features,
 }
 
 impl<S: Strategy + ?Sized> Strategy for WithPodTemplate<S> {
@@ -175,12 +157,10 @@ impl<S: Strategy + ?Sized> Strategy for WithPodTemplate<S> {
     }
 
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(self.features, object, None, self.path);
         self.kind.prepare_for_create(context, object)
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        drop_disabled_in_template(self.features, object, Some(old), self.path);
         self.kind.prepare_for_update(context, object, old)
     }
 

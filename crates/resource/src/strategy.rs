@@ -25,14 +25,15 @@ pub trait Strategy: Send + Sync {
     }
 
     /// Shapes an object that is about to be created: what the client may not set is dropped, what only the server knows
-    /// is filled in. The status of kinds with a status subresource is gone already.
+    /// is filled in. The status of kinds with a status subresource is gone already, and so are fields whose feature is off.
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let _ = (context, object);
         Ok(())
     }
 
     /// Shapes an object that is about to take the place of `old`: what this write may not touch is taken from `old`. The
-    /// fields that the descriptor names for this write (such as the status) are taken from `old` already.
+    /// fields that the descriptor names for this write (such as the status) are taken from `old` already, and fields whose
+    /// feature is off are gone.
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         let _ = (context, object, old);
         Ok(())
@@ -142,6 +143,13 @@ impl WriteContext<'_> {
     /// The subresource that an update is for. A new object is looked at as a whole, whatever path it is created through.
     fn updated_subresource(&self) -> Option<&str> {
         self.subresource.filter(|_| self.operation != Operation::Create)
+    }
+
+    /// Drops the fields of the object whose feature gates are off, unless `old` uses them.
+    pub fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
+        if let Some(of) = self.kind_type(object) {
+            of.drop_disabled(object, old);
+        }
     }
 
     /// What is wrong with the values of an object, as its type and `rules` say.

@@ -125,6 +125,7 @@ impl Stage<'_> {
         if let Some(status) = &resource.rules.initial_status {
             object.set_at(&["status"], status.clone());
         }
+        call.drop_disabled(object, None);
         resource.strategy.prepare_for_create(call, object)
     }
 

@@ -152,6 +152,7 @@ impl Stage<'_> {
         if !bears_self_link {
             tracking::keep_times(object, old);
         }
+        call.drop_disabled(object, Some(old));
         resource.strategy.prepare_for_update(call, object, old)?;
         metadata::next_generation(object, old, &resource.rules, self.address());
         Ok(())

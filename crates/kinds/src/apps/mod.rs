@@ -16,7 +16,6 @@ use crate::workload::TemplateWarnings;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
-    let features = config.features;
     let config = || config.clone();
     Some(match plural {
         "controllerrevisions" => kind(controllerrevision::ControllerRevision)
@@ -28,33 +27,25 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 hidden_annotations: &[daemonset::TEMPLATE_GENERATION],
                 ..RowRules::default()
             })
-            .pod_template(&["spec", "template"], TemplateWarnings::Own, features)
+            .pod_template(&["spec", "template"], TemplateWarnings::Own)
             .empty_status()
             .metadata_checks(of_core(0, 1))
             .done(),
         "deployments" => kind(deployment::Deployment { config: config() })
             .read_by(at_rest::deployment)
-            .pod_template(
-                &["spec", "template"],
-                TemplateWarnings::OfWorkload { names_pods: true },
-                features,
-            )
+            .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
             .empty_status()
             .metadata_checks(of_core(0, 1))
             .done(),
         "replicasets" => kind(replicaset::ReplicaSet { config: config() })
             .read_by(at_rest::with_selector)
-            .pod_template(
-                &["spec", "template"],
-                TemplateWarnings::OfWorkload { names_pods: true },
-                features,
-            )
+            .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
             .empty_status()
             .metadata_checks(of_core(0, 1))
             .done(),
         "statefulsets" => kind(statefulset::StatefulSet { config: config() })
             .read_by(at_rest::with_selector)
-            .pod_template(&["spec", "template"], TemplateWarnings::Own, features)
+            .pod_template(&["spec", "template"], TemplateWarnings::Own)
             .empty_status()
             .metadata_checks(of_core(0, 1))
             .done(),

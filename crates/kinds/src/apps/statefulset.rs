@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector};
-use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
@@ -43,16 +43,6 @@ impl Strategy for StatefulSet {
                 }
             });
         }
-    }
-
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        self.drop_disabled(object, None);
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        self.drop_disabled(object, Some(old));
-        Ok(())
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -109,15 +99,6 @@ fn same_but_for(new: &Field<'_, '_>, old: &Field<'_, '_>, names: &[&str]) -> boo
 }
 
 impl StatefulSet {
-    /// Drops disabled fields, unless `old` has them: `dropStatefulSetDisabledFields` and that of templates.
-    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
-        const UNAVAILABLE: [&str; 4] = ["spec", "updateStrategy", "rollingUpdate", "maxUnavailable"];
-        let is_on = self.config.features.has(Feature::MaxUnavailableStatefulSet);
-        if !is_on && old.is_none_or(|old| old.at(&UNAVAILABLE).is_none()) {
-            object.remove_at(&UNAVAILABLE);
-        }
-    }
-
     fn rules(&self, is_new: bool) -> SpecRules {
         let allow_privileged = self.config.allow_privileged;
         SpecRules {

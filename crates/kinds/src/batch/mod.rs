@@ -13,12 +13,11 @@ use crate::workload::TemplateWarnings;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
-    let features = config.features;
     let config = config.clone();
     Some(match plural {
         "cronjobs" => kind(cronjob::CronJob { config })
             .cells(cronjob::CELLS)
-            .pod_template(&cronjob::TEMPLATE, TemplateWarnings::Own, features)
+            .pod_template(&cronjob::TEMPLATE, TemplateWarnings::Own)
             .empty_status()
             .metadata_checks(with_status(of_core(0, 1), 0, 0))
             .done(),
@@ -30,11 +29,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 ..DeletionRules::default()
             })
             .selector_words(SelectorWords::NamesKind)
-            .pod_template(
-                &["spec", "template"],
-                TemplateWarnings::OfWorkload { names_pods: true },
-                features,
-            )
+            .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
             .empty_status()
             .done(),
         _ => return None,

@@ -15,12 +15,7 @@ const CANDIDATES: Versions = Versions::alike(&["coordination.k8s.io/v1beta1", "c
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
-        "leases" => {
-            let features = config.features;
-            kind(lease::Lease { features })
-                .metadata_checks(of_apimachinery(0, 1))
-                .done()
-        }
+        "leases" => kind(lease::Lease).metadata_checks(of_apimachinery(0, 1)).done(),
         "leasecandidates" => kind(leasecandidate::LeaseCandidate)
             .named_by(|_, name| config_key(name))
             .metadata_checks(of_apimachinery(0, 1))

@@ -121,16 +121,12 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .takes_of_quotas(quota::Pods)
             .done(),
         "podtemplates" => kind(podtemplate::PodTemplate { config: config() })
-            .pod_template(&["template"], TemplateWarnings::Own, features)
+            .pod_template(&["template"], TemplateWarnings::Own)
             .metadata_checks(metadata_checks::of_core(0, 1))
             .done(),
         "replicationcontrollers" => kind(replicationcontroller::ReplicationController { config: config() })
             .counted_by_plural()
-            .pod_template(
-                &["spec", "template"],
-                TemplateWarnings::OfWorkload { names_pods: true },
-                features,
-            )
+            .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
             .empty_status()
             .metadata_checks(metadata_checks::of_core(0, 1))
             .done(),

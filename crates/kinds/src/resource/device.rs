@@ -15,7 +15,6 @@ use super::names::{
 use super::request_policy::validate_request_policy;
 use crate::core::pod_spec::validate_node_selector;
 use crate::defaults::change_items;
-use crate::features::{Feature, Features};
 use crate::time::time_text;
 use crate::validation::{Errors, one_of, optional_text, report, required_text, same};
 
@@ -31,55 +30,10 @@ const COUNTERS: usize = 32;
 /// The longest name of a counter.
 const COUNTER_NAME: usize = 63;
 
-/// Attributes of many values, which a feature gate holds back.
-const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
-/// How a device counts towards the resources of its node, which a feature gate holds back.
-const MAPPINGS: &str = "nodeAllocatableResourceMappings";
-
 const PLACED: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set \
      to true in the ResourceSlice spec";
 const NOT_PLACED: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in \
      the ResourceSlice spec";
-
-/// Drops from the devices of `spec` what feature gates hold back, unless those of `old` have it.
-pub(super) fn drop_disabled(features: Features, spec: &mut Value, old: Option<&Value>) {
-    let attributes = |device: &Value| device.get("attributes").and_then(Value::as_map).cloned();
-    let has_lists = |device: &Value| {
-        let lists = |attribute: &Value| LISTS.iter().any(|list| attribute.get(list).is_some());
-        attributes(device).is_some_and(|map| map.iter().any(|(_, attribute)| lists(attribute)))
-    };
-    let has_mappings = |device: &Value| device.get(MAPPINGS).is_some();
-    let uses = |has: &dyn Fn(&Value) -> bool| {
-        let devices = old
-            .and_then(|old| old.at(&["spec", "devices"]))
-            .and_then(Value::as_list);
-        devices.is_some_and(|devices| devices.iter().any(has))
-    };
-    if !features.has(Feature::DRAListTypeAttributes) && !uses(&has_lists) {
-        change_items(spec, "devices", has_lists, drop_lists);
-    }
-    if !features.has(Feature::DRANodeAllocatableResources) && !uses(&has_mappings) {
-        change_items(spec, "devices", has_mappings, |device| {
-            device.remove_at(&[MAPPINGS]);
-        });
-    }
-}
-
-fn drop_lists(device: &mut Value) {
-    let Some(attributes) = device.at_mut(&["attributes"]) else {
-        return;
-    };
-    let names: Vec<_> = attributes
-        .as_map()
-        .into_iter()
-        .flat_map(|map| map.iter().map(|(name, _)| name.clone()))
-        .collect();
-    for name in names {
-        for list in LISTS {
-            attributes.remove_at(&[&name, list]);
-        }
-    }
-}
 
 /// Says of taints that do not when they were added.
 pub(super) fn default_taints(spec: &mut Value, now: SystemTime) {

@@ -48,13 +48,11 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .read_by(at_rest::template)
             .converts_by(config, GROUP, versions::TEMPLATES)
             .done(),
-        "resourceslices" => kind(resourceslice::ResourceSlice {
-            features: config.features,
-        })
-        .selector_words(SelectorWords::NamesVersion)
-        .metadata_checks(of_core(0, 1))
-        .converts_by(config, GROUP, versions::SLICES)
-        .done(),
+        "resourceslices" => kind(resourceslice::ResourceSlice)
+            .selector_words(SelectorWords::NamesVersion)
+            .metadata_checks(of_core(0, 1))
+            .converts_by(config, GROUP, versions::SLICES)
+            .done(),
         "devicetaintrules" => kind(devicetaintrule::DeviceTaintRule)
             .empty_status()
             .converts_by(config, GROUP, versions::TAINT_RULES)

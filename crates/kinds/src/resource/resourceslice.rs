@@ -6,17 +6,13 @@ use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::device::{default_taints, drop_disabled, validate_device, validate_shared_counters};
+use super::device::{default_taints, validate_device, validate_shared_counters};
 use super::names::{name_of, validate_driver, validate_pool, validate_set};
 use crate::core::pod_spec::validate_node_selector;
-use crate::features::Features;
 use crate::validation::{Errors, immutable, immutable_text, report};
 
 /// What only ResourceSlices do.
-pub(crate) struct ResourceSlice {
-    /// The features that are on.
-    pub(crate) features: Features,
-}
+pub(crate) struct ResourceSlice;
 
 /// The most devices of a slice; fewer where they have taints or consume counters.
 const DEVICES: usize = 128;
@@ -25,12 +21,12 @@ const WHERE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `per
 
 impl Strategy for ResourceSlice {
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        self.prepare(context, object, None);
+        prepare(context, object);
         Ok(())
     }
 
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        self.prepare(context, object, Some(old));
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
+        prepare(context, object);
         Ok(())
     }
 
@@ -52,12 +48,9 @@ impl Strategy for ResourceSlice {
     }
 }
 
-impl ResourceSlice {
-    fn prepare(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) {
-        if let Some(spec) = object.at_mut(&["spec"]) {
-            drop_disabled(self.features, spec, old);
-            default_taints(spec, context.now);
-        }
+fn prepare(context: &WriteContext<'_>, object: &mut Value) {
+    if let Some(spec) = object.at_mut(&["spec"]) {
+        default_taints(spec, context.now);
     }
 }
 

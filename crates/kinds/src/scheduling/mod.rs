@@ -36,18 +36,14 @@ fn system_classes() -> impl Iterator<Item = Value> {
 }
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
-pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
-    let features = config.features;
+pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "priorityclasses" => kind(priorityclass::PriorityClass)
             .initial_objects()
             .metadata_checks(of_core(0, 1))
             .done(),
-        "podgroups" => kind(podgroup::PodGroup { features })
-            .cells(podgroup::CELLS)
-            .empty_status()
-            .done(),
-        "workloads" => kind(podgroup::Workload { features }).done(),
+        "podgroups" => kind(podgroup::PodGroup).cells(podgroup::CELLS).empty_status().done(),
+        "workloads" => kind(podgroup::Workload).done(),
         _ => return None,
     })
 }

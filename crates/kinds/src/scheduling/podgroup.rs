@@ -1,33 +1,17 @@
 //! Workloads and the groups of Pods that are made of their templates (<https://kubernetes.io/docs/concepts/workloads/workload-api/>).
 
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::features::{Feature, Features};
 use crate::validation::Errors;
 use crate::validation::conditions::validate_conditions;
 
 /// What only PodGroups do.
-pub(crate) struct PodGroup {
-    /// The features that are on.
-    pub(crate) features: Features,
-}
+pub(crate) struct PodGroup;
 
 /// What only Workloads do.
-pub(crate) struct Workload {
-    /// The features that are on.
-    pub(crate) features: Features,
-}
-
-/// The fields of a group, or of a template of groups, that features hold back.
-const GATED: [(Feature, &str); 5] = [
-    (Feature::TopologyAwareWorkloadScheduling, "schedulingConstraints"),
-    (Feature::DRAWorkloadResourceClaims, "resourceClaims"),
-    (Feature::WorkloadAwarePreemption, "disruptionMode"),
-    (Feature::WorkloadAwarePreemption, "priorityClassName"),
-    (Feature::WorkloadAwarePreemption, "priority"),
-];
+pub(crate) struct Workload;
 
 /// The types that hold exactly one of some fields.
 struct Unions;
@@ -67,15 +51,6 @@ impl<'v> Rules<'v> for Unions {
     }
 }
 
-/// Drops what nobody may set yet, unless `old` has it: `dropDisabledPodGroupSpecFields`.
-fn drop_disabled(features: Features, spec: &mut Value, old: Option<&Value>) {
-    for (feature, name) in GATED {
-        if !features.has(feature) && old.is_none_or(|old| old.get(name).is_none()) {
-            spec.remove_at(&[name]);
-        }
-    }
-}
-
 /// The cells of tables.
 pub(super) const CELLS: &[NamedCell] = &[
     ("pod-group-policy", |object, _| policy(object).into()),
@@ -105,32 +80,7 @@ fn status(group: &Value) -> &str {
     }
 }
 
-impl PodGroup {
-    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
-        if let Some(spec) = object.at_mut(&["spec"]) {
-            drop_disabled(self.features, spec, old.and_then(|old| old.get("spec")));
-        }
-    }
-}
-
 impl Strategy for PodGroup {
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        self.drop_disabled(object, None);
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        if context.subresource.is_none() {
-            self.drop_disabled(object, Some(old));
-            return Ok(());
-        }
-        let uses_claims = old.at(&["spec", "resourceClaims"]).is_some();
-        if !uses_claims && !self.features.has(Feature::DRAWorkloadResourceClaims) {
-            object.remove_at(&["status", "resourceClaimStatuses"]);
-        }
-        Ok(())
-    }
-
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &Unions)
     }
@@ -160,30 +110,7 @@ fn validate_claim_statuses(statuses: &Field<'_, '_>, spec: &Field<'_, '_>, error
     }
 }
 
-impl Workload {
-    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
-        const TEMPLATES: [&str; 2] = ["spec", "podGroupTemplates"];
-        let before = old.and_then(|old| old.at(&TEMPLATES)).and_then(Value::as_list);
-        let Some(templates) = object.at_mut(&TEMPLATES).and_then(Value::as_list_mut) else {
-            return;
-        };
-        for (at, template) in templates.make_mut().iter_mut().enumerate() {
-            drop_disabled(self.features, template, before.and_then(|before| before.get(at)));
-        }
-    }
-}
-
 impl Strategy for Workload {
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        self.drop_disabled(object, None);
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        self.drop_disabled(object, Some(old));
-        Ok(())
-    }
-
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &Unions)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing_at};
@@ -16,8 +16,6 @@ pub(crate) struct CsiDriver {
 }
 
 const REQUESTS: [&str; 2] = ["spec", "tokenRequests"];
-/// What a feature gate holds back.
-const PREVENT: [&str; 2] = ["spec", "preventPodSchedulingIfMissing"];
 /// In the order in which the reference lists them.
 const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
 
@@ -40,16 +38,6 @@ impl Strategy for CsiDriver {
         if object.get("spec").is_some() && is_zero(object.at(&["spec", "volumeLifecycleModes"])) {
             object.set_at(&["spec", "volumeLifecycleModes"], vec!["Persistent".into()].into());
         }
-    }
-
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        self.drop_disabled(object, None);
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        self.drop_disabled(object, Some(old));
-        Ok(())
     }
 
     fn rules<'v>(&self) -> &dyn Rules<'v> {
@@ -119,16 +107,6 @@ fn validate_secrets(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-impl CsiDriver {
-    /// Drops what a gate holds back, unless `old` has it.
-    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
-        let is_on = self.features.has(Feature::VolumeLimitScaling);
-        if !is_on && old.is_none_or(|old| old.at(&PREVENT).is_none()) {
-            object.remove_at(&PREVENT);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use crate::harness::Harness;
@@ -160,7 +138,7 @@ mod tests {
     #[test]
     fn what_a_feature_gate_holds_back_is_dropped() {
         let object = Harness::new().create(&driver("preventPodSchedulingIfMissing: true"));
-        assert!(object.at(&super::PREVENT).is_none());
+        assert!(object.at(&["spec", "preventPodSchedulingIfMissing"]).is_none());
     }
 
     #[test]

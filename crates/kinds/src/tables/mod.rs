@@ -17,6 +17,7 @@ mod resources;
 use holdfast_resource::schema::{TextError, TypeTable};
 
 use crate::apis::Apis;
+use crate::config::Config;
 
 pub use columns::Columns;
 pub(crate) use resources::resources;
@@ -67,6 +68,12 @@ pub fn types_of(apis: &Apis) -> Result<TypeTable, TextError> {
         true => types(),
         false => TypeTable::parse(&joined(include_str!("types.txt"), more)),
     }
+}
+
+/// The types that a server with these settings writes objects of: those of its APIs, where fields whose gate is off are dropped.
+pub(crate) fn written_types(config: &Config) -> Result<TypeTable, TextError> {
+    let types = types_of(&config.apis)?;
+    Ok(types.disable(|gate| !config.features.has_named(gate))?)
 }
 
 fn joined(first: &str, more: impl IntoIterator<Item = &'static str>) -> String {

@@ -74,6 +74,11 @@ pub trait KindType: Send + Sync {
     /// An object that comes from another version, without what the type does not specify.
     fn prune(&self, object: Value) -> Value;
 
+    /// Drops the fields of an object whose feature gates are off, unless `old`, which it takes the place of, uses them.
+    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
+        let _ = (object, old);
+    }
+
     /// Says what is wrong with an object that is written.
     fn validate<'v>(&self, write: &Validation<'v, '_>) -> Findings;
 

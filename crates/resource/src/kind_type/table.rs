@@ -112,6 +112,10 @@ impl KindType for TableType {
         schema::decode_tree(self.table(), self.id, &object).map_or(object, |decoded| decoded.value)
     }
 
+    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
+        self.table().drop_disabled(self.id, object, old);
+    }
+
     fn validate<'v>(&self, write: &Validation<'v, '_>) -> Findings {
         let mut check = Check::new(self.table());
         check.empties = write.empties;

@@ -15,6 +15,7 @@ use holdfast_value::SmolStr;
 
 use crate::metadata::formats::{self, Faults};
 use crate::metadata::labels::{validate_label_selector, validate_labels};
+use crate::schema::Gate;
 use crate::{Field, FieldError};
 
 /// What is said of the values of a field.
@@ -30,6 +31,8 @@ pub struct Marks {
     pub immutable: Option<SmolStr>,
     /// Whether it is one of the fields of which at most one is to be set: `+unionMember`.
     pub union_member: bool,
+    /// The feature gate that it exists with alone: `+gate(...)`.
+    pub gate: Option<Gate>,
 }
 
 impl Marks {
@@ -48,6 +51,7 @@ impl Marks {
             match split(mark) {
                 ("immutable", inside) => self.immutable = Some(text_or(inside, "field is immutable")),
                 ("unionMember", _) => self.union_member = true,
+                ("gate", inside) => self.gate = Some(Gate::read(inside)?),
                 _ => self.own.push(Mark::read(mark)?),
             }
         }

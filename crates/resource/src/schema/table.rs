@@ -12,7 +12,7 @@ use crate::schema::{
 /// All types of a set of kinds; see the [module](crate::schema).
 #[derive(Clone, Debug, Default)]
 pub struct TypeTable {
-    types: Vec<Type>,
+    pub(super) types: Vec<Type>,
     by_name: HashMap<SmolStr, TypeId>,
     by_kind: HashMap<GroupVersionKind, TypeId>,
     json_schema: Option<TypeId>,
@@ -57,6 +57,9 @@ pub enum TableError {
     /// A table holds at most 65,535 fields a type.
     #[error("the type {0} has too many fields")]
     TooManyFields(SmolStr),
+    /// At most 128 of the gates that fields name may be off.
+    #[error("{0} gates of fields are off, which are too many")]
+    TooManyGates(usize),
 }
 
 impl TypeTable {
@@ -202,6 +205,7 @@ impl TypeTableBuilder {
             always_written: Vec::new(),
             reaches_default: false,
             default_fields: Vec::new(),
+            disabled: Vec::new(),
         }))
     }
 

@@ -3,7 +3,7 @@ use std::sync::OnceLock;
 use holdfast_value::{SmolStr, Value, order_of_names};
 
 use crate::GroupVersionKind;
-use crate::schema::{Field, MapType, Step, TypeMarks};
+use crate::schema::{DisabledField, Field, MapType, Step, TypeMarks};
 
 /// The place of a type in its [`TypeTable`](crate::schema::TypeTable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,6 +41,8 @@ pub struct Type {
     pub(crate) reaches_default: bool,
     /// The places of the fields that have such a default or lead to one.
     pub(crate) default_fields: Vec<u16>,
+    /// The fields whose feature gate is off, and those that lead to such fields.
+    pub(crate) disabled: Vec<DisabledField>,
 }
 
 impl Type {

@@ -9,11 +9,11 @@ mod validation;
 pub(super) use cells::CELLS;
 use validation::AutoscalerRules;
 
-use holdfast_resource::{ConversionError, Converts, Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{ConversionError, Converts, Field, FieldError, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 use crate::defaults::{is_zero, set_missing, set_missing_at};
-use crate::features::{Feature, Features};
+use crate::features::Features;
 
 /// What only HorizontalPodAutoscalers do.
 pub(crate) struct HorizontalPodAutoscaler {
@@ -49,41 +49,12 @@ impl Strategy for HorizontalPodAutoscaler {
         }
     }
 
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        self.drop_disabled(object, None);
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        if context.subresource.is_none() {
-            self.drop_disabled(object, Some(old));
-        }
-        Ok(())
-    }
-
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, &AutoscalerRules::new(self.features, None))
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         context.check(object, &AutoscalerRules::new(self.features, Some(&Field::root(old))))
-    }
-}
-
-impl HorizontalPodAutoscaler {
-    /// Drops disabled fields, unless `old` has them: `dropDisabledFields`.
-    fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
-        const DIRECTIONS: [&str; 2] = ["scaleDown", "scaleUp"];
-        let is_set = |of: &Value| {
-            let tolerance = |direction| of.at(&["spec", "behavior", direction, "tolerance"]);
-            DIRECTIONS.iter().any(|direction| tolerance(direction).is_some())
-        };
-        if self.features.has(Feature::HPAConfigurableTolerance) || old.is_some_and(is_set) {
-            return;
-        }
-        for direction in DIRECTIONS {
-            object.remove_at(&["spec", "behavior", direction, "tolerance"]);
-        }
     }
 }
 

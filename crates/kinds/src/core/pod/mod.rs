@@ -20,8 +20,8 @@ pub(super) use connect::OF_POD;
 pub(super) use eviction::Eviction;
 
 use super::pod_spec::{
-    PodRules, app_armor_fields, default_pod, drop_disabled, pod_spec_warnings, validate_annotation_changes,
-    validate_only_for_pod, validate_pod_annotations, validate_pod_spec, validate_profile_annotations,
+    PodRules, app_armor_fields, default_pod, pod_spec_warnings, validate_annotation_changes, validate_only_for_pod,
+    validate_pod_annotations, validate_pod_spec, validate_profile_annotations,
 };
 use crate::config::Config;
 use crate::defaults::is_zero;
@@ -76,9 +76,6 @@ impl Strategy for Pod {
             status.insert("conditions", Value::from(vec![gated_condition(context.now)]));
         }
         object.set_at(&["status"], status.into());
-        if let Some(spec) = object.at_mut(&["spec"]) {
-            drop_disabled(self.config.features, spec, None);
-        }
         update::match_label_keys(object);
         for warning in app_armor_fields(object) {
             context.warn(warning);
@@ -87,9 +84,6 @@ impl Strategy for Pod {
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        if let Some(spec) = object.at_mut(&["spec"]) {
-            drop_disabled(self.config.features, spec, old.get("spec"));
-        }
         match context.subresource {
             None => {
                 if let Some(status) = old.get("status")
@@ -99,7 +93,6 @@ impl Strategy for Pod {
                 }
             }
             Some("status") => {
-                status::drop_disabled(self.config.features, object);
                 if is_zero(object.at(&["status", "qosClass"]))
                     && let Some(class) = old.at(&["status", "qosClass"])
                 {

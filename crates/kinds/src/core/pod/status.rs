@@ -7,8 +7,6 @@ use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_n
 use holdfast_resource::{Check, Field, FieldError, NoRules, Part, WriteContext};
 use holdfast_value::Value;
 
-use crate::defaults::change_items;
-use crate::features::{Feature, Features};
 use crate::validation::addresses::{address, address_warning, lenient_address};
 use crate::validation::{Errors, report};
 
@@ -17,28 +15,6 @@ const STATUSES: [&str; 3] = [
     "initContainerStatuses",
     "ephemeralContainerStatuses",
 ];
-
-/// Drops what the reference drops while its feature gates are off, and keeps both ways of telling addresses alike.
-pub(super) fn drop_disabled(features: Features, pod: &mut Value) {
-    if features.has(Feature::ImageVolumeWithDigest) {
-        return;
-    }
-    let Some(status) = pod.at_mut(&["status"]) else {
-        return;
-    };
-    let told = |mount: &Value| mount.get("volumeStatus").is_some();
-    let tells = |status: &Value| {
-        let mounts = status.get("volumeMounts").and_then(Value::as_list);
-        mounts.is_some_and(|mounts| mounts.iter().any(told))
-    };
-    for list in STATUSES {
-        change_items(status, list, tells, |status| {
-            change_items(status, "volumeMounts", told, |mount| {
-                mount.remove_at(&["volumeStatus"]);
-            });
-        });
-    }
-}
 
 /// `ValidatePodStatusUpdate`
 pub(super) fn validate_status_update(context: &WriteContext<'_>, object: &Value, old: &Value) -> Errors {

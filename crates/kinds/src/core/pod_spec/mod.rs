@@ -5,7 +5,6 @@ mod affinity;
 mod annotations;
 mod containers;
 mod defaults;
-mod disabled;
 mod env;
 mod networking;
 mod overlapping_paths;
@@ -23,7 +22,6 @@ pub(crate) use annotations::{
 };
 pub(crate) use containers::validate_container_updates;
 pub(crate) use defaults::{default_pod, default_template};
-pub(crate) use disabled::drop_disabled;
 pub(crate) use scheduling::{validate_node_selector, validate_taint_effect, validate_tolerations};
 pub(crate) use template::{
     Template, validate_restarting, validate_selected, validate_template, validate_template_metadata,

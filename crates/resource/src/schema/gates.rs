@@ -1,0 +1,310 @@
+//! Fields that exist with a feature gate alone: `+gate(Name)` beside a field.
+//!
+//! While the gate is off, a write loses the field, unless the object that it changes uses the feature already
+//! (`DropDisabledFields` of the reference's strategies). [`TypeTable::disable`] names the gates that are off, once; a write
+//! then looks only at fields whose gate is off, so that gates that are on cost nothing.
+
+use holdfast_value::{SmolStr, Value};
+
+use crate::schema::{Field, Shape, TableError, Type, TypeId, TypeTable};
+
+/// The gate of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gate {
+    /// Its name.
+    pub name: SmolStr,
+    /// Whether an object keeps the field only where it has it in the same place. Otherwise it keeps all fields of a gate if
+    /// it has any of them: `+gate(Name,inPlace)`.
+    pub in_place: bool,
+    /// Whether the struct that holds the field goes with it, where it holds nothing else: `+gate(Name,withHolder)`.
+    pub with_holder: bool,
+}
+
+impl Gate {
+    pub(crate) fn read(inside: &str) -> Result<Self, &'static str> {
+        let mut words = inside.split(',');
+        let mut gate = Self {
+            name: words
+                .next()
+                .filter(|name| !name.is_empty())
+                .ok_or("no name of a gate")?
+                .into(),
+            in_place: false,
+            with_holder: false,
+        };
+        for word in words {
+            match word {
+                "inPlace" => gate.in_place = true,
+                "withHolder" => gate.with_holder = true,
+                _ => return Err("neither inPlace nor withHolder"),
+            }
+        }
+        Ok(gate)
+    }
+}
+
+/// Gates that are off, one bit each.
+type Gates = u128;
+
+/// A field that is disabled, or that leads to one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct DisabledField {
+    /// Its index among the fields of the type.
+    at: u16,
+    /// The bit of its own gate; 0 where that is on, or where it has none.
+    gate: Gates,
+    /// Whether a disabled field stands below it.
+    leads: bool,
+}
+
+impl TypeTable {
+    /// The same table where the gates that `is_off` names are off.
+    ///
+    /// # Errors
+    /// [`TableError::TooManyGates`].
+    pub fn disable(mut self, is_off: impl Fn(&str) -> bool) -> Result<Self, TableError> {
+        let gates = self
+            .types
+            .iter()
+            .flat_map(Type::fields)
+            .filter_map(|field| field.marks.gate.as_ref());
+        let mut off: Vec<SmolStr> = gates
+            .map(|gate| gate.name.clone())
+            .filter(|name| is_off(name))
+            .collect();
+        off.sort();
+        off.dedup();
+        if off.len() > Gates::BITS as usize {
+            return Err(TableError::TooManyGates(off.len()));
+        }
+        let bit = |field: &Field| {
+            let gate = field.marks.gate.as_ref()?;
+            let at = off.binary_search(&gate.name).ok()?;
+            Some(1 << at)
+        };
+        // Types may hold themselves, so what leads somewhere is found by going round until nothing new is.
+        let mut grew = true;
+        while grew {
+            grew = false;
+            for at in 0..self.types.len() {
+                let disabled = self.disabled_fields(TypeId(at as u32), &bit);
+                if let Some(of) = self.types.get_mut(at)
+                    && leading(&disabled) > leading(&of.disabled)
+                {
+                    of.disabled = disabled;
+                    grew = true;
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    fn disabled_fields(&self, of: TypeId, bit: &dyn Fn(&Field) -> Option<Gates>) -> Vec<DisabledField> {
+        let fields = (0u16..).zip(self.get(of).fields());
+        let disabled = fields.map(|(at, field)| DisabledField {
+            at,
+            gate: bit(field).unwrap_or_default(),
+            leads: self.leads_to_disabled(&field.shape),
+        });
+        disabled.filter(|field| field.gate != 0 || field.leads).collect()
+    }
+
+    fn leads_to_disabled(&self, shape: &Shape) -> bool {
+        match shape {
+            Shape::Ref(id) => !self.get(*id).disabled.is_empty(),
+            Shape::List(inner) | Shape::Map(inner) => self.leads_to_disabled(inner),
+            _ => false,
+        }
+    }
+
+    /// Drops the fields of an object whose gates are off, unless `old`, which it takes the place of, uses them.
+    pub(crate) fn drop_disabled(&self, of: TypeId, object: &mut Value, old: Option<&Value>) {
+        if self.used(of, object) != 0 {
+            let kept = old.map_or(0, |old| self.used(of, old));
+            self.drop_from(of, object, old, kept);
+        }
+    }
+
+    /// The gates that are off and whose fields a struct has, at any depth.
+    fn used(&self, of: TypeId, value: &Value) -> Gates {
+        let of = self.get(of);
+        let mut used = 0;
+        for (disabled, field) in of.disabled_fields() {
+            let Some(value) = set(value, field) else { continue };
+            used |= disabled.gate;
+            if disabled.leads {
+                used |= self.used_in(&field.shape, value);
+            }
+        }
+        used
+    }
+
+    fn used_in(&self, shape: &Shape, value: &Value) -> Gates {
+        match (shape, value) {
+            (Shape::Ref(of), value) => self.used(*of, value),
+            (Shape::List(inner), Value::List(list)) => {
+                list.iter().fold(0, |used, item| used | self.used_in(inner, item))
+            }
+            (Shape::Map(inner), Value::Map(map)) => {
+                map.iter().fold(0, |used, (_, entry)| used | self.used_in(inner, entry))
+            }
+            _ => 0,
+        }
+    }
+
+    /// Drops disabled fields but those of the gates `kept`. Says whether the struct is to go, too.
+    fn drop_from(&self, of: TypeId, value: &mut Value, old: Option<&Value>, kept: Gates) -> bool {
+        let of = self.get(of);
+        let mut is_left_empty = false;
+        for (disabled, field) in of.disabled_fields() {
+            let Some(there) = set(value, field) else { continue };
+            let before = old.and_then(|old| set(old, field));
+            match field.marks.gate.as_ref().filter(|_| disabled.gate != 0) {
+                Some(gate) if gate.in_place && before.is_none() || !gate.in_place && kept & disabled.gate == 0 => {
+                    self.unset_field(value, field);
+                    is_left_empty |= gate.with_holder && value.as_map().is_some_and(|map| map.is_empty());
+                }
+                _ if disabled.leads && self.used_in(&field.shape, there) != 0 => {
+                    let within = value.as_map_mut().and_then(|map| map.get_mut(&field.name));
+                    if within.is_some_and(|within| self.drop_within(&field.shape, within, before, kept)) {
+                        self.unset_field(value, field);
+                    }
+                }
+                _ => {}
+            }
+        }
+        is_left_empty
+    }
+
+    fn drop_within(&self, shape: &Shape, value: &mut Value, old: Option<&Value>, kept: Gates) -> bool {
+        match (shape, value) {
+            (Shape::Ref(of), value) => return self.drop_from(*of, value, old, kept),
+            (Shape::List(inner), Value::List(list)) => {
+                let old = old.and_then(Value::as_list);
+                for (at, item) in list.make_mut().iter_mut().enumerate() {
+                    self.drop_within(inner, item, old.and_then(|old| old.get(at)), kept);
+                }
+            }
+            (Shape::Map(inner), Value::Map(map)) => {
+                for (key, entry) in map.values_mut() {
+                    self.drop_within(inner, entry, old.and_then(|old| old.get(key)), kept);
+                }
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Leaves a field as one that nobody set.
+    fn unset_field(&self, value: &mut Value, field: &Field) {
+        match self.unset(field) {
+            Some(unset) => value.set_at(&[&field.name], unset),
+            None => {
+                value.remove_at(&[&field.name]);
+            }
+        }
+    }
+}
+
+impl Type {
+    /// The fields that are disabled or lead to such fields.
+    fn disabled_fields(&self) -> impl Iterator<Item = (&DisabledField, &Field)> {
+        let field = |disabled: &DisabledField| self.fields().get(usize::from(disabled.at));
+        self.disabled
+            .iter()
+            .filter_map(move |disabled| Some((disabled, field(disabled)?)))
+    }
+}
+
+/// How much is known of what is disabled.
+fn leading(fields: &[DisabledField]) -> (usize, usize) {
+    (fields.len(), fields.iter().filter(|field| field.leads).count())
+}
+
+fn set<'v>(value: &'v Value, field: &Field) -> Option<&'v Value> {
+    value.get(&field.name).filter(|value| !value.is_null())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    const TYPES: &str = "
+type a.Spec struct
+  plain string 1
+  all string 2 +gate(Old)
+  part a.Part 3 pointer
+  parts []a.Part 4 +gate(Whole)
+  named {}a.Part 5
+  rest string 6 never +gate(New)
+
+type a.Part struct
+  x string 1 +gate(New)
+  y string 2 +gate(Placed,inPlace)
+  z string 3 +gate(New,withHolder)
+  inner []a.Part 4
+";
+
+    fn value(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    /// What is left of an object where the gates `New` and `Placed` are off.
+    fn left(object: &str, old: Option<&str>) -> String {
+        let table = TypeTable::parse(TYPES).unwrap();
+        let table = table.disable(|gate| ["New", "Placed"].contains(&gate)).unwrap();
+        let mut object = value(object);
+        let old = old.map(value);
+        table.drop_disabled(table.id("a.Spec").unwrap(), &mut object, old.as_ref());
+        json::to_string(&object)
+    }
+
+    #[test]
+    fn fields_whose_gate_is_off_go_at_any_depth() {
+        let inner = r#"{"inner":[{"x":"1","y":"2"},{}],"y":"3"}"#;
+        let object = format!(r#"{{"all":"o","named":{{"n":{inner}}},"parts":[{inner}],"plain":"p","rest":"r"}}"#);
+        assert_eq!(
+            left(&object, None),
+            r#"{"all":"o","named":{"n":{"inner":[{},{}]}},"parts":[{"inner":[{},{}]}],"plain":"p","rest":""}"#
+        );
+    }
+
+    #[test]
+    fn an_object_that_uses_a_gate_keeps_all_its_fields() {
+        let object = r#"{"part":{"x":"1","y":"2"},"parts":[{"x":"3"}]}"#;
+        assert_eq!(
+            left(object, Some(r#"{"named":{"n":{"x":"0"}}}"#)),
+            r#"{"part":{"x":"1"},"parts":[{"x":"3"}]}"#
+        );
+    }
+
+    #[test]
+    fn what_is_kept_in_place_is_kept_there_alone() {
+        let object = r#"{"named":{"a":{"y":"1"},"b":{"y":"1"}},"parts":[{"y":"1"},{"y":"2"}]}"#;
+        assert_eq!(
+            left(object, Some(r#"{"named":{"b":{"y":"0"}},"parts":[{},{"y":"0"}]}"#)),
+            r#"{"named":{"a":{},"b":{"y":"1"}},"parts":[{},{"y":"2"}]}"#
+        );
+    }
+
+    #[test]
+    fn a_struct_goes_with_its_last_field() {
+        assert_eq!(left(r#"{"part":{"z":"1"},"plain":"p"}"#, None), r#"{"plain":"p"}"#);
+        assert_eq!(left(r#"{"part":{"x":"1"}}"#, None), r#"{"part":{}}"#);
+    }
+
+    #[test]
+    fn gates_that_are_on_leave_nothing_to_look_at() {
+        let table = TypeTable::parse(TYPES).unwrap().disable(|_| false).unwrap();
+        assert!(table.iter().all(|(_, of)| of.disabled.is_empty()));
+    }
+
+    #[test]
+    fn a_mark_names_a_gate() {
+        assert_eq!(Gate::read("A,inPlace").map(|gate| gate.in_place), Ok(true));
+        assert!(Gate::read("").is_err() && Gate::read("A,odd").is_err());
+    }
+}
