@@ -4,6 +4,7 @@
 
 pub mod aggregated;
 mod client;
+mod environment;
 #[path = "../../crates/server/tests/hook/mod.rs"]
 pub mod hook;
 mod objects;
@@ -13,6 +14,7 @@ mod reference;
 mod server;
 
 pub use client::{Connection, Http2, Target};
+pub use environment::Environment;
 pub use objects::{Client, MERGE};
 pub use process::Process;
 pub use reference::Reference;

@@ -43,9 +43,21 @@ impl Process {
         self.status("VmHWM:")
     }
 
+    /// Its share of memory in bytes: pages that several processes have are divided among them.
+    ///
+    /// # Errors
+    /// Where the process is gone.
+    pub fn share_of_memory(self) -> Result<u64> {
+        self.kilobytes("smaps_rollup", "Pss:")
+    }
+
     fn status(self, field: &str) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0))?;
-        let kilobytes = status
+        self.kilobytes("status", field)
+    }
+
+    fn kilobytes(self, file: &str, field: &str) -> Result<u64> {
+        let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.0))?;
+        let kilobytes = text
             .lines()
             .find_map(|line| line.strip_prefix(field))
             .and_then(|rest| rest.split_whitespace().next())

@@ -7,13 +7,11 @@
     reason = "what fails here is the test"
 )]
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use bytes::Bytes;
-use conformance::{Binary, Target};
+use conformance::{Binary, Environment};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -23,169 +21,23 @@ const NAMESPACES: &str = "/api/v1/namespaces";
 /// The directory that `holdfast envtest` made.
 fn assets(folder: &TempDir) -> PathBuf {
     let directory = folder.path().join("assets");
-    let made = Binary::debug()
-        .unwrap()
-        .command()
-        .args(["envtest", "--dir"])
-        .arg(&directory)
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
-    let line = String::from_utf8(made.stdout).unwrap();
-    let named = line.trim_end().strip_prefix("export KUBEBUILDER_ASSETS=").unwrap();
-    assert_eq!(Path::new(named), std::fs::canonicalize(&directory).unwrap());
-    named.into()
+    let named = Binary::debug().unwrap().assets(&directory).unwrap();
+    assert_eq!(named, std::fs::canonicalize(&directory).unwrap());
+    named
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+fn start(assets: &Path, more: &[&str], variables: &[(&str, &str)]) -> Environment {
+    Environment::start(assets, more, variables).unwrap()
 }
 
-/// A process that is ended with the test.
-struct Process(Child);
-
-impl Process {
-    fn start(command: &mut Command, log: &Path) -> Self {
-        let log = std::fs::File::create(log).unwrap();
-        Self(
-            command
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(log)
-                .spawn()
-                .unwrap(),
-        )
-    }
-
-    /// Asks it to end, as envtest does, and gives its exit code.
-    fn stop(&mut self) -> Option<i32> {
-        let asked = Command::new("kill").arg(self.0.id().to_string()).status().unwrap();
-        assert!(asked.success());
-        self.0.wait().unwrap().code()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// One control plane, as envtest starts it.
-struct Environment {
-    etcd: Process,
-    api_server: Process,
-    port: u16,
-    /// What envtest removes at the end.
-    folder: TempDir,
-}
-
-impl Environment {
-    fn start(assets: &Path, more: &[&str], variables: &[(&str, &str)]) -> Self {
-        let folder = TempDir::new().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        for name in ["etcd", "certs"] {
-            std::fs::create_dir(path(name)).unwrap();
-        }
-        std::fs::write(path("tokens"), "admintoken,admin,admin-uid,\"system:masters\"\n").unwrap();
-        let client = free_port();
-        let etcd = Process::start(
-            Command::new(assets.join("etcd"))
-                .arg(format!("--advertise-client-urls=http://127.0.0.1:{client}"))
-                .arg(format!("--data-dir={}", path("etcd").display()))
-                .arg(format!("--listen-client-urls=http://127.0.0.1:{client}"))
-                .arg(format!("--listen-peer-urls=http://127.0.0.1:{}", free_port()))
-                .arg("--unsafe-no-fsync=true"),
-            &path("etcd.log"),
-        );
-        let mut environment = Self {
-            etcd,
-            api_server: Process(Command::new("true").spawn().unwrap()),
-            port: client,
-            folder,
-        };
-        environment.wait(&format!("http://127.0.0.1:{client}"), None, "/health");
-        environment.start_api_server(assets, client, more, variables);
-        environment
-    }
-
-    fn start_api_server(&mut self, assets: &Path, client: u16, more: &[&str], variables: &[(&str, &str)]) {
-        let path = |name: &str| self.folder.path().join(name);
-        self.port = free_port();
-        let mut command = Command::new(assets.join("kube-apiserver"));
-        command
-            .env_remove("HOLDFAST_CONTROLLERS")
-            .envs(variables.iter().copied())
-            .current_dir(self.folder.path())
-            .arg("--allow-privileged=true")
-            .arg("--authorization-mode=RBAC")
-            .arg("--bind-address=127.0.0.1")
-            .arg(format!("--cert-dir={}", path("certs").display()))
-            .arg("--disable-admission-plugins=ServiceAccount")
-            .arg(format!("--etcd-servers=http://127.0.0.1:{client}"))
-            .arg(format!("--secure-port={}", self.port))
-            .arg(format!("--service-account-issuer=https://127.0.0.1:{}/", self.port))
-            .arg("--service-cluster-ip-range=10.0.0.0/24")
-            .arg(format!("--token-auth-file={}", path("tokens").display()))
-            .args(more);
-        self.api_server = Process::start(&mut command, &path("api-server.log"));
-        let url = format!("https://127.0.0.1:{}", self.port);
-        self.wait(&url, Some("certs/apiserver.crt"), "/healthz");
-    }
-
-    /// Waits until an endpoint of health says that all is well.
-    fn wait(&mut self, url: &str, authority: Option<&str>, path: &str) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let end = Instant::now() + Duration::from_secs(60);
-        let authority = authority.map(|name| self.folder.path().join(name));
-        loop {
-            let healthy = runtime.block_on(async {
-                let target = Target::at(url, authority.as_deref(), None)?;
-                let mut connection = target.connect().await?;
-                let (status, _) = connection.ask(Method::GET, path, "", Bytes::new()).await?;
-                anyhow::Ok(status == StatusCode::OK)
-            });
-            if healthy.is_ok_and(|healthy| healthy) {
-                return;
-            }
-            let log = || std::fs::read_to_string(self.folder.path().join("api-server.log")).unwrap_or_default();
-            assert!(matches!(self.etcd.0.try_wait(), Ok(None)), "etcd ended");
-            let is_there = authority.is_none() || matches!(self.api_server.0.try_wait(), Ok(None));
-            assert!(is_there && Instant::now() < end, "not ready: {}", log());
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    async fn ask(&self, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
-        let authority = self.folder.path().join("certs/apiserver.crt");
-        let url = format!("https://127.0.0.1:{}", self.port);
-        let target = Target::at(&url, Some(&authority), Some("admintoken")).unwrap();
-        let mut connection = target.connect().await.unwrap();
-        let body = match body {
-            Value::Null => Bytes::new(),
-            body => body.to_string().into(),
-        };
-        let (status, answer) = connection.ask(method, path, "application/json", body).await.unwrap();
-        (status, serde_json::from_slice(&answer).unwrap_or_default())
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("api-server.log")).unwrap()
-    }
-
-    /// The names of files and folders below `name`.
-    fn files(&self, name: &str) -> Vec<String> {
-        let entries = std::fs::read_dir(self.folder.path().join(name)).unwrap();
-        let mut names: Vec<String> = entries
-            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-            .collect();
-        names.sort();
-        names
-    }
+async fn ask(environment: &Environment, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
+    let mut connection = environment.target().unwrap().connect().await.unwrap();
+    let body = match body {
+        Value::Null => Bytes::new(),
+        body => body.to_string().into(),
+    };
+    let (status, answer) = connection.ask(method, path, "application/json", body).await.unwrap();
+    (status, serde_json::from_slice(&answer).unwrap_or_default())
 }
 
 fn namespace(name: &str) -> Value {
@@ -215,18 +67,18 @@ fn widgets() -> (Value, Value) {
 fn an_environment_serves_and_leaves_nothing_behind() {
     let folder = TempDir::new().unwrap();
     let assets = assets(&folder);
-    let mut environment = Environment::start(&assets, &[], &[]);
+    let mut environment = start(&assets, &[], &[]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let (definition, widget) = widgets();
     runtime.block_on(async {
         let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         assert_eq!(
-            environment.ask(Method::POST, path, &definition).await.0,
+            ask(&environment, Method::POST, path, &definition).await.0,
             StatusCode::CREATED
         );
         let definition = format!("{path}/widgets.example.com");
         loop {
-            let (_, now) = environment.ask(Method::GET, &definition, &Value::Null).await;
+            let (_, now) = ask(&environment, Method::GET, &definition, &Value::Null).await;
             let conditions = now["status"]["conditions"].as_array().cloned().unwrap_or_default();
             if conditions
                 .iter()
@@ -235,76 +87,71 @@ fn an_environment_serves_and_leaves_nothing_behind() {
                 break;
             }
         }
-        let (status, answer) = environment
-            .ask(Method::POST, "/apis/example.com/v1/widgets", &widget)
-            .await;
+        let (status, answer) = ask(&environment, Method::POST, "/apis/example.com/v1/widgets", &widget).await;
         assert_eq!(status, StatusCode::CREATED, "{answer}");
         // No controllers run: a namespace stays until somebody finalizes it.
         assert_eq!(
-            environment.ask(Method::POST, NAMESPACES, &namespace("a")).await.0,
+            ask(&environment, Method::POST, NAMESPACES, &namespace("a")).await.0,
             StatusCode::CREATED
         );
         let path = format!("{NAMESPACES}/a");
-        environment.ask(Method::DELETE, &path, &Value::Null).await;
-        let (_, terminating) = environment.ask(Method::GET, &path, &Value::Null).await;
+        ask(&environment, Method::DELETE, &path, &Value::Null).await;
+        let (_, terminating) = ask(&environment, Method::GET, &path, &Value::Null).await;
         assert_eq!(terminating["status"]["phase"], "Terminating");
         let finalized =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}, "spec": {"finalizers": []}});
-        let (status, answer) = environment
-            .ask(Method::PUT, &format!("{path}/finalize"), &finalized)
-            .await;
+        let (status, answer) = ask(&environment, Method::PUT, &format!("{path}/finalize"), &finalized).await;
         assert_eq!(status, StatusCode::OK, "{answer}");
         assert_eq!(
-            environment.ask(Method::GET, &path, &Value::Null).await.0,
+            ask(&environment, Method::GET, &path, &Value::Null).await.0,
             StatusCode::NOT_FOUND
         );
     });
-    assert_eq!(environment.api_server.stop(), Some(0));
-    assert_eq!(environment.etcd.stop(), Some(0));
+    assert_eq!(environment.stop_api_server().unwrap(), Some(0));
+    assert_eq!(environment.stop_etcd().unwrap(), Some(0));
     // All there is lies in the directories that envtest gave and takes away.
-    assert_eq!(environment.files("certs"), ["apiserver.crt", "apiserver.key"]);
-    let mut all = environment.files("");
-    all.retain(|name| !["api-server.log", "etcd.log", "tokens"].contains(&name.as_str()));
-    assert_eq!(all, ["certs", "etcd"]);
+    let mut certificates: Vec<String> = std::fs::read_dir(environment.path("certs"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    certificates.sort();
+    assert_eq!(certificates, ["apiserver.crt", "apiserver.key"]);
+    assert_eq!(environment.made().unwrap(), ["certs", "etcd"]);
 }
 
 #[test]
 fn objects_stay_as_long_as_etcd_does() {
     let folder = TempDir::new().unwrap();
     let assets = assets(&folder);
-    let mut environment = Environment::start(&assets, &[], &[]);
+    let mut environment = start(&assets, &[], &[]);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(environment.ask(Method::POST, NAMESPACES, &namespace("kept")));
-    let log = std::fs::read_to_string(environment.folder.path().join("etcd.log")).unwrap();
+    runtime.block_on(ask(&environment, Method::POST, NAMESPACES, &namespace("kept")));
+    let log = std::fs::read_to_string(environment.path("etcd.log")).unwrap();
     assert_eq!(log, "", "etcd has nothing to say");
-    assert_eq!(environment.api_server.stop(), Some(0));
-    let client = etcd_port(&environment);
-    environment.start_api_server(&assets, client, &[], &[]);
-    let (status, _) = runtime.block_on(environment.ask(Method::GET, &format!("{NAMESPACES}/kept"), &Value::Null));
+    assert_eq!(environment.stop_api_server().unwrap(), Some(0));
+    environment.start_api_server(&assets, &[], &[]).unwrap();
+    let (status, _) = runtime.block_on(ask(
+        &environment,
+        Method::GET,
+        &format!("{NAMESPACES}/kept"),
+        &Value::Null,
+    ));
     assert_eq!(status, StatusCode::OK);
-}
-
-/// The port that an environment's etcd listens on, from its command line.
-fn etcd_port(environment: &Environment) -> u16 {
-    let line = std::fs::read_to_string(format!("/proc/{}/cmdline", environment.etcd.0.id())).unwrap();
-    let flag = "--listen-client-urls=http://127.0.0.1:";
-    let word = line.split('\0').find_map(|word| word.strip_prefix(flag)).unwrap();
-    word.parse().unwrap()
 }
 
 #[test]
 fn one_line_switches_controllers_on() {
     let folder = TempDir::new().unwrap();
     let assets = assets(&folder);
-    let by_flag = Environment::start(&assets, &["--controllers=namespace-controller"], &[]);
-    let by_variable = Environment::start(&assets, &[], &[("HOLDFAST_CONTROLLERS", "*")]);
+    let by_flag = start(&assets, &["--controllers=namespace-controller"], &[]);
+    let by_variable = start(&assets, &[], &[("HOLDFAST_CONTROLLERS", "*")]);
     for environment in [by_flag, by_variable] {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
-            environment.ask(Method::POST, NAMESPACES, &namespace("gone")).await;
+            ask(&environment, Method::POST, NAMESPACES, &namespace("gone")).await;
             let path = format!("{NAMESPACES}/gone");
-            environment.ask(Method::DELETE, &path, &Value::Null).await;
-            while environment.ask(Method::GET, &path, &Value::Null).await.0 != StatusCode::NOT_FOUND {}
+            ask(&environment, Method::DELETE, &path, &Value::Null).await;
+            while ask(&environment, Method::GET, &path, &Value::Null).await.0 != StatusCode::NOT_FOUND {}
         });
     }
 }
@@ -319,8 +166,8 @@ fn flags_of_kube_apiserver_are_taken_and_others_end_the_start() {
         "7s",
         "--allow_privileged=false",
     ];
-    let environment = Environment::start(&assets, &flags, &[]);
-    let log = environment.log();
+    let environment = start(&assets, &flags, &[]);
+    let log = std::fs::read_to_string(environment.path("api-server.log")).unwrap();
     let said: Vec<&str> = log.lines().filter(|line| line.contains("change nothing")).collect();
     assert_eq!(said.len(), 1, "{log}");
     assert!(said[0].contains("--kubelet-timeout --profiling"), "{log}");
@@ -357,9 +204,7 @@ fn twenty_environments_run_at_once() {
     let folder = TempDir::new().unwrap();
     let assets = assets(&folder);
     let environments: Vec<Environment> = std::thread::scope(|scope| {
-        let started: Vec<_> = (0..20)
-            .map(|_| scope.spawn(|| Environment::start(&assets, &[], &[])))
-            .collect();
+        let started: Vec<_> = (0..20).map(|_| scope.spawn(|| start(&assets, &[], &[]))).collect();
         started
             .into_iter()
             .map(|environment| environment.join().unwrap())
@@ -369,12 +214,12 @@ fn twenty_environments_run_at_once() {
     for (number, environment) in environments.iter().enumerate() {
         let own = namespace(&format!("of-{number}"));
         assert_eq!(
-            runtime.block_on(environment.ask(Method::POST, NAMESPACES, &own)).0,
+            runtime.block_on(ask(environment, Method::POST, NAMESPACES, &own)).0,
             StatusCode::CREATED
         );
     }
     for environment in &environments {
-        let (_, list) = runtime.block_on(environment.ask(Method::GET, NAMESPACES, &Value::Null));
+        let (_, list) = runtime.block_on(ask(environment, Method::GET, NAMESPACES, &Value::Null));
         // Four that every server has, and its own.
         assert_eq!(list["items"].as_array().map(Vec::len), Some(5));
     }

@@ -6,6 +6,7 @@
 mod admission;
 mod custom;
 mod definitions;
+mod envtest;
 mod instructions;
 mod pods;
 mod scale;
@@ -42,6 +43,10 @@ pub(crate) struct Arguments {
     /// Write the table to docs/performance.md, and its first rows to README.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "instructions"])]
     write: bool,
+    /// Measure environments of envtest instead, with this server in the place of its binaries, and, where HOLDFAST_KUBE_APISERVER
+    /// and HOLDFAST_ETCD name them, with the reference's.
+    #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "instructions", "million"])]
+    envtest: bool,
     /// Count the instructions of requests under callgrind instead, and compare with the counts that are kept.
     #[arg(long)]
     instructions: bool,
@@ -73,6 +78,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return instructions::run(arguments.bless);
     }
     let binary = Binary::of(arguments.debug)?;
+    if arguments.envtest {
+        let table = envtest::table(&binary)?;
+        say(&table);
+        return if arguments.write {
+            envtest::write(&table)
+        } else {
+            Ok(())
+        };
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()

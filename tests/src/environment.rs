@@ -1,0 +1,261 @@
+//! One control plane, as controller-runtime's package `envtest` starts it: its flags, its order of start and stop, its checks
+//! of health.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use tempfile::TempDir;
+
+use crate::client::Target;
+use crate::process::Process;
+use crate::server::{ADMIN_TOKEN, Binary, TOKENS, free_address, tail};
+
+/// How long one of the two may take until it is healthy, on a machine that builds beside the tests.
+const START_LIMIT: Duration = Duration::from_secs(180);
+/// How long one of the two may take to end.
+const END_LIMIT: Duration = Duration::from_secs(20);
+/// What is given to the servers, in the environment's folder.
+const TOKEN_FILE: &str = "tokens";
+const KEY: &str = "sa.key";
+const PUBLIC_KEY: &str = "sa.pub";
+
+/// An `etcd` and a `kube-apiserver`. They are ended when this is dropped.
+pub struct Environment {
+    etcd: Running,
+    api_server: Option<Running>,
+    etcd_port: u16,
+    port: u16,
+    /// What envtest removes at the end.
+    folder: TempDir,
+}
+
+/// One of the two programs.
+struct Running {
+    child: Child,
+    began: Instant,
+    /// From its start until its check of health said yes.
+    took: Duration,
+}
+
+impl Binary {
+    /// Makes the directory for `KUBEBUILDER_ASSETS`, as `holdfast envtest` does, and gives the path that it prints.
+    ///
+    /// # Errors
+    /// Where the command fails, or prints something else than the line to export.
+    pub fn assets(&self, directory: &Path) -> Result<PathBuf> {
+        let made = self.command().args(["envtest", "--dir"]).arg(directory).output()?;
+        ensure!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let line = String::from_utf8(made.stdout)?;
+        let named = line.trim_end().strip_prefix("export KUBEBUILDER_ASSETS=");
+        Ok(named.with_context(|| line.clone())?.into())
+    }
+}
+
+impl Environment {
+    /// Starts the two programs of a directory of assets, with further flags and variables for `kube-apiserver`, and waits until
+    /// they are healthy.
+    ///
+    /// # Errors
+    /// Where one of them ends or does not become healthy; the end of its log is part of the error.
+    pub fn start(assets: &Path, more: &[&str], variables: &[(&str, &str)]) -> Result<Self> {
+        let folder = TempDir::new()?;
+        let path = |name: &str| folder.path().join(name);
+        for name in ["etcd", "certs"] {
+            std::fs::create_dir(path(name))?;
+        }
+        std::fs::write(path(TOKEN_FILE), TOKENS)?;
+        let key = rcgen::KeyPair::generate()?;
+        std::fs::write(path(KEY), key.serialize_pem())?;
+        std::fs::write(path(PUBLIC_KEY), key.public_key_pem())?;
+        let etcd_port = free_address()?.port();
+        let mut etcd = Running::start(
+            Command::new(assets.join("etcd"))
+                .arg(format!("--advertise-client-urls=http://127.0.0.1:{etcd_port}"))
+                .arg(format!("--data-dir={}", path("etcd").display()))
+                .arg(format!("--listen-client-urls=http://127.0.0.1:{etcd_port}"))
+                .arg(format!(
+                    "--listen-peer-urls=http://127.0.0.1:{}",
+                    free_address()?.port()
+                ))
+                .arg("--unsafe-no-fsync=true"),
+            &path("etcd.log"),
+        )?;
+        let url = format!("http://127.0.0.1:{etcd_port}");
+        etcd.wait(|| Target::at(&url, None, None), "/health", &path("etcd.log"))?;
+        let mut environment = Self {
+            etcd,
+            api_server: None,
+            etcd_port,
+            port: 0,
+            folder,
+        };
+        environment.start_api_server(assets, more, variables)?;
+        Ok(environment)
+    }
+
+    /// Starts the `kube-apiserver` again, after its end, and waits until it is healthy.
+    ///
+    /// # Errors
+    /// As for [`Environment::start`].
+    pub fn start_api_server(&mut self, assets: &Path, more: &[&str], variables: &[(&str, &str)]) -> Result<()> {
+        let path = |name: &str| self.folder.path().join(name);
+        self.port = free_address()?.port();
+        let mut command = Command::new(assets.join("kube-apiserver"));
+        command
+            .env_remove("HOLDFAST_CONTROLLERS")
+            .envs(variables.iter().copied())
+            .current_dir(self.folder.path())
+            .arg("--allow-privileged=true")
+            .arg("--authorization-mode=RBAC")
+            .arg("--bind-address=127.0.0.1")
+            .arg(format!("--cert-dir={}", path("certs").display()))
+            .arg("--disable-admission-plugins=ServiceAccount")
+            .arg(format!("--etcd-servers=http://127.0.0.1:{}", self.etcd_port))
+            .arg(format!("--secure-port={}", self.port))
+            .arg(format!("--service-account-issuer=https://127.0.0.1:{}/", self.port))
+            .arg(format!("--service-account-key-file={}", path(PUBLIC_KEY).display()))
+            .arg(format!("--service-account-signing-key-file={}", path(KEY).display()))
+            .arg("--service-cluster-ip-range=10.0.0.0/24")
+            .arg(format!("--token-auth-file={}", path(TOKEN_FILE).display()))
+            .args(more);
+        let mut api_server = Running::start(&mut command, &path("api-server.log"))?;
+        // The certificate is there once the server has made it.
+        api_server.wait(|| self.target(), "/healthz", &path("api-server.log"))?;
+        self.api_server = Some(api_server);
+        Ok(())
+    }
+
+    /// How to reach the `kube-apiserver`, as a user of `system:masters`.
+    ///
+    /// # Errors
+    /// Where it has no certificate yet.
+    pub fn target(&self) -> Result<Target> {
+        let url = format!("https://127.0.0.1:{}", self.port);
+        let authority = self.folder.path().join("certs/apiserver.crt");
+        Target::at(&url, Some(&authority), Some(ADMIN_TOKEN))
+    }
+
+    /// The process of `etcd`, and how long it took until it was healthy.
+    pub fn etcd(&self) -> (Process, Duration) {
+        self.etcd.told()
+    }
+
+    /// The process of `kube-apiserver`, and how long it took until it was healthy; none after its end.
+    pub fn api_server(&self) -> Option<(Process, Duration)> {
+        self.api_server.as_ref().map(Running::told)
+    }
+
+    /// Ends the `kube-apiserver`, as envtest does, and gives its exit code.
+    ///
+    /// # Errors
+    /// Where it does not end.
+    pub fn stop_api_server(&mut self) -> Result<Option<i32>> {
+        let mut running = self.api_server.take().context("it has ended already")?;
+        running.stop()
+    }
+
+    /// Ends `etcd`, as envtest does, and gives its exit code.
+    ///
+    /// # Errors
+    /// Where it does not end.
+    pub fn stop_etcd(&mut self) -> Result<Option<i32>> {
+        self.etcd.stop()
+    }
+
+    /// A file or folder of the environment: `etcd`, `certs`, `etcd.log`, `api-server.log`.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The names of what the servers made in the environment's folder, beside their logs.
+    ///
+    /// # Errors
+    /// Where the folder cannot be read.
+    pub fn made(&self) -> Result<Vec<String>> {
+        let given = [TOKEN_FILE, KEY, PUBLIC_KEY, "etcd.log", "api-server.log"];
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(self.folder.path())? {
+            let name = entry?.file_name().to_string_lossy().into_owned();
+            if !given.contains(&name.as_str()) {
+                names.push(name);
+            }
+        }
+        names.sort();
+        Ok(names)
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        // A kube-apiserver whose etcd is gone takes long to end.
+        self.api_server = None;
+    }
+}
+
+impl Running {
+    fn start(command: &mut Command, log: &Path) -> Result<Self> {
+        let began = Instant::now();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(File::create(log)?)
+            .spawn()
+            .with_context(|| format!("{command:?}"))?;
+        Ok(Self {
+            child,
+            began,
+            took: Duration::ZERO,
+        })
+    }
+
+    fn told(&self) -> (Process, Duration) {
+        (Process(self.child.id()), self.took)
+    }
+
+    /// Waits until its check of health says yes.
+    fn wait(&mut self, target: impl Fn() -> Result<Target>, path: &str, log: &Path) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        loop {
+            let healthy = runtime.block_on(async {
+                let mut connection = target()?.connect().await?;
+                let (status, _) = connection.ask(Method::GET, path, "", Bytes::new()).await?;
+                anyhow::Ok(status == StatusCode::OK)
+            });
+            if healthy.is_ok_and(|healthy| healthy) {
+                self.took = self.began.elapsed();
+                return Ok(());
+            }
+            if let Some(status) = self.child.try_wait()? {
+                bail!("ended with {status}:\n{}", tail(log));
+            }
+            ensure!(self.began.elapsed() < START_LIMIT, "not healthy:\n{}", tail(log));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Asks it to end, and gives its exit code.
+    fn stop(&mut self) -> Result<Option<i32>> {
+        // One that is gone by now needs no signal.
+        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        let end = Instant::now() + END_LIMIT;
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.code());
+            }
+            ensure!(Instant::now() < end, "it does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
