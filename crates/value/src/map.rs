@@ -8,6 +8,9 @@ use crate::{SmolStr, Value};
 /// A key and its value.
 pub type Entry = (SmolStr, Value);
 
+/// Up to how many entries a map is small.
+const SMALL: usize = 12;
+
 /// A map with text keys, kept sorted by the keys' UTF-8 bytes. A clone shares the entries; the first change of a shared
 /// map copies them (their subtrees stay shared).
 ///
@@ -48,18 +51,18 @@ impl Map {
     /// The value of `key`.
     #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
     pub fn get(&self, key: &str) -> Option<&Value> {
-        self.position(key).ok().map(|at| &self[at].1)
+        self.find(key).map(|at| &self[at].1)
     }
 
     /// Whether `key` is there.
     pub fn contains_key(&self, key: &str) -> bool {
-        self.position(key).is_ok()
+        self.find(key).is_some()
     }
 
     /// The value of `key` for change; copies the entries first if they are shared.
     #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
-        let at = self.position(key).ok()?;
+        let at = self.find(key)?;
         Some(&mut self.make_mut()[at].1)
     }
 
@@ -95,7 +98,7 @@ impl Map {
 
     /// Takes `key` out and gives back its value.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
-        let at = self.position(key).ok()?;
+        let at = self.find(key)?;
         Some(self.make_mut().remove(at).1)
     }
 
@@ -129,6 +132,19 @@ impl Map {
 
     fn make_mut(&mut self) -> &mut Vec<Entry> {
         Arc::make_mut(self.0.get_or_insert_default())
+    }
+
+    /// The place of `key`. Few keys of a map have the same length and first byte, so that in a small one it takes less to look
+    /// for the same key than to compare by order.
+    fn find(&self, key: &str) -> Option<usize> {
+        if self.len() > SMALL {
+            return self.position(key).ok();
+        }
+        let first = key.as_bytes().first();
+        self.iter().position(|(name, _)| {
+            let name = name.as_bytes();
+            name.len() == key.len() && name.first() == first && name == key.as_bytes()
+        })
     }
 
     fn position(&self, key: &str) -> Result<usize, usize> {

@@ -7,6 +7,7 @@
 mod indent;
 mod places;
 mod read;
+mod select;
 mod write;
 
 use std::borrow::Cow;
@@ -16,6 +17,7 @@ use crate::{Duplicates, Error, Limits, Parsed, Position, Value};
 pub use indent::Indenter;
 pub use places::{number_behind, places};
 pub(crate) use read::{Dialect, Reader};
+pub use select::{Selected, end_of_value, parse_selected, parse_selected_beside};
 pub(crate) use write::number_length;
 pub use write::{html_safe, length, string_length, to_string, to_vec, write, write_float, write_pretty, write_string};
 

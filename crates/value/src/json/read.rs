@@ -108,6 +108,15 @@ impl<'a> Reader<'a> {
     }
 
     fn document(&mut self) -> Result<Value, Error> {
+        let root = self.one()?;
+        match self.peek() {
+            None => Ok(root),
+            Some(_) => Err(self.unexpected("after top-level value")),
+        }
+    }
+
+    /// Reads one value and the space behind it; more may follow.
+    pub(super) fn one(&mut self) -> Result<Value, Error> {
         loop {
             if !self.value()? {
                 continue;
@@ -116,12 +125,7 @@ impl<'a> Reader<'a> {
             loop {
                 self.skip_space();
                 match self.frames.last() {
-                    None => {
-                        return match self.peek() {
-                            None => Ok(std::mem::take(&mut self.root)),
-                            Some(_) => Err(self.unexpected("after top-level value")),
-                        };
-                    }
+                    None => return Ok(std::mem::take(&mut self.root)),
                     Some(Frame::List { first }) => match self.peek() {
                         Some(b',') => {
                             self.at += 1;
@@ -238,13 +242,7 @@ impl<'a> Reader<'a> {
         if self.peek() != Some(b'"') {
             return Err(self.unexpected("looking for beginning of object key string"));
         }
-        let text = self.string()?;
-        self.skip_space();
-        if self.peek() != Some(b':') {
-            return Err(self.unexpected("after object key"));
-        }
-        self.at += 1;
-        let key = match text {
+        let key = match self.name_and_colon()? {
             Text::Plain(text) => text,
             Text::Unescaped => self.unescaped.as_str(),
         };
@@ -262,6 +260,43 @@ impl<'a> Reader<'a> {
             self.track();
         }
         Ok(())
+    }
+
+    /// Reads the name of a member and its colon; it is in the text or in what escapes made of it.
+    pub(super) fn name(&mut self) -> Result<&str, Error> {
+        Ok(match self.name_and_colon()? {
+            Text::Plain(text) => text,
+            Text::Unescaped => self.unescaped.as_str(),
+        })
+    }
+
+    fn name_and_colon(&mut self) -> Result<Text<'a>, Error> {
+        let text = self.string()?;
+        self.skip_space();
+        if self.peek() != Some(b':') {
+            return Err(self.unexpected("after object key"));
+        }
+        self.at += 1;
+        Ok(text)
+    }
+
+    /// The place of the next byte.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    /// Passes over a value without a look at what it holds, and over the space behind it. `None` where it does not end.
+    pub(super) fn pass(&mut self) -> Option<()> {
+        self.at = super::end_of_value(self.bytes, self.at)?;
+        self.skip_space();
+        Some(())
+    }
+
+    /// Goes on behind this byte, if it stands here.
+    pub(super) fn take(&mut self, byte: u8) -> bool {
+        let stands = self.peek() == Some(byte);
+        self.at += usize::from(stands);
+        stands
     }
 
     fn close_map(&mut self, first: usize, sorted: bool) -> Map {
@@ -469,13 +504,13 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn skip_space(&mut self) {
+    pub(super) fn skip_space(&mut self) {
         while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
             self.at += 1;
         }
     }
 
-    fn peek(&self) -> Option<u8> {
+    pub(super) fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
 
@@ -592,7 +627,7 @@ fn without_repetition(entries: Vec<Entry>, duplicates: Duplicates) -> Vec<Entry>
     clippy::indexing_slicing,
     reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
 )]
-fn plain_run(bytes: &[u8]) -> usize {
+pub(super) fn plain_run(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
     const HIGHS: u64 = ONES << 7;
     let (words, _) = bytes.as_chunks::<8>();

@@ -1,0 +1,278 @@
+//! Reading of parts: rows of tables need a few fields of large objects, and what is passed over costs next to nothing.
+
+use std::ops::Range;
+
+use super::read::plain_run;
+use super::{Dialect, Reader};
+use crate::{Duplicates, Entry, Limits, List, Map, SmolStr, Value};
+
+/// Which parts of a value are read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selected {
+    /// All of it.
+    Whole,
+    /// Of a map these members, and of a list these members of its items. What is neither is read as it is.
+    Members(Vec<(SmolStr, Selected)>),
+}
+
+impl Selected {
+    /// Nothing but the maps themselves.
+    pub fn nothing() -> Self {
+        Self::Members(Vec::new())
+    }
+
+    /// Selects what stands at `path`, too: names of members from here.
+    pub fn add<'p>(&mut self, mut path: impl Iterator<Item = &'p str>) {
+        match (path.next(), &mut *self) {
+            (None, _) => *self = Self::Whole,
+            (Some(_), Self::Whole) => {}
+            (Some(name), Self::Members(members)) => {
+                let at = members.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+                    members.push((SmolStr::new(name), Self::nothing()));
+                    members.len() - 1
+                });
+                if let Some((_, member)) = members.get_mut(at) {
+                    member.add(path);
+                }
+            }
+        }
+    }
+}
+
+/// Reads the selected parts of a JSON text that was written by a program. `None` where it cannot be read this way; then it is
+/// to be read whole, which tells what is wrong with it. What is not selected is not checked.
+pub fn parse_selected(bytes: &[u8], selected: &Selected) -> Option<Value> {
+    parse_selected_beside(bytes, selected, "").map(|(value, _)| value)
+}
+
+/// The same with the place of the value of the member `noted`, where the text is a map that has it.
+pub fn parse_selected_beside(bytes: &[u8], selected: &Selected, noted: &str) -> Option<(Value, Option<Range<usize>>)> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut reader = Reader::new(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace);
+    reader.skip_space();
+    let mut place = None;
+    let value = match (selected, reader.peek()?) {
+        (Selected::Members(members), b'{') => read_members(&mut reader, members, Some((noted, &mut place)))?,
+        _ => read(&mut reader, selected)?,
+    };
+    reader.peek().is_none().then_some((value, place))
+}
+
+/// Recursive, as deep as the selection is.
+fn read(reader: &mut Reader<'_>, selected: &Selected) -> Option<Value> {
+    match (selected, reader.peek()?) {
+        (Selected::Members(members), b'{') => read_members(reader, members, None),
+        (Selected::Members(members), b'[') => read_items(reader, members),
+        _ => reader.one().ok(),
+    }
+}
+
+fn read_members(
+    reader: &mut Reader<'_>,
+    members: &[(SmolStr, Selected)],
+    mut noted: Option<(&str, &mut Option<Range<usize>>)>,
+) -> Option<Value> {
+    let mut entries: Vec<Entry> = Vec::with_capacity(members.len());
+    open(reader, b'{');
+    while !reader.take(b'}') {
+        if reader.peek() != Some(b'"') {
+            return None;
+        }
+        let name = reader.name().ok()?;
+        let wanted = members.iter().find(|(known, _)| known == name);
+        let place = noted.as_mut().filter(|(noted, _)| *noted == name);
+        reader.skip_space();
+        let start = reader.at();
+        match wanted {
+            None => reader.pass()?,
+            Some((name, selected)) => {
+                let value = read(reader, selected)?;
+                // Of repeated names the last counts.
+                entries.retain(|(known, _)| known != name);
+                entries.push((name.clone(), value));
+            }
+        }
+        if let Some((_, place)) = place {
+            **place = Some(start..reader.at());
+        }
+        separate(reader, b'}')?;
+    }
+    reader.skip_space();
+    Some(Value::Map(Map::from_iter(entries)))
+}
+
+fn read_items(reader: &mut Reader<'_>, members: &[(SmolStr, Selected)]) -> Option<Value> {
+    let mut items = Vec::new();
+    open(reader, b'[');
+    while !reader.take(b']') {
+        items.push(match reader.peek()? {
+            b'{' => read_members(reader, members, None)?,
+            _ => reader.one().ok()?,
+        });
+        separate(reader, b']')?;
+    }
+    reader.skip_space();
+    Some(Value::List(List::from(items)))
+}
+
+fn open(reader: &mut Reader<'_>, bracket: u8) {
+    reader.take(bracket);
+    reader.skip_space();
+}
+
+/// Passes the comma before another member; where none follows the container ends.
+fn separate(reader: &mut Reader<'_>, end: u8) -> Option<()> {
+    match reader.peek()? {
+        b',' => {
+            open(reader, b',');
+            (reader.peek()? != end).then_some(())
+        }
+        byte => (byte == end).then_some(()),
+    }
+}
+
+/// Where the value ends that begins at byte `at` of a JSON text, found by quotes and brackets alone; `None` where it does not
+/// end.
+pub fn end_of_value(text: &[u8], mut at: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    loop {
+        match text.get(at)? {
+            b'"' => {
+                at = end_of_string(text, at)?;
+                if depth == 0 {
+                    return Some(at);
+                }
+                continue;
+            }
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => {
+                depth = depth.checked_sub(1)?;
+                if depth == 0 {
+                    return Some(at + 1);
+                }
+            }
+            _ if depth == 0 => return end_of_scalar(text, at),
+            _ => {}
+        }
+        at += 1;
+    }
+}
+
+/// Where the string ends whose first quote stands at `at`.
+fn end_of_string(text: &[u8], at: usize) -> Option<usize> {
+    let mut at = at + 1;
+    loop {
+        at += plain_run(text.get(at..)?);
+        match text.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+fn end_of_scalar(text: &[u8], start: usize) -> Option<usize> {
+    let rest = text.get(start..)?;
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
+    let length = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
+    (length > 0).then_some(start + length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json;
+
+    fn selected(paths: &[&str]) -> Selected {
+        let mut selected = Selected::nothing();
+        for path in paths {
+            selected.add(path.split('.'));
+        }
+        selected
+    }
+
+    #[test]
+    fn what_is_selected_is_read_and_the_rest_passed_over() {
+        let text = r#"{ "kind":"Pod","metadata":{"name":"a","managedFields":[{"f:a":{"k:{\"a\":\"}\"}":{}}}]},
+            "spec": {"containers":[{"name":"x","image":"i"},{"image":"]"},7,[{"name":"y","z":1}]],"n":1.5},
+            "status":{"phase":null,"on":true, "list":[] } }"#;
+        for (paths, expected) in [
+            (&["kind"][..], r#"{"kind":"Pod"}"#),
+            (&["metadata.name", "missing.at.all"], r#"{"metadata":{"name":"a"}}"#),
+            (
+                &["spec.containers.name", "spec.n"],
+                r#"{"spec":{"containers":[{"name":"x"},{},7,[{"name":"y","z":1}]],"n":1.5}}"#,
+            ),
+            (
+                &["status.on", "status"],
+                r#"{"status":{"list":[],"on":true,"phase":null}}"#,
+            ),
+            (&["status.phase.deeper"], r#"{"status":{"phase":null}}"#),
+            (&[], "{}"),
+        ] {
+            let found = parse_selected(text.as_bytes(), &selected(paths));
+            let found = found.map(|value| json::to_string(&value));
+            assert_eq!(found.as_deref(), Some(expected), "{paths:?}");
+        }
+        let whole = json::parse(text.as_bytes(), &Limits::TRUSTED).ok();
+        assert_eq!(parse_selected(text.as_bytes(), &Selected::Whole), whole);
+    }
+
+    #[test]
+    fn of_repeated_names_the_last_counts_and_escaped_names_are_names() {
+        let found = parse_selected(br#"{"a":1,"\u0061":2,"b":3}"#, &selected(&["a"]));
+        assert_eq!(
+            found.map(|value| json::to_string(&value)).as_deref(),
+            Some(r#"{"a":2}"#)
+        );
+    }
+
+    #[test]
+    fn the_place_of_a_member_is_told_whether_it_is_selected_or_not() {
+        let text = r#"{"a":{"metadata":1},"metadata":{"a":"}"},"b":[2]}"#;
+        for paths in [&["metadata.a"][..], &["b"], &["metadata"]] {
+            let (_, place) = parse_selected_beside(text.as_bytes(), &selected(paths), "metadata").unwrap();
+            assert_eq!(&text[place.unwrap()], r#"{"a":"}"}"#);
+        }
+        let (_, place) = parse_selected_beside(text.as_bytes(), &selected(&["b"]), "c").unwrap();
+        assert_eq!(place, None);
+    }
+
+    #[test]
+    fn what_is_no_json_is_not_read() {
+        for text in [
+            "",
+            "{",
+            "{\"a\"",
+            "{\"a\":",
+            "{\"b\":}",
+            "{\"b\":\"x",
+            "{\"b\":[}",
+            "{\"a\":1,}",
+            "{\"b\":1 2}",
+            "{a:1}",
+            "{} {}",
+            "{\"a\":[1,]}",
+            "{\"a\":[1 2]}",
+            "{\"b\":\"\\",
+        ] {
+            assert_eq!(parse_selected(text.as_bytes(), &selected(&["a.x"])), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn values_end_where_their_quotes_and_brackets_do() {
+        for (text, end) in [
+            (r#""a\"b", 1"#, Some(6)),
+            (r#"{"a":"}","b":[{}]},"#, Some(18)),
+            ("-1.5e+3,", Some(7)),
+            ("true}", Some(4)),
+            ("[1,2", None),
+            ("]", None),
+            (",", None),
+            (r#""a"#, None),
+        ] {
+            assert_eq!(end_of_value(text.as_bytes(), 0), end, "{text}");
+        }
+    }
+}
