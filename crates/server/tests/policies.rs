@@ -132,6 +132,19 @@ async fn a_policy_refuses_what_does_not_pass_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_policy_hears_of_an_apply_that_changed_nothing_before() {
+    let server = Server::start().await;
+    let path = format!("{CONFIG_MAPS}/one?fieldManager=m");
+    let applied = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one"},"data":{"a":"1"}}"#;
+    for code in [201, 200, 200] {
+        assert_eq!(server.patch(&path, APPLY, applied).await.code, code);
+    }
+    let spec = on(r#""configmaps""#) + r#","validations":[{"expression":"!('a' in object.data)","message":"no a"}]"#;
+    validating(&server, "p", &spec, "").await;
+    assert_eq!(server.patch(&path, APPLY, applied).await.code, 422);
+}
+
+#[tokio::test]
 async fn what_is_deleted_is_seen_as_it_was() {
     let server = Server::start().await;
     let spec = on(r#""configmaps""#)

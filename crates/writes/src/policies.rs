@@ -103,6 +103,13 @@ impl Stage<'_> {
         .into()
     }
 
+    /// Whether a policy may be asked about the write.
+    pub(crate) fn may_ask_policies(&self) -> bool {
+        let (policies, plural) = (self.environment.policies, &self.resource().plural);
+        policies.mutating.now().concerns(plural) && self.asks_policies(DynamicPlugin::MutatingPolicies)
+            || policies.validating.now().concerns(plural) && self.asks_policies(DynamicPlugin::ValidatingPolicies)
+    }
+
     fn asks_policies(&self, plugin: DynamicPlugin) -> bool {
         self.environment.plugins.includes(plugin)
             && !self.resource().capabilities.exempt.policies

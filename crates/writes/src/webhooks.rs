@@ -214,6 +214,44 @@ impl Stage<'_> {
         refusal.map_or(Ok(()), Err)
     }
 
+    /// Whether a policy or a webhook may be asked about a write to the object that the address names. What it wants to hear of
+    /// objects and namespaces is not looked at.
+    pub fn is_heard_of(&self, operation: &'static str) -> bool {
+        if self.may_ask_policies() {
+            return true;
+        }
+        let hooks = self.environment.webhooks.now();
+        let asks = |hooks: &[Arc<Webhook>], plugin| !hooks.is_empty() && self.asks_webhooks(plugin);
+        let (mutating, validating) = (
+            asks(&hooks.mutating, DynamicPlugin::MutatingWebhooks),
+            asks(&hooks.validating, DynamicPlugin::ValidatingWebhooks),
+        );
+        if !mutating && !validating {
+            return false;
+        }
+        let (address, resource) = (self.address_version(), self.resource());
+        let matched = self.matched(operation, &address, &self.target.name);
+        let kind = self.body_kind();
+        let hears = |hook: &Arc<Webhook>| {
+            let heard = hook.invocation(&matched, &kind, resource, &self.target.registry);
+            heard.is_some()
+        };
+        mutating && hooks.mutating.iter().any(hears) || validating && hooks.validating.iter().any(hears)
+    }
+
+    /// What the rules of webhooks see of a write to the object `name`.
+    fn matched<'b>(&'b self, operation: &'static str, address: &'b GroupVersion, name: &'b str) -> MatchAttributes<'b> {
+        MatchAttributes {
+            operation,
+            group: &self.resource().group,
+            version: &address.version,
+            resource: &self.resource().plural,
+            subresource: &self.target.subresource,
+            namespace: self.review_namespace(name),
+            is_namespace: self.is_of_namespace(),
+        }
+    }
+
     /// Whether webhooks are called for the write. Writes to their own configurations and writes of the server are exempt.
     fn asks_webhooks(&self, plugin: DynamicPlugin) -> bool {
         let exempt = self.resource().capabilities.exempt.webhooks || self.target.internal;
@@ -230,15 +268,7 @@ impl Stage<'_> {
     ) -> Result<Option<Invocation>, Error> {
         let (target, resource) = (self.target, self.resource());
         let address = self.address_version();
-        let matched = MatchAttributes {
-            operation: attributes.operation,
-            group: &resource.group,
-            version: &address.version,
-            resource: &resource.plural,
-            subresource: &target.subresource,
-            namespace: self.review_namespace(attributes.name),
-            is_namespace: self.is_of_namespace(),
-        };
+        let matched = self.matched(attributes.operation, &address, attributes.name);
         let invocation = webhook.invocation(&matched, &self.body_kind(), resource, &target.registry);
         let Some(invocation) = invocation.filter(|_| webhook.selects(object, old)) else {
             return Ok(None);

@@ -14,7 +14,7 @@ pub use crate::representation::Shared;
 use crate::runtime::background::Background;
 use crate::runtime::shutdown::Shutdown;
 use crate::webhooks::Webhooks;
-use crate::write::{FieldManagers, Turns};
+use crate::write::{FieldManagers, Fingerprints, Turns};
 use crate::{read, representation, write};
 
 /// What a server is made of.
@@ -82,6 +82,7 @@ impl Context {
             field_managers: parts.field_managers,
             trees: Trees::default(),
             turns: Turns::default(),
+            fingerprints: Fingerprints::default(),
             admission: parts.admission,
             webhooks: parts.webhooks,
             issuer: parts.issuer,

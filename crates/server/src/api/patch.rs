@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{audit, read_body, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::negotiation;
+use crate::http::negotiation::{self, PatchType};
 use crate::http::options::PatchOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
@@ -20,8 +20,15 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let options = PatchOptions::parse(&request.query, patch_type)?;
     let body = read_body(&mut request).await?;
     audit::patched(&request, &body);
+    let target = write::target(&request, options.write.clone());
+    let fingerprint = match patch_type {
+        PatchType::Apply => context.write.fingerprints.of(&target, &options, &body),
+        _ => None,
+    };
+    if let Some(result) = fingerprint.and_then(|print| write::settled_answer(&context.write, &target, print)) {
+        return written(context, &request, &result).await;
+    }
     let change = write::read_patch(&body, patch_type, &options)?;
-    let target = write::target(&request, options.write);
-    let result = write::update(&context.write, target, change).await?;
+    let result = write::apply(&context.write, target, change, fingerprint).await?;
     written(context, &request, &result).await
 }

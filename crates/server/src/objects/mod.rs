@@ -12,6 +12,7 @@ mod encoded_events;
 pub mod expiry;
 pub(crate) mod followers;
 pub mod lookup;
+pub(crate) mod settled;
 mod trees;
 
 pub(crate) use encoded_events::{Converted, EventForm, EventType};
@@ -31,6 +32,7 @@ use holdfast_store::{CodecError, Indexer, Key, Transaction};
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
 
+use self::settled::{Fingerprint, Settled, SettledApplies};
 use crate::http::{ApiError, protobuf};
 
 /// A stored object as it is served.
@@ -52,6 +54,8 @@ pub struct Index {
     definition: AtomicU64,
     /// The parsed object, while it is cached; see [`Index::remember`].
     tree: Mutex<Option<Value>>,
+    /// The applies that are known to change nothing.
+    settled: Mutex<Option<Box<SettledApplies>>>,
 }
 
 impl Index {
@@ -68,6 +72,7 @@ impl Index {
             unreadable: false,
             definition: AtomicU64::new(0),
             tree: Mutex::new(None),
+            settled: Mutex::new(None),
         }
     }
 
@@ -94,6 +99,27 @@ impl Index {
     /// Drops the cached object.
     pub fn forget(&self) {
         *self.tree.lock() = None;
+    }
+
+    /// Remembers an apply that changed nothing.
+    pub(crate) fn settle(&self, settled: Settled) {
+        self.settled.lock().get_or_insert_default().insert(settled);
+    }
+
+    /// The warnings of an apply that is known to change nothing by the state of `snapshot`.
+    pub(crate) fn settled(
+        &self,
+        fingerprint: Fingerprint,
+        resource: &Arc<Resource>,
+        snapshot: &Snapshot,
+    ) -> Option<Vec<String>> {
+        let settled = self.settled.lock();
+        settled.as_ref()?.warnings(fingerprint, resource, snapshot)
+    }
+
+    /// Whether the parsed object is cached.
+    pub fn is_remembered(&self) -> bool {
+        self.tree.lock().is_some()
     }
 
     /// The parsed object, if it is cached.
@@ -459,8 +485,10 @@ fn metadata_start(bytes: &[u8], kind: &str, api_version: &str) -> Option<usize> 
 /// Where the metadata of an encoded object stand, as JSON, if it is of that kind and version.
 pub fn metadata_place(bytes: &[u8], kind: &str, api_version: &str) -> Option<Range<usize>> {
     let start = metadata_start(bytes, kind, api_version)?;
-    let length = map_end(bytes.get(start..)?, |_, _| ControlFlow::Continue(()))?;
-    Some(start..start + length)
+    if bytes.get(start) != Some(&b'{') {
+        return None;
+    }
+    Some(start..json::end_of_value(bytes, start)?)
 }
 
 /// Metadata as JSON without their `managedFields`, in two pieces; `None` where they have none.

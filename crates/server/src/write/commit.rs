@@ -14,9 +14,11 @@ use holdfast_writes::{
 };
 
 use super::charges::{self, Charged};
-use super::environment::{lookup, stage};
+use super::environment::{lookup, stage, witnessed_stage};
+use super::settled::Witness;
 use super::turns::Turn;
 use crate::http::ApiError;
+use crate::objects::settled::Fingerprint;
 use crate::objects::{self, Entry, Objects, Snapshot};
 use crate::runtime::long_work;
 use crate::write::Context;
@@ -182,9 +184,22 @@ pub(super) async fn turn<'a>(context: &'a Context, target: &Target) -> Result<Tu
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Change) -> Result<Written, ApiError> {
+    apply(context, target, change, None).await
+}
+
+/// As [`update`]. An apply of that fingerprint that changes nothing is remembered.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) async fn apply(
+    context: &Arc<Context>,
+    target: Target,
+    change: Change,
+    fingerprint: Option<Fingerprint>,
+) -> Result<Written, ApiError> {
     target.check_key()?;
     let mut turn = turn(context, &target).await?;
-    update_in_turn(context, &target, &change, &mut turn).await
+    update_once_more(context, &target, &change, &mut turn, fingerprint).await
 }
 
 /// As [`update`], by one whose turn it is.
@@ -197,10 +212,20 @@ pub(super) async fn update_in_turn(
     change: &Change,
     turn: &mut Turn<'_>,
 ) -> Result<Written, ApiError> {
+    update_once_more(context, target, change, turn, None).await
+}
+
+async fn update_once_more(
+    context: &Arc<Context>,
+    target: &Target,
+    change: &Change,
+    turn: &mut Turn<'_>,
+    fingerprint: Option<Fingerprint>,
+) -> Result<Written, ApiError> {
     let sight = Sight::take(context, target).await?;
-    let outcome = update_by_sight(context, target, change, turn).await;
+    let outcome = update_by_sight(context, target, change, turn, fingerprint).await;
     match sight.was_outdated(context, &outcome).await? {
-        true => update_by_sight(context, target, change, turn).await,
+        true => update_by_sight(context, target, change, turn, None).await,
         false => outcome,
     }
 }
@@ -210,12 +235,17 @@ async fn update_by_sight(
     target: &Target,
     change: &Change,
     turn: &mut Turn<'_>,
+    fingerprint: Option<Fingerprint>,
 ) -> Result<Written, ApiError> {
     loop {
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
         let lookup = lookup(context, &target.registry, &snapshot);
-        let stage = stage(context, target, &lookup);
+        let witness = fingerprint.map(|fingerprint| Witness::of(context, target, fingerprint, &lookup));
+        let stage = match &witness {
+            Some(witness) => witnessed_stage(context, target, witness),
+            None => stage(context, target, &lookup),
+        };
         // An object that was made under another name than the address has is stored under that of the address.
         let key = target.key(&target.name);
         let entry = snapshot.get(key.as_bytes());
@@ -228,7 +258,12 @@ async fn update_by_sight(
         };
         let staged = turn.over(stage.update(change, live.as_ref())).await?;
         let charges = match (staged.write, entry) {
-            (Write::Unchanged, Some(entry)) => return Ok(kept(staged, Arc::clone(entry))),
+            (Write::Unchanged, Some(entry)) => {
+                if let Some(settled) = witness.and_then(|witness| witness.settled(context, target, &staged.warnings)) {
+                    entry.index().settle(settled);
+                }
+                return Ok(kept(staged, Arc::clone(entry)));
+            }
             (Write::Put, entry) => charges::of(context, &stage, target, &snapshot, &staged.object, entry)?,
             _ => Vec::new(),
         };

@@ -8,7 +8,7 @@ use holdfast_resource::access::{Access, TokenIssuer};
 use holdfast_resource::schema::TypeTable;
 
 use super::decode::BodyTypes;
-use super::{FieldManagers, Turns};
+use super::{FieldManagers, Fingerprints, Turns};
 use crate::objects::Trees;
 use crate::objects::definitions::Definitions;
 use crate::representation::{self, Shared};
@@ -26,6 +26,8 @@ pub struct Context {
     pub trees: Trees,
     /// Who writes to which object next.
     pub turns: Turns,
+    /// What tells applies from each other.
+    pub fingerprints: Fingerprints,
     /// The admission plugins.
     pub admission: AdmissionChain,
     /// The admission webhooks and their client.

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use holdfast_admission::policies::Check;
 use holdfast_admission::webhooks::{ClientConfig, WebhookType};
+use holdfast_resource::access::Access;
 use holdfast_resource::convert::Converted;
-use holdfast_resource::{ConversionCaller, ConversionWebhook, Registry};
+use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Registry};
 use holdfast_value::Value;
 use holdfast_writes::{Callers, Ending, Environment, Stage, Target, Unanswered, WebhookAnswer, WebhookCall};
 
+use super::settled::Witness;
 use crate::metrics::AskedWebhook;
 use crate::objects::Snapshot;
 use crate::objects::lookup::SnapshotLookup;
@@ -30,18 +32,30 @@ pub(super) fn lookup<'a>(context: &'a Context, registry: &'a Registry, snapshot:
 
 /// A run of a write to `target` that sees the other objects by `lookup`.
 pub(super) fn stage<'a>(context: &'a Context, target: &'a Target, lookup: &'a SnapshotLookup<'a>) -> Stage<'a> {
-    let environment = Environment {
+    Stage::new(environment(context, lookup, context.access()), target)
+}
+
+/// As [`stage`], where `witness` notes what the run looks at.
+pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witness: &'a Witness<'a>) -> Stage<'a> {
+    let access = Access {
+        authorizer: witness,
+        ..context.access()
+    };
+    Stage::new(environment(context, witness, access), target)
+}
+
+fn environment<'a>(context: &'a Context, lookup: &'a dyn Lookup, access: Access<'a>) -> Environment<'a> {
+    Environment {
         field_managers: &context.field_managers,
         plugins: &context.admission,
         policies: &context.shared.policies,
         webhooks: context.webhooks.configured(),
         authorizer: &context.shared.authorizer,
-        access: context.access(),
+        access,
         identifiers: context.shared.identifiers.as_ref(),
         lookup,
         callers: context,
-    };
-    Stage::new(environment, target)
+    }
 }
 
 impl ConversionCaller for Context {

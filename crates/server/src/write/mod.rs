@@ -10,6 +10,7 @@ mod context;
 pub(crate) mod decode;
 mod environment;
 mod patch_body;
+mod settled;
 mod subresource_action;
 mod turns;
 
@@ -18,10 +19,12 @@ use std::sync::Arc;
 use holdfast_resource::AuditAnnotations;
 use holdfast_writes::{Target, WriteOptions, manager_name};
 
-pub(crate) use commit::{Shape, Written, answer, ask, connect, create, delete, update};
+pub(crate) use commit::{Shape, Written, answer, apply, ask, connect, create, delete, update};
 pub use context::Context;
 pub use holdfast_writes::FieldManagers;
 pub(crate) use patch_body::read as read_patch;
+pub use settled::Fingerprints;
+pub(crate) use settled::answer as settled_answer;
 pub(crate) use subresource_action::perform;
 pub use turns::Turns;
 

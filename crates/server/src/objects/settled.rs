@@ -1,0 +1,59 @@
+//! Which applies are known to change nothing in an object; see `write/settled.rs`.
+
+use std::sync::{Arc, Weak};
+
+use holdfast_resource::Resource;
+use holdfast_store::{Key, Revision};
+
+use crate::objects::Snapshot;
+
+/// How many applies are remembered of one object: those of managers that take turns.
+const MOST: usize = 4;
+
+/// What tells an apply from others: its text, who sends it, and how.
+pub(crate) type Fingerprint = [u64; 2];
+
+/// An apply that changed nothing, and what that was owed to.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) resource: Weak<Resource>,
+    /// The other objects that were looked up, by their keys, with the revisions at which they were written; 0 for those that
+    /// were not there.
+    pub(crate) seen: Box<[(Key, Revision)]>,
+    /// What the client was warned of.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// The applies of one object, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct SettledApplies(Vec<Settled>);
+
+impl SettledApplies {
+    /// Remembers an apply.
+    pub(crate) fn insert(&mut self, settled: Settled) {
+        self.0.retain(|known| known.fingerprint != settled.fingerprint);
+        if self.0.len() >= MOST {
+            self.0.remove(0);
+        }
+        self.0.push(settled);
+    }
+
+    /// The warnings of an apply, if it still changes nothing.
+    pub(crate) fn warnings(
+        &self,
+        fingerprint: Fingerprint,
+        resource: &Arc<Resource>,
+        snapshot: &Snapshot,
+    ) -> Option<Vec<String>> {
+        let known = self.0.iter().find(|known| known.fingerprint == fingerprint)?;
+        let is_same = |(key, revision): &(Key, Revision)| revision_of(snapshot, key) == *revision;
+        let holds = std::ptr::eq(known.resource.as_ptr(), Arc::as_ptr(resource)) && known.seen.iter().all(is_same);
+        holds.then(|| known.warnings.clone())
+    }
+}
+
+/// At which revision the object at `key` was written; 0 where there is none.
+pub(crate) fn revision_of(snapshot: &Snapshot, key: &[u8]) -> Revision {
+    snapshot.get(key).map_or(0, |entry| entry.mod_revision())
+}

@@ -1,0 +1,184 @@
+//! Applies that are known to change nothing. Controllers send the same configuration again and again: one whose text changed
+//! nothing when it was last sent, by the same user in the same way, changes nothing as long as nothing has changed that its
+//! run looked at. Such an apply is answered without a run.
+//!
+//! What a run looks at is the object, which bears the memory and so takes it along when it goes; the other objects that it
+//! looked up, by their revisions; and the resource. A run that asked anything else, such as what users may do, is not
+//! remembered, nor is one that policies or webhooks hear of: what these say may differ each time.
+
+use std::hash::{BuildHasher as _, Hash, Hasher, RandomState};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use holdfast_authorization::{Attributes, Authorization, Authorizer, User, UserRules};
+use holdfast_resource::{GroupKind, GroupResource, Lookup};
+use holdfast_store::{Key, Revision};
+use holdfast_value::Value;
+use holdfast_writes::Target;
+use parking_lot::Mutex;
+
+use super::commit::{Shape, Written};
+use super::environment::{self, stage};
+use crate::http::options::PatchOptions;
+use crate::objects::Snapshot;
+use crate::objects::lookup::SnapshotLookup;
+use crate::objects::settled::{Fingerprint, Settled, revision_of};
+use crate::write::Context;
+
+/// The keys of fingerprints, so that nobody can make two applies of one.
+#[derive(Default)]
+pub struct Fingerprints([RandomState; 2]);
+
+impl Fingerprints {
+    /// The fingerprint of an apply; `None` where it cannot be answered without a run.
+    pub(crate) fn of(&self, target: &Target, options: &PatchOptions, text: &[u8]) -> Option<Fingerprint> {
+        let always_runs = target.audit.is_some()
+            || target.internal
+            || target.scale.is_some()
+            || target.resource.conversion_webhook().is_some();
+        if always_runs {
+            return None;
+        }
+        Some(self.0.each_ref().map(|key| {
+            let mut hasher = key.build_hasher();
+            let Target { user, .. } = target;
+            (text, &target.api_version, &target.subresource, &target.manager).hash(&mut hasher);
+            (
+                options.force,
+                options.write.dry_run,
+                options.write.field_validation as u8,
+            )
+                .hash(&mut hasher);
+            (&user.name, &user.uid, &user.groups, &user.extra).hash(&mut hasher);
+            hasher.finish()
+        }))
+    }
+}
+
+/// The end of an apply that is known to change nothing.
+pub(crate) fn answer(context: &Context, target: &Target, fingerprint: Fingerprint) -> Option<Written> {
+    // What others wrote to the same store may not show yet.
+    if context.shared.store.is_shared() || target.check_deadline().is_err() {
+        return None;
+    }
+    let snapshot = context.shared.store.newest();
+    let entry = snapshot.get(target.key(&target.name).as_bytes())?;
+    let index = entry.known_index()?;
+    let warnings = index.settled(fingerprint, &target.resource, &snapshot)?;
+    if is_heard_of(context, target, &snapshot) {
+        return None;
+    }
+    Some(Written {
+        object: Shape::Stored(Arc::clone(entry)),
+        created: false,
+        removed: false,
+        warnings,
+    })
+}
+
+/// Whether policies or webhooks hear of a change of the object.
+fn is_heard_of(context: &Context, target: &Target, snapshot: &Snapshot) -> bool {
+    let lookup = environment::lookup(context, &target.registry, snapshot);
+    stage(context, target, &lookup).is_heard_of("UPDATE")
+}
+
+/// Notes what a run looks at.
+pub(super) struct Witness<'a> {
+    fingerprint: Fingerprint,
+    lookup: &'a SnapshotLookup<'a>,
+    authorizer: &'a dyn Authorizer,
+    seen: Mutex<Vec<(Key, Revision)>>,
+    /// Whether it looked at what cannot be noted, or others hear of it.
+    beyond: AtomicBool,
+}
+
+impl<'a> Witness<'a> {
+    /// A witness of the run of an apply that sees the other objects by `lookup`.
+    pub(super) fn of(
+        context: &'a Context,
+        target: &'a Target,
+        fingerprint: Fingerprint,
+        lookup: &'a SnapshotLookup<'a>,
+    ) -> Self {
+        Self {
+            fingerprint,
+            lookup,
+            authorizer: context.shared.authorizer.as_ref(),
+            seen: Mutex::default(),
+            beyond: AtomicBool::new(is_heard_of(context, target, lookup.snapshot)),
+        }
+    }
+
+    /// What is to be remembered of the run, which changed nothing.
+    pub(super) fn settled(self, context: &Context, target: &Target, warnings: &[String]) -> Option<Settled> {
+        if self.beyond.into_inner() || is_heard_of(context, target, self.lookup.snapshot) {
+            return None;
+        }
+        Some(Settled {
+            fingerprint: self.fingerprint,
+            resource: Arc::downgrade(&target.resource),
+            seen: self.seen.into_inner().into(),
+            warnings: warnings.to_vec(),
+        })
+    }
+
+    fn looks_beyond(&self) {
+        self.beyond.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Lookup for Witness<'_> {
+    fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Value> {
+        let SnapshotLookup { registry, snapshot, .. } = self.lookup;
+        match registry
+            .resource(resource)
+            .and_then(|resource| resource.storage.as_ref())
+        {
+            Some(storage) => {
+                let key = Key::from(storage.key(namespace, name).as_str());
+                let revision = revision_of(snapshot, &key);
+                self.seen.lock().push((key, revision));
+            }
+            None => self.looks_beyond(),
+        }
+        self.lookup.get(resource, namespace, name)
+    }
+
+    fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>) {
+        self.looks_beyond();
+        self.lookup.list(resource, namespace, visit);
+    }
+
+    fn list_revisions(
+        &self,
+        resource: &GroupResource,
+        namespace: &str,
+        visit: &mut dyn FnMut(u64, &dyn Fn() -> Value),
+    ) {
+        self.looks_beyond();
+        self.lookup.list_revisions(resource, namespace, visit);
+    }
+
+    fn resource_of(&self, kind: &GroupKind) -> Option<GroupResource> {
+        self.looks_beyond();
+        self.lookup.resource_of(kind)
+    }
+
+    fn storage_health(&self) -> Result<(), String> {
+        self.looks_beyond();
+        self.lookup.storage_health()
+    }
+}
+
+impl Authorizer for Witness<'_> {
+    fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Authorization {
+        self.looks_beyond();
+        self.authorizer.authorize(user, attributes)
+    }
+
+    fn rules(&self, user: &User, namespace: &str) -> UserRules {
+        self.looks_beyond();
+        self.authorizer.rules(user, namespace)
+    }
+}
