@@ -275,6 +275,15 @@ pub struct RowRules {
     /// Annotations that stand for what the reference keeps in fields that no version has. The metadata in rows comes from
     /// there, and lacks them.
     pub hidden_annotations: &'static [&'static str],
-    /// What the row of an object shows beside its cells: a list of `TableRowCondition`, if there is anything.
-    pub conditions: Option<fn(&Value) -> Option<Value>>,
+    /// What the row of an object shows beside its cells.
+    pub conditions: Option<RowConditions>,
+}
+
+/// What the row of an object shows beside its cells.
+#[derive(Clone, Copy)]
+pub struct RowConditions {
+    /// A list of `TableRowCondition`, if there is anything to show.
+    pub of: fn(&Value) -> Option<Value>,
+    /// The path of all that this reads.
+    pub read: &'static [&'static str],
 }

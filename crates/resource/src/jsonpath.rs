@@ -116,6 +116,14 @@ impl JsonPath {
         self.follow(object).unwrap_or_default()
     }
 
+    /// The names of the fields that the path begins with: it reads nothing beside what stands there.
+    pub fn fields(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().map_while(|step| match step {
+            Step::Field(name) => Some(name.as_str()),
+            _ => None,
+        })
+    }
+
     fn follow<'v>(&self, object: &'v Value) -> Found<Vec<&'v Value>> {
         let mut found = vec![object];
         for step in &self.steps {

@@ -114,7 +114,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 ..DeletionRules::default()
             })
             .rows(RowRules {
-                conditions: Some(pod::row_conditions),
+                conditions: Some(pod::ROW_CONDITIONS),
                 ..RowRules::default()
             })
             .counted_by_plural()

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::SystemTime;
 
+use holdfast_value::json::Selected;
 use holdfast_value::{SmolStr, Value};
 
 use super::age::{age, parse_time};
@@ -30,7 +31,8 @@ enum Rule {
     Join(Path, SmolStr, SmolStr),
     Pair(Path, Path),
     Condition(SmolStr),
-    Computed(Function),
+    /// What the function reads: paths; the whole object where there are none.
+    Computed(Function, Vec<Path>),
     Defined(Box<JsonPath>, SmolStr),
 }
 
@@ -65,6 +67,7 @@ impl Cell {
     /// | `pair PATH PATH` | two texts with a slash between them, numbers being 0 where nothing stands |
     /// | `condition TYPE` | the status of a condition |
     /// | `computed NAME` | what one of `cells` makes of the object |
+    /// | `computed NAME from PATH,PATH` | the same, where it reads no more than these |
     pub fn parse(text: &str, cells: &[NamedCell]) -> Option<Cell> {
         let (text, missing) = text.split_once(" else ").unwrap_or((text, ""));
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -83,7 +86,8 @@ impl Cell {
             }
             ["pair", a, b] => Rule::Pair(path(a), path(b)),
             ["condition", of] => Rule::Condition(SmolStr::new(of)),
-            ["computed", name] => Rule::Computed(Function(*cells.iter().find(|(known, _)| *known == name)?)),
+            ["computed", name] => Rule::Computed(named(name, cells)?, Vec::new()),
+            ["computed", name, "from", read] => Rule::Computed(named(name, cells)?, paths(read)),
             _ => return None,
         };
         let missing = SmolStr::new(missing);
@@ -112,7 +116,7 @@ impl Cell {
                 let lengths = paths.iter().map(|path| at(object, path).map_or(0, entries));
                 return Value::Int(lengths.sum::<usize>() as i64);
             }
-            Rule::Computed(Function((_, of))) => return of(object, now),
+            Rule::Computed(Function((_, of)), _) => return of(object, now),
             Rule::Defined(path, data_type) => {
                 let found = path.find(object);
                 return found
@@ -148,6 +152,45 @@ impl Cell {
             text.into()
         }
     }
+}
+
+impl Cell {
+    /// Adds to `selected` what the cell reads. Returns whether that can be told.
+    pub fn select(&self, selected: &mut Selected) -> bool {
+        let mut add = |path: &[SmolStr], more: &[&str]| {
+            selected.add(path.iter().map(SmolStr::as_str).chain(more.iter().copied()));
+        };
+        match &self.rule {
+            Rule::Text(path)
+            | Rule::Value(path)
+            | Rule::Number(path)
+            | Rule::Boolean(path)
+            | Rule::Labels(path)
+            | Rule::Selector(path) => add(path, &[]),
+            Rule::Age(paths) | Rule::Count(paths) => paths.iter().for_each(|path| add(path, &[])),
+            Rule::Join(path, field, _) if field == "." => add(path, &[]),
+            Rule::Join(path, field, _) => add(path, &[field]),
+            Rule::Pair(a, b) => [a, b].into_iter().for_each(|path| add(path, &[])),
+            Rule::Condition(_) => {
+                add(&[], &["status", "conditions", "type"]);
+                add(&[], &["status", "conditions", "status"]);
+            }
+            Rule::Computed(_, paths) if paths.is_empty() => return false,
+            Rule::Computed(_, paths) => paths.iter().for_each(|path| add(path, &[])),
+            Rule::Defined(path, _) => {
+                let fields: Vec<&str> = path.fields().collect();
+                if fields.is_empty() {
+                    return false;
+                }
+                add(&[], &fields);
+            }
+        }
+        true
+    }
+}
+
+fn named(name: &str, cells: &[NamedCell]) -> Option<Function> {
+    cells.iter().find(|(known, _)| *known == name).copied().map(Function)
 }
 
 fn path(text: &str) -> Path {
@@ -230,6 +273,49 @@ mod tests {
     use holdfast_value::{Limits, json};
 
     use super::*;
+
+    #[test]
+    fn what_cells_read_is_enough_for_them() {
+        let text = br#"{"metadata":{"name":"a","creationTimestamp":"1970-01-01T00:00:00Z"},"other":{"large":[1]},
+            "spec":{"replicas":3,"selector":{"matchLabels":{"a":"1"}},"containers":[{"name":"x"},{"image":"i"}],"args":["b"]},
+            "status":{"conditions":[{"type":"Ready","status":"True"}]},"data":{"k":"v"}}"#;
+        let whole = json::parse(text, &Limits::TRUSTED).unwrap();
+        let cells: [NamedCell; 1] = [("replicas", |object, _| {
+            object.at(&["spec", "replicas"]).cloned().unwrap_or_default()
+        })];
+        for rule in [
+            "text metadata.name",
+            "value spec.replicas",
+            "number status.replicas",
+            "boolean spec.on",
+            "age status.then,metadata.creationTimestamp",
+            "count data,binaryData",
+            "selector spec.selector",
+            "labels spec.selector.matchLabels",
+            "join spec.containers name ,",
+            "join spec.args . ,",
+            "pair status.readyReplicas spec.replicas",
+            "condition Ready",
+            "computed replicas from spec.replicas",
+        ] {
+            let (cell, mut selected) = (Cell::parse(rule, &cells).unwrap(), Selected::nothing());
+            assert!(cell.select(&mut selected), "{rule}");
+            let cut = json::parse_selected(text, &selected).unwrap();
+            assert_eq!(cut.get("other"), None, "{rule}");
+            assert_eq!(cell.of(&cut, UNIX_EPOCH), cell.of(&whole, UNIX_EPOCH), "{rule}");
+        }
+        let mut selected = Selected::nothing();
+        assert!(!Cell::parse("computed replicas", &cells).unwrap().select(&mut selected));
+        for (path, told) in [(".spec.containers[0].name", true), ("..name", false), ("$", false)] {
+            let Ok(path) = JsonPath::parse(path) else { continue };
+            let (cell, mut selected) = (Cell::defined(path, "string"), Selected::nothing());
+            assert_eq!(cell.select(&mut selected), told);
+            if told {
+                let cut = json::parse_selected(text, &selected).unwrap();
+                assert_eq!(cell.of(&cut, UNIX_EPOCH), Value::from("x"));
+            }
+        }
+    }
 
     #[test]
     fn each_rule_shows_what_stands_there_or_what_is_said_instead() {

@@ -9,6 +9,7 @@ mod cell;
 
 use std::time::SystemTime;
 
+use holdfast_value::json::Selected;
 use holdfast_value::{SmolStr, Value};
 
 pub use age::{age, duration, parse_time};
@@ -46,6 +47,11 @@ impl Column {
             priority: priority.parse().ok()?,
             cell: Cell::parse(rule, cells)?,
         })
+    }
+
+    /// Adds to `selected` what the cell reads. Returns whether that can be told.
+    pub fn select(&self, selected: &mut Selected) -> bool {
+        self.cell.select(selected)
     }
 
     /// The cell of `object`.

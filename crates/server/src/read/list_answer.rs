@@ -158,10 +158,7 @@ impl Writer {
                 Some(metadata) => write_partial(&self.types, &Value::Null, Some(&metadata), *version, bytes),
                 None => return self.tree(Tree::Stored(&objects::tree(entry)), bytes),
             },
-            ItemForm::Row(rows) => {
-                let metadata = self.shown.metadata_text(entry);
-                return rows.row(Tree::Stored(&objects::tree(entry)), metadata.as_deref(), bytes);
-            }
+            ItemForm::Row(rows) => return rows.row_of_stored(entry, bytes),
         }
         Ok(())
     }

@@ -99,13 +99,18 @@ impl RequestedVersion {
     pub(crate) fn metadata_text<'e>(&self, entry: &'e Entry) -> Option<Cow<'e, [u8]>> {
         let place = || objects::metadata_place(entry.bytes(), &self.kind, &self.api_version);
         let metadata = entry.bytes().get(self.stored_as_shown().then(place).flatten()?)?;
+        Some(self.reduced_text(metadata))
+    }
+
+    /// Metadata as JSON without what answers leave out.
+    fn reduced_text<'m>(&self, metadata: &'m [u8]) -> Cow<'m, [u8]> {
         let dropped = self
             .drops_managed_fields
             .then(|| objects::without_managed_fields(metadata));
-        Some(match dropped.flatten() {
+        match dropped.flatten() {
             Some((head, tail)) => Cow::Owned([head, tail].concat()),
             None => Cow::Borrowed(metadata),
-        })
+        }
     }
 
     /// A tree as an answer shows it: in the version that is shown, and without what is left out.

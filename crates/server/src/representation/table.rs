@@ -1,18 +1,20 @@
 //! Tables: objects as rows of cells, which is what `kubectl get` shows
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_resource::schema::TypeTable;
 use holdfast_resource::table::Column;
+use holdfast_value::json::Selected;
 use holdfast_value::{Value, json};
 
 use super::{RequestedVersion, Tree, write_partial};
 use crate::http::ApiError;
 use crate::http::negotiation::MetaVersion;
 use crate::http::table::IncludeObject;
-use crate::objects;
+use crate::objects::{self, Entry};
 use crate::representation::Context;
 
 /// How the rows of a table are made.
@@ -22,6 +24,8 @@ pub(crate) struct Rows {
     version: MetaVersion,
     include: IncludeObject,
     now: SystemTime,
+    /// What is read of an object whose metadata are at hand as JSON; `None` where that cannot be told.
+    selected: Option<Selected>,
 }
 
 impl Rows {
@@ -36,9 +40,45 @@ impl Rows {
             types: Arc::clone(&context.types),
             shown: shown.clone(),
             version,
+            selected: selected(shown, include),
             include,
             now: context.shared.clock.now(),
         }
+    }
+
+    /// Writes the row of a stored object.
+    ///
+    /// # Errors
+    /// 500 where it cannot be converted.
+    pub(crate) fn row_of_stored(&self, entry: &Entry, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+        if let Some((tree, metadata)) = self.cut(entry) {
+            return self.row(Tree::Converted(&tree), Some(&metadata), bytes);
+        }
+        let metadata = self.shown.metadata_text(entry);
+        self.row(Tree::Stored(&objects::tree(entry)), metadata.as_deref(), bytes)
+    }
+
+    /// The part of a stored object of which its row is made, and its metadata as JSON; `None` where it takes the whole.
+    fn cut<'e>(&self, entry: &'e Entry) -> Option<(Value, Cow<'e, [u8]>)> {
+        let (selected, shown) = (self.selected.as_ref()?, &self.shown);
+        let bytes = entry.bytes();
+        let takes_whole = !shown.is_stored_so(entry)
+            || entry.index().is_remembered()
+            || !objects::is_of_version(bytes, &shown.kind, &shown.api_version);
+        if takes_whole {
+            return None;
+        }
+        let (tree, metadata) = json::parse_selected_beside(bytes, selected, "metadata")?;
+        // Metadata that lack these are not those that are at hand.
+        let hidden = shown.resource.capabilities.rows.hidden_annotations;
+        if hidden
+            .iter()
+            .any(|name| tree.at(&["metadata", "annotations", name]).is_some())
+        {
+            return None;
+        }
+        let metadata = bytes.get(metadata?).filter(|text| text.first() == Some(&b'{'))?;
+        Some((tree, shown.reduced_text(metadata)))
     }
 
     /// What stands before the rows. `metadata` is that of the list or of the one object, as JSON.
@@ -72,7 +112,7 @@ impl Rows {
         }
         bytes.push(b']');
         let conditions = self.shown.resource.capabilities.rows.conditions;
-        if let Some(conditions) = conditions.and_then(|of| of(&object)) {
+        if let Some(conditions) = conditions.and_then(|conditions| (conditions.of)(&object)) {
             bytes.extend_from_slice(b",\"conditions\":");
             write_list(&conditions, &CONDITION, bytes);
         }
@@ -120,6 +160,23 @@ impl Rows {
         }
         Some(object)
     }
+}
+
+/// What the rows of objects show of them beside their metadata.
+fn selected(shown: &RequestedVersion, include: IncludeObject) -> Option<Selected> {
+    if include == IncludeObject::Whole {
+        return None;
+    }
+    let rows = &shown.resource.capabilities.rows;
+    let mut selected = Selected::nothing();
+    for name in rows.hidden_annotations {
+        selected.add(["metadata", "annotations", name].into_iter());
+    }
+    if let Some(conditions) = rows.conditions {
+        selected.add(conditions.read.iter().copied());
+    }
+    let told = shown.columns().iter().all(|column| column.select(&mut selected));
+    told.then_some(selected)
 }
 
 /// What stands before the first row.

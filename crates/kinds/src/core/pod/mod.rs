@@ -11,7 +11,7 @@ mod update;
 
 use std::time::SystemTime;
 
-use holdfast_resource::{Check, Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Refusal, RowConditions, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 pub(super) use binding::Binding;
@@ -163,7 +163,12 @@ impl Strategy for Pod {
 }
 
 /// What the row of a Pod that is over says.
-pub(super) fn row_conditions(pod: &Value) -> Option<Value> {
+pub(super) const ROW_CONDITIONS: RowConditions = RowConditions {
+    of: row_conditions,
+    read: &["status", "phase"],
+};
+
+fn row_conditions(pod: &Value) -> Option<Value> {
     let phase = pod.str_at(&["status", "phase"])?;
     let message = match phase {
         "Succeeded" => "The pod has completed successfully.",
