@@ -184,6 +184,7 @@ impl TypeTableBuilder {
                 field.place = place;
             }
             fields.sort_by(|a, b| a.name.cmp(&b.name));
+            fields.shrink_to_fit();
             if let Some(pair) = fields.windows(2).find(|pair| pair[0].name == pair[1].name) {
                 let field = pair[0].name.clone();
                 return Err(TableError::RepeatedField { of: name, field });

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use futures_util::future::try_join_all;
+use futures_util::{TryStreamExt as _, stream};
 use holdfast_authorization::User;
 use holdfast_resource::Resource;
 use holdfast_value::{SmolStr, Value};
@@ -17,6 +17,10 @@ use crate::objects::followers::{self, Difference, Followed, Follower};
 use crate::objects::{self, Entry};
 use crate::runtime::background;
 use crate::write;
+
+/// How many of the first objects are made at the same time: more share a write to the disk, and each takes memory that the
+/// server keeps.
+const TOGETHER: usize = 64;
 
 /// Shows the kinds what is stored, keeps on showing them what changes, and makes the objects that are there from the start.
 ///
@@ -53,7 +57,7 @@ pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
     for resource in others.into_iter().filter(observing) {
         observe(context, Arc::clone(resource));
     }
-    // What is made together is one write to the disk; what lives in namespaces needs these first.
+    // What is made together is few writes to the disk; what lives in namespaces needs these first.
     for namespaced in [false, true] {
         let of_scope = made.iter().filter(|made| made.resource.namespaced() == namespaced);
         let writes = of_scope.flat_map(|made| {
@@ -61,7 +65,8 @@ pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
                 .iter()
                 .map(|object| ensure(context, &made.resource, object))
         });
-        try_join_all(writes).await?;
+        let writes = stream::iter(writes.map(Ok));
+        writes.try_for_each_concurrent(TOGETHER, |write| write).await?;
     }
     // What was made is seen at once by those who observe it.
     for resource in made.iter().map(|made| &made.resource).filter(observing) {

@@ -27,10 +27,13 @@ use crate::wire::body::ResponseBody;
 const LOOK: usize = 64;
 
 /// How long a list works before others have a turn.
-const TURN: Duration = Duration::from_micros(500);
+const TURN: Duration = Duration::from_micros(100);
 
 /// The size at which a run of bytes is sent.
 const RUN_BYTES: usize = 64 * 1024;
+
+/// From which size on a run gets all the room that it may need at once, so that it need not grow step by step.
+const LONG_BYTES: usize = 8 * 1024;
 
 /// Objects that are taken one after the other.
 #[derive(Default)]
@@ -317,6 +320,9 @@ struct Body {
 impl Body {
     async fn run(&mut self) -> Option<Bytes> {
         while !self.ended && self.run.len() < RUN_BYTES {
+            if self.run.len() >= LONG_BYTES && self.run.capacity() < RUN_BYTES {
+                self.run.reserve_exact(RUN_BYTES + LONG_BYTES - self.run.len());
+            }
             let written = match self.items.next(&mut self.turn).await {
                 Ok(Some(item)) => {
                     let first = std::mem::replace(&mut self.first, false);
