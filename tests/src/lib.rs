@@ -3,6 +3,7 @@
 //! of it, webhooks, aggregated servers, and definitions like those of well-known operators.
 
 pub mod aggregated;
+pub mod book;
 mod client;
 mod environment;
 #[path = "../../crates/server/tests/hook/mod.rs"]
@@ -18,4 +19,4 @@ pub use environment::Environment;
 pub use objects::{Client, MERGE};
 pub use process::Process;
 pub use reference::Reference;
-pub use server::{ADMIN_TOKEN, Binary, Server, USER_TOKEN, root};
+pub use server::{ADMIN_TOKEN, Binary, Server, USER_TOKEN, free_address, root};

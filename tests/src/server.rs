@@ -67,6 +67,11 @@ impl Binary {
         if debug { Self::debug() } else { Self::release() }
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// A command that runs it.
     pub fn command(&self) -> Command {
         Command::new(&self.path)
@@ -282,7 +287,10 @@ pub(crate) fn tail(path: &Path) -> String {
 }
 
 /// A port of loopback that nothing listens on.
-pub(crate) fn free_address() -> Result<SocketAddr> {
+///
+/// # Errors
+/// Where the system has none.
+pub fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind(("127.0.0.1", 0))
         .context("a free port")?
         .local_addr()?)

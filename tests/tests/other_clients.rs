@@ -1,4 +1,4 @@
-//! The official Python and JavaScript clients against the real binary. Each is installed from its registry below the build
+//! The official Python and JavaScript clients and kopf against the real binary. Each is installed from its registry below the build
 //! directory, once for each list of what it needs. The tests run where
 //! `HOLDFAST_REQUIRE` names `clients`, and are ignored elsewhere, since a registry may be out of reach.
 
@@ -6,9 +6,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use conformance::{Binary, Server, root};
 use test_support::needs;
+
+/// Clients are installed one at a time: several tests use what is in one folder.
+static INSTALLING: Mutex<()> = Mutex::new(());
 
 /// A client in another language.
 struct Client {
@@ -18,7 +22,7 @@ struct Client {
     wants: &'static str,
     /// Installs into a folder; each line is one command.
     install: fn(&Path, &Path) -> Vec<Command>,
-    /// Runs the checks.
+    /// Runs the checks of a script.
     run: fn(&Path, &Path) -> Command,
 }
 
@@ -29,6 +33,7 @@ impl Client {
 
     /// Where the client is installed, or why it is not.
     fn installed(&self) -> Result<PathBuf, String> {
+        let _turn = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = root().join("target/clients").join(self.name);
         let stamp = folder.join("installed");
         let wants = std::fs::read_to_string(self.sources().join(self.wants)).unwrap();
@@ -46,11 +51,13 @@ impl Client {
         Ok(folder)
     }
 
-    fn check(&self) {
+    /// Runs the checks with further arguments behind the kubeconfig.
+    fn check(&self, more: &[&str]) {
         let folder = self.installed().unwrap();
         let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
         let output = (self.run)(&self.sources(), &folder)
             .arg(server.kubeconfig())
+            .args(more)
             .env("HOLDFAST_SERVER", format!("https://{}", server.address))
             .output()
             .unwrap();
@@ -63,9 +70,8 @@ impl Client {
     }
 }
 
-#[needs(clients)]
-#[test]
-fn the_python_client_works_typed_dynamic_and_watching() {
+/// The Python client and kopf, with the script that checks them.
+fn python(run: fn(&Path, &Path) -> Command) -> Client {
     Client {
         name: "python",
         wants: "requirements.txt",
@@ -78,42 +84,63 @@ fn the_python_client_works_typed_dynamic_and_watching() {
                 .arg(sources.join("requirements.txt"));
             vec![environment, packages]
         },
-        run: |sources, folder| {
-            let mut command = Command::new(folder.join("bin/python"));
-            command.arg(sources.join("conformance.py"));
-            command
-        },
+        run,
     }
-    .check();
+}
+
+fn in_python(folder: &Path, script: &Path) -> Command {
+    let mut command = Command::new(folder.join("bin/python"));
+    command.arg(script);
+    command
 }
 
 #[needs(clients)]
 #[test]
-fn the_javascript_client_works_with_its_informer() {
-    Client {
-        name: "javascript",
-        wants: "package.json",
-        install: |sources, folder| {
-            std::fs::copy(sources.join("package.json"), folder.join("package.json")).unwrap();
-            let mut packages = Command::new("npm");
-            packages
-                .args([
-                    "install",
-                    "--no-audit",
-                    "--no-fund",
-                    "--ignore-scripts",
-                    "--no-package-lock",
-                ])
-                .current_dir(folder);
-            vec![packages]
-        },
-        run: |sources, folder| {
-            // The script finds its packages from where it lies.
-            std::fs::copy(sources.join("conformance.mjs"), folder.join("conformance.mjs")).unwrap();
-            let mut command = Command::new("node");
-            command.arg(folder.join("conformance.mjs"));
-            command
-        },
-    }
-    .check();
+fn the_python_client_works_typed_dynamic_and_watching() {
+    python(|sources, folder| in_python(folder, &sources.join("conformance.py"))).check(&[]);
+}
+
+#[needs(clients)]
+#[test]
+fn an_operator_by_kopf_handles_creation_update_deletion_and_timers() {
+    python(|sources, folder| in_python(folder, &sources.join("operator_checks.py"))).check(&[]);
+}
+
+/// Both releases of the JavaScript client.
+const JAVASCRIPT: Client = Client {
+    name: "javascript",
+    wants: "package.json",
+    install: |sources, folder| {
+        std::fs::copy(sources.join("package.json"), folder.join("package.json")).unwrap();
+        let mut packages = Command::new("npm");
+        packages
+            .args([
+                "install",
+                "--no-audit",
+                "--no-fund",
+                "--ignore-scripts",
+                "--no-package-lock",
+            ])
+            .current_dir(folder);
+        vec![packages]
+    },
+    run: |sources, folder| {
+        // The script finds its packages from where it lies.
+        std::fs::copy(sources.join("conformance.mjs"), folder.join("conformance.mjs")).unwrap();
+        let mut command = Command::new("node");
+        command.arg(folder.join("conformance.mjs"));
+        command
+    },
+};
+
+#[needs(clients)]
+#[test]
+fn the_javascript_client_1_works_with_its_informer() {
+    JAVASCRIPT.check(&["client-node-1"]);
+}
+
+#[needs(clients, node22)]
+#[test]
+fn the_javascript_client_2_works_with_its_informer() {
+    JAVASCRIPT.check(&["client-node-2"]);
 }

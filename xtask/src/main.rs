@@ -4,6 +4,7 @@
 mod bench;
 mod cases;
 mod compare;
+mod docs;
 mod fuzz;
 mod generate;
 mod habits;
@@ -54,6 +55,8 @@ enum Habit {
     KubeApiserver,
     /// Run the suites of published Go modules that test with envtest against the server in its place.
     Suites(suites::Arguments),
+    /// Write the pages of the reference in docs/reference, as the code has them.
+    Docs(docs::Arguments),
     /// Start a release server and measure it.
     Bench(bench::Arguments),
 }
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
         Habit::Etcd(arguments) => habits::etcd(&arguments),
         Habit::KubeApiserver => habits::kube_apiserver(),
         Habit::Suites(arguments) => suites::run(&arguments),
+        Habit::Docs(arguments) => docs::run(&arguments),
         Habit::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

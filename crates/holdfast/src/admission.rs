@@ -14,6 +14,12 @@ const GATED: [(&str, Feature); 3] = [
     ("NodeDeclaredFeatureValidator", Feature::NodeDeclaredFeatures),
 ];
 
+/// The feature without which a plugin does nothing.
+pub(crate) fn gate(plugin: &str) -> Option<Feature> {
+    let gated = GATED.iter().find(|(name, _)| *name == plugin);
+    gated.map(|(_, feature)| *feature)
+}
+
 /// The plugins that are left where `on` are switched on and `off` are switched off. All names of kube-apiserver are known; what
 /// is not here may be switched off, but not on.
 ///
@@ -52,10 +58,7 @@ pub(crate) fn chain(on: &[String], off: &[String], features: Features) -> Result
             known.join(", ")
         );
     }
-    let all = all.only(|name| {
-        let gate = GATED.iter().find(|(plugin, _)| *plugin == name);
-        gate.is_none_or(|(_, feature)| features.has(*feature))
-    });
+    let all = all.only(|name| gate(name).is_none_or(|feature| features.has(feature)));
     let named = |names: &[String], name: &str| names.iter().any(|known| known == name);
     Ok(all.only(|name| named(on, name) || !named(off, name) && !off_by_default.contains(&name)))
 }

@@ -14,11 +14,12 @@ use holdfast_server::api::context::MAX_OBJECT_BYTES;
 use crate::aggregation::AggregationFlags;
 use crate::audit::AuditFlags;
 use crate::copy::CopyFlags;
+use crate::documents::{CompletionFlags, ManFlags, ReferenceFlags};
 use crate::election::ElectionFlags;
 use crate::endpoints::EndpointFlags;
 use crate::envtest::EnvtestFlags;
 use crate::fairness::FairnessFlags;
-use crate::remote::ObjectFlags;
+use crate::remote::{AccessFlags, ObjectFlags};
 use crate::served::ServedFlags;
 use crate::snapshot::Snapshot;
 use crate::storage::StorageFlags;
@@ -50,6 +51,8 @@ pub(crate) enum Command {
     Version,
     /// Print an object with the manager, operation and age of each field beside it.
     Blame(Box<ObjectFlags>),
+    /// Ask a server whether it is ready, and fail where it is not.
+    Ready(Box<AccessFlags>),
     /// Save, restore and verify snapshots of an embedded store.
     Snapshot {
         /// What to do.
@@ -60,6 +63,13 @@ pub(crate) enum Command {
     Copy(Box<CopyFlags>),
     /// Make a directory of assets for envtest, and print the lines to export.
     Envtest(EnvtestFlags),
+    /// Print a script that completes commands and flags in a shell.
+    Completions(CompletionFlags),
+    /// Print the manual page, or write one for each command.
+    Man(ManFlags),
+    /// Print a page of the reference.
+    #[command(hide = true)]
+    Reference(ReferenceFlags),
 }
 
 /// How to serve.

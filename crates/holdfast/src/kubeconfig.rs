@@ -5,8 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Result;
+use aws_lc_rs::agreement::{ECDH_P256, PrivateKey};
+use aws_lc_rs::encoding::{AsDer as _, EcPrivateKeyRfc5915Der};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rustls::pki_types::PrivateKeyDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use crate::files;
 use crate::pki::Pki;
@@ -38,12 +42,29 @@ contexts:
 ",
         authority = encoded(authority)?,
         certificate = encoded(&pki.administrator.certificate)?,
-        key = encoded(&pki.administrator.key)?,
+        key = STANDARD.encode(client_key(files::read(&pki.administrator.key)?)),
     );
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(());
     }
     files::write_private(path, &text)
+}
+
+/// A key in the older of its two forms, whose name tells that it is of an elliptic curve: fabric8's client takes the newer form for
+/// one of RSA. A key of another sort stays as it is.
+fn client_key(pem: Vec<u8>) -> Vec<u8> {
+    let key = PrivateKeyDer::from_pem_slice(&pem).ok();
+    let key = key.and_then(|key| PrivateKey::from_private_key_der(&ECDH_P256, key.secret_der()).ok());
+    let Some(Ok(der)) = key.map(|key| -> Result<EcPrivateKeyRfc5915Der<'_>, _> { key.as_der() }) else {
+        return pem;
+    };
+    let mut text = String::from("-----BEGIN EC PRIVATE KEY-----\n");
+    for line in STANDARD.encode(der.as_ref()).as_bytes().chunks(64) {
+        text.extend(line.iter().copied().map(char::from));
+        text.push('\n');
+    }
+    text += "-----END EC PRIVATE KEY-----\n";
+    text.into_bytes()
 }
 
 #[cfg(test)]
@@ -65,7 +86,24 @@ mod tests {
         assert_eq!(access.server, "https://127.0.0.1:6443");
         assert_eq!(access.authority, fs::read(&pki.authority.certificate).ok());
         let read = |path: &Path| fs::read(path).unwrap();
-        let administrator = (read(&pki.administrator.certificate), read(&pki.administrator.key));
-        assert_eq!(access.certificate, Some(administrator));
+        let (certificate, key) = access.certificate.unwrap();
+        assert_eq!(certificate, read(&pki.administrator.certificate));
+        assert!(key.starts_with(b"-----BEGIN EC PRIVATE KEY-----\n"));
+        let public = |pem: &[u8]| {
+            let key = rcgen::KeyPair::from_pem(std::str::from_utf8(pem).unwrap()).unwrap();
+            key.public_key_pem()
+        };
+        assert_eq!(public(&key), public(&read(&pki.administrator.key)));
+    }
+
+    #[test]
+    fn keys_of_another_sort_stay_as_they_are() {
+        for key in [
+            "",
+            "no key",
+            "-----BEGIN PRIVATE KEY-----\nMA==\n-----END PRIVATE KEY-----\n",
+        ] {
+            assert_eq!(client_key(key.into()), key.as_bytes());
+        }
     }
 }

@@ -8,6 +8,7 @@ mod audit;
 mod blame;
 mod compatible;
 mod copy;
+mod documents;
 mod election;
 mod endpoints;
 mod envtest;
@@ -36,7 +37,7 @@ use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::envtest::Role;
 use crate::flags::{Arguments, Command};
-use crate::remote::ObjectFlags;
+use crate::remote::{AccessFlags, ObjectFlags};
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -71,9 +72,13 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
     match arguments.command {
         Some(Command::Version) => version(),
         Some(Command::Blame(object)) => blame(&object),
+        Some(Command::Ready(access)) => ready(&access),
         Some(Command::Snapshot { command }) => snapshot::run(&command),
         Some(Command::Copy(flags)) => copy::run(&flags),
         Some(Command::Envtest(flags)) => envtest::run(&flags),
+        Some(Command::Completions(flags)) => documents::completions(flags),
+        Some(Command::Man(flags)) => documents::man(&flags),
+        Some(Command::Reference(flags)) => documents::reference(flags),
         None => serve::run(&arguments.serve),
     }
 }
@@ -82,6 +87,13 @@ fn run(arguments: Arguments) -> anyhow::Result<()> {
 fn blame(object: &ObjectFlags) -> anyhow::Result<()> {
     let text = blame::render(&remote::object(object)?, SystemTime::now());
     std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+/// Says that a server is ready, for those who wait for it.
+fn ready(access: &AccessFlags) -> anyhow::Result<()> {
+    let said = remote::ready(access)?;
+    writeln!(std::io::stdout(), "{said}")?;
     Ok(())
 }
 

@@ -151,6 +151,11 @@ pub struct Gate {
 }
 
 impl Gate {
+    /// Whether it may not be set to another value.
+    pub fn is_locked(&self) -> bool {
+        self.locked
+    }
+
     /// The gate that a line of the table tells of.
     fn of(line: &'static str) -> Option<Self> {
         let mut words = line.split(' ');

@@ -1,8 +1,10 @@
-// The official JavaScript client against a server: objects, Server-Side Apply, the informer, and custom objects. Its one argument is a
-// kubeconfig; the server's address comes in HOLDFAST_SERVER. It prints the name of each check that held.
+// The official JavaScript client against a server: objects, Server-Side Apply, patches, watches, the informer, and custom objects. The
+// arguments are a kubeconfig and the package of the client; the server's address comes in HOLDFAST_SERVER. It prints the name of each check
+// that held.
 
 import assert from 'node:assert/strict';
-import * as k8s from '@kubernetes/client-node';
+
+const k8s = await import(process.argv[3]);
 
 const NAMESPACE = 'default';
 const PATIENCE = 30_000;
@@ -49,6 +51,49 @@ async function apply() {
   assert.equal(forced.data.value, 'b');
   assert.deepEqual(forced.metadata.managedFields.map((entry) => entry.manager), ['bravo']);
   await generic.delete(wish('b'));
+}
+
+async function patches() {
+  await core.createNamespacedConfigMap({ namespace: NAMESPACE, body: configMap('patched', { a: '1' }) });
+  const one = { name: 'patched', namespace: NAMESPACE };
+  const as = (strategy) => k8s.setHeaderOptions('Content-Type', strategy);
+  const added = [{ op: 'add', path: '/data/b', value: '2' }];
+  const json = await core.patchNamespacedConfigMap({ ...one, body: added }, as(k8s.PatchStrategy.JsonPatch));
+  assert.deepEqual(json.data, { a: '1', b: '2' });
+  const merge = await core.patchNamespacedConfigMap({ ...one, body: { data: { a: null } } }, as(k8s.PatchStrategy.MergePatch));
+  assert.deepEqual(merge.data, { b: '2' });
+  const held = { metadata: { finalizers: ['example.com/javascript'] } };
+  const strategic = await core.patchNamespacedConfigMap({ ...one, body: held }, as(k8s.PatchStrategy.StrategicMergePatch));
+  assert.deepEqual(strategic.metadata.finalizers, ['example.com/javascript']);
+  await core.deleteNamespacedConfigMap(one);
+  assert.ok((await core.readNamespacedConfigMap(one)).metadata.deletionTimestamp);
+  const freed = { metadata: { finalizers: null } };
+  await core.patchNamespacedConfigMap({ ...one, body: freed }, as(k8s.PatchStrategy.MergePatch));
+  await assert.rejects(core.readNamespacedConfigMap(one), (refusal) => refusal.code === 404);
+}
+
+async function watches() {
+  const { metadata } = await core.listNamespacedConfigMap({ namespace: NAMESPACE });
+  const seen = [];
+  let ended = false;
+  const watch = new k8s.Watch(kubeconfig);
+  const query = { resourceVersion: metadata.resourceVersion, labelSelector: 'suite=javascript', allowWatchBookmarks: true };
+  const path = `/api/v1/namespaces/${NAMESPACE}/configmaps`;
+  const told = (type, object) => type === 'BOOKMARK' || seen.push(`${type} ${object.data.a}`);
+  const controller = await watch.watch(path, query, told, () => { ended = true; });
+  await core.createNamespacedConfigMap({ namespace: NAMESPACE, body: configMap('seen', { a: '1' }) });
+  await core.replaceNamespacedConfigMap({ name: 'seen', namespace: NAMESPACE, body: configMap('seen', { a: '2' }) });
+  await core.deleteNamespacedConfigMap({ name: 'seen', namespace: NAMESPACE });
+  await until('three events', () => seen.length === 3);
+  assert.deepEqual(seen, ['ADDED 1', 'MODIFIED 2', 'DELETED 2']);
+  controller.abort();
+  await until('the watch has ended', () => ended);
+
+  // A version that nobody has any more.
+  let cause;
+  await watch.watch(path, { resourceVersion: '1' }, (type, object) => { cause ??= `${type} ${object.code}`; }, (error) => { cause ??= error; });
+  await until('an old version is told of', () => cause !== undefined);
+  assert.match(String(cause), /ERROR 410|Gone|410/);
 }
 
 async function informer() {
@@ -172,7 +217,7 @@ async function access() {
   assert.equal(review.status.allowed, true);
 }
 
-const checks = [objects, apply, informer, customObjects, access];
+const checks = [objects, apply, patches, watches, informer, customObjects, access];
 for (const check of checks) {
   await check();
   console.log('ok', check.name);

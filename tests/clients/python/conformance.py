@@ -111,6 +111,32 @@ def dynamic_objects(api):
         pass
 
 
+def dynamic_watches(api):
+    maps = dynamic.DynamicClient(api).resources.get(api_version="v1", kind="ConfigMap")
+    version = maps.get(namespace=NAMESPACE).metadata.resourceVersion
+    maps.create(body={"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "dyn"}, "data": {"n": "0"}}, namespace=NAMESPACE)
+    merge = "application/merge-patch+json"
+    maps.patch(name="dyn", namespace=NAMESPACE, body={"data": {"n": "1"}}, content_type=merge)
+    added = [{"op": "add", "path": "/data/m", "value": "2"}]
+    patched = maps.patch(name="dyn", namespace=NAMESPACE, body=added, content_type="application/json-patch+json")
+    assert patched.data.to_dict() == {"n": "1", "m": "2"}, patched
+    maps.delete(name="dyn", namespace=NAMESPACE)
+    watcher = watch.Watch()
+    seen = []
+    for event in maps.watch(namespace=NAMESPACE, resource_version=version, timeout=PATIENCE, watcher=watcher):
+        seen.append((event["type"], event["object"].data.n))
+        if event["type"] == "DELETED":
+            watcher.stop()
+    assert seen == [("ADDED", "0"), ("MODIFIED", "1"), ("MODIFIED", "1"), ("DELETED", "1")], seen
+    deployments = dynamic.DynamicClient(api).resources.get(api_version="apps/v1", kind="Deployment")
+    deployments.create(body=deployment("sub", 1), namespace=NAMESPACE)
+    told = deployments.status.patch(name="sub", namespace=NAMESPACE, body={"status": {"replicas": 3}}, content_type=merge)
+    assert told.status.replicas == 3 and told.spec.replicas == 1, told
+    scale = deployments.scale.get(name="sub", namespace=NAMESPACE)
+    assert scale.kind == "Scale" and scale.status.replicas == 3, scale
+    deployments.delete(name="sub", namespace=NAMESPACE)
+
+
 def watches(api):
     core = client.CoreV1Api(api)
     version = core.list_namespaced_config_map(NAMESPACE).metadata.resource_version
@@ -264,7 +290,7 @@ def main():
     config.load_kube_config(sys.argv[1], client_configuration=configuration)
     configuration.host = os.environ["HOLDFAST_SERVER"]
     with client.ApiClient(configuration) as api:
-        checks = [typed_objects, paged_lists, workloads_and_subresources, dynamic_objects, watches, custom_objects, server_facts]
+        checks = [typed_objects, paged_lists, workloads_and_subresources, dynamic_objects, dynamic_watches, watches, custom_objects, server_facts]
         for check in checks:
             check(api)
             print("ok", check.__name__, flush=True)

@@ -1,6 +1,6 @@
 //! kube-rs against the real binary: the typed and the dynamic API, Server-Side Apply, subresources, the watcher in both of
 //! its ways, the reflector, controllers with finalizers whose objects go with their owner, resources defined by deriving, and
-//! admission webhooks.
+//! admission webhooks; what kube's own tests do that need a cluster and no node.
 
 #![allow(
     clippy::unwrap_used,
@@ -11,6 +11,7 @@
 
 mod derived;
 mod objects;
+mod runtime;
 mod webhooks;
 
 use std::time::Duration;

@@ -95,6 +95,17 @@ impl Client {
         value.with_context(|| format!("the answer to GET {path} is no JSON"))
     }
 
+    /// The text at `path`.
+    pub(crate) async fn text(&mut self, path: &str) -> Result<String> {
+        let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, "*/*");
+        let (status, body) = self.ask(request, Bytes::new()).await?;
+        let said: String = String::from_utf8_lossy(&body).chars().take(TOLD).collect();
+        if !status.is_success() {
+            bail!("the server answered {status}: {}", said.trim());
+        }
+        Ok(said)
+    }
+
     /// Posts JSON to the URL of the server, with what stands in `query`.
     pub(crate) async fn post(&mut self, query: &str, body: Bytes) -> Result<()> {
         let root = if self.root.is_empty() { "/" } else { &self.root };

@@ -50,6 +50,13 @@ pub(crate) fn object(flags: &ObjectFlags) -> Result<Value> {
     }
 }
 
+/// What a server says of itself where it is ready; an error where it is not, or cannot be reached.
+pub(crate) fn ready(flags: &AccessFlags) -> Result<String> {
+    let access = Access::of(flags)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async { Client::connect(&access).await?.text("/readyz").await })
+}
+
 fn from_file(path: &Path) -> Result<Value> {
     let mut text = Vec::new();
     if path == Path::new("-") {

@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounterVec, IntGaugeVec, Opts};
 
-use super::registered;
+use super::{Families, registered};
 
 /// Counters of aggregated servers.
 pub(crate) struct Aggregation {
@@ -11,7 +11,7 @@ pub(crate) struct Aggregation {
 }
 
 impl Aggregation {
-    pub(super) fn new(registry: &prometheus::Registry) -> prometheus::Result<Self> {
+    pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
         let unavailable = Opts::new(
             "aggregator_unavailable_apiservice",
             "Whether APIServices are unavailable, by name",

@@ -3,7 +3,7 @@
 use holdfast_audit::{Level, Observer};
 use prometheus::{IntCounter, IntCounterVec, Opts};
 
-use super::registered;
+use super::{Families, registered};
 
 /// Counters of audit events.
 #[derive(Clone)]
@@ -15,7 +15,7 @@ pub struct AuditCounters {
 }
 
 impl AuditCounters {
-    pub(super) fn new(registry: &prometheus::Registry) -> prometheus::Result<Self> {
+    pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
         Ok(Self {
             events: registered(
                 registry,

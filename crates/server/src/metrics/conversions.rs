@@ -5,6 +5,8 @@ use std::time::Duration;
 use holdfast_resource::conversion::WebhookFailureKind;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
+use super::{Families, registered};
+
 /// The counters of conversions by webhooks.
 pub(super) struct Conversions {
     requests: IntCounterVec,
@@ -22,14 +24,14 @@ impl Conversions {
     ///
     /// # Errors
     /// Where two metrics have one name.
-    pub(super) fn new(registry: &prometheus::Registry) -> prometheus::Result<Self> {
+    pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
         let of_outcome = ["result", "failure_type"];
         let histogram = |name: &str, help: &str, bounds: Vec<f64>, labels: &[&str]| {
             let options = HistogramOpts::new(name, help).buckets(bounds);
-            super::registered(registry, HistogramVec::new(options, labels)?)
+            registered(registry, HistogramVec::new(options, labels)?)
         };
         Ok(Self {
-            requests: super::registered(
+            requests: registered(
                 registry,
                 IntCounterVec::new(
                     Opts::new(

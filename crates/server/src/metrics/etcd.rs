@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
 use smol_str::SmolStr;
 
-use super::registered;
+use super::{Families, registered};
 
 /// The longest time in seconds that counts for each bucket, as the reference has them.
 const BUCKETS: [f64; 23] = [
@@ -79,7 +79,7 @@ impl EtcdCalls {
         })
     }
 
-    pub(super) fn register(self, registry: &prometheus::Registry) -> prometheus::Result<()> {
+    pub(super) fn register(self, registry: &Families) -> prometheus::Result<()> {
         registered(registry, self.seconds)?;
         for counter in [self.requests, self.errors, self.received, self.unreadable] {
             registered(registry, counter)?;
@@ -159,7 +159,7 @@ mod tests {
     fn calls_are_counted_by_the_resource_of_their_key() {
         let kinds = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
         let calls = EtcdCalls::new(Arc::new(ArcSwap::from_pointee(kinds))).unwrap();
-        let registry = prometheus::Registry::new();
+        let registry = Families::default();
         calls.clone().register(&registry).unwrap();
         let took = Duration::from_millis(30);
         calls.called(Operation::Create, b"/registry/deployments/default/web", took, true);

@@ -8,8 +8,13 @@ use holdfast_fairness::{
     Dispatched, FlowStatistics, Histogram, LevelStatistics, Phase, Reason, SeatSeconds, Statistics,
 };
 
+use super::Family;
+
 /// A label and its value.
 type Label<'a> = (&'static str, &'a str);
+
+/// What the names begin with.
+const PREFIX: &str = "apiserver_flowcontrol_";
 
 const LEVEL: &str = "priority_level";
 const SCHEMA: &str = "flow_schema";
@@ -191,6 +196,61 @@ const FLOW_HISTOGRAMS: [FlowHistogram; 7] = [
     }),
 ];
 
+/// The proportion that all levels share.
+const FAIR_FRACTION: (&str, &str) = ("seat_fair_frac", "The fair proportion of the seats that are wanted");
+/// How requests that read and others go along.
+const KINDS: (&str, &str) = (
+    "read_vs_write_current_requests",
+    "Requests that wait or are served for each that there may be",
+);
+/// What was rejected.
+const REJECTED: (&str, &str) = ("rejected_requests_total", "Requests that were rejected");
+/// The one metric without the prefix of the others.
+const WAITING: (&str, &str) = ("apiserver_current_inqueue_requests", "Requests that wait");
+
+/// Every metric that may be written here.
+pub(super) fn families() -> impl Iterator<Item = Family> {
+    let of = |(name, help): (&str, &str), kind: &'static str, labels: &[&str]| {
+        let mut labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
+        labels.sort_unstable();
+        let prefix = if name.starts_with("apiserver_") { "" } else { PREFIX };
+        Family {
+            name: format!("{prefix}{name}"),
+            kind,
+            labels,
+            help: help.to_owned(),
+        }
+    };
+    let levels = OF_LEVELS.map(|(name, help, _)| of((name, help), "gauge", &[LEVEL]));
+    let dispatches = OF_DISPATCHES.map(|(name, help, _)| of((name, help), "gauge", &[LEVEL]));
+    let bounds = BOUNDS.map(|(name, help, _)| of((name, help), "gauge", &["bound", LEVEL]));
+    // A name that comes twice has its help where it comes first.
+    let utilizations = UTILIZATIONS.into_iter().filter(|(_, help, ..)| !help.is_empty());
+    let utilizations = utilizations.map(move |(name, help, phase, _)| {
+        let labels: Vec<&str> = phase.map(|_| "phase").into_iter().chain([LEVEL]).collect();
+        of((name, help), "histogram", &labels)
+    });
+    let flows = OF_FLOWS.map(|(name, help, kind, _)| of((name, help), kind, &[SCHEMA, LEVEL]));
+    let histograms = FLOW_HISTOGRAMS.into_iter().filter(|(_, help, ..)| !help.is_empty());
+    let histograms = histograms.map(move |(name, help, label, _)| {
+        let labels: Vec<&str> = label
+            .map(|(label, _)| label)
+            .into_iter()
+            .chain([SCHEMA, LEVEL])
+            .collect();
+        of((name, help), "histogram", &labels)
+    });
+    let others = [
+        of(FAIR_FRACTION, "gauge", &[]),
+        of(KINDS, "histogram", &["phase", "request_kind"]),
+        of(REJECTED, "counter", &[SCHEMA, LEVEL, "reason"]),
+        of(WAITING, "gauge", &["request_kind"]),
+    ];
+    let of_flows = flows.into_iter().chain(histograms);
+    let of_levels = levels.into_iter().chain(dispatches).chain(bounds).chain(utilizations);
+    of_levels.chain(of_flows).chain(others)
+}
+
 /// How many requests are served now, by their kind.
 pub(super) fn executing(statistics: &Statistics) -> [(&'static str, i64); 2] {
     let now = |kind: bool| {
@@ -215,13 +275,7 @@ pub(super) fn write(statistics: &Statistics, text: &mut String) {
             page.number(name, help, "gauge", &[(LEVEL, &level.name)], number(level));
         }
     }
-    page.number(
-        "seat_fair_frac",
-        "The fair proportion of the seats that are wanted",
-        "gauge",
-        &[],
-        statistics.fair_fraction,
-    );
+    page.number(FAIR_FRACTION.0, FAIR_FRACTION.1, "gauge", &[], statistics.fair_fraction);
     write_dispatches(statistics, &mut page);
     for (name, help, phase, histogram) in UTILIZATIONS {
         for level in &statistics.levels {
@@ -232,21 +286,13 @@ pub(super) fn write(statistics: &Statistics, text: &mut String) {
     }
     for (phase, mutates, histogram) in &statistics.kinds {
         let labels = [("phase", phase_name(*phase)), ("request_kind", kind(*mutates))];
-        page.histogram(
-            "read_vs_write_current_requests",
-            "Requests that wait or are served for each that there may be",
-            &labels,
-            histogram,
-        );
+        page.histogram(KINDS.0, KINDS.1, &labels, histogram);
     }
     write_flows(statistics, &mut page);
-    let _ = page.text.write_str("# HELP apiserver_current_inqueue_requests Requests that wait\n# TYPE apiserver_current_inqueue_requests gauge\n");
+    let (waiting, help) = WAITING;
+    let _ = writeln!(page.text, "# HELP {waiting} {help}\n# TYPE {waiting} gauge");
     for (_, mutates, count) in statistics.now.iter().filter(|(phase, ..)| *phase == Phase::Waiting) {
-        let _ = writeln!(
-            page.text,
-            "apiserver_current_inqueue_requests{{request_kind=\"{}\"}} {count}",
-            kind(*mutates)
-        );
+        let _ = writeln!(page.text, "{waiting}{{request_kind=\"{}\"}} {count}", kind(*mutates));
     }
 }
 
@@ -305,13 +351,7 @@ fn write_flows(statistics: &Statistics, page: &mut Page<'_>) {
         for (reason, count) in Reason::ALL.into_iter().zip(flow.rejected) {
             if count > 0 {
                 let labels = [(SCHEMA, schema), (LEVEL, level), ("reason", reason.name())];
-                page.number(
-                    "rejected_requests_total",
-                    "Requests that were rejected",
-                    "counter",
-                    &labels,
-                    count as f64,
-                );
+                page.number(REJECTED.0, REJECTED.1, "counter", &labels, count as f64);
             }
         }
     }
@@ -341,13 +381,13 @@ impl Page<'_> {
             self.last = name;
             let _ = write!(
                 self.text,
-                "# HELP apiserver_flowcontrol_{name} {help}\n# TYPE apiserver_flowcontrol_{name} {sort}\n"
+                "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {sort}\n"
             );
         }
     }
 
     fn sample(&mut self, name: &str, end: &str, labels: &[Label<'_>], value: impl std::fmt::Display) {
-        let _ = write!(self.text, "apiserver_flowcontrol_{name}{end}");
+        let _ = write!(self.text, "{PREFIX}{name}{end}");
         for (at, (label, value)) in labels.iter().enumerate() {
             let before = if at == 0 { '{' } else { ',' };
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");

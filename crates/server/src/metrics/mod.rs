@@ -8,6 +8,7 @@ mod audit;
 mod conversions;
 mod etcd;
 mod fairness;
+mod families;
 mod features;
 mod policies;
 mod process;
@@ -36,6 +37,8 @@ use aggregation::Aggregation;
 pub use audit::AuditCounters;
 use conversions::Conversions;
 pub use etcd::EtcdCalls;
+use families::Families;
+pub use families::Family;
 use policies::Policies;
 pub(crate) use requests::Recording;
 use requests::Requests;
@@ -48,7 +51,7 @@ const CONTENT_TYPE: HeaderValue =
 
 /// The metrics of the server.
 pub struct Metrics {
-    registry: prometheus::Registry,
+    families: Families,
     audit: AuditCounters,
     requests: Requests,
     deprecated: IntGaugeVec,
@@ -67,15 +70,15 @@ impl Metrics {
     /// # Errors
     /// Where two metrics have one name, which is a fault of this code.
     pub fn new() -> prometheus::Result<Self> {
-        let registry = prometheus::Registry::new();
+        let families = Families::default();
         let metrics = Self {
-            audit: AuditCounters::new(&registry)?,
-            requests: Requests::new(&registry)?,
-            conversions: Conversions::new(&registry)?,
-            webhooks: Webhooks::new(&registry)?,
-            aggregation: Aggregation::new(&registry)?,
+            audit: AuditCounters::new(&families)?,
+            requests: Requests::new(&families)?,
+            conversions: Conversions::new(&families)?,
+            webhooks: Webhooks::new(&families)?,
+            aggregation: Aggregation::new(&families)?,
             deprecated: registered(
-                &registry,
+                &families,
                 IntGaugeVec::new(
                     Opts::new(
                         "apiserver_requested_deprecated_apis",
@@ -85,7 +88,7 @@ impl Metrics {
                 )?,
             )?,
             in_flight: registered(
-                &registry,
+                &families,
                 IntGaugeVec::new(
                     Opts::new(
                         "apiserver_current_inflight_requests",
@@ -95,14 +98,14 @@ impl Metrics {
                 )?,
             )?,
             handshake_errors: registered(
-                &registry,
+                &families,
                 IntCounter::new(
                     "apiserver_tls_handshake_errors_total",
                     "Connections that ended before their TLS handshake did",
                 )?,
             )?,
             authentications: registered(
-                &registry,
+                &families,
                 IntCounterVec::new(
                     Opts::new(
                         "authentication_attempts",
@@ -111,10 +114,10 @@ impl Metrics {
                     &["result"],
                 )?,
             )?,
-            policies: Policies::new(&registry)?,
-            registry,
+            policies: Policies::new(&families)?,
+            families,
         };
-        metrics.registry.register(Box::new(process::Process::new()?))?;
+        metrics.families.register(process::Process::new()?)?;
         Ok(metrics)
     }
 
@@ -123,8 +126,7 @@ impl Metrics {
     /// # Errors
     /// As for [`Metrics::new`].
     pub fn count_objects(&self, store: Arc<Store>, resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<()> {
-        self.registry
-            .register(Box::new(stored::StoredObjects::new(store, resources)?))
+        self.families.register(stored::StoredObjects::new(store, resources)?)
     }
 
     /// Shows what `calls` counts.
@@ -132,7 +134,7 @@ impl Metrics {
     /// # Errors
     /// As for [`Metrics::new`].
     pub fn count_etcd(&self, calls: EtcdCalls) -> prometheus::Result<()> {
-        calls.register(&self.registry)
+        calls.register(&self.families)
     }
 
     /// The counters of audit events.
@@ -203,7 +205,7 @@ impl Metrics {
                 gauge.set(now);
             }
         }
-        let text = TextEncoder::new().encode_to_string(&self.registry.gather());
+        let text = TextEncoder::new().encode_to_string(&self.families.gather());
         let mut text = text.map_err(|error| ApiError::internal(error.to_string()))?;
         if let Some(statistics) = &statistics {
             fairness::write(statistics, &mut text);
@@ -220,7 +222,7 @@ impl Metrics {
         gates: impl Iterator<Item = (&'static str, &'static str, bool)>,
     ) -> prometheus::Result<()> {
         let features = features::EnabledFeatures::new(gates.collect())?;
-        self.registry.register(Box::new(features))
+        self.families.register(features)
     }
 
     /// Shows the build.
@@ -231,21 +233,45 @@ impl Metrics {
         let version = VersionInfo::of(build);
         let (names, values) = version.labels();
         let opts = Opts::new("kubernetes_build_info", "What this server is a build of, always 1");
-        let gauge = registered(&self.registry, IntGaugeVec::new(opts, &names)?)?;
+        let gauge = registered(&self.families, IntGaugeVec::new(opts, &names)?)?;
         gauge.get_metric_with_label_values(&values)?.set(1);
         Ok(())
     }
 }
 
+/// The metric of `/metrics/slis`.
+const HEALTHCHECK: &str = "kubernetes_healthcheck";
+const HEALTHCHECK_HELP: &str = "Whether a check of the server's health is well";
+
+/// Every metric that a server may show, in the order of their names.
+///
+/// # Errors
+/// As for [`Metrics::new`].
+pub fn families() -> prometheus::Result<Vec<Family>> {
+    let metrics = Metrics::new()?;
+    metrics.tell_of_build(&Build::default())?;
+    metrics.tell_of_features(std::iter::empty())?;
+    metrics.count_etcd(EtcdCalls::new(Arc::default())?)?;
+    metrics.families.register(stored::Counts::new()?)?;
+    let mut families = metrics.families.known();
+    families.extend(fairness::families());
+    families.push(Family {
+        name: HEALTHCHECK.to_owned(),
+        kind: "gauge",
+        labels: vec!["name".to_owned(), "type".to_owned()],
+        help: HEALTHCHECK_HELP.to_owned(),
+    });
+    families.sort_unstable();
+    Ok(families)
+}
+
 /// The answer of `/metrics/slis`: the health checks as metrics, by their outcome.
 pub(crate) fn service_levels<'a>(checks: impl Iterator<Item = (&'a str, &'a str, bool)>) -> Response {
-    let mut text = String::from(
-        "# HELP kubernetes_healthcheck Whether a check of the server's health is well\n# TYPE kubernetes_healthcheck gauge\n",
-    );
+    let mut text = format!("# HELP {HEALTHCHECK} {HEALTHCHECK_HELP}\n# TYPE {HEALTHCHECK} gauge\n");
     for (endpoint, check, well) in checks {
         let well = u8::from(well);
         text.push_str(&format!(
-            "kubernetes_healthcheck{{name=\"{check}\",type=\"{endpoint}\"}} {well}\n"
+            "{HEALTHCHECK}{{name=\"{check}\",type=\"{endpoint}\"}} {well}\n"
         ));
     }
     page(text)
@@ -259,8 +285,8 @@ fn page(text: String) -> Response {
 }
 
 /// `metric`, which `registry` shows from now on.
-fn registered<M: Collector + Clone + 'static>(registry: &prometheus::Registry, metric: M) -> prometheus::Result<M> {
-    registry.register(Box::new(metric.clone()))?;
+fn registered<M: Collector + Clone + 'static>(families: &Families, metric: M) -> prometheus::Result<M> {
+    families.register(metric.clone())?;
     Ok(metric)
 }
 

@@ -3,7 +3,7 @@
 use holdfast_admission::policies::Check;
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
-use super::registered;
+use super::{Families, registered};
 
 /// The longest time in seconds that counts for each bucket, as the reference has them.
 const BUCKETS: [f64; 5] = [0.000_000_5, 0.001, 0.01, 0.1, 1.0];
@@ -15,7 +15,7 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
-    pub(super) fn new(registry: &prometheus::Registry) -> prometheus::Result<Self> {
+    pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
         let labels = ["policy", "policy_binding", "error_type", "enforcement_action"];
         let of = |webhook_type: &str, labels: &[&str]| {
             let counted = Opts::new(

@@ -10,7 +10,7 @@ use parking_lot::RwLock;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 use smol_str::SmolStr;
 
-use super::registered;
+use super::{Families, registered};
 use crate::http::request_info::RequestInfo;
 
 /// The upper bounds of durations, in seconds.
@@ -90,7 +90,7 @@ struct Watch {
 }
 
 impl Requests {
-    pub(super) fn new(registry: &prometheus::Registry) -> prometheus::Result<Self> {
+    pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
         const WITH_DRY_RUN: [&str; 8] = [
             "component",
             "dry_run",
@@ -401,8 +401,8 @@ mod tests {
 
     use super::*;
 
-    fn requests() -> (prometheus::Registry, Requests, Registry) {
-        let registry = prometheus::Registry::new();
+    fn requests() -> (Families, Requests, Registry) {
+        let registry = Families::default();
         let requests = Requests::new(&registry).unwrap();
         let resources = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
         (registry, requests, resources)
@@ -412,7 +412,7 @@ mod tests {
         RequestInfo::parse(method, &uri.parse().unwrap()).unwrap()
     }
 
-    fn text(registry: &prometheus::Registry) -> String {
+    fn text(registry: &Families) -> String {
         prometheus::TextEncoder::new()
             .encode_to_string(&registry.gather())
             .unwrap()

@@ -19,6 +19,11 @@ const DIGITS: u64 = 1_000_000_000_000_000;
 pub(super) struct StoredObjects {
     store: Arc<Store>,
     resources: Arc<ArcSwap<Registry>>,
+    counts: Counts,
+}
+
+/// The metrics that tell of it.
+pub(super) struct Counts {
     /// By resource and group in one text, as releases before 1.34 had it.
     by_name: IntGaugeVec,
     by_group: IntGaugeVec,
@@ -29,15 +34,13 @@ pub(super) struct StoredObjects {
     dispatched: IntCounterVec,
 }
 
-impl StoredObjects {
-    pub(super) fn new(store: Arc<Store>, resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<Self> {
+impl Counts {
+    pub(super) fn new() -> prometheus::Result<Self> {
         const RESOURCE: [&str; 2] = ["group", "resource"];
         let help = "Number of stored objects";
         let gauge = |name, help| IntGaugeVec::new(Opts::new(name, help), &RESOURCE);
         let counter = |name, help| IntCounterVec::new(Opts::new(name, help), &RESOURCE);
         Ok(Self {
-            store,
-            resources,
             by_name: IntGaugeVec::new(Opts::new("apiserver_storage_objects", help), &["resource"])?,
             by_group: gauge("apiserver_resource_objects", help)?,
             bytes: gauge(
@@ -72,7 +75,7 @@ impl StoredObjects {
     }
 }
 
-impl Collector for StoredObjects {
+impl Collector for Counts {
     fn desc(&self) -> Vec<&Desc> {
         let gauges = self.gauges().into_iter().flat_map(Collector::desc);
         gauges
@@ -81,10 +84,33 @@ impl Collector for StoredObjects {
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
+        let gauges = self.gauges().into_iter().flat_map(Collector::collect);
+        let counters = self.counters().into_iter().flat_map(Collector::collect);
+        gauges.chain(counters).collect()
+    }
+}
+
+impl StoredObjects {
+    pub(super) fn new(store: Arc<Store>, resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<Self> {
+        Ok(Self {
+            store,
+            resources,
+            counts: Counts::new()?,
+        })
+    }
+}
+
+impl Collector for StoredObjects {
+    fn desc(&self) -> Vec<&Desc> {
+        self.counts.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let counts = &self.counts;
         let snapshot = self.store.snapshot();
         // Resources that are no longer served have no metric.
-        self.gauges().into_iter().for_each(IntGaugeVec::reset);
-        self.counters().into_iter().for_each(IntCounterVec::reset);
+        counts.gauges().into_iter().for_each(IntGaugeVec::reset);
+        counts.counters().into_iter().for_each(IntCounterVec::reset);
         let set = |gauge: &IntGaugeVec, labels: &[&str], value: u64| {
             if let Ok(gauge) = gauge.get_metric_with_label_values(labels) {
                 gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
@@ -100,20 +126,22 @@ impl Collector for StoredObjects {
             let prefix = storage.namespace_prefix("");
             let objects = snapshot.count(prefix.as_bytes());
             let labels = [resource.group.as_str(), resource.plural.as_str()];
-            set(&self.by_name, &[&resource.group_resource().to_string()], objects as u64);
-            set(&self.by_group, &labels, objects as u64);
-            set(&self.bytes, &labels, size(&snapshot, prefix.as_bytes(), objects));
-            set(&self.revisions, &labels, snapshot.revision() % DIGITS);
-            count(&self.initializations, &labels, 1);
+            set(
+                &counts.by_name,
+                &[&resource.group_resource().to_string()],
+                objects as u64,
+            );
+            set(&counts.by_group, &labels, objects as u64);
+            set(&counts.bytes, &labels, size(&snapshot, prefix.as_bytes(), objects));
+            set(&counts.revisions, &labels, snapshot.revision() % DIGITS);
+            count(&counts.initializations, &labels, 1);
             let events = self.store.events_of(prefix.as_bytes());
             if events > 0 {
-                count(&self.received, &labels, events);
-                count(&self.dispatched, &labels, events);
+                count(&counts.received, &labels, events);
+                count(&counts.dispatched, &labels, events);
             }
         }
-        let gauges = self.gauges().into_iter().flat_map(Collector::collect);
-        let counters = self.counters().into_iter().flat_map(Collector::collect);
-        gauges.chain(counters).collect()
+        counts.collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use prometheus::{HistogramOpts, HistogramVec, IntCounterVec, Opts};
 
-use super::registered;
+use super::{Families, registered};
 
 /// The longest time in seconds that counts for each bucket, as the reference has them.
 const BUCKETS: [f64; 8] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 25.0];
@@ -32,7 +32,7 @@ pub(crate) struct WebhookCall<'a> {
 }
 
 impl Webhooks {
-    pub(super) fn new(registry: &prometheus::Registry) -> prometheus::Result<Self> {
+    pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
         let counter = |name: &str, help: &str, labels: &[&str]| {
             registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
         };
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn calls_and_refusals_are_counted_by_webhook() {
-        let registry = prometheus::Registry::new();
+        let registry = Families::default();
         let webhooks = Webhooks::new(&registry).unwrap();
         let asked = WebhookCall {
             name: "a.b.c",

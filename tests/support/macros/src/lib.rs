@@ -2,6 +2,7 @@
 //! The attribute `needs`. See the crate `test-support`.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use proc_macro::TokenStream;
 
@@ -12,8 +13,9 @@ use proc_macro::TokenStream;
 /// | `shared` | `$HOLDFAST_SHARED` is a folder, or `shared` beside the repository |
 /// | `clients` | `HOLDFAST_REQUIRE` names them: they are installed from their registries |
 /// | `etcd` | `$HOLDFAST_ETCD` is a file, or there is a program of that name on the path or in `target/etcd` |
+/// | `node22` | Node.js is on the path, in version 22 or later |
 /// | `kube_apiserver` | `$HOLDFAST_KUBE_APISERVER` is a file |
-/// | any other | a program of that name is on the path |
+/// | any other | a program of that name is on the path, with `-` where the name has `_` |
 ///
 /// A need that `HOLDFAST_REQUIRE` names (a list with commas) is never ignored: the test runs, and fails by its absence.
 #[proc_macro_attribute]
@@ -47,12 +49,20 @@ fn is_present(need: &str) -> bool {
     match need {
         "shared" => shared().is_some_and(|folder| folder.is_dir()),
         "clients" => false,
+        "node22" => node().is_some_and(|major| major >= 22),
         "etcd" => etcd(),
         "kube_apiserver" => {
             std::env::var_os("HOLDFAST_KUBE_APISERVER").is_some_and(|named| Path::new(&named).is_file())
         }
-        program => on_the_path(program),
+        program => on_the_path(&program.replace('_', "-")),
     }
+}
+
+/// The major version of Node.js.
+fn node() -> Option<u32> {
+    let told = Command::new("node").arg("--version").output().ok()?;
+    let version = String::from_utf8(told.stdout).ok()?;
+    version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
 /// The shared folder, as `test_support::shared_folder` finds it.

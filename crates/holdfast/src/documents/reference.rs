@@ -1,0 +1,256 @@
+//! Pages of the reference: tables of what the code has.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use clap::{Arg, Command, CommandFactory as _, ValueEnum};
+use holdfast_admission::AdmissionChain;
+use holdfast_kinds::admission::{KNOWN, all_plugins};
+use holdfast_kinds::features::{Feature, FeatureGates, Features, Stage};
+
+use crate::flags::Arguments;
+use crate::{admission, compatible};
+
+/// A page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Page {
+    /// Flags of the server and of the commands.
+    Flags,
+    /// Feature gates.
+    FeatureGates,
+    /// Admission plugins.
+    AdmissionPlugins,
+    /// Metrics.
+    Metrics,
+}
+
+impl Page {
+    /// The page in Markdown.
+    pub(crate) fn text(self) -> Result<String> {
+        match self {
+            Self::Flags => Ok(flags()),
+            Self::FeatureGates => Ok(feature_gates()),
+            Self::AdmissionPlugins => admission_plugins(),
+            Self::Metrics => metrics(),
+        }
+    }
+}
+
+fn flags() -> String {
+    let command = Arguments::command();
+    let mut page = String::from(
+        "# Flags\n\nFlags have kube-apiserver's names where it has one for the same thing. Truth values are written `--flag`, \
+         `--flag=true` or `--flag=false`; of a flag that takes one value and is given several times, the last counts.\n\n\
+         ## Of the server\n\n",
+    );
+    table_of_flags(&mut page, &command);
+    page += "\n## Taken and without meaning\n\nCommand lines that were written for kube-apiserver are taken as they are: these \
+             flags change nothing, and the log names those that were set.\n\n";
+    let ignored: Vec<String> = compatible::names().map(|name| format!("`--{name}`")).collect();
+    page += &ignored.join(", ");
+    page += "\n";
+    for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        of_command(&mut page, "holdfast", command);
+    }
+    page
+}
+
+/// A section about a command, and the sections of those below it.
+fn of_command(page: &mut String, before: &str, command: &Command) {
+    let called = format!("{before} {}", command.get_name());
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    let _ = write!(page, "\n## `{called}`\n\n{}.\n", about.trim_end_matches('.'));
+    let places: Vec<&Arg> = command.get_positionals().collect();
+    if !places.is_empty() {
+        *page += "\n| argument | what it is |\n|---|---|\n";
+        for place in places {
+            let _ = writeln!(page, "| `{}` | {} |", value(place), help(place));
+        }
+    }
+    if command.get_arguments().any(|argument| argument.get_long().is_some()) {
+        page.push('\n');
+        table_of_flags(page, command);
+    }
+    for below in command.get_subcommands() {
+        of_command(page, &called, below);
+    }
+}
+
+fn table_of_flags(page: &mut String, command: &Command) {
+    *page += "| flag | default | what it says |\n|---|---|---|\n";
+    let mut flags: Vec<&Arg> = command
+        .get_arguments()
+        .filter(|argument| !argument.is_hide_set())
+        .collect();
+    flags.sort_by_key(|argument| argument.get_long());
+    for argument in flags {
+        let Some(flag) = argument.get_long() else { continue };
+        let short = argument
+            .get_short()
+            .map(|short| format!("`-{short}`, "))
+            .unwrap_or_default();
+        let value = match argument.get_action().takes_values() {
+            true => format!(" {}", value(argument)),
+            false => String::new(),
+        };
+        let _ = writeln!(
+            page,
+            "| {short}`--{flag}{value}` | {} | {} |",
+            default(argument),
+            help(argument)
+        );
+    }
+}
+
+/// What stands for the value of an argument.
+fn value(argument: &Arg) -> String {
+    let names = argument.get_value_names().unwrap_or_default();
+    match names {
+        [] => argument.get_id().as_str().to_uppercase(),
+        names => names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn default(argument: &Arg) -> String {
+    let defaults = argument.get_default_values().iter();
+    let defaults: Vec<String> = defaults.map(|value| format!("`{}`", value.to_string_lossy())).collect();
+    match argument.get_action().takes_values() {
+        true => cell(&defaults.join(", ")),
+        false => String::new(),
+    }
+}
+
+fn help(argument: &Arg) -> String {
+    let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+    let mut help = cell(&help);
+    let chosen: Vec<String> = argument
+        .get_possible_values()
+        .iter()
+        .filter(|value| !value.is_hide_set())
+        .map(|value| format!("`{}`", value.get_name()))
+        .collect();
+    let of_switch = chosen == ["`true`", "`false`"];
+    if !chosen.is_empty() && !of_switch {
+        let _ = write!(help, ": {}", chosen.join(", "));
+    }
+    help
+}
+
+/// A text in a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+        .replace('<', "&lt;")
+        .replace('*', "\\*")
+        .replace('\n', " ")
+}
+
+fn feature_gates() -> String {
+    let mut page = String::from(
+        "# Feature gates\n\nAll gates of kube-apiserver 1.36 are known to `--feature-gates`, with its stages and defaults. Those with \
+         a mark in the last column change something here.\n\n| gate | stage | default | changes something |\n|---|---|---|---|\n",
+    );
+    for gate in FeatureGates::default().iter() {
+        let stage = match gate.stage {
+            Stage::Alpha => "alpha",
+            Stage::Beta => "beta",
+            Stage::Stable => "stable",
+            Stage::Deprecated => "deprecated",
+        };
+        let default = if gate.on { "on" } else { "off" };
+        let locked = if gate.is_locked() { ", locked" } else { "" };
+        let felt = Feature::ALL.iter().any(|feature| feature.name() == gate.name);
+        let felt = if felt { "yes" } else { "" };
+        let _ = writeln!(page, "| `{}` | {stage} | {default}{locked} | {felt} |", gate.name);
+    }
+    page
+}
+
+fn admission_plugins() -> Result<String> {
+    let mut page = String::from(
+        "# Admission plugins\n\nThe plugins that kube-apiserver 1.36 knows, in its order. `--enable-admission-plugins` and \
+         `--disable-admission-plugins` name them. One that is not here may be switched off, but not on.\n\n\
+         | plugin | here |\n|---|---|\n",
+    );
+    let all = AdmissionChain::new(all_plugins());
+    let on = admission::chain(&[], &[], Features::default())?;
+    for known in KNOWN {
+        let here = if on.names().any(|name| name == known) {
+            "on".to_owned()
+        } else if let Some(feature) = admission::gate(known) {
+            format!("on with the feature gate `{}`", feature.name())
+        } else if all.names().any(|name| name == known) {
+            "off unless it is switched on".to_owned()
+        } else {
+            "not here".to_owned()
+        };
+        let _ = writeln!(page, "| `{known}` | {here} |");
+    }
+    Ok(page)
+}
+
+fn metrics() -> Result<String> {
+    let mut page = String::from(
+        "# Metrics\n\n`/metrics` shows these, by the names and labels of kube-apiserver, once they have a value; those that begin \
+         with `etcd_`, on an etcd. `kubernetes_healthcheck` is at `/metrics/slis`.\n\n\
+         | metric | type | labels | what it says |\n|---|---|---|---|\n",
+    );
+    for family in holdfast_server::metrics::families()? {
+        let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
+        let _ = writeln!(
+            page,
+            "| `{}` | {} | {} | {} |",
+            family.name,
+            family.kind,
+            labels.join(", "),
+            cell(&family.help)
+        );
+    }
+    Ok(page)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_have_a_row_for_each_thing() {
+        for page in Page::value_variants() {
+            let text = page.text().unwrap();
+            assert!(text.starts_with("# "), "{text}");
+            let cells = |line: &str| line.replace("\\|", "").matches('|').count();
+            let mut tables = text.lines().filter(|line| line.starts_with('|')).peekable();
+            assert!(tables.peek().is_some());
+            for pair in text.lines().collect::<Vec<_>>().windows(2) {
+                if let [above, below] = pair
+                    && above.starts_with('|')
+                    && below.starts_with('|')
+                {
+                    assert_eq!(cells(above), cells(below), "{above}\n{below}");
+                }
+            }
+        }
+        let flags = Page::Flags.text().unwrap();
+        assert!(flags.contains("| `--secure-port PORT` | `6443` |"), "{flags}");
+        assert!(flags.contains("`--log-format FORMAT` | `text` | The form of log lines: `text`, `json` |"));
+        assert!(flags.contains("## `holdfast snapshot save`"));
+        assert!(!flags.contains("holdfast reference"));
+        let plugins = Page::AdmissionPlugins.text().unwrap();
+        for row in [
+            "| `NamespaceLifecycle` | on |",
+            "| `ServiceAccount` | off unless it is switched on |",
+            "| `PodTopologyLabels` | on |",
+            "| `AlwaysDeny` | not here |",
+        ] {
+            assert!(plugins.contains(row), "{row}: {plugins}");
+        }
+        let metrics = Page::Metrics.text().unwrap();
+        for row in [
+            "| `apiserver_flowcontrol_rejected_requests_total` | counter | `flow_schema`, `priority_level`, `reason` |",
+            "| `apiserver_storage_objects` | gauge | `resource` |",
+            "| `etcd_request_duration_seconds` | histogram | `group`, `operation`, `resource` |",
+        ] {
+            assert!(metrics.contains(row), "{row}: {metrics}");
+        }
+        assert!(!metrics.contains("| untyped |"));
+    }
+}

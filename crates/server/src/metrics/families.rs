@@ -1,0 +1,69 @@
+//! Which metrics there are, whether they have values or not.
+
+use parking_lot::Mutex;
+use prometheus::core::Collector;
+use prometheus::proto::{MetricFamily, MetricType};
+
+/// What there is of a metric.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Family {
+    /// Its name.
+    pub name: String,
+    /// Its type, as the text format names it.
+    pub kind: &'static str,
+    /// Its labels, in the order of the alphabet.
+    pub labels: Vec<String>,
+    /// What it says.
+    pub help: String,
+}
+
+/// The registry of metrics. It knows those that have no value yet, which are not shown.
+#[derive(Default)]
+pub(crate) struct Families {
+    registry: prometheus::Registry,
+    known: Mutex<Vec<Family>>,
+}
+
+impl Families {
+    /// Takes a metric, or a collector of several.
+    pub(super) fn register(&self, metrics: impl Collector + 'static) -> prometheus::Result<()> {
+        self.known.lock().extend(of(&metrics));
+        self.registry.register(Box::new(metrics))
+    }
+
+    /// All that have values.
+    pub(super) fn gather(&self) -> Vec<MetricFamily> {
+        self.registry.gather()
+    }
+
+    /// All of them.
+    pub(super) fn known(&self) -> Vec<Family> {
+        self.known.lock().clone()
+    }
+}
+
+/// What there is of the metrics of one collector.
+fn of(metrics: &impl Collector) -> Vec<Family> {
+    let collected = metrics.collect();
+    let kind = |name: &str| {
+        let family = collected.iter().find(|family| family.name() == name);
+        family.map_or("untyped", |family| match family.get_field_type() {
+            MetricType::COUNTER => "counter",
+            MetricType::GAUGE => "gauge",
+            MetricType::HISTOGRAM => "histogram",
+            MetricType::SUMMARY => "summary",
+            MetricType::UNTYPED => "untyped",
+        })
+    };
+    let described = metrics.desc().into_iter().map(|desc| {
+        let mut labels = desc.variable_labels.clone();
+        labels.sort_unstable();
+        Family {
+            name: desc.fq_name.clone(),
+            kind: kind(&desc.fq_name),
+            labels,
+            help: desc.help.clone(),
+        }
+    });
+    described.collect()
+}

@@ -1,0 +1,266 @@
+//! The book in `docs`: its reference is what the code has, its links lead somewhere, and the commands of its how-tos do what
+//! stands there.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use conformance::book::{self, Block};
+use conformance::{Binary, free_address, root};
+use test_support::needs;
+
+/// What comes before the commands of a page: they end at the first that fails, and what they started ends with them.
+const BEGIN: &str = "set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n";
+
+/// Between the commands of two blocks.
+const BETWEEN: &str = "=== next ===";
+
+fn docs() -> PathBuf {
+    root().join("docs")
+}
+
+/// The pages of the book, below `docs`.
+fn pages() -> Vec<String> {
+    let summary = fs::read_to_string(docs().join("SUMMARY.md")).unwrap();
+    book::links(&summary)
+}
+
+#[tokio::test]
+async fn the_reference_is_what_the_code_has() {
+    for page in book::reference(&Binary::debug().unwrap()).await.unwrap() {
+        let kept = fs::read_to_string(&page.path).unwrap_or_default();
+        assert!(
+            kept == page.text,
+            "{} is out of date: cargo xtask docs",
+            page.path.display()
+        );
+    }
+}
+
+#[test]
+fn every_page_is_in_the_summary_and_every_link_leads_somewhere() {
+    let pages = pages();
+    let listed: BTreeSet<PathBuf> = pages.iter().map(|page| docs().join(page)).collect();
+    assert_eq!(listed.len(), pages.len());
+    let mut there = BTreeSet::new();
+    for folder in ["", "how-to", "reference"] {
+        let entries = fs::read_dir(docs().join(folder)).unwrap();
+        there.extend(
+            entries
+                .map(|entry| entry.unwrap().path())
+                .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
+                .filter(|path| !path.ends_with("SUMMARY.md")),
+        );
+    }
+    assert_eq!(listed, there);
+    for page in listed {
+        let text = fs::read_to_string(&page).unwrap();
+        for link in book::links(&text) {
+            let target = page.parent().unwrap().join(&link);
+            assert!(target.exists(), "{}: {link}", page.display());
+        }
+    }
+}
+
+#[test]
+fn what_pages_name_in_the_repository_is_there() {
+    for page in pages() {
+        let text = fs::read_to_string(docs().join(&page)).unwrap();
+        let named = text.split('`').skip(1).step_by(2).filter(|code| {
+            let place = code.starts_with("tests/") || code.starts_with("crates/") || code.starts_with("packaging/");
+            place && !code.contains(char::is_whitespace)
+        });
+        for name in named {
+            let (path, test) = name.split_once("::").unwrap_or((name, ""));
+            let path = root().join(path);
+            assert!(path.exists(), "{page}: {name}");
+            if !test.is_empty() {
+                let sources = fs::read_to_string(&path).unwrap();
+                assert!(sources.contains(&format!("fn {test}(")), "{page}: {name}");
+            }
+        }
+    }
+}
+
+/// A folder with the programs that pages call, each on ports of its own.
+struct Programs {
+    folder: tempfile::TempDir,
+    ports: Vec<(&'static str, u16)>,
+}
+
+impl Programs {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let ports = ["6443", "6444", "2379", "2380"].map(|usual| (usual, free_address().unwrap().port()));
+        let programs = Self {
+            folder,
+            ports: ports.to_vec(),
+        };
+        let binary = Binary::debug().unwrap();
+        let real = binary.path().display();
+        // A server takes a port of its own where no flag names one; commands have none.
+        let server = programs.with_ports(&format!(
+            "case \"$1\" in\n-*|'') exec {real} --secure-port=6443 \"$@\" ;;\n*) exec {real} \"$@\" ;;\nesac\n"
+        ));
+        programs.add("holdfast", &server);
+        programs
+    }
+
+    fn add(&self, name: &str, script: &str) {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = self.folder.path().join(name);
+        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// An etcd that leaves other ports alone.
+    fn add_etcd(&self) {
+        let program = test_support::etcd::program().unwrap();
+        let flags = "--data-dir=etcd --listen-client-urls=http://127.0.0.1:2379 --advertise-client-urls=http://127.0.0.1:2379 \
+                     --listen-peer-urls=http://127.0.0.1:2380 --initial-advertise-peer-urls=http://127.0.0.1:2380 \
+                     --initial-cluster=default=http://127.0.0.1:2380 --unsafe-no-fsync --log-level=error";
+        let script = format!("exec {} {}\n", program.display(), self.with_ports(flags));
+        self.add("etcd", &script);
+    }
+
+    /// The text with other ports in the place of the usual ones.
+    fn with_ports(&self, text: &str) -> String {
+        let ports = self.ports.iter();
+        ports.fold(text.to_owned(), |text, (usual, port)| {
+            text.replace(usual, &port.to_string())
+        })
+    }
+
+    /// Runs the commands of a page, and compares what they print with what the page shows.
+    fn run(&self, page: &str) {
+        let text = fs::read_to_string(docs().join(page)).unwrap();
+        let blocks = book::blocks(&text);
+        let commands: Vec<&str> = blocks.iter().filter_map(Block::commands).collect();
+        assert!(!commands.is_empty(), "{page}");
+        let script = commands.join(&format!("\necho '{BETWEEN}'\n"));
+        let folder = tempfile::tempdir().unwrap();
+        let path = std::env::var("PATH").unwrap();
+        let output = Command::new("bash")
+            .arg("-c")
+            .arg(format!("{BEGIN}{}", self.with_ports(&script)))
+            .current_dir(folder.path())
+            .env("PATH", format!("{}:{path}", self.folder.path().display()))
+            .env_remove("HOLDFAST_CONTROLLERS")
+            .env_remove("KUBECONFIG")
+            .env("LC_ALL", "C")
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{page}: {said}{complaints}");
+        let mut printed = said.split(BETWEEN);
+        let mut last = "";
+        for block in &blocks {
+            match block {
+                Block::Commands(_) => last = printed.next().unwrap_or_default(),
+                Block::Output(shown) => {
+                    let missing = book::missing(shown, last);
+                    assert_eq!(missing, None, "{page}: {last}\n{complaints}");
+                }
+            }
+        }
+    }
+}
+
+#[needs(kubectl)]
+#[test]
+fn an_environment_for_controllers_is_made_as_it_stands_there() {
+    Programs::new().run("how-to/test-a-controller.md");
+}
+
+#[needs(kubectl)]
+#[test]
+fn conflicts_are_shown_and_settled_as_it_stands_there() {
+    Programs::new().run("how-to/ownership.md");
+}
+
+#[needs(kubectl)]
+#[test]
+fn client_side_apply_is_left_as_it_stands_there() {
+    Programs::new().run("how-to/client-side-apply.md");
+}
+
+#[needs(kubectl, etcd, curl)]
+#[test]
+fn a_store_grows_to_etcd_as_it_stands_there() {
+    let programs = Programs::new();
+    programs.add_etcd();
+    programs.run("how-to/etcd.md");
+}
+
+#[needs(kubectl, etcd, kube_apiserver, curl)]
+#[test]
+fn both_servers_run_beside_each_other_as_it_stands_there() {
+    let programs = Programs::new();
+    programs.add_etcd();
+    let program = test_support::kube_apiserver::program().unwrap();
+    programs.add("kube-apiserver", &format!("exec {} \"$@\"\n", program.display()));
+    programs.run("how-to/beside-kube-apiserver.md");
+}
+
+#[test]
+fn what_is_installed_is_made_as_it_stands_there() {
+    Programs::new().run("install.md");
+}
+
+/// A shell reads the script without a fault.
+fn reads(shell: &str, arguments: &[&str], script: &Path) {
+    let read = Command::new(shell).args(arguments).arg(script).output().unwrap();
+    assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
+}
+
+fn completions(shell: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    let made = Binary::debug()
+        .unwrap()
+        .command()
+        .args(["completions", shell])
+        .output()
+        .unwrap();
+    assert!(made.status.success());
+    fs::write(&script, made.stdout).unwrap();
+    (folder, script)
+}
+
+#[test]
+fn bash_completes_flags_and_commands() {
+    let (_folder, script) = completions("bash");
+    reads("bash", &["-n"], &script);
+    let complete = |words: &str| {
+        let current = words.split(' ').count() - 1;
+        let ask = format!(
+            "source {}; COMP_WORDS=({words}); COMP_CWORD={current}; _holdfast holdfast \"${{COMP_WORDS[-1]}}\" '' ; printf '%s\\n' \
+             \"${{COMPREPLY[@]}}\"",
+            script.display()
+        );
+        let output = Command::new("bash").arg("-c").arg(ask).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(complete("holdfast bla").trim(), "blame");
+    assert_eq!(complete("holdfast --secure-p").trim(), "--secure-port");
+    assert!(complete("holdfast --").lines().any(|flag| flag == "--etcd-servers"));
+    assert!(!complete("holdfast re").contains("reference"));
+}
+
+#[needs(zsh)]
+#[test]
+fn zsh_reads_its_completions() {
+    let (_folder, script) = completions("zsh");
+    reads("zsh", &["-n"], &script);
+}
+
+#[needs(fish)]
+#[test]
+fn fish_reads_its_completions() {
+    let (_folder, script) = completions("fish");
+    reads("fish", &["--no-execute"], &script);
+}

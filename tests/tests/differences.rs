@@ -1,0 +1,173 @@
+//! Where answers differ from kube-apiserver's on purpose or by how objects are kept: each row of `docs/differences.md` that a request
+//! shows. A difference that is gone fails here, and its row goes with it.
+
+#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+
+use bytes::Bytes;
+use conformance::{Binary, Server, Target};
+use http::Method;
+use http_body_util::BodyExt as _;
+use serde_json::{Value, json};
+
+const JSON: &str = "application/json";
+const MERGE: &str = "application/merge-patch+json";
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
+
+/// The status of the answer, and the answer.
+async fn ask(server: &Server, method: Method, path: &str, media_type: &str, body: &str) -> (u16, Value) {
+    let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+    let body = Bytes::from(body.to_owned());
+    let answer = connection.open(method, path, media_type, body).await.unwrap();
+    let status = answer.status().as_u16();
+    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+async fn post(server: &Server, path: &str, body: Value) -> (u16, Value) {
+    ask(server, Method::POST, path, JSON, &body.to_string()).await
+}
+
+async fn start() -> Server {
+    tokio::task::spawn_blocking(|| Server::start(&Binary::debug().unwrap(), &[]).unwrap())
+        .await
+        .unwrap()
+}
+
+/// A definition whose objects have this schema as their `spec`.
+fn definition(spec: Value) -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": "things.differences.example.com"},
+        "spec": {
+            "group": "differences.example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true,
+                "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+            }],
+        },
+    })
+}
+
+fn rule(rule: &str) -> Value {
+    definition(json!({
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "x-kubernetes-validations": [{"rule": rule}],
+    }))
+}
+
+#[tokio::test]
+async fn raw_bytes_are_compared_by_what_they_say() {
+    let server = start().await;
+    let path = "/apis/apps/v1/namespaces/default/controllerrevisions";
+    let made = r#"{"metadata":{"name":"one"},"revision":1,"data":{"a":1}}"#;
+    assert_eq!(ask(&server, Method::POST, path, JSON, made).await.0, 201);
+    let blanks = r#"{"metadata":{"name":"one"},"revision":2,"data":{ "a" : 1 }}"#;
+    assert_eq!(
+        ask(&server, Method::PUT, &format!("{path}/one"), JSON, blanks).await.0,
+        200
+    );
+}
+
+#[tokio::test]
+async fn empty_lists_are_absent_in_places() {
+    let server = start().await;
+    let scaler = json!({
+        "metadata": {"name": "one"},
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+            "maxReplicas": 2,
+            "behavior": {"scaleDown": {"policies": []}},
+        },
+    });
+    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
+    assert_eq!(post(&server, path, scaler).await.0, 201);
+    let keyword = definition(json!({"type": "object", "anyOf": []}));
+    assert_eq!(post(&server, DEFINITIONS, keyword).await.0, 201);
+}
+
+#[tokio::test]
+async fn times_are_read_by_what_they_mean() {
+    let server = start().await;
+    let zero = json!({"metadata": {"name": "zero", "creationTimestamp": "0001-01-01T01:00:00+01:00"}});
+    let maps = "/api/v1/namespaces/default/configmaps";
+    assert_eq!(post(&server, maps, zero.clone()).await.0, 201);
+    let updated = ask(&server, Method::PUT, &format!("{maps}/zero"), JSON, &zero.to_string()).await;
+    assert_eq!(updated.0, 200);
+
+    let jobs = "/apis/batch/v1/namespaces/default/jobs";
+    let containers = json!([{"name": "main", "image": "registry.example.com/main:1"}]);
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": containers}});
+    let job = json!({"metadata": {"name": "one"}, "spec": {"template": template}});
+    assert_eq!(post(&server, jobs, job).await.0, 201);
+    for time in ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123456Z"] {
+        let told = json!({"status": {"startTime": time}}).to_string();
+        let (status, job) = ask(&server, Method::PATCH, &format!("{jobs}/one/status"), MERGE, &told).await;
+        assert_eq!(
+            (status, &job["status"]["startTime"]),
+            (200, &json!("2026-01-01T00:00:00Z"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn numbers_that_no_float_holds_are_no_amounts() {
+    let server = start().await;
+    let path = "/api/v1/namespaces/default/resourcequotas?dryRun=All";
+    let quota = |cpu: &str| format!(r#"{{"metadata":{{"name":"one"}},"spec":{{"hard":{{"cpu":{cpu}}}}}}}"#);
+    assert_eq!(ask(&server, Method::POST, path, JSON, &quota("1e400")).await.0, 400);
+    assert_eq!(ask(&server, Method::POST, path, JSON, &quota("\"1e400\"")).await.0, 201);
+}
+
+#[tokio::test]
+async fn definitions_are_refused_where_the_reference_does_not_look_and_the_other_way_round() {
+    let server = start().await;
+    let documented = definition(json!({"type": "object", "allOf": [{"externalDocs": {"url": "https://example.com"}}]}));
+    assert_eq!(post(&server, DEFINITIONS, documented).await.0, 422);
+    let default = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "one", "labels": {"a": 1}}});
+    let embedded = definition(json!({"type": "object", "properties": {"pod": {
+        "type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true, "default": default,
+    }}}));
+    assert_eq!(post(&server, DEFINITIONS, embedded).await.0, 201);
+}
+
+#[tokio::test]
+async fn expressions_have_bounds_and_no_messages_of_protocol_buffers() {
+    let server = start().await;
+    let sum = |terms: usize| rule(&format!("{} > 0", vec!["1"; terms].join("+")));
+    assert_eq!(post(&server, DEFINITIONS, sum(200)).await.0, 201);
+    assert_eq!(post(&server, DEFINITIONS, sum(260)).await.0, 422);
+    let message = rule("google.protobuf.Int32Value{value: 1} == 1");
+    assert_eq!(post(&server, DEFINITIONS, message).await.0, 422);
+}
+
+#[tokio::test]
+async fn histories_and_selectors_of_what_is_not_kept_are_refused() {
+    let server = start().await;
+    let status = async |path: &str| ask(&server, Method::GET, path, "", "").await.0;
+    assert_eq!(
+        status("/api/v1/configmaps?resourceVersion=1&resourceVersionMatch=Exact").await,
+        410
+    );
+    assert_eq!(
+        status("/api/v1/componentstatuses?fieldSelector=metadata.namespace!=").await,
+        400
+    );
+}
+
+#[tokio::test]
+async fn documents_are_512_levels_deep_at_most() {
+    let server = start().await;
+    let nested = |levels: usize| {
+        let value = format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
+        format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"deep"}},"unknown":{value}}}"#)
+    };
+    let path = "/api/v1/namespaces/default/configmaps?dryRun=All";
+    assert_eq!(ask(&server, Method::POST, path, JSON, &nested(500)).await.0, 201);
+    let (status, refusal) = ask(&server, Method::POST, path, JSON, &nested(600)).await;
+    assert_eq!(status, 400);
+    assert!(refusal["message"].as_str().unwrap().contains("depth"), "{refusal}");
+}

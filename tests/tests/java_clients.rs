@@ -1,0 +1,71 @@
+//! The Java clients against the real binary: the official one and fabric8's, whose checks are in `tests/clients/java`.
+//!
+//! Maven fetches the clients and what they need below the build directory, once for each `pom.xml`; `javac` compiles.
+
+#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use conformance::{Binary, Server, root};
+use test_support::needs;
+
+/// What fetches the clients.
+const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
+
+fn sources() -> PathBuf {
+    root().join("tests/clients/java")
+}
+
+/// Runs a command that must do well, and gives what it printed.
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command:?}: {said}{complaints}");
+    said
+}
+
+/// The folder of the clients' archives.
+fn archives() -> PathBuf {
+    let folder = root().join("target/clients/java");
+    let stamp = folder.join("installed");
+    let wants = fs::read_to_string(sources().join("pom.xml")).unwrap();
+    let archives = folder.join("archives");
+    if !fs::read_to_string(&stamp).is_ok_and(|has| has == wants) {
+        let _ = fs::remove_dir_all(&archives);
+        fs::create_dir_all(&folder).unwrap();
+        let mut fetch = Command::new("mvn");
+        fetch.args(["--batch-mode", "--quiet", PLUGIN]);
+        fetch.arg(format!("-DoutputDirectory={}", archives.display()));
+        run(fetch.current_dir(sources()));
+        fs::write(stamp, wants).unwrap();
+    }
+    archives
+}
+
+/// Where Java finds classes: a folder of them, and all archives.
+fn class_path(classes: &Path, archives: &Path) -> OsString {
+    std::env::join_paths([classes.to_owned(), archives.join("*")]).unwrap()
+}
+
+#[needs(clients, java)]
+#[test]
+fn the_official_client_and_fabric8_work() {
+    let archives = archives();
+    let classes = tempfile::tempdir().unwrap();
+    let path = class_path(classes.path(), &archives);
+    let mut compile = Command::new("javac");
+    compile.arg("-d").arg(classes.path()).arg("-cp").arg(&path);
+    let files = fs::read_dir(sources()).unwrap().map(|entry| entry.unwrap().path());
+    compile.args(files.filter(|file| file.extension().is_some_and(|extension| extension == "java")));
+    run(&mut compile);
+
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut checks = Command::new("java");
+    checks.arg("-cp").arg(path).arg("Main").arg(server.kubeconfig());
+    let said = run(&mut checks);
+    assert!(said.trim_end().ends_with("all held"), "{said}");
+}
