@@ -1,6 +1,6 @@
 //! How often the validation of each kind looks at metadata, beside the checks for all kinds.
 
-use holdfast_resource::{MetadataChecks, RepeatedChecks};
+use holdfast_resource::{CreationChecks, MetadataChecks, RepeatedChecks};
 
 /// As most kinds do: the core group's checks, as at creation and against the old object; of a status the latter.
 pub(crate) const MOST: MetadataChecks = of_core(1, 1);
@@ -11,7 +11,13 @@ pub(crate) const fn of_core(whole: u8, update: u8) -> MetadataChecks {
         object: RepeatedChecks { whole, update },
         subresource: RepeatedChecks { whole: 0, update: 1 },
         finalizer_names: true,
+        at_creation: CreationChecks::First,
     }
+}
+
+/// As `checks`, and of a new object at that time.
+pub(crate) const fn at_creation(checks: MetadataChecks, at_creation: CreationChecks) -> MetadataChecks {
+    MetadataChecks { at_creation, ..checks }
 }
 
 /// By the checks of apimachinery, which do not look at the names of finalizers.

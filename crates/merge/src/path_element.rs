@@ -289,7 +289,7 @@ fn display_value(value: &Value, out: &mut fmt::Formatter<'_>) -> fmt::Result {
             }
             out.write_str("]")
         }
-        Value::Map(map) => display_members(map, ";", out),
+        Value::Map(map) => display_members(map, "", out),
     }
 }
 

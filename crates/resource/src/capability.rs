@@ -272,8 +272,8 @@ pub struct RowRules {
     /// Whether cells come from the stored version of an object, whatever version is asked for, rather than from the version
     /// that is shown.
     pub of_stored_version: bool,
-    /// Annotations that stand for what the reference keeps in fields that no version has. The metadata in rows comes from
-    /// there, and lacks them.
+    /// Annotations that stand for what the reference keeps in fields that no version has. The metadata in rows, and metadata
+    /// that are shown alone, come from there and lack them.
     pub hidden_annotations: &'static [&'static str],
     /// What the row of an object shows beside its cells.
     pub conditions: Option<RowConditions>,

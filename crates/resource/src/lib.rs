@@ -51,8 +51,8 @@ pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
 pub use nested::{nested_field, nested_integer, nested_path, nested_text};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};
 pub use resource::{
-    AtRest, Definition, Encoding, GarbageCollection, Generation, MetadataChecks, NameRule, RepeatedChecks, Resource,
-    ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
+    AtRest, CreationChecks, Definition, Encoding, GarbageCollection, Generation, MetadataChecks, NameRule,
+    RepeatedChecks, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
 };
 pub use responder::{
     ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,

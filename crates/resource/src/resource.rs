@@ -390,6 +390,20 @@ pub struct MetadataChecks {
     pub subresource: RepeatedChecks,
     /// Whether finalizers without a domain must be standard ones. Some kinds only warn.
     pub finalizer_names: bool,
+    /// When the metadata of a new object are looked at.
+    pub at_creation: CreationChecks,
+}
+
+/// When the validation of a kind looks at the metadata of a new object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CreationChecks {
+    /// Ahead of all else.
+    #[default]
+    First,
+    /// Where the kind itself does, by its own strategy.
+    Own,
+    /// Once nothing else is wrong with the object.
+    Last,
 }
 
 impl MetadataChecks {
@@ -398,6 +412,7 @@ impl MetadataChecks {
         object: RepeatedChecks { whole: 0, update: 1 },
         subresource: RepeatedChecks { whole: 0, update: 1 },
         finalizer_names: false,
+        at_creation: CreationChecks::First,
     };
 
     /// What holds for a write to `subresource`, which is empty for the object itself.

@@ -212,6 +212,12 @@ async fn selected_lists_have_chunks_without_a_count() {
     )
     .await;
     assert_eq!(names(&rest), ["c"]);
+    // Whether what comes behind a chunk is selected, only the next one tells.
+    let others = "fieldSelector=metadata.name!%3Dc";
+    let full = list(&server, &format!("limit=2&{others}")).await;
+    assert_eq!(names(&full), ["a", "b"]);
+    let none = list(&server, &format!("limit=2&{others}&continue={}", token(&full))).await;
+    assert_eq!((names(&none), token(&none)), (Vec::new(), String::new()));
     let named = list(&server, "limit=1&fieldSelector=metadata.name%3Db").await;
     assert_eq!((names(&named), token(&named)), (vec!["b"], String::new()));
 }

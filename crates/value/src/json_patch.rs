@@ -73,6 +73,32 @@ impl Patch {
         Ok((patch, findings))
     }
 
+    /// Reads the JSON text of a patch as a library does that looks at the members of an operation when it comes to it: one of
+    /// the wrong type is as good as none.
+    ///
+    /// # Errors
+    /// Those of [`Patch::parse`], in the words of the library.
+    pub fn parse_untyped(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
+        Self::from_untyped(&json::parse(bytes, limits)?)
+    }
+
+    /// The patch that a tree says to such a library.
+    ///
+    /// # Errors
+    /// Those of [`Patch::from_value`], in the words of the library.
+    pub fn from_untyped(value: &Value) -> Result<Self, Error> {
+        let items = match value {
+            Value::List(items) => items,
+            Value::Null => return Ok(Self::default()),
+            other => return Err(wrong_type(other, "value of type jsonpatch.Patch")),
+        };
+        let operations = items
+            .iter()
+            .map(Operation::from_untyped)
+            .collect::<Result<Vec<_>, _>>()?;
+        Self::of(operations)
+    }
+
     /// The patch that a tree says, a list of operations.
     ///
     /// # Errors
@@ -84,6 +110,10 @@ impl Patch {
             other => return Err(wrong_type(other, "value of type []handlers.jsonPatchOp")),
         };
         let operations = items.iter().map(Operation::from_value).collect::<Result<Vec<_>, _>>()?;
+        Self::of(operations)
+    }
+
+    fn of(operations: Vec<Operation>) -> Result<Self, Error> {
         if operations.len() > MAX_OPERATIONS {
             return Err(Error::TooManyOperations {
                 count: operations.len(),
@@ -117,6 +147,24 @@ impl Patch {
 }
 
 impl Operation {
+    fn from_untyped(value: &Value) -> Result<Self, Error> {
+        let map = match value {
+            Value::Map(map) => map,
+            Value::Null => return Ok(Self::default()),
+            other => return Err(wrong_type(other, "value of type jsonpatch.Operation")),
+        };
+        let text = |field: &str| match map.get(field) {
+            Some(Value::String(text)) => Some(text.clone()),
+            _ => None,
+        };
+        Ok(Self {
+            op: text("op"),
+            path: text("path"),
+            from: text("from"),
+            value: map.get("value").cloned().unwrap_or_default(),
+        })
+    }
+
     fn from_value(value: &Value) -> Result<Self, Error> {
         let map = match value {
             Value::Map(map) => map,

@@ -3,7 +3,7 @@
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::schema::show_empties;
-use holdfast_resource::{FieldError, Operation, Refusal, Verb};
+use holdfast_resource::{CreationChecks, FieldError, Operation, Refusal, Verb};
 use holdfast_value::{SmolStr, Value};
 
 use crate::change::Next;
@@ -31,7 +31,6 @@ impl Stage<'_> {
     pub(crate) async fn update_of_nothing(&self, change: &Change, key: &str) -> Result<Staged, Error> {
         let target = self.target;
         if target.scale.is_some() || !change.may_create(self.resource(), &target.subresource) {
-            self.check_uid(change, key, None)?;
             return Err(Error::not_found(&self.resource().group_resource(), &target.name));
         }
         let Next {
@@ -131,8 +130,21 @@ impl Stage<'_> {
 
     /// What is wrong with a new object that is prepared.
     pub fn faults_of_new(&self, call: &Call<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = validate_metadata(self.resource(), object);
-        errors.extend(self.resource().strategy.validate(call, object));
+        let resource = self.resource();
+        let of_metadata = || validate_metadata(resource, object);
+        let of_kind = || resource.strategy.validate(call, object);
+        let mut errors = match resource.rules.metadata_checks.at_creation {
+            CreationChecks::First => {
+                let mut errors = of_metadata();
+                errors.extend(of_kind());
+                errors
+            }
+            CreationChecks::Own => of_kind(),
+            CreationChecks::Last => {
+                let errors = of_kind();
+                if errors.is_empty() { of_metadata() } else { errors }
+            }
+        };
         show_empties(&mut errors, call.empties);
         errors
     }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use holdfast_resource::{GarbageCollection, GroupResource, Resource, WriteContext};
+use holdfast_resource::{GarbageCollection, GroupKind, GroupResource, Resource, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
 use crate::{DeleteOptions, Error, PropagationPolicy, metadata};
@@ -47,10 +47,8 @@ fn unmet(resource: &Resource, object: &Value, (what, wanted, found): (&str, &str
         return Error::conflict(&resource.group_resource(), name, why);
     }
     // The reference names the kind here where other conflicts name the resource.
-    let named = GroupResource {
-        group: resource.group.clone(),
-        resource: resource.kind.clone(),
-    };
+    let GroupKind { group, kind } = resource.stored_kind();
+    let named = GroupResource { group, resource: kind };
     let why = format!(
         "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might have been {then}"
     );

@@ -31,15 +31,26 @@ impl Stated {
         if !matches!(object, Value::Map(_) | Value::Null) {
             return Err(unreadable(not_an_object(object)));
         }
-        let text = |name: &str| match object.get(name) {
-            None | Some(Value::Null) => Ok(""),
-            Some(Value::String(text)) => Ok(text.as_str()),
-            Some(other) => Err(unreadable(format!(
-                "json: cannot unmarshal {} into Go struct field .{name} of type string",
-                other.json_kind()
-            ))),
-        };
-        let (api_version, kind) = (text("apiVersion")?, text("kind")?);
+        let (mut api_version, mut kind) = ("", "");
+        for (key, value) in object.as_map().into_iter().flatten() {
+            let (name, stated) = if folds_to(key, "apiVersion") {
+                ("apiVersion", &mut api_version)
+            } else if folds_to(key, "kind") {
+                ("kind", &mut kind)
+            } else {
+                continue;
+            };
+            match value {
+                Value::Null => {}
+                Value::String(text) => *stated = text,
+                other => {
+                    return Err(unreadable(format!(
+                        "json: cannot unmarshal {} into Go struct field .{name} of type string",
+                        other.json_kind()
+                    )));
+                }
+            }
+        }
         Self::new(api_version, kind).ok_or_else(|| format!("unexpected GroupVersion string: {api_version}"))
     }
 
@@ -113,8 +124,14 @@ impl Stated {
         self.kind == kind_type.kind() && home(&self.group, &self.kind) == home(group, &self.kind)
     }
 
-    /// What is known by this name.
-    pub fn find(&self, types: &KindTypes) -> Option<Known> {
+    /// What is known by this name where objects of `kind_type` are read. The reference is three servers that know the kinds of
+    /// their own groups alone, besides those that every group has.
+    pub fn find(&self, types: &KindTypes, kind_type: &dyn KindType) -> Option<Known> {
+        let server = |group: &str| OWN_SERVERS.iter().position(|own| *own == group);
+        let is_of_all = self.group.is_empty() && self.version == "v1" && OF_ALL_SERVERS.contains(&self.kind.as_str());
+        if !is_of_all && server(&self.group) != server(&kind_type.name().group_version.group) {
+            return None;
+        }
         if let Some(kind_type) = types.kind(&self.api_version(), &self.kind) {
             return Some(Known::Type(Arc::clone(kind_type)));
         }
@@ -127,6 +144,25 @@ impl Stated {
     }
 }
 
+/// The groups that the reference has a server of their own for.
+const OWN_SERVERS: [&str; 2] = ["apiextensions.k8s.io", "apiregistration.k8s.io"];
+
+/// The kinds of the core group that each of the servers knows.
+const OF_ALL_SERVERS: [&str; 12] = [
+    "APIGroup",
+    "APIGroupList",
+    "APIResourceList",
+    "APIVersions",
+    "CreateOptions",
+    "DeleteOptions",
+    "GetOptions",
+    "ListOptions",
+    "PatchOptions",
+    "Status",
+    "UpdateOptions",
+    "WatchEvent",
+];
+
 /// What the reference knows by a name.
 pub enum Known {
     /// A type.
@@ -135,6 +171,17 @@ pub enum Known {
     Internal,
     /// A kind that is not served, or a list; of these nothing but the name is known.
     Other,
+}
+
+/// Whether the reference takes `key` for the field `name` of its struct of these two fields, which it finds whatever the case of
+/// letters: the last one counts. A long s and the sign of Kelvin are letters of those names too.
+fn folds_to(key: &str, name: &str) -> bool {
+    let folded = |letter: char| match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    };
+    key == name || key.chars().map(folded).eq(name.chars().map(folded))
 }
 
 /// What the reference says of a body that is JSON but no object.
@@ -188,6 +235,15 @@ mod tests {
                 Ok(Stated::new("", "").unwrap())
             );
         }
+        let error = stated(r#"{"APIVERSION":"a/b/c"}"#).unwrap_err();
+        assert_eq!(error, "unexpected GroupVersion string: a/b/c");
+        let last = stated("{\"kind\":\"A\",\"\u{212a}IND\":\"B\",\"Kind\":null,\"kinds\":5}");
+        assert_eq!(last, Ok(Stated::new("", "B").unwrap()));
+        assert!(
+            stated(r#"{"KIND":5}"#)
+                .unwrap_err()
+                .ends_with("field .kind of type string")
+        );
         let error = stated(r#"{"apiVersion":"a/b/c"}"#).unwrap_err();
         assert_eq!(error, "unexpected GroupVersion string: a/b/c");
         assert!(

@@ -55,7 +55,7 @@ pub fn read_as_stated(
     if stated.is(kind_type) {
         return Ok(Reading::Own(read_as(content, kind_type, source)?));
     }
-    let findings = match stated.find(types).ok_or_else(|| stated.unregistered())? {
+    let findings = match stated.find(types, kind_type).ok_or_else(|| stated.unregistered())? {
         Known::Type(other) => read_as(content, other.as_ref(), source)?.findings,
         Known::Internal => unknown_fields(&content, source),
         Known::Other => Vec::new(),

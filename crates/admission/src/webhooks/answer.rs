@@ -182,17 +182,12 @@ impl Patch {
             return Err(AnswerError::Patch(format!("it has more than {PATCH_BYTES} bytes")));
         }
         let limits = Limits::REQUEST;
-        // The reference names other types here than for the patches of clients.
-        let refuse = |error: holdfast_value::Error| {
-            let words = error.to_string();
-            let words = words.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch");
-            AnswerError::Patch(words.replace("handlers.jsonPatchOp", "jsonpatch.Operation"))
-        };
+        let refuse = |error: holdfast_value::Error| AnswerError::Patch(error.to_string());
         let parsed = json::parse(&self.bytes, &limits).map_err(refuse)?;
         if parsed.is_null() || parsed.as_list().is_some_and(|operations| operations.is_empty()) {
             return Ok(None);
         }
-        let patch = json_patch::Patch::from_value(&parsed).map_err(refuse)?;
+        let patch = json_patch::Patch::from_untyped(&parsed).map_err(refuse)?;
         if self.webhook_type != JSON_PATCH {
             return Err(AnswerError::PatchType(self.webhook_type.clone()));
         }

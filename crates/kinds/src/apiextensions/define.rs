@@ -360,7 +360,7 @@ fn scale_fields(scale: &Value) -> ScaleFields {
 /// The columns of a Scale.
 fn scale_columns() -> Vec<Column> {
     let lines = [
-        "Name | string | 0 | text metadata.name",
+        "Name | string:name | 0 | text metadata.name",
         "Desired | integer | 0 | number spec.replicas",
         "Available | integer | 0 | number status.replicas",
         "Age | string | 0 | age metadata.creationTimestamp",

@@ -22,7 +22,12 @@ impl Review for RulesReview {
         status.insert("nonResourceRules", shown(paths));
         status.insert("incomplete", Value::Bool(found.incomplete));
         if !found.errors.is_empty() {
-            status.insert("evaluationError", Value::from(found.errors.join(", ")));
+            let together = found.errors.join(", ");
+            let told = match found.errors.len() {
+                1 => together,
+                _ => format!("[{together}]"),
+            };
+            status.insert("evaluationError", Value::from(told));
         }
         // The answer is an object of its own, of which the question shows nothing.
         let mut answer = Value::empty_map();

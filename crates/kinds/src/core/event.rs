@@ -3,13 +3,16 @@
 //! They are kept as those of the core group. The group `events.k8s.io` has other names for some fields and stricter rules.
 
 use holdfast_resource::metadata::formats::qualified_name;
+use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::table::NamedCell;
-use holdfast_resource::{ConversionError, Converts, Field, FieldError, RowRules, Strategy, WriteContext};
+use holdfast_resource::{
+    ConversionError, Converts, CreationChecks, Field, FieldError, RowRules, Strategy, WriteContext,
+};
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing};
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{of_apimachinery, of_core};
+use crate::metadata_checks::{at_creation, of_apimachinery, of_core};
 use crate::validation::{Errors, immutable, immutable_text, report, same};
 
 /// What only Events do.
@@ -30,9 +33,9 @@ pub(crate) fn events(of_own_group: bool) -> Kind {
         })
         .exempt_from_quotas()
         .metadata_checks(if of_own_group {
-            of_core(0, 1)
+            at_creation(of_core(0, 1), CreationChecks::Own)
         } else {
-            of_apimachinery(0, 0)
+            at_creation(of_apimachinery(0, 0), CreationChecks::Last)
         })
         .done()
 }
@@ -63,6 +66,7 @@ impl Strategy for Event {
         let mut errors = Errors::new();
         self.validate_event(&root, context.namespace, &mut errors);
         if self.of_own_group {
+            errors.extend(validate_metadata(context.resource, object));
             validate_series(&root, &mut errors);
             validate_new(&root, &mut errors);
         }
@@ -83,12 +87,12 @@ impl Strategy for Event {
         for part in [
             "involvedObject",
             "reason",
-            "reason",
             "message",
             "source",
             "firstTimestamp",
             "lastTimestamp",
             "count",
+            "reason",
             "type",
             "eventTime",
             "action",

@@ -28,9 +28,11 @@ impl Strategy for LimitRange {
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let is_nameless = object.str_at(&["metadata", "name"]).unwrap_or_default().is_empty();
-        if let Some(uid) = object.at(&["metadata", "uid"]).cloned().filter(|_| is_nameless) {
-            // A LimitRange without a name gets one that no other has.
-            object.set_at(&["metadata", "name"], uid);
+        let uid = object.str_at(&["metadata", "uid"]).filter(|_| is_nameless);
+        if let Some((head, tail)) = uid.and_then(|uid| uid.rsplit_once('-')) {
+            // A LimitRange without a name gets one that no other has: here its own identifier with the end turned around.
+            let name: String = head.chars().chain(['-']).chain(tail.chars().rev()).collect();
+            object.set_at(&["metadata", "name"], name.as_str().into());
         }
         none_if_empty(object, &["spec", "limits"]);
         Ok(())

@@ -1,5 +1,7 @@
 //! The names of objects, by the rule of their resource.
 
+use std::borrow::Cow;
+
 use super::formats::{self, Faults};
 use crate::NameRule;
 
@@ -33,11 +35,16 @@ impl NameRule {
                 _ => self.check(prefix),
             };
         }
-        // The reference puts one letter in the place of a dash at the end and of the byte before it, whatever that is.
-        match prefix.as_bytes().strip_suffix(b"-").and_then(<[u8]>::split_last) {
-            Some((_, head)) => self.check(&format!("{}a", String::from_utf8_lossy(head))),
-            None => self.check(prefix),
-        }
+        self.check(&without_dash(prefix))
+    }
+}
+
+/// The beginning of a name as rules of names judge it: the reference puts one letter in the place of a dash at the end and of
+/// the byte before it, whatever that is.
+pub(super) fn without_dash(prefix: &str) -> Cow<'_, str> {
+    match prefix.as_bytes().strip_suffix(b"-").and_then(<[u8]>::split_last) {
+        Some((_, head)) => format!("{}a", String::from_utf8_lossy(head)).into(),
+        None => prefix.into(),
     }
 }
 

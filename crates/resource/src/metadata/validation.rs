@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::formats;
+use super::name::without_dash;
 use crate::{FieldError, FieldPath, GroupVersion, MetadataChecks, NameRule, Resource};
 
 /// All annotations of an object together may have this many bytes, keys and values.
@@ -86,7 +87,7 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
 /// What the rule of names of a resource says of the beginning of a name.
 fn own_prefix(resource: &Resource, object: &Value, prefix: &str) -> formats::Faults {
     match resource.rules.name {
-        NameRule::Own => resource.capabilities.name_faults(object, prefix),
+        NameRule::Own => resource.capabilities.name_faults(object, &without_dash(prefix)),
         rule => rule.check_prefix(prefix),
     }
 }
@@ -564,6 +565,7 @@ mod tests {
         object: RepeatedChecks { whole: 1, update: 1 },
         subresource: RepeatedChecks { whole: 0, update: 1 },
         finalizer_names: true,
+        at_creation: crate::CreationChecks::First,
     };
 
     #[test]

@@ -32,8 +32,13 @@ pub(crate) fn type_spec(table: &TypeTable, of: &Type) -> TypeSpec {
         // Whoever sets an embedded object owns it as a whole.
         TypeKind::Scalar(Scalar::RawExtension) => MapSpec::of(anything()).atomic(),
         TypeKind::Scalar(Scalar::FieldsV1 | Scalar::Patch) => MapSpec::of(anything()),
+        // Whether it is either is found when the object is read.
         TypeKind::Scalar(
-            Scalar::Json | Scalar::JsonSchemaOrBool | Scalar::JsonSchemaOrArray | Scalar::JsonSchemaOrStringArray,
+            Scalar::IntOrString
+            | Scalar::Json
+            | Scalar::JsonSchemaOrBool
+            | Scalar::JsonSchemaOrArray
+            | Scalar::JsonSchemaOrStringArray,
         ) => return anything(),
         TypeKind::Scalar(_) => return MergeScalar::Untyped.into(),
     };

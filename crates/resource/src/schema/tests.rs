@@ -24,6 +24,11 @@ fn the_merge_schema_is_that_of_the_reference() {
             assert!(name.starts_with("__untyped_"), "{name}");
             continue;
         };
+        // Servers read this type from a document that gives it no one type, so that anything passes until it is decoded.
+        if matches!(table.get(id).kind, TypeKind::Scalar(Scalar::IntOrString)) {
+            assert!(merge::type_spec(&table, table.get(id)).map.is_some());
+            continue;
+        }
         let mut alone = Value::empty_map();
         alone.set_at(&["types"], Value::from(vec![known.clone()]));
         let known = SchemaBuilder::read(&alone).unwrap();

@@ -134,6 +134,14 @@ fn go_type(value: &Value) -> &'static str {
 /// Prints a value where the reference asks Go for a string (`%s`): what is none is marked with its type.
 struct GoString<'a>(&'a Value);
 
+/// A value within a list or a map, where Go shows nothing as such.
+fn nested(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        other => GoString(other).to_string(),
+    }
+}
+
 impl Display for GoString<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -143,11 +151,11 @@ impl Display for GoString<'_> {
             }
             Value::String(text) => out.write_str(text),
             Value::List(items) => {
-                let items: Vec<String> = items.iter().map(|item| GoString(item).to_string()).collect();
+                let items: Vec<String> = items.iter().map(nested).collect();
                 write!(out, "[{}]", items.join(" "))
             }
             Value::Map(entries) => {
-                let entries = entries.iter().map(|(key, value)| format!("{key}:{}", GoString(value)));
+                let entries = entries.iter().map(|(key, value)| format!("{key}:{}", nested(value)));
                 write!(out, "map[{}]", entries.collect::<Vec<_>>().join(" "))
             }
         }

@@ -241,6 +241,12 @@ fn unknown_directives_are_refused_where_there_is_something_to_merge() {
         "unknown patch type: explode in map: map[$patch:explode]",
         PatchErrorKind::Internal,
     );
+    refuses(
+        r#"{"meta":{"labels":{"a":"1"}}}"#,
+        r#"{"meta":{"labels":{"$patch":{"x":null}}}}"#,
+        "unknown patch type: map[x:<nil>] in map: map[$patch:map[x:<nil>]]",
+        PatchErrorKind::Internal,
+    );
     merges(
         r#"{"meta":{}}"#,
         r#"{"meta":{"labels":{"$patch":"explode"}}}"#,

@@ -122,7 +122,15 @@ impl KindType for CustomSchema {
             validate_scale(scale, object, status_before.is_none(), &mut errors);
         }
         of.validate_rest(object, old, &mut errors);
-        let warnings = of.validate_rules(object, old, &mut errors);
+        // An object without a name is refused for that besides, and as little fit for rules.
+        let nameless = object.str_at(&["metadata", "name"]).unwrap_or_default().is_empty();
+        let warnings = match nameless && of.rules().is_some() {
+            true => {
+                errors.push(unchecked_rules());
+                Vec::new()
+            }
+            false => of.validate_rules(object, old, &mut errors),
+        };
         Findings { errors, warnings }
     }
 
@@ -343,23 +351,33 @@ impl CustomType {
         }
     }
 
+    /// The rules of the schema, if it has any.
+    fn rules(&self) -> Option<&Rules> {
+        let rules = self.rules.get_or_init(|| Rules::new(&self.root, true, &self.patterns));
+        rules.as_ref()
+    }
+
     /// What is wrong with an object by the rules of its schema in CEL, in addition to `errors`; rules cannot be asked while
     /// some of those are there. Gives what is to be warned of: rules that did not hold before where nothing changed since.
     pub fn validate_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) -> Vec<String> {
-        let rules = self.rules.get_or_init(|| Rules::new(&self.root, true, &self.patterns));
-        let Some(rules) = rules else {
+        let Some(rules) = self.rules() else {
             return Vec::new();
         };
         let root = FieldPath::default();
         if errors.iter().any(|error| BLOCKING.contains(&error.kind)) {
-            let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
-            errors.push(FieldError::invalid(&root, Value::Null, why));
+            errors.push(unchecked_rules());
             return Vec::new();
         }
         let findings = rules.validate(&self.root, object, old, true, &root, &mut RuleBudget::default());
         errors.extend(findings.errors);
         findings.warnings
     }
+}
+
+/// What an object hears whose rules could not be asked.
+fn unchecked_rules() -> FieldError {
+    let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
+    FieldError::invalid(&FieldPath::default(), Value::Null, why)
 }
 
 /// What is wrong with the fields of the Scale; with those of the spec only where the write touches the spec.

@@ -55,9 +55,9 @@ pub(super) async fn delete_collection(
     context: &Arc<Context>,
     mut request: ResourceRequest,
 ) -> Result<Response, ApiError> {
-    let options = read_options(context, &mut request).await?;
     let list_options = ListOptions::parse(&request.query, context.config.watch_list)?;
     let selection = list::selection(&request, &list_options)?;
+    let options = read_options(context, &mut request).await?;
     let mut page = list::page(&context.read, &request, &list_options, &selection).await?;
     let entries = page.entries().await?;
     check_can_be_shown(context, &request, &entries).await?;

@@ -7,6 +7,7 @@
 use std::num::{IntErrorKind, ParseIntError};
 
 use holdfast_gotext::quote::quote;
+use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_writes::{DeleteOptions, FieldValidation, WriteOptions, dry_run, named};
 
@@ -218,6 +219,9 @@ impl ListOptions {
         } else {
             options.check_list(rule)
         };
+        if !errors.is_empty() {
+            options.check_selectors()?;
+        }
         refuse("ListOptions", errors)?;
         Ok(options)
     }
@@ -278,11 +282,26 @@ impl ListOptions {
                 errors.push(FieldError::not_supported(&field, rule, &["NotOlderThan"]));
             }
         }
-        if !self.continue_token.is_empty() {
+        if self.resource_version_match.is_some() && !self.continue_token.is_empty() {
             let detail = "resourceVersionMatch is forbidden when continue is provided";
             errors.push(FieldError::forbidden(&field, detail));
         }
         errors
+    }
+
+    /// Refuses selectors that cannot be read, which is found before what does not go together.
+    fn check_selectors(&self) -> Result<(), ApiError> {
+        let refuse = |error: SelectorError| ApiError::bad_request(error.to_string());
+        LabelSelector::parse(&self.label_selector).map_err(refuse)?;
+        FieldSelector::parse(&self.field_selector).map_err(refuse)?;
+        Ok(())
+    }
+
+    /// Whether the options in a query can be read at all.
+    pub(crate) fn are_readable(query: &Query) -> bool {
+        let number = |name| integer(query, name).is_ok();
+        let labels = query.get("labelSelector").unwrap_or_default();
+        number("timeoutSeconds") && number("limit") && LabelSelector::parse(labels).is_ok()
     }
 }
 
@@ -369,6 +388,15 @@ mod tests {
             let text = "strconv.ParseInt: parsing \"\": invalid syntax";
             assert_eq!(list(query).unwrap_err(), text, "{query}");
         }
+    }
+
+    #[test]
+    fn selectors_are_read_before_options_are_compared() {
+        let error = list("resourceVersionMatch=Exact&labelSelector=((").unwrap_err();
+        assert!(error.starts_with("found '('"), "{error}");
+        assert!(list("watch=1&resourceVersion=5&continue=abc").is_ok());
+        let begun = list("watch=1&continue=abc").unwrap_err();
+        assert!(begun.contains("forbidden when continue is provided"), "{begun}");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use holdfast_resource::selector::FieldSelector;
 use http::Method;
 use smol_str::SmolStr;
 
+use crate::http::options::ListOptions;
 use crate::http::query::{self, Query};
 
 /// What a request is about.
@@ -219,7 +220,8 @@ fn selected_name(query: &Query) -> SmolStr {
     };
     let selector = FieldSelector::parse(text).ok();
     let name = selector.as_ref().and_then(FieldSelector::name).unwrap_or_default();
-    if path_segment(name).is_empty() {
+    // Where one option cannot be read, none of them says anything.
+    if path_segment(name).is_empty() && !name.is_empty() && ListOptions::are_readable(query) {
         SmolStr::new(name)
     } else {
         SmolStr::default()
@@ -329,6 +331,10 @@ mod tests {
             );
         }
         assert_eq!(name("/api/v1/namespaces/n/pods/b?fieldSelector=metadata.name%3Da"), "b");
+        for unreadable in ["labelSelector=((", "limit=x", "timeoutSeconds=x"] {
+            let uri = format!("/api/v1/pods?fieldSelector=metadata.name%3Da&{unreadable}");
+            assert_eq!(name(&uri), "", "{unreadable}");
+        }
     }
 
     #[test]

@@ -512,6 +512,8 @@ impl ApiError {
                 let causes = causes
                     .into_iter()
                     .map(|(reason, message, field)| Cause { reason, message, field });
+                // What admission refuses before it has a name is said to be of this one.
+                let name = if name.is_empty() { "Unknown" } else { name };
                 Self::forbidden_with_causes(resource, name, message, causes.collect())
             }
             Refusal::ForbiddenOn {
@@ -768,6 +770,12 @@ mod tests {
         let error = ApiError::forbidden(&resource("", ""), "namespaces", "no");
         assert_eq!(error.to_string(), "forbidden: no");
         assert_eq!(error.status().details.as_ref().unwrap().name, "namespaces");
+        let kind = GroupKind {
+            group: "".into(),
+            kind: "Pod".into(),
+        };
+        let error = ApiError::refusal(Refusal::forbidden("no"), &resource("", "pods"), &kind, "");
+        assert_eq!(error.to_string(), r#"pods "Unknown" is forbidden: no"#);
     }
 
     #[test]

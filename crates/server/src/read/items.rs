@@ -200,19 +200,18 @@ impl Items {
         Ok(true)
     }
 
-    /// The first `limit` objects, in a list of their own, and the one behind them if there is one.
+    /// The first `limit` objects, in a list of their own.
     ///
     /// # Errors
     /// 500 where a webhook fails that has to be asked before objects can be selected.
-    pub(crate) async fn split(mut self, limit: usize) -> Result<(Self, Option<Arc<Entry>>), ApiError> {
+    pub(crate) async fn first(mut self, limit: usize) -> Result<Self, ApiError> {
         let mut turn = Turn::default();
-        while self.found.len() <= limit && self.look().await? {
+        while self.found.len() < limit && self.look().await? {
             turn.end_if_due().await;
         }
-        let next = self.found.get(limit).map(|item| Arc::clone(&item.entry));
         self.found.truncate(limit);
         self.rest = None;
-        Ok((self, next))
+        Ok(self)
     }
 
     /// Those that were found and not taken yet, as they are stored.

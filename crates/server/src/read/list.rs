@@ -213,8 +213,11 @@ impl Page {
         if limit == 0 || options.resource_version == "0" {
             return Ok(page);
         }
-        let (items, next) = std::mem::take(&mut page.items).split(limit).await?;
-        if let (Some(last), Some(next)) = (items.found().next_back(), next) {
+        let items = std::mem::take(&mut page.items).first(limit).await?;
+        let last = items.found().nth(limit - 1).filter(|_| place.key.is_none());
+        // Whether what comes behind is selected, the reference finds out when it is asked for.
+        let next = last.and_then(|last| snapshot.range_after(prefix, last.key()).next());
+        if let (Some(last), Some(next)) = (last, next) {
             if selection.is_everything() {
                 page.remaining = Some(remaining(snapshot, prefix, token, limit, next.key()));
             }
@@ -232,7 +235,7 @@ impl Page {
     /// # Errors
     /// 500 where a webhook fails that has to be asked before objects can be selected.
     pub(crate) async fn entries(&mut self) -> Result<Vec<Arc<Entry>>, ApiError> {
-        let (items, _) = std::mem::take(&mut self.items).split(usize::MAX).await?;
+        let items = std::mem::take(&mut self.items).first(usize::MAX).await?;
         let entries = items.found().cloned().collect();
         self.items = items;
         Ok(entries)

@@ -98,6 +98,9 @@ impl RequestedVersion {
     /// The metadata of a stored object as JSON, where they can be cut out of its bytes.
     pub(crate) fn metadata_text<'e>(&self, entry: &'e Entry) -> Option<Cow<'e, [u8]>> {
         let place = || objects::metadata_place(entry.bytes(), &self.kind, &self.api_version);
+        if !self.resource.capabilities.rows.hidden_annotations.is_empty() {
+            return None;
+        }
         let metadata = entry.bytes().get(self.stored_as_shown().then(place).flatten()?)?;
         Some(self.reduced_text(metadata))
     }
@@ -178,9 +181,26 @@ impl RequestedVersion {
     /// # Errors
     /// 500 where the kind does not know the conversion.
     pub(crate) fn summarized(&self, tree: Tree<'_>) -> Result<Value, ApiError> {
-        match tree {
-            Tree::Stored(tree) if self.resource.capabilities.rows.of_stored_version => Ok(self.reduced(tree.clone())),
-            tree => self.answered(tree),
+        let mut summarized = match tree {
+            Tree::Stored(tree) if self.resource.capabilities.rows.of_stored_version => self.reduced(tree.clone()),
+            tree => self.answered(tree)?,
+        };
+        self.hide_annotations(&mut summarized);
+        Ok(summarized)
+    }
+
+    /// Takes away the annotations that stand for what the reference keeps elsewhere.
+    fn hide_annotations(&self, object: &mut Value) {
+        const PLACE: [&str; 2] = ["metadata", "annotations"];
+        for name in self.resource.capabilities.rows.hidden_annotations {
+            object.remove_at(&["metadata", "annotations", name]);
+            if object
+                .at(&PLACE)
+                .and_then(Value::as_map)
+                .is_some_and(|map| map.is_empty())
+            {
+                object.remove_at(&PLACE);
+            }
         }
     }
 

@@ -119,10 +119,7 @@ impl Rows {
         bytes.extend_from_slice(b",\"object\":");
         match self.include {
             IncludeObject::Nothing => bytes.extend_from_slice(b"null"),
-            IncludeObject::Metadata => match self.without_internal_annotations(&object) {
-                Some(object) => write_partial(&self.types, &object, None, self.version, bytes),
-                None => write_partial(&self.types, &object, metadata, self.version, bytes),
-            },
+            IncludeObject::Metadata => write_partial(&self.types, &object, metadata, self.version, bytes),
             IncludeObject::Whole => {
                 bytes.extend_from_slice(&objects::encode_answer(&self.types, &self.shown.answered(tree)?));
             }
@@ -140,25 +137,6 @@ impl Rows {
             return;
         }
         bytes.extend_from_slice(b"]}");
-    }
-
-    /// The object without annotations that rows do not show; `None` where it has none of these.
-    fn without_internal_annotations(&self, object: &Value) -> Option<Value> {
-        let annotations = self.shown.resource.capabilities.rows.hidden_annotations;
-        let internal = |name: &&&str| object.at(&["metadata", "annotations", name]).is_some();
-        annotations.iter().find(internal)?;
-        let mut object = object.clone();
-        for name in annotations {
-            object.remove_at(&["metadata", "annotations", name]);
-        }
-        if object
-            .at(&["metadata", "annotations"])
-            .and_then(Value::as_map)
-            .is_some_and(|map| map.is_empty())
-        {
-            object.remove_at(&["metadata", "annotations"]);
-        }
-        Some(object)
     }
 }
 

@@ -14,7 +14,7 @@ use holdfast_admission::webhooks::{Address, Authorities, ClientConfig};
 use holdfast_gotext::duration;
 use holdfast_value::{Limits, json};
 use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
-use http::{Request, StatusCode};
+use http::{HeaderValue, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
@@ -117,12 +117,13 @@ impl Client {
             let _place = places.acquire().await;
             let answer = pool.request(request).await.map_err(|error| unanswered(&told(&error)))?;
             let status = answer.status();
+            let is_text = answer.headers().get(CONTENT_TYPE).is_none_or(is_text);
             let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
             let body = body.map_err(|error| unanswered(&error.to_string()))?.to_bytes();
             if (200..=206).contains(&status.as_u16()) {
                 Ok(body)
             } else {
-                Err(failed(status, refusal(status, &body)))
+                Err(failed(status, refusal(status, &body, is_text)))
             }
         };
         match tokio::time::timeout(timeout, exchange).await {
@@ -199,9 +200,17 @@ pub(super) fn told(error: &PoolError) -> String {
     text
 }
 
-/// What an answer of another code than success says, in the words of the reference's client.
+/// Whether this is the media type of a text that can be shown.
+fn is_text(content_type: &HeaderValue) -> bool {
+    content_type
+        .to_str()
+        .is_ok_and(|media_type| media_type.starts_with("text/"))
+}
+
+/// What an answer of another code than success says, in the words of the reference's client, which shows no body that
+/// is not a text.
 #[expect(clippy::indexing_slicing, reason = "no more than there is")]
-fn refusal(code: StatusCode, body: &[u8]) -> String {
+fn refusal(code: StatusCode, body: &[u8], is_text: bool) -> String {
     if let Ok(status) = json::parse(body, &Limits::REQUEST)
         && status.str_at(&["kind"]) == Some("Status")
         && status.str_at(&["status"]) != Some("Success")
@@ -210,7 +219,7 @@ fn refusal(code: StatusCode, body: &[u8]) -> String {
         return message.to_owned();
     }
     let said = String::from_utf8_lossy(&body[..body.len().min(TOLD_BYTES)]);
-    let said = said.trim();
+    let said = if is_text { said.trim() } else { "unknown" };
     let message = match code.as_u16() {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
@@ -248,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_by_its_status_or_its_code() {
-        let told = |code: u16, body: &str| refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes());
+        let told = |code: u16, body: &str| refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes(), true);
         let status = r#"{"kind":"Status","status":"Failure","message":"no"}"#;
         assert_eq!(told(500, status), "no");
         assert_eq!(
@@ -258,6 +267,10 @@ mod tests {
         assert_eq!(
             told(500, "oh no"),
             r#"an error on the server ("oh no") has prevented the request from succeeding"#
+        );
+        assert_eq!(
+            refusal(StatusCode::INTERNAL_SERVER_ERROR, b"{}", false),
+            r#"an error on the server ("unknown") has prevented the request from succeeding"#
         );
         assert_eq!(told(403, ""), "forbidden");
         assert_eq!(

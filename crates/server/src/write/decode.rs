@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use holdfast_gotext::quote::quote;
 use holdfast_proto::{Envelope, Messages};
 use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{GroupVersion, KindType, KindTypes};
@@ -120,8 +121,9 @@ impl Address<'_> {
         }
         let refuse = |why: String| {
             ApiError::bad_request(format!(
-                "{} in version \"{}\" cannot be handled as a {kind}: {why}",
-                stated.kind, stated.version
+                "{} in version {} cannot be handled as a {kind}: {why}",
+                stated.kind,
+                quote(&stated.version)
             ))
         };
         if stated.version.is_empty() {

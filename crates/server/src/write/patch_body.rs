@@ -16,6 +16,7 @@ pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions)
     let validation = options.write.field_validation;
     let patch = match patch_type {
         PatchType::Apply => return read_apply(bytes, validation, options.force),
+        PatchType::Json if validation == FieldValidation::Ignore => read_untyped_json(bytes),
         PatchType::Json => read_json(bytes),
         PatchType::Merge => read_merge(bytes),
         PatchType::Strategic => read_strategic(bytes),
@@ -62,6 +63,15 @@ fn read_json(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
     order_by_text(&mut findings, bytes);
     let findings = findings.iter().map(|finding| format!("json patch {finding}"));
     Ok((Patch::Json(patch), findings.collect()))
+}
+
+/// Reads a patch whose fields nobody validates. The reference leaves such a one to its library alone.
+fn read_untyped_json(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
+    let patch = json_patch::Patch::parse_untyped(bytes, &Limits::REQUEST).map_err(|error| match error {
+        ValueError::TooManyOperations { .. } => Error::too_large_because(error),
+        error => Error::bad_request(error.to_string()),
+    })?;
+    Ok((Patch::Json(patch), Vec::new()))
 }
 
 fn read_merge(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {

@@ -259,6 +259,10 @@ async fn respond(
     let review: Value = serde_json::from_slice(&body).unwrap();
     let reply = answer(&review);
     calls.lock().push((path, review.clone()));
+    let media_type = match reply {
+        Reply::Raw(..) => "text/plain",
+        _ => "application/json",
+    };
     let (code, body) = match reply {
         Reply::Response(mut response) => {
             response["uid"] = review["request"]["uid"].clone();
@@ -277,8 +281,6 @@ async fn respond(
             (200, String::new())
         }
     };
-    let answer = Response::builder()
-        .status(code)
-        .header("Content-Type", "application/json");
+    let answer = Response::builder().status(code).header("Content-Type", media_type);
     Ok(answer.body(Full::new(Bytes::from(body))).unwrap())
 }

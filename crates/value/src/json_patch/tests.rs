@@ -210,6 +210,28 @@ fn texts_that_are_no_patch_are_refused_in_the_words_of_the_reference() {
 }
 
 #[test]
+fn members_of_the_wrong_type_are_none_to_a_library() {
+    let untyped = |text: &str| Patch::parse_untyped(text.as_bytes(), &Limits::default());
+    for (patch, expected) in [
+        (
+            "{}",
+            "json: cannot unmarshal object into Go value of type jsonpatch.Patch",
+        ),
+        (
+            "[1]",
+            "json: cannot unmarshal number into Go value of type jsonpatch.Operation",
+        ),
+    ] {
+        assert_eq!(untyped(patch).unwrap_err().to_string(), expected);
+    }
+    let document = json::parse(br#"{"a":1}"#, &Limits::default()).unwrap();
+    let patched = |text: &str| untyped(text).unwrap().apply(&document, &Bounds::default());
+    assert!(patched(r#"[{"op":"remove","path":"/a","from":[1]}]"#).is_ok());
+    assert!(patched(r#"[{"op":"remove","path":5}]"#).is_err());
+    assert!(patched(r#"[{"op":5,"path":"/a"}]"#).is_err());
+}
+
+#[test]
 fn repeated_and_unknown_fields_are_reported() {
     let text = br#"[{"op":"add","op":"add","path":"/data/m","value":"1","more":2}]"#;
     let (_, findings) = Patch::parse(text, &Limits::default()).unwrap();

@@ -9,7 +9,7 @@ mod validation;
 pub(super) use cells::CELLS;
 use validation::AutoscalerRules;
 
-use holdfast_resource::{ConversionError, Converts, Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{ConversionError, Converts, Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 use crate::defaults::{is_zero, set_missing, set_missing_at};
@@ -47,6 +47,19 @@ impl Strategy for HorizontalPodAutoscaler {
         {
             default_behavior(object);
         }
+    }
+
+    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+        // A version that tells of some fields in annotations cannot say that it leaves them alone.
+        let kept = match context.subresource {
+            None => "status",
+            Some(_) => "spec",
+        };
+        match old.get(kept) {
+            Some(value) => object.set_at(&[kept], value.clone()),
+            None => drop(object.remove_at(&[kept])),
+        }
+        Ok(())
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {

@@ -144,7 +144,8 @@ fn answer(context: &WriteContext<'_>, subresource: &str, options: &Value) -> Res
         _ => {}
     }
     if context.lookup.get(&of_core("nodes"), "", node).is_none() {
-        return Err(missing("nodes", node));
+        // The reference has it that a pod of this name is missing.
+        return Err(missing("pods", node));
     }
     Err(unreachable_at(node))
 }
@@ -165,7 +166,7 @@ fn check_log_options(name: &str, options: &Value) -> Result<(), Refusal> {
         at_least("sinceSeconds", 1, "must be greater than 0");
     } else {
         const ONE: &str = "at most one of `sinceTime` or `sinceSeconds` may be specified";
-        errors.push(FieldError::forbidden(&FieldPath::new(""), ONE));
+        errors.push(FieldError::forbidden(&FieldPath::new("[]"), ONE));
     }
     if options.at(&["stream"]).is_some() {
         errors.push(FieldError::forbidden(&FieldPath::new("stream"), "may not be specified"));

@@ -9,6 +9,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use holdfast_gotext::quote::quote;
 use holdfast_resource::{Field, FieldError, FieldPath, Refusal};
 use holdfast_value::Value;
 
@@ -268,17 +269,34 @@ impl Taking<'_> {
         }
         let asked = object.str_at(&["spec", "clusterIP"]).unwrap_or_default();
         if !asked.is_empty() {
-            return self
-                .address(asked)
-                .map_err(|fault| refused_address(object, asked, &fault));
+            let taken = self.address(asked).and_then(|()| self.check_parent(object, asked));
+            return taken.map_err(|fault| refused_address(object, asked, &fault));
         }
         let address = self
             .next_address()
             .ok_or_else(|| Refusal::Internal("failed to allocate a serviceIP: range is full".to_owned()))?;
+        if let Err(fault) = self.check_parent(object, &address.to_string()) {
+            let shown: Value = vec![Value::from("")].into();
+            let detail = format!("failed to allocate IP: {fault}");
+            let place = FieldPath::new("spec.clusterIPs");
+            return Err(Refusal::Invalid(vec![FieldError::invalid(&place, shown, detail)]));
+        }
         let text = Value::from(address.to_string());
         object.set_at(&["spec", "clusterIP"], text.clone());
         object.set_at(&["spec", "clusterIPs"], vec![text].into());
         Ok(())
+    }
+
+    /// The reference makes an object of each address before it looks at the Service that this is for, which must have a name.
+    fn check_parent(&self, object: &Value, address: &str) -> Result<(), String> {
+        let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
+        if self.dry_run || !name.is_empty() {
+            return Ok(());
+        }
+        let address = quote(address);
+        Err(format!(
+            "IPAddress.networking.k8s.io {address} is invalid: spec.parentRef.name: Required value"
+        ))
     }
 
     fn address(&mut self, text: &str) -> Result<(), String> {
@@ -514,6 +532,7 @@ mod tests {
 
     fn service(type_name: &str, ip: &str) -> Value {
         let mut object = Value::empty_map();
+        object.set_at(&["metadata", "name"], "s".into());
         object.set_at(&["spec", "type"], type_name.into());
         if !ip.is_empty() {
             object.set_at(&["spec", "clusterIP"], ip.into());
@@ -530,6 +549,28 @@ mod tests {
             node_ports: 30000..=30001,
             ..Config::default()
         })
+    }
+
+    #[test]
+    fn an_address_is_for_a_service_with_a_name() {
+        let allocations = allocations();
+        for (asked, shown) in [("", ""), ("10.9.8.3", " 10.9.8.3")] {
+            let mut nameless = service("ClusterIP", asked);
+            nameless.remove_at(&["metadata", "name"]);
+            assert!(allocations.allocate(&mut nameless.clone(), None, true).is_ok());
+            let Err(Refusal::Invalid(errors)) = allocations.allocate(&mut nameless, None, false) else {
+                unreachable!()
+            };
+            let told = errors.first().unwrap().to_string();
+            assert!(
+                told.contains(&format!("failed to allocate IP{shown}: IPAddress.networking")),
+                "{told}"
+            );
+            assert!(
+                told.ends_with("is invalid: spec.parentRef.name: Required value"),
+                "{told}"
+            );
+        }
     }
 
     #[test]
