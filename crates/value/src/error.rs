@@ -22,6 +22,12 @@ pub enum Error {
         /// Where it is.
         position: Position,
     },
+    /// The input is no CBOR, or CBOR that has no JSON form.
+    #[error("{message}")]
+    Cbor {
+        /// What is wrong, in the words of the reference's library.
+        message: String,
+    },
     /// The input has more bytes than [`Limits::max_bytes`](crate::Limits::max_bytes), or YAML aliases make it so.
     #[error("the input has {size} bytes, more than the limit of {limit}")]
     TooLarge {

@@ -6,6 +6,7 @@
 //! trees are compared and merged by walking them side by side. Strings of up to 23 bytes are stored in place; lists, maps
 //! and longer strings are shared, so that a clone of any subtree costs one reference count.
 
+pub mod cbor;
 mod compare;
 mod error;
 mod finding;

@@ -55,7 +55,7 @@ pub fn parse_with_infinities(bytes: &[u8], limits: &Limits) -> Result<Value, Err
 }
 
 /// The input as text, each byte that is no UTF-8 replaced by U+FFFD as Go does.
-fn checked_text<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, str>, Error> {
+pub(crate) fn checked_text<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, str>, Error> {
     if bytes.len() > limits.max_bytes {
         return Err(Error::TooLarge {
             size: bytes.len(),
