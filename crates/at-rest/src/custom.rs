@@ -2,7 +2,7 @@
 
 use holdfast_resource::schema::{TypeTable, write_object_with_room};
 use holdfast_store::Value as Served;
-use holdfast_value::{Limits, Value, json};
+use holdfast_value::{Limits, Value, cbor, json};
 
 use crate::Fault;
 
@@ -37,13 +37,21 @@ fn around_revision(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
 
 /// The served form of what is kept.
 pub(crate) fn decode(types: &TypeTable, kept: &[u8]) -> Result<Served, Fault> {
-    let object = json::parse(kept, &Limits::TRUSTED)?;
+    let object = tree(kept)?;
     for name in ["kind", "apiVersion"] {
         if object.str_at(&[name]).unwrap_or_default().is_empty() {
             return Err(Fault::Unidentified(if name == "kind" { "Kind" } else { "apiVersion" }));
         }
     }
     Ok(write_served(types, None, &object, kept.len() + 32))
+}
+
+/// The tree of what is kept as JSON, or as CBOR, which says that it is such: a kube-apiserver beside may write it.
+pub(crate) fn tree(kept: &[u8]) -> Result<Value, holdfast_value::Error> {
+    match kept.starts_with(&cbor::SELF_DESCRIBED) {
+        true => cbor::parse(kept, &Limits::TRUSTED),
+        false => json::parse(kept, &Limits::TRUSTED),
+    }
 }
 
 /// An object in the form in which it is served.
@@ -87,6 +95,15 @@ mod tests {
             assert_eq!(decoded.bytes(), served);
             assert_eq!(encode(&decoded), kept.as_bytes());
         }
+    }
+
+    #[test]
+    fn cbor_is_read_as_json_is() {
+        let text = r#"{"apiVersion":"a.io/v1","kind":"A","metadata":{"name":"a"}}"#;
+        let mut kept = Vec::new();
+        cbor::write(&json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap(), &mut kept);
+        let decoded = |kept: &[u8]| decode(&TypeTable::default(), kept).unwrap().bytes().to_vec();
+        assert_eq!(decoded(&kept), decoded(text.as_bytes()));
     }
 
     #[test]

@@ -8,7 +8,7 @@ pub enum Fault {
     /// What is stored is neither protobuf nor JSON.
     #[error(transparent)]
     Protobuf(#[from] DecodeError),
-    /// The JSON cannot be read.
+    /// The JSON or CBOR cannot be read.
     #[error(transparent)]
     Json(#[from] holdfast_value::Error),
     /// The JSON does not fit its type.

@@ -156,7 +156,7 @@ impl Kept {
             object.set_at(&["kind"], Value::from(&*envelope.kind));
             return Ok(object);
         }
-        let object = json::parse(kept, &Limits::TRUSTED)?;
+        let object = custom::tree(kept)?;
         let (api_version, kind) = identity(&object)?;
         let of = self.type_of(&api_version, &kind)?;
         Ok(schema::decode(self.messages.types(), of, &object)?.value)
