@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use conformance::hook::{Hook, Reply, allow};
-use conformance::{Binary, Server, Target};
+use conformance::{Binary, Server, Target, USER_TOKEN};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -17,6 +17,9 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// How long anything may take.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 const JSON: &str = "application/json";
 
 /// A policy that audits what users do, and nothing that the server does by itself.
@@ -537,6 +540,40 @@ async fn large_events_are_cut_short_and_lines_may_be_text() {
     assert!(
         line.ends_with(" namespace=\"<none>\" uri=\"/version\" response=\"200\""),
         "{line}"
+    );
+}
+
+#[tokio::test]
+async fn requests_that_are_too_many_are_logged_with_their_code() {
+    let flags = [
+        "--enable-priority-and-fairness=false",
+        "--max-mutating-requests-inflight=1",
+        "--authorization-mode=AlwaysAllow",
+    ];
+    let server = Audited::start(&policy("Metadata", ""), &flags);
+    let alice = server.target().with_token(USER_TOKEN);
+    // A request whose body does not come has the only place.
+    let mut held = alice.raw().await.unwrap();
+    let head = format!(
+        "POST {CONFIG_MAPS} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {USER_TOKEN}\r\nContent-Type: {JSON}\r\n\
+         Content-Length: 100\r\n\r\n{{"
+    );
+    held.write_all(head.as_bytes()).await.unwrap();
+    let mut connection = alice.connect().await.unwrap();
+    let path = format!("{CONFIG_MAPS}/none");
+    let ask = async {
+        while connection.ask(Method::DELETE, &path, "", Bytes::new()).await.unwrap().0 != StatusCode::TOO_MANY_REQUESTS
+        {
+        }
+    };
+    tokio::time::timeout(PATIENCE, ask).await.unwrap();
+    drop((held, connection));
+    let events = server.events();
+    let refused = |event: &&Value| event.pointer("/responseStatus/code") == Some(&json!(429));
+    let refused = events.iter().find(refused).unwrap();
+    assert_eq!(
+        ["/stage", "/verb", "/user/username", "/objectRef/name"].map(|pointer| text(refused, pointer)),
+        ["ResponseComplete", "delete", "alice", "none"]
     );
 }
 

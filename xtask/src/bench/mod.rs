@@ -8,6 +8,7 @@ mod custom;
 mod definitions;
 mod envtest;
 mod instructions;
+mod operators;
 mod pods;
 mod scale;
 mod stores;
@@ -37,11 +38,14 @@ pub(crate) struct Arguments {
     /// Measure only what extends the server: custom resources, policies, webhooks.
     #[arg(long, conflicts_with = "scale_only")]
     custom_only: bool,
+    /// Measure only what operators switch on and off: priority levels, the audit log, gates, aggregated APIs.
+    #[arg(long, conflicts_with_all = ["scale_only", "custom_only"])]
+    operators_only: bool,
     /// Measure a write beside a million objects as well, which takes minutes to prepare.
     #[arg(long)]
     million: bool,
     /// Write the table to docs/performance.md, and its first rows to README.
-    #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "instructions"])]
+    #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions"])]
     write: bool,
     /// Measure environments of envtest instead, with this server in the place of its binaries, and, where HOLDFAST_KUBE_APISERVER
     /// and HOLDFAST_ETCD name them, with the reference's.
@@ -55,7 +59,7 @@ pub(crate) struct Arguments {
     bless: bool,
     /// With etcd: measure the embedded store, etcd, and, where HOLDFAST_KUBE_APISERVER names it, kube-apiserver on the same
     /// etcd, beside each other.
-    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["scale_only", "custom_only", "instructions", "million"])]
+    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "million"])]
     store: StoreKind,
     /// With `--store etcd`: how many objects there are when servers start.
     #[arg(long, value_delimiter = ',', default_values_t = [100_000])]
@@ -101,6 +105,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         };
     }
     let rows = runtime.block_on(async {
+        if arguments.operators_only {
+            return operators::rows(&binary, arguments.objects, arguments.connections).await;
+        }
         let mut rows = Vec::new();
         if !arguments.scale_only && !arguments.custom_only {
             rows = measure(&binary, arguments).await?;
@@ -112,6 +119,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
             rows.extend(custom::rows(&binary, arguments.objects, arguments.connections).await?);
             rows.extend(definitions::rows(&binary).await?);
             rows.extend(admission::rows(&binary, arguments.objects, arguments.connections).await?);
+            rows.extend(operators::rows(&binary, arguments.objects, arguments.connections).await?);
         }
         Ok::<_, anyhow::Error>(rows)
     })?;
