@@ -173,12 +173,16 @@ impl MetricsServer {
                     let Ok(stream) = acceptor.accept(stream).await else {
                         return;
                     };
-                    let service = service_fn(move |request| {
-                        let answer = answer(&request, &asked);
+                    let service = service_fn(move |request: Request<Incoming>| {
+                        let answer = match request.headers().contains_key("upgrade") {
+                            true => echo(request),
+                            false => answer(&request, &asked),
+                        };
                         async move { Ok::<_, Infallible>(answer) }
                     });
                     let _ = http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
+                        .with_upgrades()
                         .await;
                 });
             }
@@ -194,6 +198,18 @@ impl MetricsServer {
 
 const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
 
+/// Makes a connection what it is asked to become, and says from then on what is said to it.
+fn echo(request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let protocol = request.headers()["upgrade"].clone();
+    tokio::spawn(async move {
+        let connection = hyper::upgrade::on(request).await.unwrap();
+        let (mut from, mut to) = tokio::io::split(TokioIo::new(connection));
+        let _ = tokio::io::copy(&mut from, &mut to).await;
+    });
+    let response = Response::builder().status(101).header("Connection", "Upgrade");
+    response.header("Upgrade", protocol).body(Full::default()).unwrap()
+}
+
 fn answer(request: &Request<Incoming>, asked: &Mutex<Vec<String>>) -> Response<Full<Bytes>> {
     let header = |name: &str| {
         let value = request.headers().get(name).and_then(|value| value.to_str().ok());
@@ -202,8 +218,16 @@ fn answer(request: &Request<Incoming>, asked: &Mutex<Vec<String>>) -> Response<F
     let path = request.uri().path();
     let told = format!("{} {} {path}", header("x-remote-user"), request.method());
     asked.lock().push(told);
+    if path == "/openapi/v2" {
+        let response = Response::builder().header("Content-Type", "application/json");
+        return response.body(Full::new(Bytes::from(openapi().to_string()))).unwrap();
+    }
     let (code, body) = match path.strip_prefix(GROUP) {
         Some("" | "/") => (StatusCode::OK, resources()),
+        Some("/forwarded") => (
+            StatusCode::OK,
+            json!({"kind": "Forwarded", "for": header("x-forwarded-for")}),
+        ),
         Some("/nodes") => (StatusCode::OK, list("NodeMetricsList", vec![node()])),
         Some("/redirected") => {
             let response = Response::builder().status(302).header("Location", "/elsewhere");
@@ -225,6 +249,16 @@ fn answer(request: &Request<Incoming>, asked: &Mutex<Vec<String>>) -> Response<F
         .status(code)
         .header("Content-Type", "application/json");
     response.body(Full::new(Bytes::from(body.to_string()))).unwrap()
+}
+
+/// The one OpenAPI document, of version 2.
+fn openapi() -> Value {
+    let reference = json!({"$ref": "#/definitions/NodeMetrics"});
+    let get = json!({"operationId": "readNodes", "produces": ["application/json"],
+        "responses": {"200": {"description": "OK", "schema": reference}}});
+    json!({"swagger": "2.0", "info": {"title": "metrics", "version": "1"},
+        "paths": {"/apis/metrics.k8s.io/v1beta1/nodes": {"get": get}},
+        "definitions": {"NodeMetrics": {"type": "object", "properties": {"window": {"type": "string"}}}}})
 }
 
 fn resources() -> Value {

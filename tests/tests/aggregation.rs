@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use test_support::needs;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+/// The name of the documents of `metrics.k8s.io`.
+const METRICS: &str = "apis/metrics.k8s.io/v1beta1";
 const JSON: &str = "application/json";
 const API_SERVICES: &str = "/apis/apiregistration.k8s.io/v1/apiservices";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -404,6 +406,19 @@ async fn metrics_come_from_a_small_server_behind() {
     })
     .await;
     assert!(!list.to_string().contains("Stale"));
+    // It has OpenAPI of version 2 alone.
+    let index = until(&before, "/openapi/v3", JSON, |index| {
+        index["paths"].get(METRICS).is_some()
+    })
+    .await;
+    let place = index["paths"][METRICS]["serverRelativeURL"].as_str().unwrap();
+    let document = read(&before, place, JSON).await;
+    let answered = &document["paths"]["/apis/metrics.k8s.io/v1beta1/nodes"]["get"]["responses"]["200"];
+    let schema = &answered["content"][JSON]["schema"];
+    assert_eq!(schema["$ref"], "#/components/schemas/NodeMetrics");
+    assert_eq!(document["openapi"], "3.0.0");
+    let forwarded = read(&before, "/apis/metrics.k8s.io/v1beta1/forwarded", JSON).await;
+    assert_eq!(forwarded["for"], "127.0.0.1");
     let (code, told) = get(&before, "/apis/metrics.k8s.io/v1beta1/redirected").await;
     assert_eq!(
         (code, told.as_str()),
@@ -412,6 +427,36 @@ async fn metrics_come_from_a_small_server_behind() {
             "the backend attempted to redirect this request, which is not permitted"
         )
     );
+}
+
+#[tokio::test]
+async fn spdy_goes_through_to_a_server_behind() {
+    let certificates = Certificates::new("metrics");
+    let metrics = MetricsServer::start(&certificates).await;
+    let server = start(&certificates.before());
+    let before = serve_metrics(&server, &certificates, &metrics).await;
+    let mut socket = before.raw().await.unwrap();
+    let request = "POST /apis/metrics.k8s.io/v1beta1/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer admintoken\r\n\
+                   Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n";
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut seen = Vec::new();
+    let exchange = async {
+        while !seen.ends_with(b"\r\n\r\n") {
+            assert_ne!(socket.read_buf(&mut seen).await.unwrap(), 0);
+        }
+        let head = String::from_utf8_lossy(&seen).to_lowercase();
+        assert!(
+            head.starts_with("http/1.1 101") && head.contains("upgrade: spdy/3.1"),
+            "{head}"
+        );
+        // The head of a SYN_STREAM, which no HTTP server would let pass.
+        let frame = b"\x80\x03\x00\x01\x01\x00\x00\x0a\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00";
+        socket.write_all(frame).await.unwrap();
+        let mut echoed = [0; 18];
+        socket.read_exact(&mut echoed).await.unwrap();
+        assert_eq!(&echoed, frame);
+    };
+    tokio::time::timeout(PATIENCE, exchange).await.unwrap();
 }
 
 /// Serves `metrics.k8s.io` from `metrics`.

@@ -216,3 +216,162 @@ fn apis_that_are_not_there_end_the_start() {
         "{complaint}"
     );
 }
+
+/// A short text in CBOR.
+fn cbor(text: &str) -> Vec<u8> {
+    let mut item = vec![0x40 | u8::try_from(text.len()).unwrap()];
+    item.extend_from_slice(text.as_bytes());
+    item
+}
+
+/// A ConfigMap in CBOR.
+fn cbor_config_map(name: &str) -> Bytes {
+    let mut item = vec![0xd9, 0xd9, 0xf7, 0xa4];
+    for text in ["apiVersion", "v1", "kind", "ConfigMap", "metadata"] {
+        item.extend(cbor(text));
+    }
+    item.push(0xa1);
+    for text in ["name", name, "data"] {
+        item.extend(cbor(text));
+    }
+    item.push(0xa1);
+    for text in ["key", "value"] {
+        item.extend(cbor(text));
+    }
+    item.into()
+}
+
+fn holds(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[tokio::test]
+async fn objects_are_served_in_cbor_where_the_gate_says_so() {
+    const CBOR: &str = "application/cbor";
+    const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let made = connection
+        .ask(Method::POST, CONFIG_MAPS, CBOR, cbor_config_map("a"))
+        .await;
+    assert_eq!(made.unwrap().0, 415);
+    assert_eq!(connection.get(CONFIG_MAPS, CBOR).await.unwrap().status(), 406);
+    drop(connection);
+
+    let server = server.restart(&["--feature-gates=CBORServingAndStorage=true"]).unwrap();
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let made = connection
+        .ask(Method::POST, CONFIG_MAPS, CBOR, cbor_config_map("a"))
+        .await;
+    assert_eq!(made.unwrap().0, 201);
+    let applied = format!("{CONFIG_MAPS}/b?fieldManager=m");
+    let apply = "application/apply-patch+cbor";
+    let made = connection
+        .ask(Method::PATCH, &applied, apply, cbor_config_map("b"))
+        .await;
+    assert_eq!(made.unwrap().0, 201);
+    let mut data = cbor("data");
+    data.push(0xa1);
+    data.extend(cbor("key"));
+    data.extend(cbor("value"));
+    let watch = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=1");
+    for (path, media_type, found) in [
+        (format!("{CONFIG_MAPS}/a"), CBOR, 1),
+        (CONFIG_MAPS.to_owned(), CBOR, 2),
+        (watch, "application/cbor-seq", 2),
+    ] {
+        let answer = connection.get(&path, CBOR).await.unwrap();
+        assert_eq!(answer.headers()["content-type"], media_type, "{path}");
+        let bytes = answer.into_body().collect().await.unwrap().to_bytes();
+        assert!(bytes.starts_with(&[0xd9, 0xd9, 0xf7]), "{path}");
+        assert_eq!(
+            bytes.windows(data.len()).filter(|window| *window == data).count(),
+            found,
+            "{path}"
+        );
+    }
+    let missing = connection.get(&format!("{CONFIG_MAPS}/none"), CBOR).await.unwrap();
+    assert_eq!(
+        (missing.status().as_u16(), &missing.headers()["content-type"]),
+        (404, &CBOR.parse().unwrap())
+    );
+    let refusal = missing.into_body().collect().await.unwrap().to_bytes();
+    assert!(holds(&refusal, &cbor("NotFound")));
+    let broken = connection
+        .ask(Method::POST, CONFIG_MAPS, CBOR, Bytes::from_static(b"\xa1\xff"))
+        .await;
+    assert_eq!(broken.unwrap().0, 400);
+    // What is told of resources is no object.
+    assert_eq!(
+        connection
+            .get("/apis", "application/cbor,application/json")
+            .await
+            .unwrap()
+            .headers()["content-type"],
+        "application/json"
+    );
+}
+
+#[tokio::test]
+async fn clients_are_reached_as_flags_say() {
+    let flags = [
+        "--cors-allowed-origins=^https://console\\.example$",
+        "--strict-transport-security-directives=max-age=600,includeSubDomains",
+        "--disable-http2-serving",
+        "--tls-min-version=VersionTLS13",
+        "--default-not-ready-toleration-seconds=7",
+    ];
+    let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+    let target = Target::of(&server).unwrap();
+    assert!(target.connect_http2().await.is_err());
+    let mut socket = target.raw().await.unwrap();
+    let request =
+        "OPTIONS /api HTTP/1.1\r\nHost: localhost\r\nOrigin: https://console.example\r\nConnection: close\r\n\r\n";
+    tokio::io::AsyncWriteExt::write_all(&mut socket, request.as_bytes())
+        .await
+        .unwrap();
+    let mut answer = String::new();
+    tokio::io::AsyncReadExt::read_to_string(&mut socket, &mut answer)
+        .await
+        .unwrap();
+    let answer = answer.to_lowercase();
+    assert!(answer.starts_with("http/1.1 204"), "{answer}");
+    for header in [
+        "access-control-allow-origin: https://console.example\r",
+        "access-control-allow-credentials: true\r",
+        "strict-transport-security: max-age=600; includesubdomains\r",
+    ] {
+        assert!(answer.contains(header), "{answer}");
+    }
+    let (_, pod) = send(&server, Method::POST, PODS, POD).await;
+    let tolerations = pod["spec"]["tolerations"].as_array().unwrap();
+    let seconds: Vec<_> = tolerations
+        .iter()
+        .map(|one| one["tolerationSeconds"].as_i64())
+        .collect();
+    assert_eq!(seconds, [Some(7), Some(300)]);
+    for flags in [
+        ["--cors-allowed-origins=example.com"],
+        ["--tls-cipher-suites=TLS_NONE"],
+        ["--goaway-chance=1"],
+    ] {
+        assert_ne!(refused(&flags), "", "{flags:?}");
+    }
+}
+
+#[tokio::test]
+async fn connections_end_by_chance_where_a_flag_says_so() {
+    let server = Server::start(&Binary::debug().unwrap(), &["--goaway-chance=0.02"]).unwrap();
+    let mut connection = Target::of(&server).unwrap().connect_http2().await.unwrap();
+    // That none of these is the last happens once in 10^87 times.
+    let mut answered = 0;
+    while answered < 10_000
+        && let Ok(answer) = connection.get("/version", "*/*").await
+        && answer.into_body().collect().await.is_ok()
+    {
+        answered += 1;
+    }
+    assert!(answered < 10_000);
+    let mut another = Target::of(&server).unwrap().connect().await.unwrap();
+    assert_eq!(another.get("/version", "*/*").await.unwrap().status(), 200);
+}

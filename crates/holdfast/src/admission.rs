@@ -3,14 +3,39 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Result, bail};
+use clap::Args;
 use holdfast_admission::AdmissionChain;
-use holdfast_kinds::admission::{KNOWN, all_plugins};
+use holdfast_kinds::admission::{KNOWN, PluginSettings, all_plugins};
 use holdfast_kinds::features::{Feature, Features};
 
+/// For how long Pods stay on nodes that are in trouble.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TolerationFlags {
+    /// For how many seconds a Pod that does not say otherwise stays on a node that is not ready
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_hyphen_values = true)]
+    default_not_ready_toleration_seconds: i64,
+
+    /// For how many seconds a Pod that does not say otherwise stays on a node that cannot be reached
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, allow_hyphen_values = true)]
+    default_unreachable_toleration_seconds: i64,
+}
+
+impl TolerationFlags {
+    pub(crate) fn settings(&self, features: Features) -> PluginSettings {
+        PluginSettings {
+            not_ready_seconds: self.default_not_ready_toleration_seconds,
+            unreachable_seconds: self.default_unreachable_toleration_seconds,
+            features,
+        }
+    }
+}
+
 /// The plugins that do nothing unless a feature is on.
-const GATED: [(&str, Feature); 3] = [
+const GATED: [(&str, Feature); 5] = [
     ("MutatingAdmissionPolicy", Feature::MutatingAdmissionPolicy),
     ("PodTopologyLabels", Feature::PodTopologyLabelsAdmission),
+    ("PodGroupWorkloadExists", Feature::GenericWorkload),
+    ("JobValidation", Feature::GenericWorkload),
     ("NodeDeclaredFeatureValidator", Feature::NodeDeclaredFeatures),
 ];
 
@@ -25,8 +50,8 @@ pub(crate) fn gate(plugin: &str) -> Option<Feature> {
 ///
 /// # Errors
 /// Where a name is not known, switched on and off, or switched on and not here.
-pub(crate) fn chain(on: &[String], off: &[String], features: Features) -> Result<AdmissionChain> {
-    let plugins = all_plugins();
+pub(crate) fn chain(on: &[String], off: &[String], settings: &PluginSettings) -> Result<AdmissionChain> {
+    let plugins = all_plugins(settings);
     let is_known = |name: &str| KNOWN.contains(&name) || plugins.iter().any(|plugin| plugin.name() == name);
     for (flag, names) in [("enable", on), ("disable", off)] {
         if let Some(unknown) = names.iter().find(|name| !is_known(name.as_str())) {
@@ -58,7 +83,7 @@ pub(crate) fn chain(on: &[String], off: &[String], features: Features) -> Result
             known.join(", ")
         );
     }
-    let all = all.only(|name| gate(name).is_none_or(|feature| features.has(feature)));
+    let all = all.only(|name| gate(name).is_none_or(|feature| settings.features.has(feature)));
     let named = |names: &[String], name: &str| names.iter().any(|known| known == name);
     Ok(all.only(|name| named(on, name) || !named(off, name) && !off_by_default.contains(&name)))
 }
@@ -66,17 +91,27 @@ pub(crate) fn chain(on: &[String], off: &[String], features: Features) -> Result
 #[cfg(test)]
 mod tests {
     use holdfast_admission::DynamicPlugin;
+    use holdfast_kinds::features::FeatureGates;
 
     use super::*;
 
+    fn flags() -> TolerationFlags {
+        use clap::Parser as _;
+        crate::flags::Arguments::try_parse_from(["holdfast"])
+            .unwrap()
+            .serve
+            .tolerations
+    }
+
     fn chain_of(on: &[&str], off: &[&str]) -> Result<AdmissionChain, String> {
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
-        chain(&names(on), &names(off), Features::default()).map_err(|error| error.to_string())
+        let gates = FeatureGates::set(&["GenericWorkload=true".to_owned()]).unwrap();
+        chain(&names(on), &names(off), &flags().settings(gates.features())).map_err(|error| error.to_string())
     }
 
     #[test]
     fn every_plugin_that_is_here_may_be_switched_on_and_off() {
-        let all = AdmissionChain::new(all_plugins());
+        let all = AdmissionChain::new(all_plugins(&PluginSettings::default()));
         for name in all.names() {
             assert!(KNOWN.contains(&name), "{name}");
             assert!(chain_of(&[name], &[]).unwrap().names().any(|left| left == name));

@@ -16,9 +16,8 @@ enum Kind {
 }
 
 /// Switches of kube-apiserver.
-const SWITCHES: [&str; 12] = [
+const SWITCHES: [&str; 11] = [
     "contention-profiling",
-    "disable-http2-serving",
     "emulation-forward-compatible",
     "enable-logs-handler",
     "log-json-split-stream",
@@ -32,20 +31,16 @@ const SWITCHES: [&str; 12] = [
 ];
 
 /// Flags of kube-apiserver that have a value.
-const VALUES: [&str; 36] = [
+const VALUES: [&str; 31] = [
     "allow-metric-labels",
     "allow-metric-labels-manifest",
     "coordinated-leadership-lease-duration",
     "coordinated-leadership-renew-deadline",
     "coordinated-leadership-retry-period",
-    "cors-allowed-origins",
     "debug-socket-path",
-    "default-not-ready-toleration-seconds",
-    "default-unreachable-toleration-seconds",
     "disabled-metrics",
     "emulated-version",
     "external-hostname",
-    "goaway-chance",
     "kubelet-certificate-authority",
     "kubelet-client-certificate",
     "kubelet-client-key",
@@ -64,7 +59,6 @@ const VALUES: [&str; 36] = [
     "show-hidden-metrics-for-version",
     "shutdown-watch-termination-grace-period",
     "storage-initialization-timeout",
-    "strict-transport-security-directives",
     "tls-curve-preferences",
     "tracing-config-file",
     "vmodule",

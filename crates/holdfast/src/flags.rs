@@ -11,6 +11,7 @@ use holdfast_gotext::duration;
 use holdfast_kinds::Block;
 use holdfast_server::api::context::MAX_OBJECT_BYTES;
 
+use crate::admission::TolerationFlags;
 use crate::aggregation::AggregationFlags;
 use crate::audit::AuditFlags;
 use crate::copy::CopyFlags;
@@ -23,6 +24,7 @@ use crate::remote::{AccessFlags, ObjectFlags};
 use crate::served::ServedFlags;
 use crate::snapshot::Snapshot;
 use crate::storage::StorageFlags;
+use crate::transport::TransportFlags;
 
 /// A Kubernetes-compatible API server in one binary.
 ///
@@ -238,6 +240,14 @@ pub(crate) struct Serve {
     /// Priority levels, in which requests wait for each other
     #[command(flatten)]
     pub(crate) fairness: FairnessFlags,
+
+    /// TLS, HTTP/2 and browsers
+    #[command(flatten)]
+    pub(crate) transport: TransportFlags,
+
+    /// How long Pods stay on nodes that are not ready or cannot be reached
+    #[command(flatten)]
+    pub(crate) tolerations: TolerationFlags,
 
     /// The most bytes of an object as it is stored
     #[arg(long, value_name = "BYTES", default_value_t = MAX_OBJECT_BYTES)]

@@ -26,6 +26,7 @@ mod served;
 mod snapshot;
 mod storage;
 mod token_keys;
+mod transport;
 mod waiting;
 
 use std::ffi::OsString;

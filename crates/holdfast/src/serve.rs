@@ -34,7 +34,7 @@ use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers, SystemClock}
 use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::connection::{self, Limits};
 use holdfast_server::wire::in_flight::InFlight;
-use holdfast_server::wire::tls::TlsFiles;
+use holdfast_server::wire::tls::{TlsFiles, TlsRules};
 use holdfast_server::write::FieldManagers;
 use holdfast_store::{Etcd, OpenError};
 use smol_str::SmolStr;
@@ -270,16 +270,17 @@ fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Certificates>> {
     let cert_dir = flags.cert_dir.clone();
     let client_authority = flags.client_ca_file.clone();
     let proxies = flags.aggregation.requestheader_client_ca_file.clone();
+    let rules = flags.transport.tls();
     let stands_alone = flags.as_kube_apiserver;
     tokio::task::spawn_blocking(move || {
-        let now = OffsetDateTime::now_utc();
+        let (now, rules) = (OffsetDateTime::now_utc(), rules?);
         let served = match (brought, cert_dir) {
             (None, Some(folder)) => Some(Pair::ensure(&folder, &names, now)?),
             (brought, _) => brought,
         };
         if let (true, Some(served)) = (stands_alone, &served) {
             return Ok(Certificates {
-                tls: tls_files(served, client_authority.into_iter().collect(), proxies),
+                tls: tls_files(served, client_authority.into_iter().collect(), proxies, rules),
                 own: None,
                 root: served.certificate.clone(),
                 kubeconfig: None,
@@ -296,7 +297,7 @@ fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Certificates>> {
         let mut authorities = vec![pki.authority.certificate];
         authorities.extend(client_authority);
         Ok(Certificates {
-            tls: tls_files(served.as_ref().unwrap_or(&pki.server), authorities, proxies),
+            tls: tls_files(served.as_ref().unwrap_or(&pki.server), authorities, proxies, rules),
             own: Some(pki.server),
             root,
             kubeconfig: Some(kubeconfig),
@@ -304,12 +305,13 @@ fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Certificates>> {
     })
 }
 
-fn tls_files(server: &Pair, client_authorities: Vec<PathBuf>, proxies: Option<PathBuf>) -> TlsFiles {
+fn tls_files(server: &Pair, client_authorities: Vec<PathBuf>, proxies: Option<PathBuf>, rules: TlsRules) -> TlsFiles {
     TlsFiles {
         certificate: server.certificate.clone(),
         key: server.key.clone(),
         client_authorities,
         other_authorities: proxies.into_iter().collect(),
+        rules,
     }
 }
 
@@ -486,6 +488,7 @@ fn service(
         deletion_workers: flags.storage.delete_collection_workers.max(1),
         max_object_bytes: flags.max_object_bytes,
         watch_list: kinds.features.has(Feature::WatchList),
+        cbor: kinds.features.has(Feature::CBORServingAndStorage),
         compress: kinds.features.has(Feature::APIResponseCompression),
     };
     let types = Arc::clone(registry.load().types());
@@ -534,7 +537,7 @@ fn service(
         admission: admission::chain(
             &flags.enable_admission_plugins,
             &flags.disable_admission_plugins,
-            kinds.features,
+            &flags.tolerations.settings(kinds.features),
         )?,
         shutdown,
         background: milestones.background.clone(),
@@ -557,6 +560,8 @@ fn service(
         in_flight,
         fairness: levels,
         auditor,
+        browsers: flags.transport.browsers()?,
+        go_away: flags.transport.go_away()?,
     };
     Ok((Arc::new(service), aggregation))
 }

@@ -74,7 +74,24 @@ pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
+/// What the checks of pod specifications depend on beside the specification.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PodSettings {
+    /// Whether containers may be privileged.
+    pub(crate) allow_privileged: bool,
+    /// The features that are on.
+    pub(crate) features: Features,
+}
+
 impl Config {
+    /// What the checks of pod specifications depend on.
+    pub(crate) fn pods(&self) -> PodSettings {
+        PodSettings {
+            allow_privileged: self.allow_privileged,
+            features: self.features,
+        }
+    }
+
     /// Where those inside of the cluster reach the server.
     pub(crate) fn server(&self) -> Option<SocketAddr> {
         let address = self.advertise_address?;

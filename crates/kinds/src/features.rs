@@ -33,32 +33,68 @@ macro_rules! features {
 features! {
     /// Large answers are compressed.
     APIResponseCompression,
+    /// Objects are served in CBOR.
+    CBORServingAndStorage,
+    /// Pods that are bound are not nominated any more.
+    ClearingNominatedNodeNameAfterBinding,
     /// Bundles of trust anchors are served.
     ClusterTrustBundle,
     /// Pods may mount bundles of trust anchors.
     ClusterTrustBundleProjection,
+    /// Containers may say when they are started again.
+    ContainerRestartRules,
     /// Containers may name the signal that ends them.
     ContainerStopSignals,
     /// Leases name a strategy and a preferred holder.
     CoordinatedLeaderElection,
     /// The source of a claim may stand in another namespace.
     CrossNamespaceVolumeDataSource,
+    /// Claims may take a part of what a device can give.
+    DRAConsumableCapacity,
+    /// Devices may have to be ready before Pods are bound.
+    DRADeviceBindingConditions,
+    /// Devices may have taints, and claims tolerate them.
+    DRADeviceTaints,
+    /// Classes of devices may stand for extended resources.
+    DRAExtendedResource,
     /// Attributes of devices may be lists.
     DRAListTypeAttributes,
     /// Devices may count towards what a node can give.
     DRANodeAllocatableResources,
+    /// Devices may be parts of others.
+    DRAPartitionableDevices,
+    /// Requests for devices may name alternatives.
+    DRAPrioritizedList,
+    /// Drivers tell of the devices of a claim.
+    DRAResourceClaimDeviceStatus,
     /// Groups of Pods may share claims.
     DRAWorkloadResourceClaims,
+    /// The status of workloads counts Pods that are ending.
+    DeploymentReplicaSetTerminatingReplicas,
+    /// The environment of containers may come from files.
+    EnvFiles,
     /// Groups of Pods and workloads are served, and Pods belong to groups.
     GenericWorkload,
     /// Autoscalers may say how far off a metric may be.
     HPAConfigurableTolerance,
     /// Autoscalers may go down to no Pods at all.
     HPAScaleToZero,
+    /// Pods may name their host.
+    HostnameOverride,
     /// The status of a volume tells which image it is.
     ImageVolumeWithDigest,
+    /// The resources of Pods as a whole may change.
+    InPlacePodLevelResourcesVerticalScaling,
+    /// Constraints of topology may name keys of labels.
+    MatchLabelKeysInPodTopologySpread,
+    /// The keys of labels that constraints of topology name go to their selectors.
+    MatchLabelKeysInPodTopologySpreadSelectorMerge,
     /// StatefulSets may say how many Pods may be away during an update.
     MaxUnavailableStatefulSet,
+    /// Volumes may move to other nodes.
+    MutablePVNodeAffinity,
+    /// The resources of suspended Jobs may change.
+    MutablePodResourcesForSuspendedJobs,
     /// Policies change what is written.
     MutatingAdmissionPolicy,
     /// The features that nodes declare are looked at when Pods change.
@@ -67,14 +103,32 @@ features! {
     OpenAPIEnums,
     /// Requests for certificates of Pods are served, and Pods may mount what comes of them.
     PodCertificateRequest,
+    /// The cost of deleting a Pod must be a number.
+    PodDeletionCost,
+    /// Pods have resources as a whole.
+    PodLevelResources,
     /// Pods get the labels of the topology of their nodes.
     PodTopologyLabelsAdmission,
+    /// Names of services may begin with a digit.
+    RelaxedServiceNameValidation,
+    /// The status of containers tells how their devices are.
+    ResourceHealthStatus,
+    /// The health of devices comes with a message.
+    ResourceHealthStatusMessage,
+    /// The end of a container may start all containers of a Pod again.
+    RestartAllContainersOnContainerExits,
+    /// SELinux labels may be set by mounts.
+    SELinuxMount,
     /// Discovery tells a hash of the version that objects are stored in.
     StorageVersionHash,
     /// Migrations of stored objects are served.
     StorageVersionMigrator,
+    /// Tolerations may compare numbers.
+    TaintTolerationComparisonOperators,
     /// Groups of Pods may have constraints of topology.
     TopologyAwareWorkloadScheduling,
+    /// Pods on the network of the host may have users of their own.
+    UserNamespacesHostNetworkSupport,
     /// Drivers may keep Pods from nodes that lack them.
     VolumeLimitScaling,
     /// Watches may begin with the objects that are there.
@@ -85,7 +139,7 @@ features! {
 
 /// The features that are on, of those that change something here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Features(u64);
+pub struct Features(u128);
 
 impl Features {
     /// Whether the feature is on.
@@ -100,8 +154,8 @@ impl Features {
             .any(|feature| feature.name() == name && self.has(*feature))
     }
 
-    fn bit(feature: Feature) -> u64 {
-        1 << (feature as u64)
+    fn bit(feature: Feature) -> u128 {
+        1 << (feature as u32)
     }
 }
 
@@ -362,6 +416,7 @@ pub fn truth(text: &str) -> Result<bool, String> {
 mod tests {
     use super::*;
     use crate::apis::Apis;
+    use crate::harness::{Harness, at};
 
     fn set(flags: &[&str]) -> Result<FeatureGates, String> {
         let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
@@ -385,7 +440,7 @@ mod tests {
             assert!(gates.gate(needed).is_some(), "{needed}");
         }
         assert_eq!(gates.unmet(), Vec::<String>::new());
-        assert!(Feature::ALL.len() <= 64);
+        assert!(Feature::ALL.len() <= 128);
     }
 
     #[test]
@@ -473,7 +528,6 @@ mod tests {
 
     #[test]
     fn objects_keep_the_fields_of_features_that_they_use() {
-        use crate::harness::{Harness, at};
         let lease = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a, namespace: b}, spec: {strategy: \
                      OldestEmulationVersion, preferredHolder: h}}";
         let harness = Harness::new();
@@ -493,7 +547,6 @@ mod tests {
 
     #[test]
     fn kinds_keep_the_fields_of_features_that_are_on() {
-        use crate::harness::{Harness, at};
         for (gates, object, path, kept) in [
             (
                 "MaxUnavailableStatefulSet=true",
@@ -535,6 +588,99 @@ mod tests {
         assert_eq!(
             Harness::with_gates("HPAScaleToZero=true").errors(scaler),
             Vec::<String>::new()
+        );
+    }
+
+    const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {hostnameOverride: h, resources: {limits: {cpu: 1}}, \
+         initContainers: [{name: i, image: i, restartPolicy: Always}], containers: [{name: c, image: i, restartPolicy: Never, \
+         restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}], env: [{name: E, valueFrom: \
+         {fileKeyRef: {volumeName: v, path: p, key: k}}}]}], volumes: [{name: v, emptyDir: {}}]}}";
+
+    /// What a Pod has of fields that features hold back.
+    fn fields_of_pod(gates: &str, old: Option<&str>) -> Vec<String> {
+        let harness = Harness::with_gates(gates);
+        let pod = match old {
+            None => harness.create(POD),
+            Some(old) => harness.shaped(None, &Harness::new().create(old), harness.read(POD)),
+        };
+        let paths = [
+            "spec.hostnameOverride",
+            "spec.resources.limits.cpu",
+            "spec.initContainers.0.restartPolicy",
+            "spec.containers.0.restartPolicy",
+            "spec.containers.0.env.0.valueFrom.fileKeyRef.key",
+        ];
+        paths.iter().map(|path| at(&pod, path)).collect()
+    }
+
+    #[test]
+    fn fields_are_dropped_while_their_features_are_off() {
+        let all = fields_of_pod("WatchList=true", None);
+        let off = "HostnameOverride=false,PodLevelResources=false,InPlacePodLevelResourcesVerticalScaling=false,\
+                   ContainerRestartRules=false,RestartAllContainersOnContainerExits=false,EnvFiles=false";
+        let none = fields_of_pod(off, None);
+        let kept: Vec<bool> = all.iter().zip(&none).map(|(with, without)| with == without).collect();
+        // What a sidecar says has nothing to do with these features.
+        assert_eq!(kept, [false, false, true, false, false]);
+        assert_eq!(fields_of_pod(off, Some(POD)), all);
+    }
+
+    #[test]
+    fn fields_of_templates_go_as_those_of_pods() {
+        let deployment = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {matchLabels: {a: b}}, \
+             template: {metadata: {labels: {a: b}}, spec: {hostnameOverride: h, containers: [{name: c, image: i}]}}}}";
+        let with = |gates| {
+            at(
+                &Harness::with_gates(gates).create(deployment),
+                "spec.template.spec.hostnameOverride",
+            )
+        };
+        assert_ne!(with("HostnameOverride=true"), with("HostnameOverride=false"));
+    }
+
+    #[test]
+    fn values_are_refused_or_taken_as_their_features_say() {
+        let pod = |spec: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: c, image: i}}], {spec}}}}}"
+            )
+        };
+        let compares = pod("tolerations: [{key: a, operator: Gt, value: '5'}]");
+        let wrong = pod("tolerations: [{key: a, operator: Gt, value: '05'}]");
+        let labels = pod("securityContext: {seLinuxChangePolicy: MountOption}");
+        let network = pod("hostUsers: false, hostNetwork: true");
+        let service = "{apiVersion: v1, kind: Service, metadata: {name: 1a}, spec: {ports: [{port: 80}]}}";
+        let cost = "{apiVersion: v1, kind: Pod, metadata: {name: p, annotations: {controller.kubernetes.io/pod-deletion-cost: x}}, \
+             spec: {containers: [{name: c, image: i}]}}";
+        for (object, allowing, refusing) in [
+            (
+                compares.as_str(),
+                "TaintTolerationComparisonOperators=true",
+                "TaintTolerationComparisonOperators=false",
+            ),
+            (&labels, "SELinuxMount=true", "SELinuxMount=false"),
+            (
+                &network,
+                "UserNamespacesHostNetworkSupport=true",
+                "UserNamespacesHostNetworkSupport=false",
+            ),
+            (
+                service,
+                "RelaxedServiceNameValidation=true",
+                "RelaxedServiceNameValidation=false",
+            ),
+            (cost, "PodDeletionCost=false", "PodDeletionCost=true"),
+        ] {
+            assert_eq!(
+                Harness::with_gates(allowing).errors(object),
+                Vec::<String>::new(),
+                "{allowing}"
+            );
+            assert_eq!(Harness::with_gates(refusing).errors(object).len(), 1, "{refusing}");
+        }
+        assert_eq!(
+            Harness::with_gates("TaintTolerationComparisonOperators=true").errors(&wrong),
+            ["spec.tolerations[0].value: Invalid value: \"05\": must be a valid decimal integer in canonical form"]
         );
     }
 }

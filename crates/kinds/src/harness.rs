@@ -27,6 +27,7 @@ use crate::{Config, admission, registry, registry_of, tables};
 /// A set of kinds and the objects that they can look up. What the steps of a write are, `holdfast_writes` says.
 pub(crate) struct Harness {
     world: World,
+    settings: admission::PluginSettings,
     objects: Vec<Value>,
     /// What the text that was read last gives as empty.
     empties: Mutex<Vec<EmptyField>>,
@@ -62,6 +63,10 @@ impl Harness {
         };
         Self {
             world: World::new(registry),
+            settings: admission::PluginSettings {
+                features: config.features,
+                ..admission::PluginSettings::default()
+            },
             objects: Vec::new(),
             empties: Mutex::default(),
         }
@@ -283,7 +288,7 @@ impl Harness {
 
     /// What the plugin of that name makes of a create, or why it refuses it.
     pub(crate) fn admit(&self, plugin: &str, text: &str) -> Result<Value, String> {
-        let plugins = admission::all_plugins();
+        let plugins = admission::all_plugins(&self.settings);
         let plugin: &dyn AdmissionPlugin = plugins.iter().find(|one| one.name() == plugin).unwrap().as_ref();
         let mut object = self.read(text);
         let shown = object.clone();
@@ -309,7 +314,7 @@ impl Harness {
         old: &str,
         text: &str,
     ) -> Result<(), String> {
-        let plugins = admission::all_plugins();
+        let plugins = admission::all_plugins(&self.settings);
         let plugin = plugins.iter().find(|one| one.name() == plugin).unwrap();
         let (old, object) = (self.read(old), self.read(text));
         let result = self.call(&object, Some(&old), subresource, |resource, context| {
@@ -339,7 +344,7 @@ impl Harness {
     /// The usage that quotas have after the plugin of that name let an object be made, or take the place of that of `old`;
     /// or why it refuses that.
     pub(crate) fn charged(&self, plugin: &str, text: &str, old: Option<&str>) -> Result<Vec<String>, String> {
-        let plugins = admission::all_plugins();
+        let plugins = admission::all_plugins(&self.settings);
         let plugin = plugins.iter().find(|one| one.name() == plugin).unwrap();
         let (object, old) = (self.read(text), old.map(|old| self.read(old)));
         let read = old.clone().map(|old| move || old.clone());
@@ -355,7 +360,7 @@ impl Harness {
     }
 
     fn told_by(&self, plugin: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
-        let plugins = admission::all_plugins();
+        let plugins = admission::all_plugins(&self.settings);
         let plugin = plugins.iter().find(|one| one.name() == plugin).unwrap();
         self.call(object, old, None, |resource, context| {
             if plugin.concerns(context, resource) {

@@ -7,7 +7,7 @@ use holdfast_resource::quota::QuotaUsage;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
     AtRestRules, Capabilities, Claims, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic,
-    InitialObjects, MetadataChecks, Old, Resource, Responder, Review, RowRules, SelectorWords, Strategy,
+    InitialObjects, MetadataChecks, NameRule, Old, Resource, Responder, Review, RowRules, SelectorWords, Strategy,
     SubresourceAction,
 };
 use holdfast_value::{SmolStr, Value};
@@ -24,6 +24,7 @@ pub(crate) struct Kind<S: ?Sized = dyn Strategy> {
     deprecation: Option<&'static str>,
     cells: &'static [NamedCell],
     empty_status: bool,
+    names: Option<NameRule>,
     metadata_checks: MetadataChecks,
 }
 
@@ -40,6 +41,7 @@ pub(crate) fn kind<S: Strategy + 'static>(strategy: S) -> Kind<S> {
         deprecation: None,
         cells: &[],
         empty_status: false,
+        names: None,
         metadata_checks: metadata_checks::MOST,
     }
 }
@@ -248,6 +250,7 @@ impl<S: Strategy + 'static> Kind<S> {
             deprecation: self.deprecation,
             cells: self.cells,
             empty_status: self.empty_status,
+            names: self.names,
             metadata_checks: self.metadata_checks,
         }
     }
@@ -255,6 +258,12 @@ impl<S: Strategy + 'static> Kind<S> {
     /// A new object has the zero value of its status, whatever its writer sends.
     pub(crate) fn empty_status(mut self) -> Self {
         self.empty_status = true;
+        self
+    }
+
+    /// Its names follow another rule than the table tells.
+    pub(crate) fn names(mut self, rule: Option<NameRule>) -> Self {
+        self.names = rule;
         self
     }
 
@@ -278,6 +287,7 @@ impl<S: Strategy + 'static> Kind<S> {
             deprecation: self.deprecation,
             cells: self.cells,
             empty_status: self.empty_status,
+            names: self.names,
             metadata_checks: self.metadata_checks,
         }
     }
@@ -301,6 +311,11 @@ impl Kind {
     /// Whether a new object has the zero value of its status, whatever its writer sends.
     pub(crate) fn has_empty_status(&self) -> bool {
         self.empty_status
+    }
+
+    /// The rule of its names, where it is another than the table tells.
+    pub(crate) fn name_rule(&self) -> Option<NameRule> {
+        self.names
     }
 
     /// The warning that every answer about the kind carries.

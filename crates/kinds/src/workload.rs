@@ -7,6 +7,7 @@ use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector, valid
 use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use crate::config::PodSettings;
 use crate::core::pod_spec::{Template, default_template, template_warnings, validate_template_of_replicas};
 use crate::validation::Errors;
 
@@ -22,13 +23,13 @@ pub(crate) struct SelectorRules<'a> {
 
 impl SelectorRules<'_> {
     /// The rules of ReplicaSets, and of Deployments, which make ReplicaSets. The reference speaks of deployments in both.
-    pub(crate) fn of_replica_sets(allow_privileged: bool) -> Self {
+    pub(crate) fn of_replica_sets(settings: PodSettings) -> Self {
         Self {
             empty: "empty selector is invalid for deployment",
             malformed: "invalid label selector",
             template: Template {
                 workload: "ReplicaSet",
-                allow_privileged,
+                settings,
             },
         }
     }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use clap::{Arg, Command, CommandFactory as _, ValueEnum};
 use holdfast_admission::AdmissionChain;
-use holdfast_kinds::admission::{KNOWN, all_plugins};
-use holdfast_kinds::features::{Feature, FeatureGates, Features, Stage};
+use holdfast_kinds::admission::{KNOWN, PluginSettings, all_plugins};
+use holdfast_kinds::features::{Feature, FeatureGates, Stage};
 
 use crate::flags::Arguments;
 use crate::{admission, compatible};
@@ -171,8 +171,9 @@ fn admission_plugins() -> Result<String> {
          `--disable-admission-plugins` name them. One that is not here may be switched off, but not on.\n\n\
          | plugin | here |\n|---|---|\n",
     );
-    let all = AdmissionChain::new(all_plugins());
-    let on = admission::chain(&[], &[], Features::default())?;
+    let settings = PluginSettings::default();
+    let all = AdmissionChain::new(all_plugins(&settings));
+    let on = admission::chain(&[], &[], &settings)?;
     for known in KNOWN {
         let here = if on.names().any(|name| name == known) {
             "on".to_owned()

@@ -3,11 +3,16 @@ use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::{Map, Value};
 
 /// A Pod that does not say otherwise stays for five minutes on a node that is not ready or cannot be reached.
-pub(super) struct DefaultTolerationSeconds;
+pub(super) struct DefaultTolerationSeconds {
+    /// For how long on a node that is not ready.
+    pub(super) not_ready: i64,
+    /// For how long on a node that cannot be reached.
+    pub(super) unreachable: i64,
+}
 
-const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 const EFFECT: &str = "NoExecute";
-const SECONDS: i64 = 300;
 
 impl AdmissionPlugin for DefaultTolerationSeconds {
     fn name(&self) -> &'static str {
@@ -43,10 +48,10 @@ impl AdmissionPlugin for DefaultTolerationSeconds {
                 (key.is_empty() || key == taint) && (effect.is_empty() || effect == EFFECT)
             })
         };
-        let missing: Vec<Value> = TAINTS
-            .iter()
-            .filter(|taint| !tolerated(taint))
-            .map(|taint| toleration(taint))
+        let missing: Vec<Value> = [(NOT_READY, self.not_ready), (UNREACHABLE, self.unreachable)]
+            .into_iter()
+            .filter(|(taint, _)| !tolerated(taint))
+            .map(|(taint, seconds)| toleration(taint, seconds))
             .collect();
         if !missing.is_empty() {
             let mut all = tolerations.slice().to_vec();
@@ -57,11 +62,11 @@ impl AdmissionPlugin for DefaultTolerationSeconds {
     }
 }
 
-fn toleration(taint: &str) -> Value {
+fn toleration(taint: &str, seconds: i64) -> Value {
     let mut toleration = Map::new();
     toleration.insert("effect", EFFECT);
     toleration.insert("key", taint);
     toleration.insert("operator", "Exists");
-    toleration.insert("tolerationSeconds", SECONDS);
+    toleration.insert("tolerationSeconds", seconds);
     toleration.into()
 }

@@ -10,6 +10,7 @@ mod limit_ranger;
 mod namespace_lifecycle;
 mod node_declared_feature_validator;
 mod persistent_volume_claim_resize;
+mod pod_groups;
 mod pod_resize_validator;
 mod pod_security;
 mod pod_topology_labels;
@@ -28,24 +29,53 @@ use holdfast_admission::AdmissionPlugin;
 use holdfast_resource::{GroupResource, Refusal, WriteContext};
 use holdfast_value::Value;
 
+use crate::features::{Feature, Features};
+
 /// The plugins that are on unless flags turn them off, in the order in which writes pass them.
 pub fn plugins() -> Vec<Box<dyn AdmissionPlugin>> {
-    all_plugins()
+    all_plugins(&PluginSettings::default())
         .into_iter()
         .filter(|plugin| plugin.on_by_default())
         .collect()
 }
 
+/// What flags say of plugins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginSettings {
+    /// For how many seconds a Pod that does not say otherwise stays on a node that is not ready.
+    pub not_ready_seconds: i64,
+    /// For how many seconds it stays on a node that cannot be reached.
+    pub unreachable_seconds: i64,
+    /// The features that are on.
+    pub features: Features,
+}
+
+impl Default for PluginSettings {
+    /// The reference's defaults.
+    fn default() -> Self {
+        Self {
+            not_ready_seconds: 300,
+            unreachable_seconds: 300,
+            features: Features::default(),
+        }
+    }
+}
+
 /// All plugins that there are, in the order in which writes pass them.
-pub fn all_plugins() -> Vec<Box<dyn AdmissionPlugin>> {
+pub fn all_plugins(settings: &PluginSettings) -> Vec<Box<dyn AdmissionPlugin>> {
     vec![
         Box::new(namespace_lifecycle::NamespaceLifecycle),
         Box::new(limit_ranger::LimitRanger::default()),
         Box::new(service_account::ServiceAccount),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
         Box::new(pod_security::PodSecurity),
-        Box::new(priority::Priority),
-        Box::new(default_toleration_seconds::DefaultTolerationSeconds),
+        Box::new(priority::Priority {
+            of_groups: settings.features.has(Feature::WorkloadAwarePreemption),
+        }),
+        Box::new(default_toleration_seconds::DefaultTolerationSeconds {
+            not_ready: settings.not_ready_seconds,
+            unreachable: settings.unreachable_seconds,
+        }),
         Box::new(default_class::STORAGE),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
         Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize),
@@ -55,7 +85,9 @@ pub fn all_plugins() -> Vec<Box<dyn AdmissionPlugin>> {
         Box::new(certificates::CertificateSubjectRestriction),
         Box::new(default_class::INGRESS),
         Box::new(pod_topology_labels::PodTopologyLabels),
+        Box::new(pod_groups::PodGroupWorkloadExists),
         Box::new(node_declared_feature_validator::NodeDeclaredFeatureValidator),
+        Box::new(pod_groups::JobValidation),
         Box::new(pod_resize_validator::PodResizeValidator),
         // Last, so that nothing is charged for what is refused.
         Box::new(resource_quota::ResourceQuota),
@@ -162,7 +194,7 @@ fn default_class(
 
 #[cfg(test)]
 mod tests {
-    use super::{KNOWN, all_plugins};
+    use super::{KNOWN, PluginSettings, all_plugins};
     use crate::harness::{Harness, at};
 
     const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}";
@@ -179,7 +211,7 @@ mod tests {
 
     #[test]
     fn plugins_stand_in_the_order_of_the_reference() {
-        let places: Vec<_> = all_plugins()
+        let places: Vec<_> = all_plugins(&PluginSettings::default())
             .iter()
             .filter_map(|plugin| KNOWN.iter().position(|known| *known == plugin.name()))
             .collect();

@@ -9,9 +9,13 @@ use crate::defaults::{is_zero, set_missing_at};
 use crate::scheduling::SYSTEM_CLASSES;
 
 /// Gives Pods the priority of their class: <https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/>.
-pub(super) struct Priority;
+pub(super) struct Priority {
+    /// Whether groups of Pods have one as well.
+    pub(super) of_groups: bool,
+}
 
 const PODS: &str = "pods";
+const POD_GROUPS: &str = "podgroups";
 const GROUP: &str = "scheduling.k8s.io";
 const PREEMPT: &str = "PreemptLowerPriority";
 
@@ -31,6 +35,7 @@ impl AdmissionPlugin for Priority {
         const {
             &[
                 Interest::in_objects("", PODS, &[Operation::Create, Operation::Update]),
+                Interest::in_objects(GROUP, POD_GROUPS, &[Operation::Create]),
                 Interest::in_objects(GROUP, "priorityclasses", Interest::EVERYTHING.operations),
             ]
         }
@@ -43,8 +48,10 @@ impl AdmissionPlugin for Priority {
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let Some(pod) = object.filter(|_| resource.plural == PODS) else {
-            return Ok(());
+        let pod = match (object, resource.plural.as_str()) {
+            (Some(pod), PODS) => pod,
+            (Some(group), POD_GROUPS) if self.of_groups => return admit_group(context, group),
+            _ => return Ok(()),
         };
         match (context.operation, old) {
             (Operation::Create, _) => admit_new(context, pod),
@@ -67,7 +74,7 @@ impl AdmissionPlugin for Priority {
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        if resource.plural == PODS {
+        if [PODS, POD_GROUPS].contains(&resource.plural.as_str()) {
             return Ok(());
         }
         let of_system = SYSTEM_CLASSES.iter().any(|(name, ..)| *name == context.name);
@@ -92,19 +99,42 @@ impl AdmissionPlugin for Priority {
     }
 }
 
-fn admit_new(context: &WriteContext<'_>, pod: &mut Value) -> Result<(), Refusal> {
-    let asked = pod.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
+/// The class that an object names, or else the one for those that name none.
+fn class_of(context: &WriteContext<'_>, object: &Value) -> Result<Class, Refusal> {
+    let asked = object.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
     let class = if asked.is_empty() {
         default_class(context)
     } else {
         let found = class_of_name(context, asked);
         Some(found.ok_or_else(|| Refusal::forbidden(format!("no PriorityClass with name {asked} was found")))?)
     };
-    let class = class.unwrap_or(Class {
+    Ok(class.unwrap_or(Class {
         name: String::new(),
         value: 0,
         preemption: PREEMPT.to_owned(),
-    });
+    }))
+}
+
+/// Gives a group of Pods the priority of its class.
+fn admit_group(context: &WriteContext<'_>, group: &mut Value) -> Result<(), Refusal> {
+    let class = class_of(context, group)?;
+    let given = group.at(&["spec", "priority"]).and_then(Value::as_i64);
+    if let Some(priority) = given.filter(|priority| *priority != class.value) {
+        return Err(Refusal::forbidden(format!(
+            "priority set in the pod group ({priority}) must match the priority computed ({}) based on the priority class set in \
+             the spec",
+            class.value
+        )));
+    }
+    group.set_at(&["spec", "priority"], class.value.into());
+    if !class.name.is_empty() {
+        group.set_at(&["spec", "priorityClassName"], class.name.into());
+    }
+    Ok(())
+}
+
+fn admit_new(context: &WriteContext<'_>, pod: &mut Value) -> Result<(), Refusal> {
+    let class = class_of(context, pod)?;
     let given = pod.at(&["spec", "priority"]).and_then(Value::as_i64);
     if let Some(priority) = given.filter(|priority| *priority != class.value) {
         return Err(Refusal::forbidden(format!(

@@ -119,7 +119,7 @@ impl DaemonSet {
             let error = invalid_selector(&selector, "empty selector is invalid for daemonset");
             check.errors.push(error);
         }
-        validate_template(&template, self.config.allow_privileged, check);
+        validate_template(&template, self.config.pods(), check);
         validate_restarting(&template, "DaemonSet", &mut check.errors);
     }
 }

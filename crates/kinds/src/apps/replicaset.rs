@@ -21,7 +21,7 @@ impl<'v> Rules<'v> for ReplicaSet {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
             "selector_and_template" => {
-                let rules = SelectorRules::of_replica_sets(self.config.allow_privileged);
+                let rules = SelectorRules::of_replica_sets(self.config.pods());
                 validate_selector_and_template(part, &rules, check);
             }
             "bounds" => validate_replica_bounds(part, &mut check.errors),

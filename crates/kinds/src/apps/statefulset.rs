@@ -7,6 +7,7 @@ use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Rules, Strategy
 use holdfast_value::Value;
 
 use crate::config::Config;
+use crate::config::PodSettings;
 use crate::core::persistentvolumeclaim::ClaimRules;
 use crate::core::pod_spec::{validate_restarting, validate_selected, validate_template, validate_template_metadata};
 use crate::defaults::{change_items, set_missing_at};
@@ -100,17 +101,14 @@ fn same_but_for(new: &Field<'_, '_>, old: &Field<'_, '_>, names: &[&str]) -> boo
 
 impl StatefulSet {
     fn rules(&self, is_new: bool) -> SpecRules {
-        let allow_privileged = self.config.allow_privileged;
-        SpecRules {
-            allow_privileged,
-            is_new,
-        }
+        let settings = self.config.pods();
+        SpecRules { settings, is_new }
     }
 }
 
 /// What `ValidateStatefulSetSpec` checks in code; the claims only of what is new.
 struct SpecRules {
-    allow_privileged: bool,
+    settings: PodSettings,
     is_new: bool,
 }
 
@@ -175,8 +173,8 @@ impl SpecRules {
         let whole = spec.value().filter(differs).map(as_of_pods);
         let place = template.path();
         let whole = template.shown_at(Field::placed(whole.as_ref().or(template.value()), place.as_str()));
-        validate_template(&whole, self.allow_privileged, check);
-        validate_template_metadata(template, &mut check.errors);
+        validate_template(&whole, self.settings, check);
+        validate_template_metadata(template, self.settings.features, &mut check.errors);
     }
 }
 

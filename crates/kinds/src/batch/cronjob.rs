@@ -7,6 +7,7 @@ use holdfast_value::Value;
 use super::job::validate_job_spec;
 use super::schedule;
 use crate::config::Config;
+use crate::config::PodSettings;
 use crate::core::pod_spec::template_warnings;
 use crate::validation::{Errors, same};
 use crate::workload::name_warnings;
@@ -54,7 +55,7 @@ impl Strategy for CronJob {
 impl CronJob {
     fn rules<'o>(&self, old: Option<&'o Value>) -> SpecRules<'o> {
         SpecRules {
-            allow_privileged: self.config.allow_privileged,
+            settings: self.config.pods(),
             old: Field::placed(old.and_then(|old| old.get("spec")), ""),
         }
     }
@@ -62,7 +63,7 @@ impl CronJob {
 
 /// What `validateCronJobSpec` checks in code, for a specification in place of `old`.
 struct SpecRules<'o> {
-    allow_privileged: bool,
+    settings: PodSettings,
     old: Field<'o, 'o>,
 }
 
@@ -86,7 +87,7 @@ impl SpecRules<'_> {
         let Some(job) = check.child(&template, "spec") else {
             return;
         };
-        validate_job_spec(&job, self.allow_privileged, check);
+        validate_job_spec(&job, self.settings, check);
         let (selector, manual) = (job.child("selector"), job.child("manualSelector"));
         if manual.is_true() {
             let error = FieldError::not_supported(&manual.path(), true, &["nil", "false"]);

@@ -20,10 +20,13 @@ mod serviceaccount;
 mod token_request;
 pub(crate) mod volume_sources;
 
-use holdfast_resource::{ConnectParameter, DeletionRules, GroupResource, ParameterForm, RowRules, SelectorWords};
+use holdfast_resource::{
+    ConnectParameter, DeletionRules, GroupResource, NameRule, ParameterForm, RowRules, SelectorWords,
+};
 use holdfast_value::SmolStr;
 
 use crate::config::Config;
+use crate::features::Feature;
 use crate::kind::{self, Kind, kind};
 use crate::metadata_checks;
 use crate::quota;
@@ -100,7 +103,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .counted_by_plural()
             .takes_of_quotas(quota::Claims)
             .done(),
-        "persistentvolumes" => kind(persistentvolume::PersistentVolume)
+        "persistentvolumes" => kind(persistentvolume::PersistentVolume { features })
             .cells(persistentvolume::CELLS)
             .metadata_checks(metadata_checks::of_core(2, 0))
             .done(),
@@ -141,6 +144,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .review("token", token_request::TokenRequest)
             .done(),
         "services" => kind(service::Service::new(&config()))
+            .names((!features.has(Feature::RelaxedServiceNameValidation)).then_some(NameRule::Label1035))
             .initial_objects()
             .followed()
             .read_by(service::from_rest)

@@ -10,12 +10,16 @@ use super::pod_spec::{node_selector_warnings, validate_node_selector};
 use super::volume_sources::{Source, SourceRules, named_source, source, validate_one_source};
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::defaults::is_zero;
+use crate::features::{Feature, Features};
 use crate::time::time_text;
 use crate::validation::resources::quantity;
 use crate::validation::{Errors, report, same};
 
 /// What only PersistentVolumes do.
-pub(crate) struct PersistentVolume;
+pub(crate) struct PersistentVolume {
+    /// The features that are on.
+    pub(crate) features: Features,
+}
 
 /// What a volume may be made of, in the order in which the reference looks at it.
 const SOURCES: [&str; 22] = [
@@ -128,7 +132,9 @@ impl Strategy for PersistentVolume {
             &old_spec.child("volumeMode"),
             &mut errors,
         );
-        validate_kept_affinity(&spec, &old_spec, &mut errors);
+        if !self.features.has(Feature::MutablePVNodeAffinity) {
+            validate_kept_affinity(&spec, &old_spec, &mut errors);
+        }
         let class = spec.child("volumeAttributesClassName");
         if old_spec.child("volumeAttributesClassName").is_set() && !class.is_set() {
             errors.push(class.forbidden("update from non-nil value to nil is forbidden"));

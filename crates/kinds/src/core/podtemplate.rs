@@ -28,7 +28,7 @@ impl Strategy for PodTemplate {
 impl<'v> Rules<'v> for PodTemplate {
     fn rule(&self, name: &str, root: &Part<'v, '_>, check: &mut Check<'_>) {
         match (name, check.child(root, "template")) {
-            ("template", Some(template)) => validate_template(&template, self.config.allow_privileged, check),
+            ("template", Some(template)) => validate_template(&template, self.config.pods(), check),
             _ => check.unknown_rule(name, root),
         }
     }

@@ -51,7 +51,7 @@ impl ReplicationController {
         };
         let of = Template {
             workload: "ReplicationController",
-            allow_privileged: self.config.allow_privileged,
+            settings: self.config.pods(),
         };
         let selector = LabelSelector::of_labels(&spec.child("selector"));
         validate_template_of_replicas(&template, &selector, &of, check);

@@ -36,7 +36,7 @@ impl<'v> Rules<'v> for RuntimeClass {
             }
             "tolerations" => {
                 let tolerations = part.child(name);
-                validate_tolerations(&tolerations, &mut check.errors);
+                validate_tolerations(&tolerations, false, &mut check.errors);
                 let mut seen = HashSet::new();
                 for toleration in tolerations.items() {
                     if !seen.insert(toleration.value().map(json::to_string)) {

@@ -248,6 +248,9 @@ impl Reader<'_> {
         let types = self.types.table();
         let finished = self.found.into_iter().map(|entry| {
             let mut resource = entry.resource;
+            if let Some(rule) = entry.kind.name_rule() {
+                resource.rules.name = rule;
+            }
             if entry.kind.has_empty_status() {
                 resource.rules.initial_status = zero_status(&resource, types);
             }

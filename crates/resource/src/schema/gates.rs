@@ -18,6 +18,8 @@ pub struct Gate {
     pub in_place: bool,
     /// Whether the struct that holds the field goes with it, where it holds nothing else: `+gate(Name,withHolder)`.
     pub with_holder: bool,
+    /// The value that needs no gate: `+gate(Name,unless=Value)`.
+    pub unless: Option<SmolStr>,
 }
 
 impl Gate {
@@ -31,12 +33,16 @@ impl Gate {
                 .into(),
             in_place: false,
             with_holder: false,
+            unless: None,
         };
         for word in words {
             match word {
                 "inPlace" => gate.in_place = true,
                 "withHolder" => gate.with_holder = true,
-                _ => return Err("neither inPlace nor withHolder"),
+                word => match word.strip_prefix("unless=") {
+                    Some(value) => gate.unless = Some(value.into()),
+                    None => return Err("neither inPlace, withHolder nor unless"),
+                },
             }
         }
         Ok(gate)
@@ -221,8 +227,11 @@ fn leading(fields: &[DisabledField]) -> (usize, usize) {
     (fields.len(), fields.iter().filter(|field| field.leads).count())
 }
 
+/// What a field holds, where that is something that needs its gate.
 fn set<'v>(value: &'v Value, field: &Field) -> Option<&'v Value> {
-    value.get(&field.name).filter(|value| !value.is_null())
+    let needless = field.marks.gate.as_ref().and_then(|gate| gate.unless.as_deref());
+    let found = value.get(&field.name).filter(|value| !value.is_null())?;
+    Some(found).filter(|value| needless.is_none() || value.as_str() != needless)
 }
 
 #[cfg(test)]
@@ -245,6 +254,7 @@ type a.Part struct
   x string 1 +gate(New)
   y string 2 +gate(Placed,inPlace)
   z string 3 +gate(New,withHolder)
+  w string 5 +gate(New,unless=plain)
   inner []a.Part 4
 ";
 
@@ -294,6 +304,17 @@ type a.Part struct
     fn a_struct_goes_with_its_last_field() {
         assert_eq!(left(r#"{"part":{"z":"1"},"plain":"p"}"#, None), r#"{"plain":"p"}"#);
         assert_eq!(left(r#"{"part":{"x":"1"}}"#, None), r#"{"part":{}}"#);
+    }
+
+    #[test]
+    fn one_value_may_need_no_gate() {
+        let object = r#"{"parts":[{"w":"plain"},{"w":"other"}]}"#;
+        assert_eq!(left(object, None), r#"{"parts":[{"w":"plain"},{}]}"#);
+        assert_eq!(left(object, Some(r#"{"part":{"w":"other"}}"#)), object);
+        assert_eq!(
+            left(object, Some(r#"{"part":{"w":"plain"}}"#)),
+            r#"{"parts":[{"w":"plain"},{}]}"#
+        );
     }
 
     #[test]

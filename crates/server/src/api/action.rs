@@ -8,7 +8,6 @@ use http::StatusCode;
 use super::{audit, filled_in, kind_type, read_body};
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::negotiation;
 use crate::http::options::CreateOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
@@ -27,7 +26,7 @@ pub(super) async fn handle(
     action: Arc<dyn SubresourceAction>,
 ) -> Result<Response, ApiError> {
     let options = CreateOptions::parse(&request.query)?;
-    let format = negotiation::body_format(&request.headers)?;
+    let format = request.body_format()?;
     let body = read_body(&mut request).await?;
     let kind_type = kind_type(context, &request)?;
     let types = context.write.body_types();

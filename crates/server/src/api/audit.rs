@@ -4,7 +4,7 @@ use bytes::Bytes;
 use holdfast_audit::{Level, ObjectNames, Recorder, ResponseStatus};
 use holdfast_proto::Envelope;
 use holdfast_resource::{AuditAnnotations as _, KindType, schema};
-use holdfast_value::{Limits, Value, json, yaml};
+use holdfast_value::{Limits, Value, cbor, json, yaml};
 use http::header;
 
 use crate::api::context::Context;
@@ -125,6 +125,7 @@ enum Form {
     Json,
     Yaml,
     Protobuf,
+    Cbor,
 }
 
 impl Form {
@@ -139,6 +140,7 @@ impl Form {
             (Format::Json, Self::Json),
             (Format::Yaml, Self::Yaml),
             (Format::Protobuf, Self::Protobuf),
+            (Format::Cbor, Self::Cbor),
         ];
         let known = forms.into_iter().find(|(format, _)| {
             let named = format.content_type();
@@ -152,6 +154,7 @@ impl Form {
         let parsed = match self {
             Self::Json if begins_as_status(bytes) => json::parse(bytes, &Limits::TRUSTED).ok(),
             Self::Yaml if bytes.len() < MOST_STATUS => yaml::parse(bytes, &Limits::TRUSTED).ok(),
+            Self::Cbor if bytes.len() < MOST_STATUS => cbor::parse(bytes, &Limits::TRUSTED).ok(),
             Self::Protobuf if Envelope::read(bytes).is_ok_and(|envelope| envelope.kind == "Status") => {
                 decoded(context, bytes)
             }
@@ -166,13 +169,14 @@ impl Form {
             Self::Json => return shown_json(audit, &context.types, bytes),
             Self::Yaml => yaml::parse(bytes, &Limits::TRUSTED).ok()?,
             Self::Protobuf => decoded(context, bytes)?,
+            Self::Cbor => cbor::parse(bytes, &Limits::TRUSTED).ok()?,
         };
         tree.str_at(&["kind"])?;
         Some(objects::encode_answer(&context.types, &kept(audit, tree)).into())
     }
 }
 
-/// The most bytes of a `Status` in YAML, which nothing in its first bytes tells from other objects.
+/// The most bytes of a `Status` in YAML and CBOR, which nothing in its first bytes tells from other objects.
 const MOST_STATUS: usize = 64 << 10;
 
 /// Whether JSON begins as a `Status` of this server does, be it indented or not.

@@ -125,6 +125,8 @@ pub struct Config {
     pub max_object_bytes: usize,
     /// Whether watches may begin with the objects that are there.
     pub watch_list: bool,
+    /// Whether objects are served in CBOR.
+    pub cbor: bool,
     /// Whether large answers are compressed for clients that take that.
     pub compress: bool,
 }
@@ -140,6 +142,7 @@ impl Default for Config {
             deletion_workers: 1,
             max_object_bytes: MAX_OBJECT_BYTES,
             watch_list: true,
+            cbor: false,
             compress: true,
         }
     }

@@ -10,7 +10,6 @@ use http::StatusCode;
 use super::{audit, read_body, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::negotiation;
 use crate::http::options::{self, ListOptions};
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
@@ -141,7 +140,7 @@ async fn read_options(context: &Context, request: &mut ResourceRequest) -> Resul
     if body.is_empty() {
         return options::delete_options(&request.query);
     }
-    let format = negotiation::body_format(&request.headers)?;
+    let format = request.body_format()?;
     let object = decode::delete_options(&body, format, context.write.body_types())?;
     audit::delete_options(context, request, &object);
     Ok(DeleteOptions::from_object(&object)?)

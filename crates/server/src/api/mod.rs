@@ -27,7 +27,7 @@ use holdfast_writes::WriteOptions;
 
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::negotiation::{self, Representation};
+use crate::http::negotiation::Representation;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::representation::{self, RequestedVersion};
@@ -133,7 +133,7 @@ async fn read_object(
     request: &mut ResourceRequest,
     options: &WriteOptions,
 ) -> Result<(Arc<dyn KindType>, Decoded), ApiError> {
-    let format = negotiation::body_format(&request.headers)?;
+    let format = request.body_format()?;
     let body = read_body(request).await?;
     let (types, kind_type) = (context.write.body_types(), kind_type(context, request)?);
     let decoded = decode::object(&body, format, types, kind_type.as_ref(), options.field_validation)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{audit, read_body, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::negotiation::{self, PatchType};
+use crate::http::negotiation::PatchType;
 use crate::http::options::PatchOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
@@ -16,7 +16,7 @@ use crate::write;
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
-    let patch_type = negotiation::patch_type(&request.headers)?;
+    let patch_type = request.patch_type()?;
     let options = PatchOptions::parse(&request.query, patch_type)?;
     let body = read_body(&mut request).await?;
     audit::patched(&request, &body);

@@ -17,7 +17,7 @@ use crate::api::audit;
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::compression;
-use crate::http::negotiation::{self, Forms, LOG_TYPES, NAMED_TYPES, NAMED_WATCH_TYPES, PatchType, Representation};
+use crate::http::negotiation::{self, Format, Forms, PatchType, Representation};
 use crate::http::request::ResourceRequest;
 use crate::http::request_info::{PathVerb, RequestInfo, ResourcePath};
 use crate::http::response::{self, Response};
@@ -47,13 +47,16 @@ pub struct Incoming {
     pub watch: WatchHold,
     /// What is gathered for the audit log, where the request is audited.
     pub audit: Option<Recorder>,
+    /// Whether objects are served in CBOR.
+    pub cbor: bool,
 }
 
 /// The patches that custom resources take, as messages name them.
-const CUSTOM_PATCH_TYPES: [&str; 3] = [
+const CUSTOM_PATCH_TYPES: [&str; 4] = [
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/apply-patch+yaml",
+    "application/apply-patch+cbor",
 ];
 
 /// Answers a request for a resource.
@@ -83,7 +86,13 @@ pub async fn serve_resource(
             let compress =
                 request.verb != Verb::Watch && context.config.compress && compression::is_wanted(&request.headers);
             let audit = request.audit.clone().filter(|_| compress);
-            let mut response = super::handle(context, request).await?;
+            // What refuses a request before it gets here does not know this format.
+            let errors = Some(request.representation).filter(|form| form.format == Format::Cbor);
+            let answer = super::handle(context, request).await;
+            let mut response = match errors {
+                Some(errors) => answer.unwrap_or_else(|error| response::error(context.messages(), &error, &errors)),
+                None => answer?,
+            };
             if let Some(audit) = &audit {
                 // What is compressed cannot be read any more.
                 audit::capture(audit, &context.representation, &mut response);
@@ -117,27 +126,35 @@ pub fn resource_request(
         upgrade,
         watch,
         audit,
+        cbor,
     } = incoming;
     let place = Route::find(&registry, &target)?;
     let verb = place.verb(&method, &info)?;
     let connecter = place.served.resource.capabilities.connecter(&place.subresource);
     let connects = connecter.is_some_and(|connecter| connecter.connects());
     if verb == Verb::Patch && !connects {
-        let patch_type = negotiation::patch_type(&headers);
+        let patch_type = negotiation::patch_type(&headers, cbor);
         if !place.served.resource.conventions.strategic_merge {
             patch_type
                 .ok()
                 .filter(|patch_type| *patch_type != PatchType::Strategic)
-                .ok_or_else(|| ApiError::unsupported_body_type(&CUSTOM_PATCH_TYPES))?;
+                .ok_or_else(|| {
+                    let read = if cbor {
+                        &CUSTOM_PATCH_TYPES[..]
+                    } else {
+                        &CUSTOM_PATCH_TYPES[..3]
+                    };
+                    ApiError::unsupported_body_type(read)
+                })?;
         } else {
             patch_type?;
         }
     }
     let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);
     let produced: &[&str] = match connecter {
-        Some(_) => &LOG_TYPES,
-        None if watchable => &NAMED_WATCH_TYPES,
-        None => &NAMED_TYPES,
+        Some(_) => negotiation::log_types(cbor),
+        None if watchable => negotiation::named_watch_types(cbor),
+        None => negotiation::named_types(cbor),
     };
     // What is connected through is answered by others, in forms of their own.
     let representation = if connects {
@@ -145,7 +162,7 @@ pub fn resource_request(
     } else {
         negotiation::check_acceptable(&headers, produced)?;
         place.check_named(verb)?;
-        Representation::of_object(&headers, &info.query, place.forms())?
+        Representation::of_object(&headers, &info.query, place.forms(cbor))?
     };
     let Route {
         served,
@@ -174,6 +191,7 @@ pub fn resource_request(
         upgrade,
         watch,
         audit,
+        cbor,
     })
 }
 
@@ -271,11 +289,12 @@ impl Route {
     }
 
     /// In which forms objects are shown here.
-    fn forms(&self) -> Forms {
+    fn forms(&self, cbor: bool) -> Forms {
         let of_object = self.subresource.is_empty();
         // What is answered to a POST alone has no rows, and of subresources those do that people look at.
         let readable = self.served.version().verbs.contains(&Verb::Get);
         Forms {
+            cbor,
             protobuf: self.served.resource.rules.protobuf,
             tables: of_object && readable || SUBRESOURCES_WITH_ROWS.contains(&self.subresource.as_str()),
         }

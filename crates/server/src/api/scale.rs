@@ -10,7 +10,6 @@ use http::StatusCode;
 use super::{audit, get, read_body, read_object};
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::negotiation;
 use crate::http::options::{PatchOptions, UpdateOptions};
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
@@ -63,7 +62,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
-    let patch_type = negotiation::patch_type(&request.headers)?;
+    let patch_type = request.patch_type()?;
     let options = PatchOptions::parse(&request.query, patch_type)?;
     let body = read_body(&mut request).await?;
     audit::patched(&request, &body);

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::negotiation::{Format, View};
+use crate::http::negotiation::{self, Format, View};
 use crate::http::options::ListOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
@@ -22,9 +22,7 @@ use crate::representation::RequestedVersion;
 use crate::wire::body::ResponseBody;
 use crate::wire::websocket::MessageKind;
 
-/// The media types that messages about watches name.
-const STREAM_TYPES: &str = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch";
-
+const CBOR_SEQUENCE: HeaderValue = HeaderValue::from_static("application/cbor-seq");
 const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
 
 /// Answers a watch.
@@ -40,7 +38,8 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
     let format = request.representation.format;
     if format == Format::Yaml {
         return Err(ApiError::not_acceptable(format!(
-            "only the following media types are accepted: {STREAM_TYPES}"
+            "only the following media types are accepted: {}",
+            negotiation::stream_types(request.cbor).join(", ")
         )));
     }
     let include = match request.representation.view {
@@ -121,7 +120,7 @@ fn answer(request: ResourceRequest, frames: ResponseBody) -> Response {
     match request.upgrade {
         Some(upgrade) => {
             let messages = match format {
-                Format::Protobuf => MessageKind::Binary,
+                Format::Protobuf | Format::Cbor => MessageKind::Binary,
                 _ => MessageKind::Text,
             };
             let answer = upgrade.answer(&request.headers, messages, frames);
@@ -155,6 +154,7 @@ const MAX_SECONDS: u64 = 366 * 24 * 3600;
 fn stream(format: Format, body: ResponseBody) -> Response {
     let content_type = match format {
         Format::Protobuf => PROTOBUF_STREAM,
+        Format::Cbor => CBOR_SEQUENCE,
         _ => format.content_type(),
     };
     let mut response = response::bytes(StatusCode::OK, content_type, body);

@@ -23,6 +23,8 @@ pub enum Format {
     Yaml,
     /// `application/vnd.kubernetes.protobuf`; of the built-in kinds alone.
     Protobuf,
+    /// `application/cbor`; of objects alone, and where the server is told to serve it.
+    Cbor,
 }
 
 impl Format {
@@ -37,6 +39,7 @@ impl Format {
             Self::Json => JSON,
             Self::Yaml => YAML,
             Self::Protobuf => PROTOBUF,
+            Self::Cbor => CBOR,
         }
     }
 }
@@ -47,21 +50,48 @@ const MANAGED_FIELDS: &str = "metadata.managedFields";
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const CBOR: &str = "application/cbor";
+
+/// The formats of documents, in the order in which one is looked for that a clause accepts.
+const FORMATS: [Format; 3] = [Format::Json, Format::Yaml, Format::Protobuf];
+const FORMATS_WITH_CBOR: [Format; 4] = [Format::Json, Format::Yaml, Format::Protobuf, Format::Cbor];
+
+/// The formats of objects, with or without CBOR.
+fn formats(cbor: bool) -> &'static [Format] {
+    if cbor { &FORMATS_WITH_CBOR } else { &FORMATS }
+}
 
 /// The media types that messages name, as the reference does.
 pub const NAMED_TYPES: [&str; 3] = [JSON, YAML, PROTOBUF];
 
-/// The media types that messages of routes name which can be watched.
-pub const NAMED_WATCH_TYPES: [&str; 5] = [
-    JSON,
-    YAML,
-    PROTOBUF,
-    "application/json;stream=watch",
-    "application/vnd.kubernetes.protobuf;stream=watch",
-];
+/// The media types that messages name of what is an object, with or without CBOR.
+pub fn named_types(cbor: bool) -> &'static [&'static str] {
+    const WITH_CBOR: [&str; 4] = [JSON, YAML, PROTOBUF, CBOR];
+    if cbor { &WITH_CBOR } else { &NAMED_TYPES }
+}
 
-/// The media types that the routes of logs name.
-pub const LOG_TYPES: [&str; 4] = ["text/plain", JSON, YAML, PROTOBUF];
+/// The media types of watches that messages name, with or without CBOR.
+pub fn stream_types(cbor: bool) -> &'static [&'static str] {
+    if cbor { &STREAM_TYPES } else { &STREAM_TYPES[..2] }
+}
+
+const JSON_STREAM: &str = "application/json;stream=watch";
+const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+const CBOR_SEQUENCE: &str = "application/cbor-seq";
+const STREAM_TYPES: [&str; 3] = [JSON_STREAM, PROTOBUF_STREAM, CBOR_SEQUENCE];
+
+/// The media types that messages of routes name which can be watched, with or without CBOR.
+pub fn named_watch_types(cbor: bool) -> &'static [&'static str] {
+    const WITHOUT_CBOR: [&str; 5] = [JSON, YAML, PROTOBUF, JSON_STREAM, PROTOBUF_STREAM];
+    const WITH_CBOR: [&str; 7] = [JSON, YAML, PROTOBUF, CBOR, JSON_STREAM, PROTOBUF_STREAM, CBOR_SEQUENCE];
+    if cbor { &WITH_CBOR } else { &WITHOUT_CBOR }
+}
+
+/// The media types that the routes of logs name, with or without CBOR.
+pub fn log_types(cbor: bool) -> &'static [&'static str] {
+    const WITH_CBOR: [&str; 5] = ["text/plain", JSON, YAML, PROTOBUF, CBOR];
+    if cbor { &WITH_CBOR } else { &WITH_CBOR[..4] }
+}
 
 /// What is shown of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -103,6 +133,8 @@ pub struct Forms {
     pub protobuf: bool,
     /// Whether they are shown as rows of a table.
     pub tables: bool,
+    /// Whether they are served in CBOR.
+    pub cbor: bool,
 }
 
 /// The form of an answer.
@@ -135,7 +167,7 @@ impl Representation {
     /// # Errors
     /// 406 where the client accepts nothing that is served.
     pub fn of_object(headers: &HeaderMap, query: &Query, forms: Forms) -> Result<Self, ApiError> {
-        Self::negotiate(headers, query, |format, view| match view {
+        Self::negotiate(headers, query, forms.cbor, |format, view| match view {
             View::Whole => format != Format::Protobuf || forms.protobuf,
             View::Table(_) => forms.tables,
             View::PartialObject(_) | View::PartialList(_) => true,
@@ -147,13 +179,20 @@ impl Representation {
     /// # Errors
     /// 406 where the client accepts nothing that is served.
     pub fn of_document(headers: &HeaderMap, query: &Query) -> Result<Self, ApiError> {
-        Self::negotiate(headers, query, |_, view| view == View::Whole)
+        Self::negotiate(headers, query, false, |_, view| view == View::Whole)
     }
 
-    fn negotiate(headers: &HeaderMap, query: &Query, served: impl Fn(Format, View) -> bool) -> Result<Self, ApiError> {
+    fn negotiate(
+        headers: &HeaderMap,
+        query: &Query,
+        cbor: bool,
+        served: impl Fn(Format, View) -> bool,
+    ) -> Result<Self, ApiError> {
         let pretty = pretty(headers, query);
         for clause in clauses(headers) {
-            let Some(format) = clause.format() else { continue };
+            let Some(format) = clause.format_of(formats(cbor)) else {
+                continue;
+            };
             let Some(view) = clause.view(format) else { continue };
             if !served(format, view) {
                 continue;
@@ -165,7 +204,7 @@ impl Representation {
                 drops_managed_fields: clause.drops(MANAGED_FIELDS),
             });
         }
-        let accepted = NAMED_TYPES.join(", ");
+        let accepted = named_types(cbor).join(", ");
         let message = format!("only the following media types are accepted: {accepted}");
         Err(ApiError::not_acceptable(message))
     }
@@ -289,11 +328,18 @@ impl Clause {
         })
     }
 
-    /// The format that this clause accepts, if it is one that is served. A part that is a wildcard is so alone, or last.
+    /// The format of documents that this clause accepts, if it is one that is served.
     pub(crate) fn format(&self) -> Option<Format> {
+        self.format_of(&FORMATS)
+    }
+
+    /// The first of `formats` that this clause accepts. A part that is a wildcard is so alone, or last.
+    fn format_of(&self, formats: &[Format]) -> Option<Format> {
         let wild_before_a_name = self.family == "*" && self.subtype != "*";
-        let formats = [Format::Json, Format::Yaml, Format::Protobuf];
-        let mut accepted = formats.into_iter().filter(|format| self.accepts(format.media_type()));
+        let mut accepted = formats
+            .iter()
+            .copied()
+            .filter(|format| self.accepts(format.media_type()));
         accepted.next().filter(|_| !wild_before_a_name)
     }
 
@@ -340,24 +386,23 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     })
 }
 
-/// The content type of a body, without its parameters. Objects are read as JSON where there is none.
+/// The content type of a body, without its parameters. Objects are read as JSON where there is none; `cbor` says whether they
+/// are read in CBOR.
 ///
 /// # Errors
 /// 415 where it is none that objects are read in.
-pub fn body_format(headers: &HeaderMap) -> Result<Format, ApiError> {
+pub fn body_format(headers: &HeaderMap, cbor: bool) -> Result<Format, ApiError> {
     let bare = content_type(headers).filter(|_| has_parameters_to_read(headers));
     let stated = headers.get(header::CONTENT_TYPE).is_some_and(|value| !value.is_empty());
     let bare = bare.as_deref().unwrap_or(if stated { "" } else { JSON });
     // The names of media types are read in any case here, while the router's check of patches is exact.
-    if bare.eq_ignore_ascii_case(JSON) {
-        Ok(Format::Json)
-    } else if bare.eq_ignore_ascii_case(YAML) {
-        Ok(Format::Yaml)
-    } else if bare.eq_ignore_ascii_case(PROTOBUF) {
-        Ok(Format::Protobuf)
-    } else {
-        Err(ApiError::unsupported_body_type(&NAMED_TYPES))
-    }
+    let read = formats(cbor);
+    let found = read
+        .iter()
+        .find(|format| bare.eq_ignore_ascii_case(format.media_type()));
+    found
+        .copied()
+        .ok_or_else(|| ApiError::unsupported_body_type(named_types(cbor)))
 }
 
 /// The types of patches, by the content type of their bodies.
@@ -371,25 +416,36 @@ pub enum PatchType {
     Strategic,
     /// `application/apply-patch+yaml`: Server-Side Apply.
     Apply,
+    /// `application/apply-patch+cbor`: Server-Side Apply, in CBOR.
+    ApplyCbor,
+}
+
+impl PatchType {
+    /// Whether it is Server-Side Apply.
+    pub fn applies(self) -> bool {
+        matches!(self, Self::Apply | Self::ApplyCbor)
+    }
 }
 
 /// The content types of patches, in the order in which messages name them.
-pub const PATCH_TYPES: [(&str, PatchType); 4] = [
+pub const PATCH_TYPES: [(&str, PatchType); 5] = [
     ("application/json-patch+json", PatchType::Json),
     ("application/merge-patch+json", PatchType::Merge),
     ("application/strategic-merge-patch+json", PatchType::Strategic),
     ("application/apply-patch+yaml", PatchType::Apply),
+    ("application/apply-patch+cbor", PatchType::ApplyCbor),
 ];
 
-/// The type of the patch that a body is.
+/// The type of the patch that a body is; `cbor` says whether CBOR is read.
 ///
 /// # Errors
 /// 415 where its content type is that of none.
-pub fn patch_type(headers: &HeaderMap) -> Result<PatchType, ApiError> {
+pub fn patch_type(headers: &HeaderMap, cbor: bool) -> Result<PatchType, ApiError> {
     let bare = content_type(headers).unwrap_or_default();
     let found = PATCH_TYPES.iter().find(|(name, _)| *name == bare);
     found
         .map(|(_, patch_type)| *patch_type)
+        .filter(|patch_type| cbor || *patch_type != PatchType::ApplyCbor)
         .ok_or_else(ApiError::unsupported_patch_type)
 }
 
@@ -430,6 +486,7 @@ mod tests {
     use super::*;
 
     const ALL: Forms = Forms {
+        cbor: false,
         protobuf: true,
         tables: true,
     };
@@ -546,7 +603,7 @@ mod tests {
     fn a_content_type_whose_parameters_cannot_be_read_is_that_of_no_format() {
         let format = |text: &str| {
             let value = HeaderValue::from_str(text).unwrap();
-            body_format(&HeaderMap::from_iter([(header::CONTENT_TYPE, value)])).ok()
+            body_format(&HeaderMap::from_iter([(header::CONTENT_TYPE, value)]), false).ok()
         };
         for text in [
             "application/json",
@@ -638,7 +695,7 @@ mod tests {
         let of = |text: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_str(text).unwrap());
-            patch_type(&headers).ok()
+            patch_type(&headers, false).ok()
         };
         assert_eq!(
             of("application/apply-patch+yaml; charset=utf-8"),
@@ -646,7 +703,7 @@ mod tests {
         );
         assert_eq!(of("Application/Apply-Patch+YAML"), None);
         assert_eq!(of("application/json"), None);
-        assert!(patch_type(&HeaderMap::new()).is_err());
+        assert!(patch_type(&HeaderMap::new(), false).is_err());
     }
 
     #[test]
@@ -659,11 +716,11 @@ mod tests {
         assert!(Representation::of_object(&accept, &Query::default(), ALL).is_err());
         for bytes in [&b"application/\xff"[..], b";charset=utf-8", b"application/jso\xc3\xb1"] {
             let body = of(header::CONTENT_TYPE, bytes);
-            assert_eq!(body_format(&body).unwrap_err().code().as_u16(), 415);
-            assert_eq!(patch_type(&body).unwrap_err().code().as_u16(), 415);
+            assert_eq!(body_format(&body, false).unwrap_err().code().as_u16(), 415);
+            assert_eq!(patch_type(&body, false).unwrap_err().code().as_u16(), 415);
         }
         let parameters = of(header::CONTENT_TYPE, b"application/yaml; by=jos\xc3\xa9");
-        assert_eq!(body_format(&parameters).ok(), Some(Format::Yaml));
+        assert_eq!(body_format(&parameters, false).ok(), Some(Format::Yaml));
     }
 
     #[test]
@@ -674,5 +731,33 @@ mod tests {
         assert!(!pretty(&headers, &Query::parse("pretty=false")));
         assert!(pretty(&HeaderMap::new(), &Query::parse("pretty=1")));
         assert!(!pretty(&HeaderMap::new(), &Query::parse("pretty=yes")));
+    }
+
+    #[test]
+    fn cbor_is_there_where_it_is_served() {
+        let asked = |accept, cbor| {
+            let forms = Forms { cbor, ..ALL };
+            let form = Representation::of_object(&headers(accept), &Query::default(), forms).ok()?;
+            Some((form.format, form.view))
+        };
+        assert_eq!(asked("application/cbor", true), Some((Format::Cbor, View::Whole)));
+        assert_eq!(asked("application/cbor", false), None);
+        assert_eq!(asked("application/cbor, */*", false), Some((Format::Json, View::Whole)));
+        assert_eq!(asked("application/*", true), Some((Format::Json, View::Whole)));
+        let table = "application/cbor;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(asked(table, true), None);
+        let metadata = "application/cbor;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
+        let partial = View::PartialObject(MetaVersion::V1);
+        assert_eq!(asked(metadata, true), Some((Format::Cbor, partial)));
+        let body = |media_type: &'static str| {
+            HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(media_type))])
+        };
+        for (cbor, read) in [(true, Some(Format::Cbor)), (false, None)] {
+            assert_eq!(body_format(&body("application/cbor"), cbor).ok(), read);
+            let applies = patch_type(&body("application/apply-patch+cbor"), cbor).is_ok_and(PatchType::applies);
+            assert_eq!(applies, cbor);
+        }
+        let document = Representation::of_document(&headers("application/cbor"), &Query::default());
+        assert!(document.is_err());
     }
 }

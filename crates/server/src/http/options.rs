@@ -118,7 +118,7 @@ impl PatchOptions {
     pub fn parse(query: &Query, patch_type: PatchType) -> Result<Self, ApiError> {
         let force = query.get("force").map(reads_as_true);
         let mut errors = Vec::new();
-        if patch_type == PatchType::Apply {
+        if patch_type.applies() {
             if query.get("fieldManager").unwrap_or_default().is_empty() {
                 let field = FieldPath::new("fieldManager");
                 errors.push(FieldError::required(&field, "is required for apply patch"));

@@ -10,9 +10,9 @@ use holdfast_resource::{Registry, ResourceVersion, Served, Subresource, Verb};
 use http::HeaderMap;
 use smol_str::SmolStr;
 
-use crate::http::headers;
-use crate::http::negotiation::Representation;
+use crate::http::negotiation::{self, Format, PatchType, Representation};
 use crate::http::query::Query;
+use crate::http::{ApiError, headers};
 use crate::wire::body::RequestBody;
 use crate::wire::fairness::WatchHold;
 use crate::wire::websocket::Upgrade;
@@ -53,12 +53,30 @@ pub struct ResourceRequest {
     pub watch: WatchHold,
     /// What is gathered for the audit log, where the request is audited.
     pub audit: Option<Recorder>,
+    /// Whether objects are served in CBOR.
+    pub cbor: bool,
 }
 
 impl ResourceRequest {
     /// What is known of the resource in the version of the path.
     pub fn version(&self) -> &ResourceVersion {
         self.served.version()
+    }
+
+    /// The format of the body.
+    ///
+    /// # Errors
+    /// 415 where objects are not read in it.
+    pub fn body_format(&self) -> Result<Format, ApiError> {
+        negotiation::body_format(&self.headers, self.cbor)
+    }
+
+    /// The type of the patch that the body is.
+    ///
+    /// # Errors
+    /// 415 where it is none.
+    pub fn patch_type(&self) -> Result<PatchType, ApiError> {
+        negotiation::patch_type(&self.headers, self.cbor)
     }
 
     /// What is known of the subresource, if the path names one.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use holdfast_gotext::quote::quote;
 use holdfast_proto::Messages;
-use holdfast_value::{Limits, json, yaml};
+use holdfast_value::{Limits, cbor, json, yaml};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{StatusCode, Uri};
@@ -74,6 +74,13 @@ pub(crate) fn document_bytes(
             yaml::write(&value, &mut text);
             text
         }
+        (Format::Cbor, _) => {
+            let json = serde_json::to_vec(document).map_err(|error| fault(&error))?;
+            let value = json::parse(&json, &Limits::TRUSTED).map_err(|error| fault(&error))?;
+            let mut item = Vec::with_capacity(json.len());
+            cbor::write(&value, &mut item);
+            item
+        }
         (Format::Protobuf, _) => {
             let json = serde_json::to_vec(document).map_err(|error| fault(&error))?;
             protobuf::from_json(messages, &json)?
@@ -106,9 +113,20 @@ pub fn encoded(
             yaml::write(&parse()?, &mut out);
             out.into()
         }
+        (Format::Cbor, _) => {
+            cbor::write(&parse()?, &mut out);
+            out.into()
+        }
         (Format::Protobuf, _) => protobuf::from_json(messages, &text)?.into(),
     };
     Ok(bytes(code, representation.format.content_type(), body))
+}
+
+/// An answer that says nothing.
+pub fn no_content() -> Response {
+    let mut response = Response::new(ResponseBody::empty());
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    response
 }
 
 /// Plain text.

@@ -2,6 +2,7 @@
 
 pub mod aggregation;
 mod audit;
+pub mod browsers;
 pub mod discovery;
 pub mod fairness;
 pub mod health;

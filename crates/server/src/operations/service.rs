@@ -10,7 +10,7 @@ use holdfast_audit::{Auditor, Layer, Recorder};
 use holdfast_gotext::duration;
 use holdfast_resource::AuditAnnotations as _;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Version};
 use rustls::pki_types::CertificateDer;
 
 use crate::api::context::Context;
@@ -26,12 +26,13 @@ use crate::metrics::Recording;
 use crate::operations::aggregation::api_services::Proxied;
 use crate::operations::aggregation::forward::Forwarded;
 use crate::operations::audit::{self, Arrival, Exchange};
+use crate::operations::browsers::Browsers;
 use crate::operations::fairness::{Admitted, Asked, PriorityAndFairness, name_level};
 use crate::operations::inflight;
 use crate::operations::paths::Paths;
 use crate::wire::body::{RequestBody, ResponseBody};
 use crate::wire::client_authorities::ClientAuthorities;
-use crate::wire::connection::{self, Lasts};
+use crate::wire::connection::{self, Last, Lasts};
 use crate::wire::fairness::{Schema, WatchHold};
 use crate::wire::in_flight::{InFlight, Seat};
 use crate::wire::websocket::{self, Upgrade};
@@ -52,6 +53,27 @@ pub struct Service {
     pub fairness: Option<Arc<PriorityAndFairness>>,
     /// Who writes the audit log, where there is one.
     pub auditor: Option<Arc<Auditor>>,
+    /// What browsers are told, where anything is.
+    pub browsers: Option<Arc<Browsers>>,
+    /// How likely a request is to be the last of its connection, where any is.
+    pub go_away: Option<GoAway>,
+}
+
+/// How likely a request is to be the last of its HTTP/2 connection, so that clients spread over servers.
+#[derive(Clone, Copy, Debug)]
+pub struct GoAway {
+    /// The share of such requests.
+    pub chance: f64,
+    /// Any number, none likelier than another.
+    pub random: fn() -> u64,
+}
+
+impl GoAway {
+    fn decides(&self) -> bool {
+        // The upper bits are what a float holds of a number.
+        let share = ((self.random)() >> 11) as f64 / (1u64 << 53) as f64;
+        share < self.chance
+    }
 }
 
 /// The header that names a request.
@@ -113,7 +135,14 @@ impl Service {
             || info
                 .as_ref()
                 .is_ok_and(|info| Representation::of_document(&head.headers, &info.query).is_ok());
+        let origin = self
+            .browsers
+            .as_ref()
+            .and_then(|browsers| browsers.allowed_origin(&head.headers));
+        let go_away = head.version == Version::HTTP_2 && self.go_away.is_some_and(|rule| rule.decides());
         let outcome = match info {
+            // A browser asks whether it may ask.
+            Ok(_) if origin.is_some() && method == Method::OPTIONS => Ok(response::no_content()),
             Ok(info) => {
                 let arrival = Arrival {
                     started,
@@ -137,8 +166,14 @@ impl Service {
         if !headers.contains_key(header::CACHE_CONTROL) {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         }
+        if let Some(browsers) = &self.browsers {
+            browsers.tell(headers, origin);
+        }
         if lasting {
             response.extensions_mut().insert(Lasts);
+        }
+        if go_away {
+            response.extensions_mut().insert(Last);
         }
         if let Some(audit) = audit {
             let (shown, response) = (&self.context.representation, &mut response);
@@ -168,7 +203,7 @@ impl Service {
     /// Begins to count the request.
     fn record(&self, info: &RequestInfo, headers: &HeaderMap, started: Instant) -> Option<Recording> {
         let applies = info.verb == "patch"
-            && negotiation::patch_type(headers).is_ok_and(|patch_type| patch_type == PatchType::Apply);
+            && negotiation::patch_type(headers, self.context.config.cbor).is_ok_and(PatchType::applies);
         let requests = self.context.shared.metrics.requests();
         requests.begin(info, applies, &self.context.shared.registry.load(), started)
     }
@@ -278,6 +313,7 @@ impl Service {
                 body,
                 audit_id: arrival.audit_id,
                 deadline,
+                peer: arrival.peer,
             };
             return Ok(self.forward(&remote, asked, place).await);
         }
@@ -295,6 +331,7 @@ impl Service {
             upgrade,
             watch,
             audit,
+            cbor: self.context.config.cbor,
         };
         let is_api = incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
         if !is_api {

@@ -10,7 +10,10 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
-use rustls::{DistinguishedName, RootCertStore, ServerConfig};
+use rustls::version::TLS13;
+use rustls::{
+    ALL_VERSIONS, DistinguishedName, RootCertStore, ServerConfig, SupportedCipherSuite, SupportedProtocolVersion,
+};
 
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::x509;
@@ -26,6 +29,69 @@ pub struct TlsFiles {
     pub client_authorities: Vec<PathBuf>,
     /// Authorities that clients are told of besides, so that they show certificates of theirs, in PEM.
     pub other_authorities: Vec<PathBuf>,
+    /// What handshakes agree on.
+    pub rules: TlsRules,
+}
+
+/// What handshakes agree on.
+#[derive(Clone, Debug)]
+pub struct TlsRules {
+    /// Whether TLS 1.2 is refused.
+    pub only_tls13: bool,
+    /// The cipher suites of TLS 1.2; `None` for all. Those of TLS 1.3 are always there.
+    pub suites: Option<Vec<SupportedCipherSuite>>,
+    /// Whether HTTP/2 is served beside HTTP/1.1.
+    pub http2: bool,
+}
+
+impl Default for TlsRules {
+    fn default() -> Self {
+        Self {
+            only_tls13: false,
+            suites: None,
+            http2: true,
+        }
+    }
+}
+
+static ONLY_TLS13: [&SupportedProtocolVersion; 1] = [&TLS13];
+
+impl TlsRules {
+    fn provider(&self) -> CryptoProvider {
+        let mut provider = aws_lc_rs::default_provider();
+        if let Some(suites) = &self.suites {
+            provider
+                .cipher_suites
+                .retain(|suite| suite.tls13().is_some() || suites.contains(suite));
+        }
+        provider
+    }
+
+    fn versions(&self) -> &'static [&'static SupportedProtocolVersion] {
+        let no_old_suite = self.suites.as_ref().is_some_and(Vec::is_empty);
+        if self.only_tls13 || no_old_suite {
+            &ONLY_TLS13
+        } else {
+            ALL_VERSIONS
+        }
+    }
+}
+
+/// The cipher suite that Go calls by this name, if connections are made with it here.
+pub fn suite_of(name: &str) -> Option<SupportedCipherSuite> {
+    // An older name, which lacks the hash.
+    let name = match name.strip_suffix("_POLY1305") {
+        Some(_) => format!("{name}_SHA256"),
+        None => name.to_owned(),
+    };
+    let suites = aws_lc_rs::ALL_CIPHER_SUITES.iter();
+    let mut named = suites.filter(|suite| {
+        suite
+            .suite()
+            .as_str()
+            .is_some_and(|known| known.replacen("TLS13_", "TLS_", 1) == name)
+    });
+    named.next().copied()
 }
 
 /// What connections are accepted with.
@@ -86,13 +152,13 @@ impl TlsFiles {
             path: self.key.clone(),
             source,
         })?;
-        let provider = Arc::new(aws_lc_rs::default_provider());
+        let provider = Arc::new(self.rules.provider());
         let refused = |source| TlsError::Certificate {
             path: self.certificate.clone(),
             source,
         };
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
-        let builder = builder.with_safe_default_protocol_versions().map_err(refused)?;
+        let builder = builder.with_protocol_versions(self.rules.versions()).map_err(refused)?;
         let all = self.client_authorities.iter().chain(&self.other_authorities);
         let (builder, authorities) = match all.count() {
             0 => (builder.with_no_client_auth(), None),
@@ -109,7 +175,10 @@ impl TlsFiles {
             }
         };
         let mut config = builder.with_single_cert(certificates, key).map_err(refused)?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        if self.rules.http2 {
+            config.alpn_protocols.push(b"h2".to_vec());
+        }
+        config.alpn_protocols.push(b"http/1.1".to_vec());
         Ok(Tls {
             config: Arc::new(config),
             authorities,

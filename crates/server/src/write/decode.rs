@@ -7,7 +7,7 @@ use holdfast_gotext::quote::quote;
 use holdfast_proto::{Envelope, Messages};
 use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{GroupVersion, KindType, KindTypes};
-use holdfast_value::{Limits, Parsed, Value, json, yaml};
+use holdfast_value::{Limits, Parsed, Value, cbor, json, yaml};
 use holdfast_writes::typed::{Content, Reading, Source, judged, read_as, read_as_stated, typed};
 use holdfast_writes::{FieldValidation, Stated};
 
@@ -227,6 +227,10 @@ fn open<'b>(bytes: &'b Bytes, format: Format, messages: &'b Messages) -> Result<
         Format::Json => json::parse_with(bytes, &Limits::REQUEST, holdfast_value::Duplicates::Merge)
             .map_err(|error| format!("couldn't get version/kind; json parse error: {error}"))?,
         Format::Yaml => yaml::parse_with_findings(bytes, &Limits::REQUEST).map_err(|error| error.to_string())?,
+        Format::Cbor => Parsed {
+            value: open_cbor(bytes).map_err(|why| format!("unable to determine group/version/kind: {why}"))?,
+            findings: Vec::new(),
+        },
         Format::Protobuf => {
             let envelope = Envelope::read(bytes).map_err(|error| error.to_string())?;
             let stated = Stated::new(&envelope.api_version, &envelope.kind);
@@ -237,6 +241,24 @@ fn open<'b>(bytes: &'b Bytes, format: Format, messages: &'b Messages) -> Result<
         }
     };
     Ok((Stated::of(&parsed.value)?, Body::Tree(parsed)))
+}
+
+/// Reads a body in CBOR, which is a map. Nothing counts as an empty one.
+///
+/// # Errors
+/// Why it is none.
+fn open_cbor(bytes: &[u8]) -> Result<Value, String> {
+    let value = cbor::parse(bytes, &Limits::REQUEST).map_err(|error| error.to_string())?;
+    let why = match &value {
+        Value::Map(_) => return Ok(value),
+        Value::Null => return Ok(Value::empty_map()),
+        Value::List(_) => " (cannot decode CBOR array to struct without toarray option)",
+        _ => "",
+    };
+    let found = cbor::kind_of(&value);
+    Err(format!(
+        "cbor: cannot unmarshal {found} into Go value of type v1.TypeMeta{why}"
+    ))
 }
 
 fn missing_version(content: &Body<'_>, bytes: &[u8]) -> String {

@@ -1,7 +1,7 @@
 //! The bodies of PATCH: from bytes to changes.
 
 use bytes::Bytes;
-use holdfast_value::{Error as ValueError, Limits, Parsed, SmolStr, Value, json, json_patch, yaml};
+use holdfast_value::{Error as ValueError, Limits, Parsed, SmolStr, Value, cbor, json, json_patch, yaml};
 use holdfast_writes::typed::order_by_text;
 use holdfast_writes::{Change, Error, FieldValidation, Patch};
 
@@ -15,7 +15,23 @@ use crate::http::options::PatchOptions;
 pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions) -> Result<Change, Error> {
     let validation = options.write.field_validation;
     let patch = match patch_type {
-        PatchType::Apply => return read_apply(bytes, validation, options.force),
+        PatchType::Apply => {
+            let parsed = yaml::parse_with_findings(bytes, &Limits::REQUEST);
+            let parsed =
+                parsed.map_err(|error| undecodable_apply(format!("error converting YAML to JSON: {error}")))?;
+            return read_apply(parsed, "error unmarshaling JSON: while decoding JSON: json", options);
+        }
+        PatchType::ApplyCbor => {
+            let value = cbor::parse(bytes, &Limits::REQUEST).map_err(undecodable_apply)?;
+            return read_apply(
+                Parsed {
+                    value,
+                    findings: Vec::new(),
+                },
+                "cbor",
+                options,
+            );
+        }
         PatchType::Json if validation == FieldValidation::Ignore => read_untyped_json(bytes),
         PatchType::Json => read_json(bytes),
         PatchType::Merge => read_merge(bytes),
@@ -24,17 +40,20 @@ pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions)
     Ok(Change::Patch { patch, validation })
 }
 
-fn read_apply(bytes: &Bytes, validation: FieldValidation, force: bool) -> Result<Change, Error> {
-    let parsed = yaml::parse_with_findings(bytes, &Limits::REQUEST);
-    let Parsed { value, findings } = parsed
-        .map_err(|error| Error::bad_request(format!("error decoding YAML: error converting YAML to JSON: {error}")))?;
+/// Makes a configuration of the body of an apply; `reader` is who refuses what is none.
+fn read_apply(parsed: Parsed, reader: &str, options: &PatchOptions) -> Result<Change, Error> {
+    let Parsed { value, findings } = parsed;
     let mut configuration = match value {
         Value::Map(_) => value,
         Value::Null => Value::empty_map(),
         other => {
-            let found = other.json_kind();
-            return Err(Error::bad_request(format!(
-                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+            let found = if reader == "cbor" {
+                cbor::kind_of(&other)
+            } else {
+                other.json_kind()
+            };
+            return Err(undecodable_apply(format!(
+                "{reader}: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
             )));
         }
     };
@@ -49,9 +68,14 @@ fn read_apply(bytes: &Bytes, validation: FieldValidation, force: bool) -> Result
     Ok(Change::Apply {
         configuration,
         findings: findings.iter().map(ToString::to_string).collect(),
-        validation,
-        force,
+        validation: options.write.field_validation,
+        force: options.force,
     })
+}
+
+/// 400: the body of an apply is no configuration, which the reference says of YAML whatever the format is.
+fn undecodable_apply(why: impl std::fmt::Display) -> Error {
+    Error::bad_request(format!("error decoding YAML: {why}"))
 }
 
 fn read_json(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {

@@ -163,6 +163,8 @@ impl Server {
             in_flight,
             fairness,
             auditor: None,
+            browsers: None,
+            go_away: None,
         };
         service.context.shared.store.begin_history();
         Self {

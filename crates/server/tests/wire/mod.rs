@@ -24,7 +24,7 @@ use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
 use holdfast_server::webhooks::Webhooks;
 use holdfast_server::wire::connection::{self, Limits};
 use holdfast_server::wire::in_flight::InFlight;
-use holdfast_server::wire::tls::TlsFiles;
+use holdfast_server::wire::tls::{TlsFiles, TlsRules};
 use holdfast_server::write::FieldManagers;
 use http::{HeaderMap, Method, Request, StatusCode};
 use http_body_util::{BodyExt, Full};
@@ -110,6 +110,7 @@ impl Authority {
             key: folder.join("server.key"),
             client_authorities: vec![folder.join("ca.crt")],
             other_authorities: Vec::new(),
+            rules: TlsRules::default(),
         };
         let authority = Self::parameters().self_signed(&self.key).unwrap();
         std::fs::write(&files.certificate, certificate.pem()).unwrap();
@@ -194,6 +195,8 @@ impl Server {
             in_flight: Arc::new(in_flight),
             fairness: None,
             auditor: None,
+            browsers: None,
+            go_away: None,
         };
         start(&service.context).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -76,7 +76,7 @@ impl Strategy for Job {
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut check = Check::new(context.types);
         if let Some(job) = check.root(object) {
-            validation::validate_job(&job, self.config.allow_privileged, &mut check);
+            validation::validate_job(&job, self.config.pods(), &mut check);
         }
         check.errors
     }
@@ -91,10 +91,13 @@ impl Strategy for Job {
         // The reference checks the specification once more as part of the change.
         let mut check = Check::new(context.types);
         if let Some(job) = check.root(object) {
-            validation::validate_own_spec(&job, self.config.allow_privileged, &mut check);
+            validation::validate_own_spec(&job, self.config.pods(), &mut check);
         }
         errors.extend(check.errors);
-        let rules = validation::ChangeRules { old: Field::root(old) };
+        let rules = validation::ChangeRules {
+            old: Field::root(old),
+            features: self.config.features,
+        };
         errors.extend(context.check_changes(object, old, &rules));
         errors
     }

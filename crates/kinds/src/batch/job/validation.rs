@@ -9,13 +9,15 @@ use holdfast_value::Value;
 
 use super::indexed::{validate_index_limits, validate_succeeded_counts, validate_success_rule};
 use super::{CONTROLLER_UID, JOB_NAME, OLD_CONTROLLER_UID, OLD_JOB_NAME};
+use crate::config::PodSettings;
 use crate::core::pod_spec::validate_template;
+use crate::features::{Feature, Features};
 use crate::validation::{Errors, immutable, one_of, same};
 
 /// Checks a Job.
-pub(super) fn validate_job(job: &Part<'_, '_>, allow_privileged: bool, check: &mut Check<'_>) {
+pub(super) fn validate_job(job: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     validate_made_selector(job, &mut check.errors);
-    validate_own_spec(job, allow_privileged, check);
+    validate_own_spec(job, settings, check);
     validate_host_names(job, &mut check.errors);
 }
 
@@ -34,11 +36,11 @@ fn validate_host_names(job: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Checks the specification of a Job, its selector included.
-pub(super) fn validate_own_spec(job: &Part<'_, '_>, allow_privileged: bool, check: &mut Check<'_>) {
+pub(super) fn validate_own_spec(job: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     let Some(spec) = check.child(job, "spec") else {
         return;
     };
-    validate_job_spec(&spec, allow_privileged, check);
+    validate_job_spec(&spec, settings, check);
     let errors = &mut check.errors;
     let (selector, template) = (spec.child("selector"), spec.child("template"));
     if selector.is_set() {
@@ -90,14 +92,14 @@ fn validate_made_selector(job: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Checks what Jobs and the templates of CronJobs share: `validateJobSpec`.
-pub(in crate::batch) fn validate_job_spec(spec: &Part<'_, '_>, allow_privileged: bool, check: &mut Check<'_>) {
-    let rules = SpecRules { allow_privileged, spec };
+pub(in crate::batch) fn validate_job_spec(spec: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
+    let rules = SpecRules { settings, spec };
     check.values(spec, &rules);
 }
 
 /// What is checked in code of the specification of a Job.
 struct SpecRules<'a, 'v> {
-    allow_privileged: bool,
+    settings: PodSettings,
     spec: &'a Part<'v, 'a>,
 }
 
@@ -130,7 +132,7 @@ impl SpecRules<'_, '_> {
         let Some(template) = check.child(spec, "template") else {
             return;
         };
-        validate_template(&template, self.allow_privileged, check);
+        validate_template(&template, self.settings, check);
         let pod = template.child("spec");
         let restart = pod.child("restartPolicy");
         check.errors.push(match restart.text() {
@@ -257,13 +259,14 @@ fn validate_exit_codes(codes: &Field<'_, '_>, errors: &mut Errors) {
 /// What of a Job may not change once it is there, given the whole of it as it was.
 pub(super) struct ChangeRules<'v> {
     pub(super) old: Field<'v, 'v>,
+    pub(super) features: Features,
 }
 
 impl<'v> Rules<'v> for ChangeRules<'_> {
     fn change(&self, name: &str, spec: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
             "completions" => validate_completions(spec, old, &mut check.errors),
-            "template" => validate_template_change(spec, &self.old, &mut check.errors),
+            "template" => validate_template_change(spec, &self.old, self.features, &mut check.errors),
             _ => check.unknown_rule(name, spec),
         }
     }
@@ -286,7 +289,7 @@ fn validate_completions(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
 }
 
 /// The template stays, but for its metadata and where Pods may run while the Job is suspended and has not begun.
-fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, features: Features, errors: &mut Errors) {
     let old_spec = old.child("spec");
     let (template, before) = (spec.child("template"), old_spec.child("template"));
     let idle = old_spec.child("suspend").is_true() && !old.child("status").child("startTime").is_set();
@@ -304,9 +307,13 @@ fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &
             }
         }
     }
-    keep_resources(&mut left, &before);
+    let resources_may_change = features.has(Feature::MutablePodResourcesForSuspendedJobs);
+    if resources_may_change {
+        keep_resources(&mut left, &before);
+    }
     if !same(Some(&left), before.value()) {
-        errors.push(pod.invalid("field is immutable"));
+        let whole = if resources_may_change { &pod } else { &template };
+        errors.push(whole.invalid("field is immutable"));
     }
 }
 

@@ -25,6 +25,7 @@ use super::pod_spec::{
 };
 use crate::config::Config;
 use crate::defaults::is_zero;
+use crate::features::{Feature, Features};
 use crate::time::time_text;
 use crate::validation::{Errors, same};
 
@@ -76,7 +77,11 @@ impl Strategy for Pod {
             status.insert("conditions", Value::from(vec![gated_condition(context.now)]));
         }
         object.set_at(&["status"], status.into());
-        update::match_label_keys(object);
+        let merges = self
+            .config
+            .features
+            .has(Feature::MatchLabelKeysInPodTopologySpreadSelectorMerge);
+        update::match_label_keys(object, merges);
         for warning in app_armor_fields(object) {
             context.warn(warning);
         }
@@ -128,18 +133,18 @@ impl Strategy for Pod {
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if context.subresource == Some("status") {
-            return status::validate_status_update(context, object, old);
+            return status::validate_status_update(context, self.config.features, object, old);
         }
         let mut errors = self.validate_all(context, object, Some(old));
         match context.subresource {
             Some("ephemeralcontainers") => {
-                validate_annotations_update(object, old, &mut errors);
+                validate_annotations_update(object, old, self.config.features, &mut errors);
                 update::validate_ephemeral_update(&Field::root(object), &Field::root(old), &mut errors);
             }
             Some("resize") => resize::validate_resize(&Field::root(object), &Field::root(old), &mut errors),
             _ => {
-                validate_annotations_update(object, old, &mut errors);
-                update::validate_update(object, old, &mut errors);
+                validate_annotations_update(object, old, self.config.features, &mut errors);
+                update::validate_update(object, old, self.config.pods(), &mut errors);
             }
         }
         errors
@@ -211,13 +216,15 @@ impl Pod {
             return check.errors;
         };
         let metadata = root.child("metadata");
-        validate_pod_annotations(&metadata.child("annotations"), &spec, &mut check.errors);
-        let rules = PodRules {
-            allow_privileged: self.config.allow_privileged,
-            is_pod: true,
-            name: metadata.child("name").text(),
-            labels_mounts: old.is_some_and(|old| old.at(&["spec", "securityContext", "seLinuxChangePolicy"]).is_some()),
-        };
+        validate_pod_annotations(
+            &metadata.child("annotations"),
+            &spec,
+            self.config.features,
+            &mut check.errors,
+        );
+        let name = metadata.child("name");
+        let old_spec = old.and_then(|old| old.get("spec"));
+        let rules = PodRules::new(self.config.pods(), Some(name.text()), old_spec);
         validate_pod_spec(&spec, rules, &mut check);
         validate_only_for_pod(&spec, &mut check.errors);
         check.errors
@@ -225,12 +232,12 @@ impl Pod {
 }
 
 /// What is wrong with the annotations that mean something to Pods, and with changes of them.
-fn validate_annotations_update(object: &Value, old: &Value, errors: &mut Errors) {
+fn validate_annotations_update(object: &Value, old: &Value, features: Features, errors: &mut Errors) {
     let (root, old) = (Field::root(object), Field::root(old));
     let (metadata, before) = (root.child("metadata"), old.child("metadata"));
     let annotations = metadata.child("annotations");
     validate_annotation_changes(&annotations, &before.child("annotations"), errors);
-    validate_pod_annotations(&annotations, &root.child("spec"), errors);
+    validate_pod_annotations(&annotations, &root.child("spec"), features, errors);
 }
 
 /// What is said of a Pod that no scheduler may look at yet.

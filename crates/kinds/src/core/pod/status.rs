@@ -7,6 +7,7 @@ use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_n
 use holdfast_resource::{Check, Field, FieldError, NoRules, Part, WriteContext};
 use holdfast_value::Value;
 
+use crate::features::{Feature, Features};
 use crate::validation::addresses::{address, address_warning, lenient_address};
 use crate::validation::{Errors, report};
 
@@ -17,7 +18,12 @@ const STATUSES: [&str; 3] = [
 ];
 
 /// `ValidatePodStatusUpdate`
-pub(super) fn validate_status_update(context: &WriteContext<'_>, object: &Value, old: &Value) -> Errors {
+pub(super) fn validate_status_update(
+    context: &WriteContext<'_>,
+    features: Features,
+    object: &Value,
+    old: &Value,
+) -> Errors {
     let mut check = Check::new(context.types);
     let (Some(new), Some(old)) = (check.root(object), check.root(old)) else {
         return check.errors;
@@ -32,7 +38,9 @@ pub(super) fn validate_status_update(context: &WriteContext<'_>, object: &Value,
         let shown = status.child("nodeName");
         errors.push(shown.forbidden("may not be changed directly"));
     }
-    validate_nomination(&status, &old_status, !spec.child("nodeName").text().is_empty(), errors);
+    let bound =
+        features.has(Feature::ClearingNominatedNodeNameAfterBinding) && !spec.child("nodeName").text().is_empty();
+    validate_nomination(&status, &old_status, bound, errors);
     check.changes(&status, &old_status, &NoRules);
     let errors = &mut check.errors;
     let policy = old_spec.child("restartPolicy").text();

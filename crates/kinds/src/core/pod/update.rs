@@ -5,7 +5,8 @@ use std::collections::{HashMap, HashSet};
 use holdfast_resource::{Field, FieldError, FieldPath};
 use holdfast_value::{Map, Value, json};
 
-use crate::core::pod_spec::{validate_container_updates, validate_tolerations};
+use crate::config::PodSettings;
+use crate::core::pod_spec::{PodRules, validate_container_updates, validate_tolerations};
 use crate::defaults::change_items;
 use crate::validation::{Errors, same};
 
@@ -14,7 +15,7 @@ const MUTABLE: &str = "pod updates may not change fields other than `spec.contai
      `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 /// Reports changes of a Pod that no update may make.
-pub(super) fn validate_update(object: &Value, old_object: &Value, errors: &mut Errors) {
+pub(super) fn validate_update(object: &Value, old_object: &Value, settings: PodSettings, errors: &mut Errors) {
     let (root, old_root) = (Field::root(object), Field::root(old_object));
     let (spec, old) = (root.child("spec"), old_root.child("spec"));
     for list in ["containers", "initContainers"] {
@@ -25,7 +26,8 @@ pub(super) fn validate_update(object: &Value, old_object: &Value, errors: &mut E
     if !validate_deadline(&spec, &old, errors) {
         return;
     }
-    validate_added_tolerations(&spec.child("tolerations"), &old.child("tolerations"), errors);
+    let compares = PodRules::new(settings, None, old.value()).compares;
+    validate_added_tolerations(&spec.child("tolerations"), &old.child("tolerations"), compares, errors);
     validate_gates(&spec.child("schedulingGates"), &old.child("schedulingGates"), errors);
     let mut left = spec.value().cloned().unwrap_or_default();
     take_over_mutable(&mut left, &old);
@@ -57,7 +59,7 @@ fn validate_deadline(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
 }
 
 /// Tolerations may be added, and those that were there may change how long they last.
-fn validate_added_tolerations(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_added_tolerations(new: &Field<'_, '_>, old: &Field<'_, '_>, compares: bool, errors: &mut Errors) {
     let without_seconds = |toleration: &Value| {
         let mut toleration = toleration.clone();
         toleration.remove_at(&["tolerationSeconds"]);
@@ -70,7 +72,7 @@ fn validate_added_tolerations(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
             return;
         }
     }
-    validate_tolerations(new, errors);
+    validate_tolerations(new, compares, errors);
 }
 
 /// `validateOnlyDeletedSchedulingGates`
@@ -253,7 +255,7 @@ pub(super) fn validate_ephemeral_update(new: &Field<'_, '_>, old: &Field<'_, '_>
 
 /// Turns `matchLabelKeys` and `mismatchLabelKeys` into expressions of the selectors beside them, with the values that the
 /// labels of this Pod have.
-pub(super) fn match_label_keys(pod: &mut Value) {
+pub(super) fn match_label_keys(pod: &mut Value, of_constraints: bool) {
     let Some(labels) = pod.at(&["metadata", "labels"]).and_then(Value::as_map).cloned() else {
         return;
     };
@@ -266,7 +268,9 @@ pub(super) fn match_label_keys(pod: &mut Value) {
     let Some(spec) = pod.as_map_mut().and_then(|pod| pod.get_mut("spec")) else {
         return;
     };
-    change_items(spec, "topologySpreadConstraints", asks, merge);
+    if of_constraints {
+        change_items(spec, "topologySpreadConstraints", asks, merge);
+    }
     for part in ["podAffinity", "podAntiAffinity"] {
         let Some(affinity) = spec.at_mut(&["affinity", part]) else {
             continue;

@@ -7,6 +7,7 @@ use holdfast_value::{Map, Value};
 use super::containers::visit_containers;
 use super::scheduling::validate_tolerations;
 use super::security::validate_app_armor;
+use crate::features::{Feature, Features};
 use crate::validation::paths::descending;
 use crate::validation::{Errors, read_json};
 
@@ -19,7 +20,12 @@ const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const LOCALHOST: &str = "localhost/";
 
 /// `ValidatePodSpecificAnnotations`
-pub(crate) fn validate_pod_annotations(annotations: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
+pub(crate) fn validate_pod_annotations(
+    annotations: &Field<'_, '_>,
+    spec: &Field<'_, '_>,
+    features: Features,
+    errors: &mut Errors,
+) {
     let mirror = annotations.entry(MIRROR);
     if mirror.is_set() && spec.child("nodeName").text().is_empty() {
         errors.push(mirror.invalid("must set spec.nodeName if mirror pod annotation is set"));
@@ -29,7 +35,7 @@ pub(crate) fn validate_pod_annotations(annotations: &Field<'_, '_>, spec: &Field
         validate_tolerations_text(annotations, tolerations.text(), errors);
     }
     let cost = annotations.entry(DELETION_COST);
-    if cost.is_set() && !is_cost(cost.text()) {
+    if features.has(Feature::PodDeletionCost) && cost.is_set() && !is_cost(cost.text()) {
         errors.push(cost.invalid("must be a 32bit integer"));
     }
     validate_seccomp_annotations(annotations, errors);
@@ -55,7 +61,7 @@ fn validate_tolerations_text(annotations: &Field<'_, '_>, text: &str, errors: &m
         Err(fault) => errors.push(annotations.invalid_as(TOLERATIONS, fault)),
         Ok(list) => {
             let place = annotations.path().child(TOLERATIONS);
-            validate_tolerations(&Field::placed(Some(&list), place.as_str()), errors);
+            validate_tolerations(&Field::placed(Some(&list), place.as_str()), false, errors);
         }
     }
 }

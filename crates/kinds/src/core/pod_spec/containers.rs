@@ -220,6 +220,12 @@ fn validate_restart_policy<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>,
         check.errors.push(policy.required(fault));
     }
     check.field(container, "restartPolicyRules", pod);
+    for rule in rules.items().filter(|_| !pod.rules.restarts_all) {
+        let action = rule.child("action");
+        if action.text() == super::RESTART_ALL {
+            check.errors.push(action.not_supported(&["Restart"]));
+        }
+    }
 }
 
 /// `validateResizePolicy`; the reference reports all but a repeated resource at the list.

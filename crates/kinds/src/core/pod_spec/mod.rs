@@ -31,7 +31,10 @@ pub(crate) use warnings::{deprecated_node_label, node_selector_warnings, pod_spe
 
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::{Check, Field, Part, Rules};
+use holdfast_value::Value;
 
+use crate::config::PodSettings;
+use crate::features::Feature;
 use crate::validation::Errors;
 use crate::validation::paths::no_back_steps;
 use crate::validation::ports::port_number_or_name;
@@ -43,14 +46,58 @@ use scheduling::validate_node_selector_term;
 /// What the checks of a pod specification depend on beside the specification.
 #[derive(Clone, Copy)]
 pub(crate) struct PodRules<'a> {
-    /// Whether containers may be privileged: the server's `--allow-privileged`.
-    pub(crate) allow_privileged: bool,
+    /// The settings of the server.
+    pub(crate) settings: PodSettings,
     /// Whether this is a Pod rather than a template of Pods.
     pub(crate) is_pod: bool,
     /// The name of the Pod; empty in a template.
     pub(crate) name: &'a str,
-    /// Whether SELinux labels may be set by mounts: allowed only where the object had that before.
+    /// Whether SELinux labels may be set by mounts.
     pub(crate) labels_mounts: bool,
+    /// Whether tolerations may compare numbers.
+    pub(crate) compares: bool,
+    /// Whether users of its own go with the network of the host.
+    pub(crate) own_users_on_host: bool,
+    /// Whether a container may start all others again.
+    pub(crate) restarts_all: bool,
+}
+
+impl<'a> PodRules<'a> {
+    /// The rules for a Pod of that name, or a template. What the specification in place, `old`, has already stays allowed
+    /// without its feature.
+    pub(crate) fn new(settings: PodSettings, name: Option<&'a str>, old: Option<&Value>) -> Self {
+        let allows = |feature, is_used: fn(&Value) -> bool| settings.features.has(feature) || old.is_some_and(is_used);
+        Self {
+            settings,
+            is_pod: name.is_some(),
+            name: name.unwrap_or_default(),
+            labels_mounts: allows(Feature::SELinuxMount, |old| {
+                old.at(&["securityContext", "seLinuxChangePolicy"]).is_some()
+            }),
+            compares: allows(Feature::TaintTolerationComparisonOperators, |old| {
+                let compares = |one: &Value| matches!(one.str_at(&["operator"]), Some("Lt" | "Gt"));
+                items(old, "tolerations").iter().any(compares)
+            }),
+            own_users_on_host: allows(Feature::UserNamespacesHostNetworkSupport, |old| {
+                let is = |name, wanted| old.get(name).and_then(Value::as_bool) == Some(wanted);
+                is("hostNetwork", true) && is("hostUsers", false)
+            }),
+            restarts_all: allows(Feature::RestartAllContainersOnContainerExits, |old| {
+                let restarts = |rule: &Value| rule.str_at(&["action"]) == Some(RESTART_ALL);
+                let any = |one: &Value| items(one, "restartPolicyRules").iter().any(restarts);
+                ["containers", "initContainers"]
+                    .iter()
+                    .any(|list| items(old, list).iter().any(any))
+            }),
+        }
+    }
+}
+
+/// What starts all containers of a Pod again.
+const RESTART_ALL: &str = "RestartAllContainers";
+
+fn items<'v>(value: &'v Value, list: &str) -> &'v [Value] {
+    value.get(list).and_then(Value::as_list).map_or(&[], |list| list)
 }
 
 /// `ValidatePodSpec`: checks the specification of a Pod or of a template of Pods.
@@ -116,11 +163,11 @@ impl containers::PodParts<'_, '_> {
             "dns_config" => networking::validate_dns_config(part, errors),
             "host" => {
                 windows::validate_host_processes(part, self.rules, errors);
-                security::validate_host_users(part, errors);
+                security::validate_host_users(part, self.rules.own_users_on_host, errors);
             }
             "host_names" => {
                 networking::validate_hostname_override(part, errors);
-                validate_tolerations(&part.child("tolerations"), errors);
+                validate_tolerations(&part.child("tolerations"), self.rules.compares, errors);
                 networking::validate_host_aliases(&part.child("hostAliases"), errors);
             }
             "overhead" => validate_overhead(&part.child("overhead"), errors),

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use holdfast_gotext::quote::quote;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, label_value, qualified_name};
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::{Check, Field, FieldError, Part, Rules};
@@ -76,8 +77,8 @@ pub(super) fn validate_node_selector_term(term: &Field<'_, '_>, required: bool, 
     }
 }
 
-/// Checks tolerations of taints.
-pub(crate) fn validate_tolerations(tolerations: &Field<'_, '_>, errors: &mut Errors) {
+/// Checks tolerations of taints, which may compare numbers where `compares` says so.
+pub(crate) fn validate_tolerations(tolerations: &Field<'_, '_>, compares: bool, errors: &mut Errors) {
     for toleration in tolerations.items() {
         let (key, operator) = (toleration.child("key"), toleration.child("operator"));
         let (value, effect) = (toleration.child("value"), toleration.child("effect"));
@@ -102,12 +103,39 @@ pub(crate) fn validate_tolerations(tolerations: &Field<'_, '_>, errors: &mut Err
                 errors.push(operator.invalid_as(value.text(), "value must be empty when `operator` is 'Exists'"));
             }
             "Exists" => {}
+            "Lt" | "Gt" if compares => validate_compared(&value, errors),
             "Lt" | "Gt" => errors.push(operator.not_supported(&["Equal", "Exists", "Lt", "Gt"])),
             _ => errors.push(operator.not_supported(&["Equal", "Exists"])),
         }
         if !effect.text().is_empty() {
             validate_taint_effect(&effect, errors);
         }
+    }
+}
+
+/// Checks what a toleration compares the value of a taint with: an integer as Go writes it.
+fn validate_compared(value: &Field<'_, '_>, errors: &mut Errors) {
+    let text = value.text();
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let is_decimal = match digits.as_bytes() {
+        [b'0'] => text == "0",
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    };
+    if text.is_empty() {
+        errors.push(value.invalid_text("must be non-empty"));
+    } else if !is_decimal {
+        errors.push(value.invalid_text("must be a valid decimal integer in canonical form"));
+    }
+    let signed = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_number = !signed.is_empty() && signed.bytes().all(|byte| byte.is_ascii_digit());
+    if text.parse::<i64>().is_err() {
+        let why = if is_number {
+            "value out of range"
+        } else {
+            "invalid syntax"
+        };
+        errors.push(value.invalid_text(format!("strconv.ParseInt: parsing {}: {why}", quote(text))));
     }
 }
 

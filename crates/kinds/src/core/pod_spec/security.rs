@@ -39,7 +39,7 @@ pub(super) fn validate_pod_security<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 
 }
 
 /// `validateHostUsers`; two of the fields are named as in the reference's own types.
-pub(super) fn validate_host_users(spec: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_host_users(spec: &Field<'_, '_>, allows_network: bool, errors: &mut Errors) {
     if shares_users(spec) {
         return;
     }
@@ -48,7 +48,7 @@ pub(super) fn validate_host_users(spec: &Field<'_, '_>, errors: &mut Errors) {
         ("hostPID", "HostPID"),
         ("hostIPC", "HostIPC"),
     ] {
-        if spec.child(part).is_true() {
+        if spec.child(part).is_true() && !(allows_network && part == "hostNetwork") {
             errors.push(spec.child(shown).forbidden("when `hostUsers` is false"));
         }
     }
@@ -75,7 +75,7 @@ pub(super) fn validate_container_security<'v>(container: &Part<'v, '_>, pod: &Po
         return;
     };
     let privileged = context.child("privileged");
-    if privileged.is_true() && !pod.rules.allow_privileged {
+    if privileged.is_true() && !pod.rules.settings.allow_privileged {
         check.errors.push(privileged.forbidden("disallowed by cluster policy"));
     }
     for part in ["runAsUser", "runAsGroup", "procMount"] {

@@ -8,6 +8,8 @@ use holdfast_value::Value;
 
 use super::annotations::{validate_pod_annotations, validate_profile_annotations};
 use super::{PodRules, validate_pod_spec};
+use crate::config::PodSettings;
+use crate::features::Features;
 use crate::validation::Errors;
 
 /// What a workload asks of its template.
@@ -15,7 +17,7 @@ pub(crate) struct Template<'a> {
     /// How the reference names the workload that takes no deadline.
     pub(crate) workload: &'a str,
     /// Whether containers may be privileged.
-    pub(crate) allow_privileged: bool,
+    pub(crate) settings: PodSettings,
 }
 
 /// Checks a template of Pods that restart always and that `selector` must find again.
@@ -26,7 +28,7 @@ pub(crate) fn validate_template_of_replicas(
     check: &mut Check<'_>,
 ) {
     validate_selected(template, selector, &mut check.errors);
-    validate_template(template, of.allow_privileged, check);
+    validate_template(template, of.settings, check);
     validate_restarting(template, of.workload, &mut check.errors);
 }
 
@@ -53,7 +55,7 @@ pub(crate) fn validate_restarting(template: &Field<'_, '_>, workload: &str, erro
 }
 
 /// Checks labels and annotations of a template.
-pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, errors: &mut Errors) {
+pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, features: Features, errors: &mut Errors) {
     let metadata = template.child("metadata");
     // The reference leaves out `metadata` in the paths of these.
     let (labels, annotations) = (metadata.child("labels"), metadata.child("annotations"));
@@ -64,21 +66,16 @@ pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, errors: &mut 
     if let Some(map) = annotations.value().and_then(Value::as_map) {
         validate_annotations(&annotations_place, map, errors);
     }
-    validate_pod_annotations(&placed, &template.child("spec"), errors);
+    validate_pod_annotations(&placed, &template.child("spec"), features, errors);
 }
 
 /// Checks a template of Pods.
-pub(crate) fn validate_template(template: &Part<'_, '_>, allow_privileged: bool, check: &mut Check<'_>) {
-    validate_template_metadata(template, &mut check.errors);
+pub(crate) fn validate_template(template: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
+    validate_template_metadata(template, settings.features, &mut check.errors);
     let Some(spec) = check.child(template, "spec") else {
         return;
     };
-    let rules = PodRules {
-        allow_privileged,
-        is_pod: false,
-        name: "",
-        labels_mounts: false,
-    };
+    let rules = PodRules::new(settings, None, None);
     validate_pod_spec(&spec, rules, check);
     let metadata = template.child("metadata");
     validate_profile_annotations(&metadata.child("annotations"), &spec, &mut check.errors);

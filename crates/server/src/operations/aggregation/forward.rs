@@ -1,5 +1,6 @@
 //! A request for another server, passed on in the name of its user, and the answer on its way back.
 
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -32,6 +33,8 @@ pub(crate) struct Forwarded<'a> {
     pub(crate) audit_id: &'a HeaderValue,
     /// When its time is over; `None` for those that last.
     pub(crate) deadline: Option<Instant>,
+    /// Where the connection comes from.
+    pub(crate) peer: Option<SocketAddr>,
 }
 
 /// How long discovery may take, which all clients wait for.
@@ -44,6 +47,9 @@ const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// By which addresses the request came.
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Headers that are about one connection alone (RFC 9110, section 7.6.1), beside those that `Connection` names.
 const OF_CONNECTION: [HeaderName; 8] = [
@@ -105,6 +111,9 @@ impl Aggregator {
             failed(StatusCode::INTERNAL_SERVER_ERROR, why)
         })?;
         headers.insert(AUDIT_ID, audit_id.clone());
+        if let Some(peer) = asked.peer {
+            came_from(&mut headers, peer.ip());
+        }
         if upgrade.is_none() {
             remove_connection_headers(&mut headers);
             forwarded(&mut headers, &asked.head.uri, &authority);
@@ -245,6 +254,19 @@ fn forwarded(headers: &mut HeaderMap, asked: &Uri, authority: &str) {
     tell(FORWARDED_PROTO, "https");
 }
 
+/// Adds the address that the request came from behind those that proxies before this server told of.
+fn came_from(headers: &mut HeaderMap, peer: IpAddr) {
+    let mut addresses: Vec<u8> = Vec::new();
+    for before in headers.get_all(FORWARDED_FOR) {
+        addresses.extend_from_slice(before.as_bytes());
+        addresses.extend_from_slice(b", ");
+    }
+    addresses.extend_from_slice(peer.to_canonical().to_string().as_bytes());
+    if let Ok(value) = HeaderValue::from_bytes(&addresses) {
+        headers.insert(FORWARDED_FOR, value);
+    }
+}
+
 /// Takes away what is about one connection alone.
 fn remove_connection_headers(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
@@ -355,6 +377,17 @@ mod tests {
         }
         remove_connection_headers(&mut headers);
         assert_eq!(headers.keys().collect::<Vec<_>>(), [header::ACCEPT]);
+    }
+
+    #[test]
+    fn the_client_stands_behind_the_proxies_that_it_came_by() {
+        let mut headers = HeaderMap::new();
+        came_from(&mut headers, "::ffff:10.0.0.1".parse().unwrap());
+        assert_eq!(headers[FORWARDED_FOR], "10.0.0.1");
+        headers.append(FORWARDED_FOR, HeaderValue::from_static("10.0.0.2, 10.0.0.3"));
+        came_from(&mut headers, "fd00::1".parse().unwrap());
+        let told: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
+        assert_eq!(told, ["10.0.0.1, 10.0.0.2, 10.0.0.3, fd00::1"]);
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub(crate) mod forward;
 mod identity;
 mod openapi;
 mod openapi_v2;
+mod openapi_v3;
 mod upgrade;
 
 use std::collections::HashMap;

@@ -15,6 +15,7 @@ use smol_str::SmolStr;
 use super::api_services::{ApiServices, Proxied, by_highest_priority};
 use super::fetch::{Question, own_user};
 use super::openapi_v2::{self, Added};
+use super::openapi_v3;
 use super::{Aggregator, api_services};
 use crate::operations::openapi::Source;
 
@@ -38,6 +39,8 @@ struct Version2 {
     print: Vec<u8>,
     /// The part of the document that is about the group version of the APIService.
     document: Value,
+    /// What the document says of itself.
+    info: Value,
 }
 
 /// The user who asks for documents.
@@ -149,6 +152,7 @@ impl Aggregator {
                         etag,
                         print: Sha512::digest(&answer.body).to_vec(),
                         document: openapi_v2::below(&document, |path| path.starts_with(&prefix)),
+                        info: document.get("info").cloned().unwrap_or_else(Value::empty_map),
                     })
                 });
                 let read = read.await.map_err(|error| error.to_string())?;
@@ -160,7 +164,7 @@ impl Aggregator {
 
     /// The server that has the document of version 3 of that name.
     pub(crate) fn remote_document(&self, name: &str, is_local: impl Fn(&str) -> bool) -> Option<Arc<Proxied>> {
-        if !self.any_remote.load(std::sync::atomic::Ordering::Relaxed) {
+        if !self.any_remote.load(std::sync::atomic::Ordering::Relaxed) || self.converted(name).is_some() {
             return None;
         }
         if let Some(own) = self.known.load().remote(&format!("/{name}")) {
@@ -174,6 +178,15 @@ impl Aggregator {
             .iter()
             .find(|(_, documents)| documents.version_3.contains_key(name))?;
         self.proxied(of)
+    }
+
+    /// The document of version 2 that the one of version 3 of that name is made of, for a server that has no other.
+    fn converted(&self, name: &str) -> Option<Arc<Version2>> {
+        let proxied = Arc::clone(self.known.load().remote(&format!("/{name}"))?);
+        let known = self.documents.known.load();
+        let documents = known.get(proxied.service.name.as_str())?;
+        let is_own = documents.version_3.is_empty() && api_services_path(&proxied) == name;
+        documents.version_2.clone().filter(|_| is_own)
     }
 
     /// Documents of `source` with those of other servers.
@@ -219,7 +232,15 @@ struct WithRemote {
 
 impl Source for WithRemote {
     fn paths(&self) -> Vec<String> {
-        self.source.paths()
+        let mut paths = self.source.paths();
+        let services = self.aggregator.known();
+        let remote = services.proxied_all().map(|proxied| api_services_path(proxied));
+        let converted: Vec<String> = remote
+            .filter(|name| self.aggregator.converted(name).is_some())
+            .collect();
+        paths.retain(|path| !converted.contains(path));
+        paths.extend(converted);
+        paths
     }
 
     fn elsewhere(&self) -> BTreeMap<String, String> {
@@ -239,7 +260,10 @@ impl Source for WithRemote {
     }
 
     fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>> {
-        self.source.fingerprint_3(path)
+        match self.aggregator.converted(path) {
+            Some(remote) => Some(remote.print.clone()),
+            None => self.source.fingerprint_3(path),
+        }
     }
 
     fn fingerprint_2(&self) -> Vec<u8> {
@@ -251,7 +275,12 @@ impl Source for WithRemote {
     }
 
     fn version_3(&self, path: &str) -> Option<Vec<u8>> {
-        self.source.version_3(path)
+        let Some(remote) = self.aggregator.converted(path) else {
+            return self.source.version_3(path);
+        };
+        let mut document = remote.document.clone();
+        document.set_at(&["info"], remote.info.clone());
+        Some(json::to_vec(&openapi_v3::of_version_2(&document)))
     }
 
     fn version_2(&self, take: &mut dyn FnMut(&'static str, Value)) {

@@ -26,6 +26,7 @@ use crate::wire::body::ResponseBody;
 fn content_type(format: Format) -> HeaderValue {
     HeaderValue::from_static(match format {
         Format::Json => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        Format::Cbor => "application/cbor;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         Format::Yaml => "application/yaml;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
         Format::Protobuf => "application/vnd.kubernetes.protobuf;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
     })
@@ -181,7 +182,7 @@ impl Document {
                 self.protobuf.get_or_init(|| made).clone()
             }
             (Format::Json, _) => self.json.clone(),
-            (Format::Yaml, _) => {
+            (Format::Yaml | Format::Cbor, _) => {
                 let yaml = Representation {
                     format,
                     ..Representation::default()

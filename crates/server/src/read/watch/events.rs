@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdfast_proto::{Messages, write_watch_event};
 use holdfast_store::EventKind;
-use holdfast_value::{SmolStr, Value};
+use holdfast_value::{Limits, SmolStr, Value, cbor, json};
 
 use crate::http::ApiError;
 use crate::http::negotiation::{Format, View};
@@ -271,8 +271,25 @@ fn frame(messages: &Messages, format: Format, event_type: &str, object: &[u8]) -
             write_watch_event(event_type, &object, &mut frame);
             Ok(frame.into())
         }
+        Format::Cbor => {
+            let object =
+                json::parse(object, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()))?;
+            Ok(cbor_frame(event_type, &object))
+        }
         _ => Ok(json_frame(event_type, object)),
     }
+}
+
+/// The event as CBOR, in which the object stands as one that was written alone.
+fn cbor_frame(event_type: &str, object: &Value) -> Bytes {
+    let mut frame = cbor::SELF_DESCRIBED.to_vec();
+    // A map of two entries.
+    frame.push(0xa2);
+    cbor::write_item(&"type".into(), &mut frame);
+    cbor::write_item(&event_type.into(), &mut frame);
+    cbor::write_item(&"object".into(), &mut frame);
+    cbor::write(object, &mut frame);
+    frame.into()
 }
 
 fn json_frame(event_type: &str, object: &[u8]) -> Bytes {

@@ -15,7 +15,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::Instrument as _;
@@ -51,6 +51,10 @@ pub trait Service: Send + Sync + 'static {
 /// An extension of answers that last, such as those of watches: no time limit holds for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Lasts;
+
+/// An extension of answers that are the last of an HTTP/2 connection: the client is told to make another for what comes next.
+#[derive(Clone, Copy, Debug)]
+pub struct Last;
 
 /// The bounds of connections.
 #[derive(Clone, Debug)]
@@ -193,10 +197,12 @@ impl<S: Service> Acceptor<S> {
         let client = self.client(&stream);
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let span = tracing::debug_span!("connection", %peer);
+        let last = Arc::new(Notify::new());
         let respond = service_fn(|request: http::Request<hyper::body::Incoming>| {
             let service = Arc::clone(&self.service);
             let client = client.clone();
             let body_time = self.limits.body;
+            let last = Arc::clone(&last);
             let held = request.headers().contains_key(UPGRADE).then(|| held.clone());
             let respond = async move {
                 let mut request = request.map(|body| RequestBody::new(body, body_time));
@@ -204,6 +210,9 @@ impl<S: Service> Acceptor<S> {
                     request.extensions_mut().insert(held);
                 }
                 let mut response = service.respond(request, client.as_ref(), Some(peer)).await;
+                if response.extensions().get::<Last>().is_some() {
+                    last.notify_one();
+                }
                 if response.extensions().get::<Lasts>().is_some() {
                     stream_lasts();
                 } else if response.body().is_large()
@@ -226,7 +235,7 @@ impl<S: Service> Acceptor<S> {
                 let outcome = tokio::select! {
                     outcome = connection.as_mut() => outcome,
                     () = untaken.notified() => return tracing::debug!(%peer, "a client did not take its answer"),
-                    () = self.shutdown.closing() => {
+                    () = async { tokio::select! { () = self.shutdown.closing() => {}, () = last.notified() => {} } } => {
                         connection.as_mut().graceful_shutdown();
                         connection.await
                     }

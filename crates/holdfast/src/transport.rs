@@ -1,0 +1,214 @@
+//! How clients reach the server, beyond where: versions and ciphers of TLS, HTTP/2, and what browsers are told.
+
+use std::sync::Arc;
+
+use anyhow::{Result, bail, ensure};
+use clap::{ArgAction, Args};
+use holdfast_server::operations::browsers::Browsers;
+use holdfast_server::operations::service::GoAway;
+use holdfast_server::wire::tls::{TlsRules, suite_of};
+use http::HeaderValue;
+use regex::{Regex, RegexSet};
+
+/// What kube-apiserver's flags say of connections.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct TransportFlags {
+    /// The least version of TLS: VersionTLS12 or VersionTLS13. The older VersionTLS10 and VersionTLS11 stand for VersionTLS12
+    #[arg(long, value_name = "VERSION", default_value = "VersionTLS12", value_parser = min_version)]
+    tls_min_version: MinVersion,
+
+    /// The cipher suites of TLS 1.2, by Go's names; those of TLS 1.3 are all there
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    tls_cipher_suites: Vec<String>,
+
+    /// Whether HTTP/1.1 alone is served
+    #[arg(long, value_name = "BOOL", default_value_t = false, action = ArgAction::Set,
+          num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    disable_http2_serving: bool,
+
+    /// How likely an HTTP/2 request is to be the last of its connection, from 0 to 0.02, so that clients spread over servers
+    #[arg(long, value_name = "CHANCE", default_value_t = 0.0)]
+    goaway_chance: f64,
+
+    /// The origins of pages whose scripts may use the API, as regular expressions that name the beginning and the end of the host
+    #[arg(long, value_name = "ORIGINS", value_delimiter = ',')]
+    cors_allowed_origins: Vec<String>,
+
+    /// What the header Strict-Transport-Security says: max-age=SECONDS, includeSubDomains, preload
+    #[arg(long, value_name = "DIRECTIVES", value_delimiter = ',')]
+    strict_transport_security_directives: Vec<String>,
+}
+
+/// The least version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MinVersion {
+    Tls12,
+    Tls13,
+}
+
+fn min_version(text: &str) -> Result<MinVersion, String> {
+    match text {
+        "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" => Ok(MinVersion::Tls12),
+        "VersionTLS13" => Ok(MinVersion::Tls13),
+        _ => Err(format!("unknown tls version {text:?}")),
+    }
+}
+
+/// The cipher suites that Go knows and that no connection is made with here: they lack forward secrecy or authenticated
+/// encryption.
+const WEAK_SUITES: [&str; 16] = [
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA",
+    "TLS_ECDHE_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_ECDHE_RSA_WITH_RC4_128_SHA",
+    "TLS_RSA_WITH_3DES_EDE_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA",
+    "TLS_RSA_WITH_AES_128_CBC_SHA256",
+    "TLS_RSA_WITH_AES_128_GCM_SHA256",
+    "TLS_RSA_WITH_AES_256_CBC_SHA",
+    "TLS_RSA_WITH_AES_256_GCM_SHA384",
+    "TLS_RSA_WITH_RC4_128_SHA",
+];
+
+impl TransportFlags {
+    /// What handshakes of TLS agree on.
+    ///
+    /// # Errors
+    /// Where a cipher suite is not known.
+    pub(crate) fn tls(&self) -> Result<TlsRules> {
+        let mut suites = Vec::new();
+        for name in &self.tls_cipher_suites {
+            match suite_of(name) {
+                Some(suite) => suites.push(suite),
+                None if WEAK_SUITES.contains(&name.as_str()) => {
+                    tracing::warn!(suite = name, "this cipher suite is weak and is not used");
+                }
+                None => bail!("Cipher suite {name} not supported or doesn't exist"),
+            }
+        }
+        Ok(TlsRules {
+            only_tls13: self.tls_min_version == MinVersion::Tls13,
+            suites: (!self.tls_cipher_suites.is_empty()).then_some(suites),
+            http2: !self.disable_http2_serving,
+        })
+    }
+
+    /// What browsers are told; `None` where nothing is.
+    ///
+    /// # Errors
+    /// What is wrong with an origin or a directive, in the words of the reference.
+    pub(crate) fn browsers(&self) -> Result<Option<Arc<Browsers>>> {
+        for origin in &self.cors_allowed_origins {
+            check_origin(origin)?;
+        }
+        for directive in &self.strict_transport_security_directives {
+            check_directive(directive)?;
+        }
+        let directives = self.strict_transport_security_directives.join("; ");
+        if directives.is_empty() && self.cors_allowed_origins.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Arc::new(Browsers {
+            origins: RegexSet::new(&self.cors_allowed_origins)?,
+            transport_security: match directives.is_empty() {
+                true => None,
+                false => Some(HeaderValue::from_str(&directives)?),
+            },
+        })))
+    }
+
+    /// How likely a request is to be the last of its connection; `None` where none is.
+    ///
+    /// # Errors
+    /// Where that is no chance that the reference takes.
+    pub(crate) fn go_away(&self) -> Result<Option<GoAway>> {
+        ensure!(
+            (0.0..=0.02).contains(&self.goaway_chance),
+            "--goaway-chance can not be less than 0 or greater than 0.02"
+        );
+        Ok((self.goaway_chance > 0.0).then_some(GoAway {
+            chance: self.goaway_chance,
+            random: holdfast_kinds::random,
+        }))
+    }
+}
+
+fn check_origin(origin: &str) -> Result<()> {
+    ensure!(!origin.is_empty(), "empty value in --cors-allowed-origins");
+    if let Err(why) = Regex::new(origin) {
+        bail!("--cors-allowed-origins has an invalid regular expression: {why}");
+    }
+    let has = |marks: [&str; 2]| marks.iter().any(|mark| origin.contains(mark));
+    ensure!(
+        has(["^", "//"]) && has(["$", ":"]),
+        "--cors-allowed-origins has an invalid regular expression: regular expression does not pin to start/end of host in the \
+         origin header"
+    );
+    Ok(())
+}
+
+fn check_directive(directive: &str) -> Result<()> {
+    ensure!(
+        !directive.trim().is_empty(),
+        "empty value in strict-transport-security-directives"
+    );
+    let is_age = directive.strip_prefix("max-age=").is_some_and(|age| !age.contains('='));
+    ensure!(
+        is_age || ["includeSubDomains", "preload"].contains(&directive),
+        "--strict-transport-security-directives invalid, allowed values: max-age=expireTime, includeSubDomains, preload. see \
+         https://tools.ietf.org/html/rfc6797#section-6.1 for more information"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::flags::Arguments;
+
+    fn flags(flag: &str) -> TransportFlags {
+        Arguments::try_parse_from(["holdfast", flag]).unwrap().serve.transport
+    }
+
+    #[test]
+    fn ciphers_have_the_names_that_go_gives_them() {
+        let rules = flags("--tls-cipher-suites=TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305,TLS_RSA_WITH_RC4_128_SHA");
+        assert_eq!(rules.tls().unwrap().suites.map(|suites| suites.len()), Some(1));
+        let error = flags("--tls-cipher-suites=TLS_WHAT").tls().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "Cipher suite TLS_WHAT not supported or doesn't exist"
+        );
+        assert!(Arguments::try_parse_from(["holdfast", "--tls-min-version=VersionTLS14"]).is_err());
+        assert!(flags("--tls-min-version=VersionTLS13").tls().unwrap().only_tls13);
+    }
+
+    #[test]
+    fn browsers_are_told_nothing_unless_flags_say_so() {
+        assert!(flags("--tls-min-version=VersionTLS13").browsers().unwrap().is_none());
+        assert!(
+            flags("--cors-allowed-origins=//a.example(:|$)")
+                .browsers()
+                .unwrap()
+                .is_some()
+        );
+        let of = |flag: &str| flags(flag).browsers().unwrap_err().to_string();
+        assert!(of("--cors-allowed-origins=a.example").contains("does not pin to start/end of host"));
+        assert!(of("--cors-allowed-origins=^(").contains("invalid regular expression"));
+        assert!(of("--strict-transport-security-directives=max-age").contains("allowed values"));
+    }
+
+    #[test]
+    fn connections_go_on_unless_a_chance_is_given() {
+        assert!(flags("--goaway-chance=0").go_away().unwrap().is_none());
+        assert!(flags("--goaway-chance=0.02").go_away().unwrap().is_some());
+        assert!(flags("--goaway-chance=0.03").go_away().is_err());
+    }
+}

@@ -1,0 +1,186 @@
+//! What groups of Pods, workloads and Jobs say of each other.
+
+use std::ops::ControlFlow;
+
+use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use super::group_resource;
+
+const GROUP: &str = "scheduling.k8s.io";
+const POD_GROUPS: &str = "podgroups";
+
+/// A group of Pods is made of a template that its workload has.
+pub(super) struct PodGroupWorkloadExists;
+
+impl AdmissionPlugin for PodGroupWorkloadExists {
+    fn name(&self) -> &'static str {
+        "PodGroupWorkloadExists"
+    }
+
+    fn interests(&self) -> &[Interest] {
+        const { &[Interest::in_objects(GROUP, POD_GROUPS, &[Operation::Create])] }
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        _resource: &Resource,
+        object: Option<&Value>,
+        _old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let workload = object.and_then(|group| group.at(&["spec", "podGroupTemplateRef", "workload"]));
+        let Some(reference) = workload.filter(|workload| !workload.is_null()) else {
+            return Ok(());
+        };
+        let text = |name| reference.str_at(&[name]).unwrap_or_default();
+        let (name, template) = (text("workloadName"), text("podGroupTemplateName"));
+        let refuse = |why: String| Err(Refusal::forbidden(format!("PodGroup rejected: {why}")));
+        let workloads = group_resource(GROUP, "workloads");
+        let Some(workload) = context.lookup.get(&workloads, context.namespace, name) else {
+            return refuse(format!("Workload {name:?} not found"));
+        };
+        if workload.at(&["metadata", "deletionTimestamp"]).is_some() {
+            return refuse(format!("Workload {name:?} is being deleted"));
+        }
+        let templates = workload.at(&["spec", "podGroupTemplates"]).and_then(Value::as_list);
+        let mut templates = templates.into_iter().flat_map(|list| list.iter());
+        let is_there = templates.any(|known| known.str_at(&["name"]) == Some(template));
+        match is_there {
+            true => Ok(()),
+            false => refuse(format!("PodGroupTemplate {template:?} not found in Workload {name:?}")),
+        }
+    }
+}
+
+/// A Job whose Pods are scheduled all at once keeps their number.
+pub(super) struct JobValidation;
+
+impl AdmissionPlugin for JobValidation {
+    fn name(&self) -> &'static str {
+        "JobValidation"
+    }
+
+    fn interests(&self) -> &[Interest] {
+        const { &[Interest::in_objects("batch", "jobs", &[Operation::Update])] }
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        _resource: &Resource,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let (Some(job), Some(old)) = (object, old) else {
+            return Ok(());
+        };
+        let parallelism = |job: &Value| job.at(&["spec", "parallelism"]).cloned();
+        if parallelism(job) == parallelism(old) {
+            return Ok(());
+        }
+        match gang_of(context, old) {
+            Some(name) => Err(Refusal::forbidden(format!(
+                "cannot change parallelism for a Job referencing gang-scheduled PodGroup {name:?}"
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The name of the group of Pods that a Job belongs to, if that is scheduled all at once: the one that its template names, or
+/// else one that it controls.
+fn gang_of(context: &WriteContext<'_>, job: &Value) -> Option<String> {
+    let is_gang = |group: &Value| {
+        group
+            .at(&["spec", "schedulingPolicy", "gang"])
+            .is_some_and(|gang| !gang.is_null())
+    };
+    let name_of = |group: &Value| group.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
+    let groups = group_resource(GROUP, POD_GROUPS);
+    if let Some(named) = job.str_at(&["spec", "template", "spec", "schedulingGroup", "podGroupName"]) {
+        let group = context.lookup.get(&groups, context.namespace, named)?;
+        return is_gang(&group).then(|| name_of(&group));
+    }
+    let uid = job.str_at(&["metadata", "uid"])?;
+    let mut found = None;
+    context.lookup.list(&groups, context.namespace, &mut |group| {
+        if is_gang(group) && is_controlled_by(group, uid) {
+            found = Some(name_of(group));
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    found
+}
+
+fn is_controlled_by(object: &Value, uid: &str) -> bool {
+    let owners = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
+    let is_controller = |owner: &Value| owner.get("controller").and_then(Value::as_bool) == Some(true);
+    let mut owners = owners.into_iter().flat_map(|list| list.iter());
+    owners.any(|owner| is_controller(owner) && owner.str_at(&["uid"]) == Some(uid))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::harness::{Harness, at};
+
+    const GATES: &str = "GenericWorkload=true,GangScheduling=true,WorkloadAwarePreemption=true";
+    const APIS: &str = "scheduling.k8s.io/v1alpha2=true";
+    const WORKLOAD: &str = "{apiVersion: scheduling.k8s.io/v1alpha2, kind: Workload, metadata: {name: w, namespace: default}, \
+         spec: {podGroupTemplates: [{name: t, schedulingPolicy: {gang: {minCount: 2}}}]}}";
+
+    fn group(workload: &str, template: &str) -> String {
+        format!(
+            "{{apiVersion: scheduling.k8s.io/v1alpha2, kind: PodGroup, metadata: {{name: g, namespace: default}}, spec: \
+             {{podGroupTemplateRef: {{workload: {{workloadName: {workload}, podGroupTemplateName: {template}}}}}, \
+             schedulingPolicy: {{gang: {{minCount: 2}}}}}}}}"
+        )
+    }
+
+    #[test]
+    fn a_group_needs_a_template_of_a_workload() {
+        let harness = Harness::serving(APIS, GATES).with(WORKLOAD);
+        let told = |workload, template| harness.admit("PodGroupWorkloadExists", &group(workload, template));
+        assert!(told("w", "t").is_ok());
+        assert!(
+            told("x", "t")
+                .unwrap_err()
+                .contains("PodGroup rejected: Workload \"x\" not found")
+        );
+        let missing = "PodGroup rejected: PodGroupTemplate \"x\" not found in Workload \"w\"";
+        assert!(told("w", "x").unwrap_err().contains(missing));
+    }
+
+    #[test]
+    fn a_job_of_a_gang_keeps_its_number() {
+        let harness = Harness::serving(APIS, GATES).with(&group("w", "t"));
+        let job = |parallelism: i64, name: &str| {
+            format!(
+                "{{apiVersion: batch/v1, kind: Job, metadata: {{name: j, namespace: default}}, spec: {{parallelism: {parallelism}, \
+                 template: {{spec: {{restartPolicy: Never, schedulingGroup: {{podGroupName: {name}}}, containers: [{{name: c, \
+                 image: i}}]}}}}}}}}"
+            )
+        };
+        let told =
+            |name, parallelism| harness.admit_update("JobValidation", None, &job(1, name), &job(parallelism, name));
+        assert!(told("g", 2).unwrap_err().contains("gang-scheduled PodGroup \"g\""));
+        assert!(told("g", 1).is_ok() && told("other", 2).is_ok());
+    }
+
+    #[test]
+    fn groups_have_the_priority_of_their_class() {
+        let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 7}";
+        let named = group("w", "t").replace("spec: {pod", "spec: {priorityClassName: high, pod");
+        let given = named.replace("spec: {p", "spec: {priority: 8, p");
+        let harness = Harness::serving(APIS, GATES).with(class);
+        assert_eq!(at(&harness.admit("Priority", &named).unwrap(), "spec.priority"), "7");
+        let told = harness.admit("Priority", &given).unwrap_err();
+        assert!(
+            told.contains("priority set in the pod group (8) must match the priority computed (7)"),
+            "{told}"
+        );
+    }
+}

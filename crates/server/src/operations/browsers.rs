@@ -1,0 +1,93 @@
+//! What browsers are told: which pages may read answers (`--cors-allowed-origins`), and that they are to come by TLS alone
+//! (`--strict-transport-security-directives`).
+
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use regex::RegexSet;
+
+/// What the flags say of browsers.
+#[derive(Clone, Debug, Default)]
+pub struct Browsers {
+    /// The origins of pages that may read answers.
+    pub origins: RegexSet,
+    /// What the header `Strict-Transport-Security` says.
+    pub transport_security: Option<HeaderValue>,
+}
+
+/// What is said to a page that may read answers, besides who it is.
+const ALLOWED: [(HeaderName, &str); 4] = [
+    (
+        header::ACCESS_CONTROL_ALLOW_METHODS,
+        "POST, GET, OPTIONS, PUT, DELETE, PATCH",
+    ),
+    (
+        header::ACCESS_CONTROL_ALLOW_HEADERS,
+        "Content-Type, Content-Length, Accept-Encoding, X-CSRF-Token, Authorization, X-Requested-With, If-Modified-Since",
+    ),
+    (header::ACCESS_CONTROL_EXPOSE_HEADERS, "Date"),
+    (header::ACCESS_CONTROL_ALLOW_CREDENTIALS, "true"),
+];
+
+impl Browsers {
+    /// The origin of the page that asks, if it may read the answer.
+    pub(super) fn allowed_origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let origin = headers.get(header::ORIGIN)?;
+        let text = origin.to_str().ok().filter(|text| !text.is_empty())?;
+        self.origins.is_match(text).then(|| origin.clone())
+    }
+
+    /// Tells the browser what the flags say, and that the page of `origin` may read the answer.
+    pub(super) fn tell(&self, headers: &mut HeaderMap, origin: Option<HeaderValue>) {
+        if let Some(directives) = &self.transport_security
+            && !headers.contains_key(header::STRICT_TRANSPORT_SECURITY)
+        {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, directives.clone());
+        }
+        let Some(origin) = origin else { return };
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        for (name, value) in ALLOWED {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    fn told(browsers: &Browsers, origin: &'static str) -> HeaderMap {
+        let asked = HeaderMap::from_iter([(header::ORIGIN, HeaderValue::from_static(origin))]);
+        let mut answer = HeaderMap::new();
+        browsers.tell(&mut answer, browsers.allowed_origin(&asked));
+        answer
+    }
+
+    #[test]
+    fn only_pages_of_the_origins_may_read_answers() {
+        let browsers = Browsers {
+            origins: RegexSet::new(["//example\\.com(:|$)"]).unwrap(),
+            transport_security: None,
+        };
+        let answer = told(&browsers, "https://example.com:8443");
+        assert_eq!(answer[header::ACCESS_CONTROL_ALLOW_ORIGIN], "https://example.com:8443");
+        assert_eq!(answer[header::ACCESS_CONTROL_ALLOW_CREDENTIALS], "true");
+        assert!(told(&browsers, "https://example.com.evil").is_empty());
+        assert!(told(&browsers, "").is_empty());
+    }
+
+    #[test]
+    fn transport_security_is_said_once() {
+        let browsers = Browsers {
+            transport_security: Some(HeaderValue::from_static("max-age=1; preload")),
+            ..Browsers::default()
+        };
+        assert_eq!(
+            told(&browsers, "https://a")[header::STRICT_TRANSPORT_SECURITY],
+            "max-age=1; preload"
+        );
+        let mut own =
+            HeaderMap::from_iter([(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=2"))]);
+        browsers.tell(&mut own, None);
+        assert_eq!(own[header::STRICT_TRANSPORT_SECURITY], "max-age=2");
+    }
+}
