@@ -56,6 +56,17 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
+    /// Another value, shown at the place of this one: for checks that report a value elsewhere.
+    pub fn in_place<'w>(&self, value: Option<&'w Value>) -> Field<'w, 'p>
+    where
+        'v: 'w,
+    {
+        Field {
+            value: value.filter(|value| !value.is_null()),
+            place: self.place,
+        }
+    }
+
     /// The entry `key` of the map here, shown as `field[key]`.
     pub fn entry<'s>(&'s self, key: &'s str) -> Field<'v, 's> {
         Field {

@@ -55,13 +55,24 @@ impl Type {
     }
 
     /// The field `name` of a struct.
-    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub fn field(&self, name: &str) -> Option<&Field> {
-        let fields = self.fields();
-        let at = fields
-            .binary_search_by(|field| order_of_names(&field.name, name))
-            .ok()?;
-        Some(&fields[at])
+        self.field_behind(&mut 0, name)
+    }
+
+    /// The field `name` of a struct, looked for from the place `from` on, which moves behind it: for those who ask for names in
+    /// their order.
+    pub(crate) fn field_behind(&self, from: &mut usize, name: &str) -> Option<&Field> {
+        let fields = self.fields().get(*from..)?;
+        match fields.binary_search_by(|field| order_of_names(&field.name, name)) {
+            Ok(at) => {
+                *from += at + 1;
+                fields.get(at)
+            }
+            Err(at) => {
+                *from += at;
+                None
+            }
+        }
     }
 
     /// The field that a step of the checks looks at; none for a rule.

@@ -24,8 +24,9 @@ pub type Members<'v, 't> = SmallVec<[Member<'v, 't>; 16]>;
 /// The members of `map`, which is a value of the struct `of`, in the order of the type's fields. Those that it does not know
 /// come last, by their names.
 pub fn members<'v, 't>(of: &'t Type, map: &'v Map) -> Members<'v, 't> {
+    let mut from = 0;
     let member = |(name, value): &'v (SmolStr, Value)| {
-        let field = of.field(name);
+        let field = of.field_behind(&mut from, name);
         Member {
             name,
             value,

@@ -97,6 +97,9 @@ fn validate_seccomp_annotations(annotations: &Field<'_, '_>, errors: &mut Errors
 /// `validateSeccompAnnotationsAndFields` and `validateAppArmorAnnotationsAndFieldsMatchOnCreate`: where there is an
 /// annotation and a field, both say the same.
 pub(crate) fn validate_profile_annotations(annotations: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
+    if annotations.is_empty() {
+        return;
+    }
     let context = spec.child("securityContext");
     match_profile(
         "seccomp",
@@ -122,8 +125,7 @@ pub(crate) fn validate_profile_annotations(annotations: &Field<'_, '_>, spec: &F
         let key = format!("{APP_ARMOR}{}", container.child("name").text());
         let context = container.child("securityContext");
         let own = context.child("appArmorProfile");
-        let place = own.path();
-        let profile = Field::placed(own.value().or(of_pod.value()), place.as_str());
+        let profile = own.in_place(own.value().or(of_pod.value()));
         match_profile("apparmor", &annotations.entry(&key), &profile, errors);
     });
 }

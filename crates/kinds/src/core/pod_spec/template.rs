@@ -59,12 +59,11 @@ pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, features: Fea
     let metadata = template.child("metadata");
     // The reference leaves out `metadata` in the paths of these.
     let (labels, annotations) = (metadata.child("labels"), metadata.child("annotations"));
-    let labels_place = template.path().child("labels");
-    validate_labels(&Field::placed(labels.value(), labels_place.as_str()), errors);
-    let annotations_place = template.path().child("annotations");
-    let placed = Field::placed(annotations.value(), annotations_place.as_str());
+    validate_labels(&template.child("labels").in_place(labels.value()), errors);
+    let placed = template.child("annotations");
+    let placed = placed.in_place(annotations.value());
     if let Some(map) = annotations.value().and_then(Value::as_map) {
-        validate_annotations(&annotations_place, map, errors);
+        validate_annotations(&placed.path(), map, errors);
     }
     validate_pod_annotations(&placed, &template.child("spec"), features, errors);
 }

@@ -368,8 +368,7 @@ pub(super) fn validate_mounts(container: &Part<'_, '_>, volumes: &Volumes<'_>, c
             errors.push(path.invalid_text("must not already exist as a path in volumeDevices"));
         }
         // The reference reports these at the list rather than at its item.
-        let place = mounts.path();
-        let shown = mount.shown_at(Field::placed(mount.value(), place.as_str()));
+        let shown = mount.shown_at(mounts.in_place(mount.value()));
         let (sub_path, expression) = (shown.child("subPath"), shown.child("subPathExpr"));
         descending(&sub_path, errors);
         if !expression.text().is_empty() {

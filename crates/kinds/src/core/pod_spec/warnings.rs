@@ -209,12 +209,10 @@ fn container_warnings(container: &Field<'_, '_>, warnings: &mut Vec<String>) {
     for port in list.items() {
         let (number, protocol) = (port.child("containerPort").number(), port.child("protocol").text());
         let on_host = (port.child("hostIP").text(), port.child("hostPort").number());
-        let earlier = first_of
-            .entry((number, protocol))
-            .or_insert_with(|| port.path())
-            .clone();
+        let earlier = *first_of.entry((number, protocol)).or_insert(port);
         if !ports.insert((number, protocol, on_host)) {
-            warnings.push(format!("{}: duplicate port definition with {earlier}", port.path()));
+            let (place, earlier) = (port.path(), earlier.path());
+            warnings.push(format!("{place}: duplicate port definition with {earlier}"));
         }
     }
 }
