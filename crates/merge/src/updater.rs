@@ -100,6 +100,27 @@ pub enum ApplyError {
     },
 }
 
+/// What changed, in the terms of one version.
+struct Changes {
+    comparison: Comparison,
+    /// What has another value now, or is new: made once, however many managers may own some of it.
+    written: Option<Set>,
+}
+
+impl Changes {
+    fn of(comparison: Comparison) -> Self {
+        Self {
+            comparison,
+            written: None,
+        }
+    }
+
+    fn written(&mut self) -> &Set {
+        let Comparison { modified, added, .. } = &self.comparison;
+        self.written.get_or_insert_with(|| modified.union(added))
+    }
+}
+
 impl<C: Converter> UpdaterBuilder<C> {
     /// An updater that ignores no fields and reports no-ops.
     pub fn new(converter: C) -> Self {
@@ -263,7 +284,10 @@ impl<C: Converter> Updater<C> {
             return Err(ApplyError::BothIgnored);
         }
         let mut by_version = BTreeMap::new();
-        by_version.insert(SmolStr::new(version), Some(self.compared(&comparison, version)));
+        by_version.insert(
+            SmolStr::new(version),
+            Some(Changes::of(self.compared(&comparison, version))),
+        );
         let mut conflicts = Managers::new();
         for (name, owned) in &managers {
             if name == manager {
@@ -271,12 +295,12 @@ impl<C: Converter> Updater<C> {
             }
             if !by_version.contains_key(&owned.api_version) {
                 let converted = self.comparison_at(old, new, &comparison, &owned.api_version)?;
-                by_version.insert(owned.api_version.clone(), converted);
+                by_version.insert(owned.api_version.clone(), converted.map(Changes::of));
             }
-            let Some(Some(comparison)) = by_version.get(&owned.api_version) else {
+            let Some(Some(changes)) = by_version.get_mut(&owned.api_version) else {
                 continue;
             };
-            let set = owned.set.intersection(&comparison.modified.union(&comparison.added));
+            let set = owned.set.intersection(changes.written());
             if !set.is_empty() {
                 conflicts.insert(name.clone(), VersionedSet { set, ..owned.clone() });
             }
@@ -288,7 +312,7 @@ impl<C: Converter> Updater<C> {
             if name == manager {
                 return !owned.set.is_empty();
             }
-            let Some(Some(comparison)) = by_version.get(&owned.api_version) else {
+            let Some(Some(Changes { comparison, .. })) = by_version.get(&owned.api_version) else {
                 return false;
             };
             if let Some(taken) = conflicts.get(name) {
@@ -298,7 +322,7 @@ impl<C: Converter> Updater<C> {
             !owned.set.is_empty()
         });
         let own = by_version.remove(version).flatten();
-        Ok((managers, own.unwrap_or_default()))
+        Ok((managers, own.map(|changes| changes.comparison).unwrap_or_default()))
     }
 
     /// The change in the terms of another version; `None` if there is no such version.
@@ -381,11 +405,13 @@ impl<C: Converter> Updater<C> {
         managers: &Managers,
         version: &SmolStr,
     ) -> Result<Typed, ApplyError> {
-        let mut owned: BTreeMap<&SmolStr, Set> = BTreeMap::new();
+        let mut owned: BTreeMap<&SmolStr, Vec<Set>> = BTreeMap::new();
         for (_, manager) in managers {
-            let set = owned.entry(&manager.api_version).or_default();
-            *set = set.union(&manager.set);
+            owned.entry(&manager.api_version).or_default().push(manager.set.clone());
         }
+        let mut owned: BTreeMap<&SmolStr, Set> = (owned.into_iter())
+            .map(|(version, sets)| (version, Set::union_of_all(sets)))
+            .collect();
         // The version of the pruned object goes first, as conversion might need fields that were pruned.
         let mut merged = merged.clone();
         if let Some(set) = owned.remove(version) {

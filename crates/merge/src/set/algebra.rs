@@ -7,6 +7,20 @@ use super::{Entry, Level, Nodes, Set};
 use crate::PathElement;
 
 impl Set {
+    /// The paths in any of the sets. Sets of about one size are put together, so that each path is looked at a few times
+    /// however many sets there are.
+    pub fn union_of_all(sets: impl IntoIterator<Item = Set>) -> Set {
+        let mut sets: Vec<Set> = sets.into_iter().collect();
+        while sets.len() > 1 {
+            let unions = sets.chunks(2).map(|pair| match pair {
+                [one, other] => one.union(other),
+                rest => rest.first().cloned().unwrap_or_default(),
+            });
+            sets = unions.collect();
+        }
+        sets.pop().unwrap_or_default()
+    }
+
     /// The paths in either set.
     pub fn union(&self, other: &Set) -> Set {
         let (Some(ours), Some(theirs)) = (&self.0, &other.0) else {
@@ -290,4 +304,24 @@ fn is_subset(order: &Order, a: Level<'_>, mut b: Level<'_>) -> bool {
 #[inline]
 fn advance<'b>(order: &Order, b: &mut Level<'b>, left: Entry<'_>) -> Option<Entry<'b>> {
     b.advance(|right| order.compare(left, right).reverse())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Path;
+
+    #[test]
+    fn the_union_of_many_sets_is_that_of_one_after_another() {
+        for count in [0, 1, 2, 3, 7, 100] {
+            let set = |number: usize| -> Set {
+                let own = format!("own{number}");
+                [Path::of_fields(["shared"]), Path::of_fields(["spec", own.as_str()])]
+                    .into_iter()
+                    .collect()
+            };
+            let one_by_one = (0..count).fold(Set::new(), |union, number| union.union(&set(number)));
+            assert_eq!(Set::union_of_all((0..count).map(set)), one_by_one);
+        }
+    }
 }
