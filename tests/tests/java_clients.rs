@@ -51,7 +51,7 @@ fn class_path(classes: &Path, archives: &Path) -> OsString {
     std::env::join_paths([classes.to_owned(), archives.join("*")]).unwrap()
 }
 
-#[needs(clients, java)]
+#[needs(clients, javac, mvn)]
 #[test]
 fn the_official_client_and_fabric8_work() {
     let archives = archives();

@@ -104,3 +104,19 @@ fn a_server_is_asked_whether_it_is_ready() {
     server.end();
     assert!(!ask(&server).status.success());
 }
+
+#[test]
+fn cargo_installs_the_binary() {
+    // What the tests have built anyway is installed.
+    Binary::debug().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let installed = Command::new(env!("CARGO"))
+        .args(["install", "--quiet", "--debug", "--locked", "--offline", "--path", "crates/holdfast", "--root"])
+        .arg(folder.path())
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(installed.status.success(), "{installed:?}");
+    let version = Command::new(folder.path().join("bin/holdfast")).arg("version").output().unwrap();
+    assert!(version.stdout.starts_with(b"holdfast "), "{version:?}");
+}
