@@ -111,12 +111,24 @@ fn cargo_installs_the_binary() {
     Binary::debug().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let installed = Command::new(env!("CARGO"))
-        .args(["install", "--quiet", "--debug", "--locked", "--offline", "--path", "crates/holdfast", "--root"])
+        .args([
+            "install",
+            "--quiet",
+            "--debug",
+            "--locked",
+            "--offline",
+            "--path",
+            "crates/holdfast",
+            "--root",
+        ])
         .arg(folder.path())
         .current_dir(root())
         .output()
         .unwrap();
     assert!(installed.status.success(), "{installed:?}");
-    let version = Command::new(folder.path().join("bin/holdfast")).arg("version").output().unwrap();
+    let version = Command::new(folder.path().join("bin/holdfast"))
+        .arg("version")
+        .output()
+        .unwrap();
     assert!(version.stdout.starts_with(b"holdfast "), "{version:?}");
 }

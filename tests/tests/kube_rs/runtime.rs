@@ -125,22 +125,23 @@ async fn metadata_is_read_watched_and_patched_alone() {
 }
 
 #[tokio::test]
-async fn unknown_fields_are_refused_warned_of_or_taken_as_a_client_asks() {
+async fn unknown_fields_are_refused_or_left_out_as_a_client_asks() {
     let (_server, client) = start().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
-    let wish = Patch::Apply(
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "strict"}, "date": {"a": "1"}}),
-    );
+    let made = json!({"metadata": {"name": "one"}, "data": {"key": "a"}});
+    maps.create(&PostParams::default(), &object(made)).await.unwrap();
+    let wish = Patch::Merge(json!({"date": {"key": "b"}}));
     let by = |how: ValidationDirective| PatchParams {
-        field_manager: Some("alpha".to_owned()),
         field_validation: Some(how),
         ..PatchParams::default()
     };
-    let refused = maps.patch("strict", &by(ValidationDirective::Strict), &wish).await;
-    assert_eq!(refusal(refused).0, 400);
-    maps.patch("strict", &by(ValidationDirective::Ignore), &wish)
+    let refused = maps.patch("one", &by(ValidationDirective::Strict), &wish).await;
+    assert_eq!(refusal(refused), (422, "Invalid".to_owned()));
+    let left = maps
+        .patch("one", &by(ValidationDirective::Ignore), &wish)
         .await
         .unwrap();
+    assert_eq!(value(&left), "a");
 }
 
 #[tokio::test]
