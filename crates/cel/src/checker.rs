@@ -297,10 +297,7 @@ impl Checker<'_> {
     fn ident(&mut self, id: Id, name: &str) -> Type {
         match self.lookup(id, name) {
             Some(ty) => ty,
-            None => {
-                let shown = name.strip_prefix('.').unwrap_or(name);
-                self.report(id, format!("undeclared reference to '{shown}' (in container '')"))
-            }
+            None => self.report(id, format!("undeclared reference to '{name}' (in container '')")),
         }
     }
 
@@ -409,7 +406,7 @@ impl Checker<'_> {
                 for arg in args {
                     self.expr(arg);
                 }
-                self.report(id, format!("undeclared reference to '{plain}' (in container '')"))
+                self.report(id, format!("undeclared reference to '{function}' (in container '')"))
             }
         }
     }
@@ -672,12 +669,14 @@ impl Checker<'_> {
     fn fold(&mut self, id: Id, fold: &Fold) -> Type {
         let range = self.expr(&fold.range);
         let range = self.resolved(&range);
-        let Some((first, second)) = self.iterated(fold, &range) else {
+        let (first, second) = self.iterated(fold, &range).unwrap_or_else(|| {
             let message = format!(
                 "expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"
             );
-            return self.report(fold.range.id, message);
-        };
+            self.report(fold.range.id, message);
+            // What is below is looked at all the same.
+            (Type::Error, Type::Error)
+        });
         let depth = self.locals.len();
         self.locals.push((fold.var.clone(), first.clone()));
         if let Some(var2) = &fold.var2 {

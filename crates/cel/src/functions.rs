@@ -204,14 +204,14 @@ pub(crate) fn type_by_name(name: &str, mutation: bool) -> Option<Type> {
         "map" => Type::map(Type::Dyn, Type::Dyn),
         "type" => Type::Type(Type::Dyn.into()),
         "optional_type" => Type::optional(Type::Dyn),
-        "google.protobuf.Duration" => Type::Duration,
-        "google.protobuf.Timestamp" => Type::Timestamp,
+        "duration" | "google.protobuf.Duration" => Type::Duration,
+        "timestamp" | "google.protobuf.Timestamp" => Type::Timestamp,
         "JSONPatch" if mutation => json_patch(),
         name if mutation && (name == "Object" || name.starts_with("Object.")) => Type::any_object(name),
-        name => {
-            let (_, full) = library::NAMED_TYPES.iter().find(|(_, full)| *full == name)?;
-            Type::Named(full)
-        }
+        // The other types of libraries have no names that expressions can say.
+        "net.IP" => Type::Named("net.IP"),
+        "net.CIDR" => Type::Named("net.CIDR"),
+        _ => return None,
     })
 }
 

@@ -163,6 +163,11 @@ const BINARY: [(Kind, u8, &str); 14] = [
     (Kind::Percent, 5, "_%_"),
 ];
 
+/// Whether the token is an operator between two operands that begins none.
+fn is_binary(kind: Kind) -> bool {
+    kind != Kind::Minus && BINARY.iter().any(|(operator, ..)| *operator == kind)
+}
+
 fn list_of(mut kinds: Vec<Kind>) -> String {
     kinds.sort_unstable();
     kinds.dedup();
@@ -249,12 +254,7 @@ impl Parser<'_> {
         let token = self.peek();
         let expected: Vec<Kind> = others.iter().copied().chain([kind]).collect();
         if self.peek_after() == kind && token.kind != Kind::End {
-            let message = format!(
-                "extraneous input '{}' expecting {}",
-                self.text_of(token),
-                list_of(expected)
-            );
-            self.syntax(message);
+            self.extraneous(expected);
             self.at += 1;
             return Ok(self.next());
         }
@@ -262,7 +262,8 @@ impl Parser<'_> {
             let message = format!("missing ':' at '{}'", self.text_of(token));
             return Err(self.syntax(message));
         }
-        if others.is_empty() && matches!(kind, Kind::CloseParen | Kind::CloseBracket) && token.kind == Kind::End {
+        let closes = matches!(kind, Kind::CloseParen | Kind::CloseBracket | Kind::CloseBrace);
+        if others.is_empty() && closes && token.kind == Kind::End {
             let message = format!("missing {} at '<EOF>'", kind.shown());
             return Err(self.syntax(message));
         }
@@ -401,14 +402,85 @@ impl Parser<'_> {
             _ => return self.member(closing),
         };
         let mut count = 0_usize;
-        while self.eat(kind).is_some() {
+        let mut last = first;
+        while let Some(token) = self.eat(kind) {
+            last = token;
             count += 1;
         }
-        let operand = self.member(&[])?;
+        let operand = match kind {
+            Kind::Not => self.negated()?,
+            _ => self.after_minus(last)?,
+        };
         if count.is_multiple_of(2) {
             return Ok(operand);
         }
         self.call(first.start, name, vec![operand])
+    }
+
+    /// What follows `!`. The reference looks for another `!` there, so that it takes what is none for one token too many.
+    fn negated(&mut self) -> Result<Expr, GaveUp> {
+        let token = self.peek();
+        if token.kind == Kind::Minus && !matches!(self.peek_after(), Kind::Int | Kind::Float) {
+            self.at += 1;
+            return self.after_minus(token);
+        }
+        let is_skipped = token.kind != Kind::End && OPERAND.contains(&self.peek_after());
+        if !OPERAND.contains(&token.kind) && !is_skipped {
+            return Err(self.extraneous(OPERAND.to_vec()));
+        }
+        self.member(&[])
+    }
+
+    /// What follows the sign `minus`. The reference tells a sign before a number from one before another operand by what
+    /// follows, and says where neither does.
+    fn after_minus(&mut self, minus: Token) -> Result<Expr, GaveUp> {
+        let token = self.peek();
+        let begins = OPERAND.contains(&token.kind) && !matches!(token.kind, Kind::Not | Kind::Minus);
+        let begins_number = token.kind == Kind::Minus && matches!(self.peek_after(), Kind::Int | Kind::Float);
+        if begins && minus.kind == Kind::Minus && self.is_first_of_negated(minus) {
+            self.no_alternative(minus, token);
+            return self.unary(&[]);
+        }
+        if begins || begins_number {
+            return self.member(&[]);
+        }
+        self.no_alternative(minus, token);
+        self.unary(&[])
+    }
+
+    /// Whether a sign stands right behind a `!`, where none but that of a number may.
+    #[expect(clippy::indexing_slicing, reason = "a place before one that was passed")]
+    fn is_first_of_negated(&self, minus: Token) -> bool {
+        let before = self.tokens[..self.at]
+            .iter()
+            .rev()
+            .find(|token| token.start < minus.start);
+        before.is_some_and(|token| token.kind == Kind::Not)
+    }
+
+    /// Says that nothing begins with `first` and goes on with `token`, which comes next.
+    fn no_alternative(&mut self, first: Token, token: Token) {
+        let end = if token.kind == Kind::End {
+            token.start
+        } else {
+            token.end
+        };
+        // Blanks between tokens are shown before the end alone.
+        let shown = match token.kind {
+            Kind::End => self.text.get(first.start..end).unwrap_or_default().to_owned(),
+            _ => format!("{}{}", self.text_of(first), self.text_of(token)),
+        };
+        self.syntax(format!("no viable alternative at input '{shown}'"));
+    }
+
+    fn extraneous(&mut self, expected: Vec<Kind>) -> GaveUp {
+        let token = self.peek();
+        let message = format!(
+            "extraneous input '{}' expecting {}",
+            self.text_of(token),
+            list_of(expected)
+        );
+        self.syntax(message)
     }
 
     /// An operand with its selections, calls and indexes.
@@ -445,8 +517,12 @@ impl Parser<'_> {
             // `in` and other literals cannot be fields.
             _ => {
                 let shown = format!("{}{}", &self.text[dot.start..name.start], self.text_of(name));
-                let message = format!("no viable alternative at input '{shown}'");
-                return Err(self.syntax(message));
+                let refusal = self.syntax(format!("no viable alternative at input '{shown}'"));
+                return if is_binary(name.kind) {
+                    Ok(operand)
+                } else {
+                    Err(refusal)
+                };
             }
         };
         self.at += 1;
@@ -480,6 +556,11 @@ impl Parser<'_> {
     fn arguments(&mut self) -> Result<Vec<Expr>, GaveUp> {
         let mut args = Vec::new();
         if self.eat(Kind::CloseParen).is_some() {
+            return Ok(args);
+        }
+        if self.peek_after() == Kind::CloseParen && !OPERAND.contains(&self.peek().kind) {
+            self.extraneous(OPERAND.iter().copied().chain([Kind::CloseParen]).collect());
+            self.at += 2;
             return Ok(args);
         }
         args.push(self.expression(&[Kind::CloseParen])?);
@@ -542,16 +623,16 @@ impl Parser<'_> {
             _ => {
                 let expected: Vec<Kind> = OPERAND.iter().chain(closing).copied().collect();
                 if OPERAND.contains(&self.peek_after()) && token.kind != Kind::End {
-                    let message = format!(
-                        "extraneous input '{}' expecting {}",
-                        self.text_of(token),
-                        list_of(expected)
-                    );
-                    self.syntax(message);
+                    self.extraneous(expected);
                     self.at += 1;
                     return self.unary(&[]);
                 }
-                Err(self.mismatched(expected))
+                let refusal = self.mismatched(expected);
+                // An operator without a left operand is told of, and then taken as one that has it.
+                match is_binary(token.kind) {
+                    true => self.unknown(token.start),
+                    false => Err(refusal),
+                }
             }
         }
     }
@@ -664,18 +745,23 @@ impl Parser<'_> {
 
     fn message(&mut self, brace: Token, name: SmolStr) -> Result<Expr, GaveUp> {
         let mut fields = Vec::new();
+        let mut others = &[Kind::Comma][..];
+        if self.eat(Kind::Comma).is_some() {
+            self.expect(Kind::CloseBrace, &[])?;
+            return self.node(brace.start, ExprKind::Struct { name, fields });
+        }
         while self.peek().kind != Kind::CloseBrace {
             let optional = self.eat(Kind::Question).is_some();
             if self.peek().kind == Kind::EscapedIdentifier {
                 let offset = self.peek().start;
                 return Err(self.report(offset, "unsupported syntax: '`'"));
             }
-            let others: &[Kind] = if fields.is_empty() && !optional {
+            let others_of_name: &[Kind] = if fields.is_empty() && !optional {
                 &[Kind::CloseBrace, Kind::Comma, Kind::Question, Kind::EscapedIdentifier]
             } else {
                 &[Kind::EscapedIdentifier]
             };
-            let field = self.expect(Kind::Identifier, others)?;
+            let field = self.expect(Kind::Identifier, others_of_name)?;
             let field_name = SmolStr::new(self.text_of(field));
             let colon = self.expect(Kind::Colon, &[])?;
             let value = self.expression(&[])?;
@@ -692,18 +778,25 @@ impl Parser<'_> {
             if self.eat(Kind::Comma).is_none() {
                 break;
             }
+            let another = [Kind::Identifier, Kind::EscapedIdentifier, Kind::Question];
+            if !another.contains(&self.peek().kind) {
+                others = &[];
+                break;
+            }
         }
-        self.expect(Kind::CloseBrace, &[Kind::Comma])?;
+        self.expect(Kind::CloseBrace, others)?;
         self.node(brace.start, ExprKind::Struct { name, fields })
     }
 
     fn list(&mut self) -> Result<Expr, GaveUp> {
         let bracket = self.next();
         let mut elements = Vec::new();
+        let mut others = &[Kind::Comma][..];
+        if self.eat(Kind::Comma).is_some() {
+            self.expect(Kind::CloseBracket, &[])?;
+            return self.node(bracket.start, ExprKind::List(elements));
+        }
         while self.peek().kind != Kind::CloseBracket {
-            if !elements.is_empty() && self.peek().kind == Kind::End {
-                self.expect(Kind::CloseBracket, &[])?;
-            }
             let optional = self.eat(Kind::Question).is_some();
             elements.push((
                 self.expression(&[Kind::CloseBracket, Kind::Comma, Kind::Question])?,
@@ -712,18 +805,23 @@ impl Parser<'_> {
             if self.eat(Kind::Comma).is_none() {
                 break;
             }
+            if !self.is_another() {
+                others = &[];
+                break;
+            }
         }
-        if !elements.is_empty() && self.peek().kind == Kind::End {
-            // Another element might follow.
-            return Err(self.mismatched(vec![Kind::CloseBracket, Kind::Comma]));
-        }
-        self.expect(Kind::CloseBracket, &[])?;
+        self.expect(Kind::CloseBracket, others)?;
         self.node(bracket.start, ExprKind::List(elements))
     }
 
     fn map(&mut self) -> Result<Expr, GaveUp> {
         let brace = self.next();
         let mut entries = Vec::new();
+        let mut others = &[Kind::Comma][..];
+        if self.eat(Kind::Comma).is_some() {
+            self.expect(Kind::CloseBrace, &[])?;
+            return self.node(brace.start, ExprKind::Map(entries));
+        }
         while self.peek().kind != Kind::CloseBrace {
             let optional = self.eat(Kind::Question).is_some();
             let key = self.expression(&[Kind::CloseBrace, Kind::Comma, Kind::Question])?;
@@ -733,8 +831,18 @@ impl Parser<'_> {
             if self.eat(Kind::Comma).is_none() {
                 break;
             }
+            if !self.is_another() {
+                others = &[];
+                break;
+            }
         }
-        self.expect(Kind::CloseBrace, &[Kind::Comma])?;
+        self.expect(Kind::CloseBrace, others)?;
         self.node(brace.start, ExprKind::Map(entries))
+    }
+
+    /// Whether another member of a list or a map follows a comma, which may also be the last.
+    fn is_another(&self) -> bool {
+        let kind = self.peek().kind;
+        OPERAND.contains(&kind) || kind == Kind::Question
     }
 }

@@ -232,6 +232,8 @@ impl fmt::Display for Type {
             Type::List(items) => write!(f, "list({items})"),
             Type::Map(keys, values) => write!(f, "map({keys}, {values})"),
             Type::Optional(inner) => write!(f, "optional_type({inner})"),
+            // The type of types is named without what it is the type of.
+            Type::Type(inner) if **inner == Type::Type(Type::Dyn.into()) => f.write_str("type(type)"),
             Type::Type(inner) => write!(f, "type({inner})"),
             other => f.write_str(other.type_name()),
         }

@@ -1,6 +1,6 @@
 //! The command line. Flags have kube-apiserver's names where it has one for the same thing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -289,6 +289,10 @@ pub(crate) struct Serve {
     /// Flags of kube-apiserver that were set and mean nothing here.
     #[arg(skip)]
     pub(crate) ignored: BTreeSet<String>,
+
+    /// All flags of the server with their values, as they were set or are by default.
+    #[arg(skip)]
+    pub(crate) stated: BTreeMap<String, String>,
 
     /// Whether the binary was called as kube-apiserver, and makes no authority, administrator and kubeconfig.
     #[arg(skip)]

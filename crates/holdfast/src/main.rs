@@ -29,6 +29,7 @@ mod token_keys;
 mod transport;
 mod waiting;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::Write as _;
 use std::process::ExitCode;
@@ -66,7 +67,24 @@ fn read(words: Vec<OsString>) -> Arguments {
     let matches = command.clone().get_matches_from(reduced.words);
     let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
     arguments.serve.ignored = reduced.ignored;
+    arguments.serve.stated = stated(&command, &matches);
     arguments
+}
+
+/// The flags of the server with their values, as the server shows them to those who may ask.
+fn stated(command: &clap::Command, matches: &clap::ArgMatches) -> BTreeMap<String, String> {
+    let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
+    let flags = flags.filter_map(|flag| {
+        let values = matches.get_raw(flag.get_id().as_str()).into_iter().flatten();
+        let values: Vec<String> = values.map(|value| value.to_string_lossy().into_owned()).collect();
+        let value = match flag.get_action() {
+            clap::ArgAction::Append => format!("[{}]", values.join(",")),
+            clap::ArgAction::SetTrue => matches.get_flag(flag.get_id().as_str()).to_string(),
+            _ => values.join(","),
+        };
+        Some((flag.get_long()?.to_owned(), value))
+    });
+    flags.collect()
 }
 
 fn run(arguments: Arguments) -> anyhow::Result<()> {
@@ -106,4 +124,19 @@ fn version() -> anyhow::Result<()> {
         "holdfast {own} (behaves like Kubernetes v{kubernetes})"
     )?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_stated_with_their_values_and_defaults() {
+        let command = Arguments::command();
+        let matches = command.clone().get_matches_from(["holdfast", "--v=3"]);
+        let stated = stated(&command, &matches);
+        let value = |name: &str| stated.get(name).map(String::as_str);
+        assert_eq!((value("v"), value("log-format")), (Some("3"), Some("text")));
+        assert_eq!(value("help"), None);
+    }
 }

@@ -552,6 +552,7 @@ fn service(
         impersonation: Impersonation::default(),
         paths: Paths::new(registry, health, reached.to_string(), Arc::new(SystemClock))
             .with_build(&BUILD)
+            .with_flags(flags.stated.clone())
             .with_openapi(documents)
             .with_aggregator(Arc::clone(&aggregation.aggregator))
             .with_metrics(metrics, Arc::clone(&in_flight))

@@ -7,8 +7,8 @@ use holdfast_resource::quota::QuotaUsage;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
     AtRestRules, Capabilities, Claims, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic,
-    InitialObjects, MetadataChecks, NameRule, Old, Resource, Responder, Review, RowRules, SelectorWords, Strategy,
-    SubresourceAction,
+    InitialObjects, MetadataChecks, NameRule, Old, RawExtensions, Resource, Responder, Review, RowRules, SelectorWords,
+    Strategy, SubresourceAction,
 };
 use holdfast_value::{SmolStr, Value};
 
@@ -187,6 +187,12 @@ impl<S: Strategy + 'static> Kind<S> {
     /// The rows of tables differ from those of other kinds.
     pub(crate) fn rows(mut self, rules: RowRules) -> Self {
         self.capabilities.rows = rules;
+        self
+    }
+
+    /// Objects have raw extensions, which are kept as they were sent.
+    pub(crate) fn raw(mut self, found: fn(&Value) -> bool, immutable: Option<&'static str>) -> Self {
+        self.capabilities.raw = Some(RawExtensions { found, immutable });
         self
     }
 

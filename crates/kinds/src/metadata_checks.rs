@@ -12,6 +12,7 @@ pub(crate) const fn of_core(whole: u8, update: u8) -> MetadataChecks {
         subresource: RepeatedChecks { whole: 0, update: 1 },
         finalizer_names: true,
         at_creation: CreationChecks::First,
+        whole_first: false,
     }
 }
 
@@ -32,6 +33,14 @@ pub(crate) const fn of_apimachinery(whole: u8, update: u8) -> MetadataChecks {
 pub(crate) const fn with_status(checks: MetadataChecks, whole: u8, update: u8) -> MetadataChecks {
     MetadataChecks {
         subresource: RepeatedChecks { whole, update },
+        ..checks
+    }
+}
+
+/// As `checks`, where an update looks at the whole first.
+pub(crate) const fn whole_first(checks: MetadataChecks) -> MetadataChecks {
+    MetadataChecks {
+        whole_first: true,
         ..checks
     }
 }

@@ -49,6 +49,7 @@ impl Kinds {
                 let live = Live {
                     stored: old.clone(),
                     shown_as_stored: true,
+                    raw_as_sent: false,
                 };
                 let change = Change::Replace {
                     object: new.clone(),

@@ -48,6 +48,8 @@ pub struct Capabilities {
     /// Whether a new object keeps what its creator sends in the fields that writes to the object do not touch. The
     /// creator does not own them.
     pub keeps_reset_fields_at_creation: bool,
+    /// What of its objects is kept as clients send it.
+    pub raw: Option<RawExtensions>,
     /// Fields that a write to a subresource changes without owning them: the subresource and a dotted
     /// path among those which such a write does not touch.
     pub unowned_fields: &'static [(&'static str, &'static str)],
@@ -72,6 +74,16 @@ impl Capabilities {
     pub fn name_faults(&self, object: &Value, name: &str) -> Faults {
         self.name_faults.map(|of| of(object, name)).unwrap_or_default()
     }
+}
+
+/// Raw extensions, which the reference keeps byte for byte as they were sent: one that was sent with blanks counts as another
+/// one when a patch brings it back without them.
+#[derive(Clone, Copy, Debug)]
+pub struct RawExtensions {
+    /// Whether an object has one in which blanks may stand.
+    pub found: fn(&Value) -> bool,
+    /// The dotted path of the field around them, where it may not change.
+    pub immutable: Option<&'static str>,
 }
 
 /// What of admission has no say in writes to a kind. Otherwise a mistake in a policy or a webhook could not be mended.

@@ -390,6 +390,8 @@ pub struct MetadataChecks {
     pub subresource: RepeatedChecks,
     /// Whether finalizers without a domain must be standard ones. Some kinds only warn.
     pub finalizer_names: bool,
+    /// Whether an update of the object looks at the whole before it looks at the change. Most kinds look at the change first.
+    pub whole_first: bool,
     /// When the metadata of a new object are looked at.
     pub at_creation: CreationChecks,
 }
@@ -413,6 +415,7 @@ impl MetadataChecks {
         subresource: RepeatedChecks { whole: 0, update: 1 },
         finalizer_names: false,
         at_creation: CreationChecks::First,
+        whole_first: false,
     };
 
     /// What holds for a write to `subresource`, which is empty for the object itself.

@@ -113,6 +113,8 @@ pub struct WriteContext<'a> {
     pub types: &'a TypeTable,
     /// What the request gives as empty and the object does not hold for that.
     pub empties: &'a [EmptyField],
+    /// Whether the raw extensions of the object are other bytes than those of the object in place, though they may say the same.
+    pub raw_rewritten: bool,
     /// The other objects.
     pub lookup: &'a dyn Lookup,
     /// What the audit log says of the request, where it is audited.

@@ -23,6 +23,13 @@ impl<'a> Call<'a> {
         self
     }
 
+    /// The same run, where raw extensions are other bytes than before.
+    #[must_use]
+    pub fn with_raw_rewritten(mut self, rewritten: bool) -> Self {
+        self.0.raw_rewritten = rewritten;
+        self
+    }
+
     /// The same run after its object got another name.
     pub fn renamed(self, renamed: Self) -> Self {
         *renamed.outcome.lock() = std::mem::take(&mut *self.outcome.lock());

@@ -71,9 +71,12 @@ impl Stage<'_> {
         let call = call.renamed(self.call(Operation::Create, &name));
         let checked = self.check_new(&call, &mut object, by_update).await;
         checked.map_err(|error| call.refused(error))?;
+        let raw = self.resource().capabilities.raw;
+        let raw_as_sent = self.target.raw_as_sent && raw.is_some_and(|raw| (raw.found)(&object));
         Ok(Staged {
             write: Write::Put,
             object: self.to_be_stored(object).await?,
+            raw_as_sent,
             warnings: call.warnings(),
             after: call.after_commit(),
         })

@@ -35,6 +35,7 @@ impl Stage<'_> {
         Ok(Staged {
             write,
             object,
+            raw_as_sent: live.raw_as_sent,
             warnings: call.warnings(),
             after: call.after_commit(),
         })

@@ -93,20 +93,25 @@ pub fn take(object: &mut Value, old: &Value, path: &[&str]) {
     }
 }
 
-/// What of the metadata belongs to the write and not to the object: it outlasts a reset of all metadata.
-const OF_THE_WRITE: [[&str; 2]; 2] = [["metadata", "managedFields"], ["metadata", "resourceVersion"]];
+/// What a write to a subresource that does not touch the metadata does not change (`ResetObjectMetaForStatus`).
+const NOT_OF_A_STATUS: [[&str; 2]; 7] = [
+    ["metadata", "annotations"],
+    ["metadata", "deletionTimestamp"],
+    ["metadata", "finalizers"],
+    ["metadata", "generation"],
+    ["metadata", "labels"],
+    ["metadata", "ownerReferences"],
+    ["metadata", "selfLink"],
+];
 
 /// Makes what stands at `paths` what it is in `old`; takes it out where there is no `old`.
 pub fn reset_fields(object: &mut Value, old: Option<&Value>, paths: &[Vec<SmolStr>]) {
     for path in paths {
         let path: Vec<&str> = path.iter().map(SmolStr::as_str).collect();
         match old {
-            // The name and the rest of the identity are in the metadata, which only some subresources reset as a whole.
             Some(old) if path == ["metadata"] => {
-                let before = object.clone();
-                take(object, old, &path);
-                for kept in OF_THE_WRITE {
-                    take(object, &before, &kept);
+                for kept in NOT_OF_A_STATUS {
+                    take(object, old, &kept);
                 }
             }
             Some(old) => take(object, old, &path),

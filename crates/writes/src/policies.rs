@@ -156,15 +156,19 @@ impl Shapes for Stage<'_> {
                 atomics.join(", ")
             ));
         }
-        let merged = Typed::trusted(object.clone(), schema, of).merge(&patch);
-        merged
+        // What clients send need not fit its type; validation comes later.
+        let original = Typed::new(object.clone(), schema, of, Duplicates::Allowed)
+            .map_err(|error| format!("failed to convert original object to typed object: {error}"))?;
+        original
+            .merge(&patch)
             .map(Typed::into_value)
             .map_err(|error| format!("failed to merge patch: {error}"))
     }
 
     fn conform(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, Fault> {
         match self.type_of(kind) {
-            Some(of) => Ok(of.fill_in(of.decode(&object)?.object)?),
+            // A `null` that a policy puts where none may stand stays, to be refused.
+            Some(of) => Ok(of.fill_in_applied(of.decode(&object)?.object)?),
             None => Ok(object),
         }
     }

@@ -2,6 +2,7 @@
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/autoscaling-resources/scale-v1/>).
 
 use holdfast_ownership::ScaleOwnership;
+use holdfast_resource::metadata::validate_scale_metadata;
 use holdfast_resource::selector::LabelSelector;
 use holdfast_resource::{
     FieldError, FieldPath, GroupKind, GroupResource, Operation, Resource, ScaleFields, nested_path,
@@ -139,19 +140,18 @@ fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {
 /// What is wrong with a Scale that was sent.
 fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), Error> {
     let name = metadata::name(stored);
-    let replicas = scale
-        .at(&["spec", "replicas"])
-        .and_then(Value::as_i64)
-        .unwrap_or_default();
     // Definitions have words of their own for this.
-    if replicas < 0 && !resource.conventions.untyped_scale {
+    let errors = if resource.conventions.untyped_scale {
+        Vec::new()
+    } else {
+        faults(scale)
+    };
+    if !errors.is_empty() {
         let kind = GroupKind {
             group: SmolStr::new_static("autoscaling"),
             kind: SmolStr::new_static(KIND),
         };
-        let field = FieldPath::new("spec.replicas");
-        let error = FieldError::invalid(&field, replicas, "must be greater than or equal to 0");
-        return Err(Error::invalid(&kind, name, vec![error]));
+        return Err(Error::invalid(&kind, metadata::name(scale), errors));
     }
     let (wanted, uid) = (metadata::uid(scale), metadata::uid(stored));
     if !wanted.is_empty() && wanted != uid {
@@ -165,6 +165,24 @@ fn check(resource: &Resource, scale: &Value, stored: &Value) -> Result<(), Error
     Ok(())
 }
 
+/// What is wrong with the metadata of a Scale and with its number (`ValidateScale`).
+fn faults(scale: &Value) -> Vec<FieldError> {
+    let mut errors = validate_scale_metadata(scale);
+    let replicas = scale
+        .at(&["spec", "replicas"])
+        .and_then(Value::as_i64)
+        .unwrap_or_default();
+    if replicas < 0 {
+        let field = FieldPath::new("spec.replicas");
+        errors.push(FieldError::invalid(
+            &field,
+            replicas,
+            "must be greater than or equal to 0",
+        ));
+    }
+    errors
+}
+
 fn at<'a>(object: &'a Value, path: &[SmolStr]) -> Option<&'a Value> {
     path.iter().try_fold(object, |node, key| node.get(key))
 }
@@ -174,6 +192,14 @@ mod tests {
     use holdfast_value::{Limits, json};
 
     use super::*;
+
+    #[test]
+    fn the_metadata_of_a_scale_is_looked_at_before_its_number() {
+        let text = r#"{"metadata":{"name":"a","namespace":"n","labels":{"/x":"y"}},"spec":{"replicas":-1}}"#;
+        let scale = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
+        let fields: Vec<String> = faults(&scale).iter().map(|error| error.field.to_string()).collect();
+        assert_eq!(fields, ["metadata.labels", "spec.replicas"]);
+    }
 
     #[test]
     fn a_scale_shows_identity_numbers_and_selector() {

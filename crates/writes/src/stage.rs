@@ -56,6 +56,7 @@ impl<'a> Stage<'a> {
             kinds: self.environment.field_managers.types(),
             types: self.environment.field_managers.types().table(),
             empties: &self.target.empties,
+            raw_rewritten: false,
             lookup: self.environment.lookup,
             audit: self.target.audit(),
             outcome: Default::default(),
@@ -185,16 +186,14 @@ impl<'a> Stage<'a> {
 /// # Errors
 /// [`ErrorKind::BadRequest`](crate::ErrorKind::BadRequest).
 pub fn check_place(object: &mut Value, name: &str, namespace: &str) -> Result<(), Error> {
+    check_namespace(object, namespace)?;
     match metadata::name(object) {
-        "" => return Err(nameless(name)),
-        other if other != name => {
-            return Err(Error::bad_request(format!(
-                "the name of the object ({other}) does not match the name on the URL ({name})"
-            )));
-        }
-        _ => {}
+        "" => Err(nameless(name)),
+        other if other != name => Err(Error::bad_request(format!(
+            "the name of the object ({other}) does not match the name on the URL ({name})"
+        ))),
+        _ => Ok(()),
     }
-    check_namespace(object, namespace)
 }
 
 /// The object that the address calls `name` has no name.

@@ -9,6 +9,8 @@ pub struct Live {
     pub stored: Value,
     /// Whether that is how clients see it in the version of the request.
     pub shown_as_stored: bool,
+    /// Whether its raw extensions were sent with blanks.
+    pub raw_as_sent: bool,
 }
 
 /// What a run came to.
@@ -17,6 +19,8 @@ pub struct Staged {
     pub write: Write,
     /// The object in its storage version.
     pub object: Value,
+    /// Whether its raw extensions were sent with blanks.
+    pub raw_as_sent: bool,
     /// Who wants to hear of the end of the write.
     pub after: AfterCommit,
     /// What the client is to be warned of.

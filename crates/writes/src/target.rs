@@ -32,6 +32,8 @@ pub struct Target {
     pub kind_type: Option<Arc<dyn KindType>>,
     /// What the body of a POST or PUT gives as empty and the object does not hold for that.
     pub empties: Vec<EmptyField>,
+    /// Whether the body of a POST or PUT has blanks, which its raw extensions keep.
+    pub raw_as_sent: bool,
     /// What the write does not touch.
     pub reset_fields: Arc<[Vec<SmolStr>]>,
     /// The namespace; empty for cluster-scoped resources.
@@ -104,6 +106,7 @@ impl Target {
             api_version: api_version.clone(),
             scale: part.and_then(|part| part.scale.clone()),
             empties: Vec::new(),
+            raw_as_sent: false,
             body_version,
             body_kind: body_kind.clone(),
             subresource: subresource.into(),

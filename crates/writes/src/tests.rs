@@ -86,6 +86,7 @@ fn update_at(world: &World, target: &Target, live: Option<&Value>, change: &Chan
     let live = live.map(|stored| Live {
         stored: stored.clone(),
         shown_as_stored: true,
+        raw_as_sent: false,
     });
     run(world, target, async |stage| stage.update(change, live.as_ref()).await)
 }
@@ -335,12 +336,50 @@ fn an_apply_creates_what_is_not_there_where_its_user_may() {
 }
 
 #[test]
+fn raw_extensions_that_were_sent_with_blanks_are_others_after_a_patch() {
+    let world = world();
+    let patch = Change::Patch {
+        patch: Ok((Patch::Merge(tree("{metadata: {labels: {a: b}}}")), Vec::new())),
+        validation: FieldValidation::Strict,
+    };
+    let patched = |text: &str, raw_as_sent: bool| {
+        let live = Live {
+            stored: stored(&world, text),
+            shown_as_stored: true,
+            raw_as_sent,
+        };
+        let target = target(&world, &live.stored, "");
+        run(&world, &target, async |stage| stage.update(&patch, Some(&live)).await)
+    };
+    let revision = "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: a}, revision: 1, data: {a: 1}}";
+    assert!(patched(revision, false).is_ok());
+    let ErrorKind::Invalid { errors, .. } = kind_of(patched(revision, true)) else {
+        panic!("another refusal")
+    };
+    let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(told, [r#"data: Invalid value: {"a":1}: field is immutable"#]);
+    assert!(
+        patched(&revision.replace("a: 1", ""), true).is_ok(),
+        "no blanks in nothing"
+    );
+    let class = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: a}, spec: {config: [{opaque: \
+                 {driver: d.example.com, parameters: {a: 1}}}]}}";
+    let generation = |raw_as_sent: bool| {
+        let staged = patched(class, raw_as_sent).unwrap();
+        assert!(!staged.raw_as_sent, "a patch leaves no blanks");
+        staged.object.at(&["metadata", "generation"]).and_then(Value::as_i64)
+    };
+    assert_eq!((generation(false), generation(true)), (Some(1), Some(2)));
+}
+
+#[test]
 fn a_deletion_removes_what_nothing_holds_and_marks_what_waits() {
     let world = world();
     let delete = |stored: &Value, options: &DeleteOptions| {
         let live = Live {
             stored: stored.clone(),
             shown_as_stored: true,
+            raw_as_sent: false,
         };
         let target = target(&world, stored, "");
         run(&world, &target, async |stage| stage.delete(options, &live).await)

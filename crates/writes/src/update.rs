@@ -2,7 +2,7 @@
 
 use holdfast_resource::metadata::validate_metadata_update;
 use holdfast_resource::schema::{EmptyField, show_empties};
-use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, Refusal};
+use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, Refusal, Resource};
 use holdfast_value::{SmolStr, Value};
 
 use crate::change::Next;
@@ -74,6 +74,13 @@ impl Stage<'_> {
         if !empties.is_empty() {
             call = call.with_empties(empties);
         }
+        let of_object = sent.is_none() && self.target.subresource.is_empty();
+        let raw = self.resource().capabilities.raw.filter(|_| of_object);
+        // A patch brings raw extensions back without blanks; a write to a subresource does not touch them.
+        let raw_as_sent = raw.map_or(live.raw_as_sent, |raw| self.target.raw_as_sent && (raw.found)(&object));
+        if let Some(raw) = raw.filter(|_| raw_as_sent != live.raw_as_sent) {
+            call = call.with_raw_rewritten((raw.found)(old) && (raw.found)(&object));
+        }
         call.warn_all(warnings);
         let checked = self.check_changed(&call, &mut object, old, sent).await;
         checked.map_err(|error| call.refused(error))?;
@@ -93,6 +100,7 @@ impl Stage<'_> {
         Ok(Staged {
             write,
             object,
+            raw_as_sent,
             warnings: call.warnings(),
             after: call.after_commit(),
         })
@@ -155,6 +163,9 @@ impl Stage<'_> {
         call.drop_disabled(object, Some(old));
         resource.strategy.prepare_for_update(call, object, old)?;
         metadata::next_generation(object, old, &resource.rules, self.address());
+        if call.raw_rewritten && object.at(&["metadata", "generation"]) == old.at(&["metadata", "generation"]) {
+            metadata::raise_generation(object, old);
+        }
         Ok(())
     }
 
@@ -163,6 +174,9 @@ impl Stage<'_> {
         let resource = self.resource();
         let mut errors = validate_metadata_update(resource, self.address(), object, old);
         errors.extend(resource.strategy.validate_update(call, object, old));
+        if call.raw_rewritten {
+            refuse_rewritten(resource, object, &mut errors);
+        }
         show_empties(&mut errors, call.empties);
         errors
     }
@@ -231,5 +245,19 @@ impl Stage<'_> {
             }
             _ => Err(Error::modified(&group_resource, metadata::name(old))),
         }
+    }
+}
+
+/// Says that raw extensions that are other bytes than before are another value, where they may not change.
+fn refuse_rewritten(resource: &Resource, object: &Value, errors: &mut Vec<FieldError>) {
+    let Some(path) = resource.capabilities.raw.and_then(|raw| raw.immutable) else {
+        return;
+    };
+    let steps: Vec<&str> = path.split('.').collect();
+    let value = object.at(&steps).cloned().unwrap_or_default();
+    let error = FieldError::invalid(&FieldPath::new(path), value, "field is immutable");
+    let is_told = |known: &FieldError| known.field == error.field && known.detail == error.detail;
+    if !errors.iter().any(is_told) {
+        errors.push(error);
     }
 }

@@ -140,6 +140,8 @@ pub struct Compiler {
     plain: Environment,
     composed: Environment,
     composition: Composition,
+    /// Whether the policy has variables of its own.
+    has_variables: bool,
     needs: Needs,
 }
 
@@ -155,21 +157,23 @@ impl Compiler {
             plain: environment.clone(),
             composed: environment,
             composition: Composition::default(),
+            has_variables: false,
             needs: Needs::default(),
         }
     }
 
-    /// Adds `variables` of the list here, and says of each that does not compile why not. Those without a name or an
-    /// expression are passed over.
+    /// Adds `variables` of the list here, and says of each that does not compile why not. Those without an expression are
+    /// passed over.
     pub fn add_variables(&mut self, variables: &Field<'_, '_>) -> Vec<(usize, CompileError)> {
         if variables.is_empty() {
             return Vec::new();
         }
+        self.has_variables = true;
         let mut builder = CompositionBuilder::new(&self.plain);
         let mut faults = Vec::new();
         for (at, variable) in variables.items().enumerate() {
             let (name, expression) = (variable.child("name"), variable.child("expression"));
-            if name.text().trim().is_empty() || expression.text().trim().is_empty() {
+            if expression.text().trim().is_empty() {
                 continue;
             }
             if let Err(error) = builder.add(name.text(), expression.text()) {
@@ -222,8 +226,18 @@ impl Compiler {
     /// # Errors
     /// Why it does not compile.
     pub fn mutation(&mut self, text: &str, expected: &[Type]) -> Result<Program, CompileError> {
-        let program = self.composed.clone().with_mutation().compile(text, expected)?;
+        let compiled = self.composed.clone().with_mutation().compile(text, expected);
+        let program = compiled.map_err(|error| self.with_variables(text, expected).unwrap_or(error))?;
         Ok(self.noted(program))
+    }
+
+    /// Why an expression that makes a patch does not compile: it sees `variables` even where the policy has none.
+    fn with_variables(&self, text: &str, expected: &[Type]) -> Option<CompileError> {
+        if self.has_variables {
+            return None;
+        }
+        let (declared, _) = CompositionBuilder::new(&self.composed).finish();
+        declared.with_mutation().compile(text, expected).err()
     }
 
     /// What the expressions are evaluated with: nothing set yet, the variables, and what must be set.

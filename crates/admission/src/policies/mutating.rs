@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use holdfast_cel::{Activation, Budget, CelValue, EvaluationError, ListValue, MapValue, StructValue, Type};
 use holdfast_resource::{Field, GroupVersionKind};
-use holdfast_value::{Error as ValueError, Growth, SmolStr, Value, json_patch};
+use holdfast_value::{Error as ValueError, Growth, Map, SmolStr, Value, json_patch};
 
 use super::environment::{Compiler, compiled};
 use super::expression::{Expression, Failure};
@@ -382,16 +382,33 @@ fn configuration(value: &CelValue, object: &Value) -> Result<Value, Trouble> {
         return Err(format!("unsupported return type from ApplyConfiguration expression: {found}").into());
     };
     check_names(made)?;
-    let mut configuration = value.to_value(&mut Growth::default()).map_err(|error| match error {
+    let configuration = value.to_value(&mut Growth::default()).map_err(|error| match error {
         EvaluationError::TooLarge(error) => Trouble::Fault(error.into()),
         error => error.to_string().into(),
     })?;
+    let mut configuration = without_nulls(configuration).unwrap_or_else(Value::empty_map);
     for field in ["apiVersion", "kind"] {
         if let Some(of) = object.get(field) {
             configuration.set_at(&[field], of.clone());
         }
     }
     Ok(configuration)
+}
+
+/// A configuration without the fields that are `null`, which say nothing: it takes nothing away. `None` where it says nothing
+/// else.
+fn without_nulls(value: Value) -> Option<Value> {
+    match value {
+        Value::Null => None,
+        Value::Map(map) if !map.is_empty() => {
+            let entries = map.into_entries().into_iter();
+            let said: Vec<(SmolStr, Value)> = entries
+                .filter_map(|(name, value)| Some((name, without_nulls(value)?)))
+                .collect();
+            (!said.is_empty()).then(|| Value::Map(Map::from_sorted(said)))
+        }
+        other => Some(other),
+    }
 }
 
 /// Objects are built by the names of their places: `Object.spec{}` stands at `spec` and nowhere else.

@@ -561,6 +561,14 @@ fn a_mutation_sees_what_those_before_it_made() {
     assert_eq!(object.str_at(&["data", "two"]), Some("12"));
     let (_, outcome) = mutated(&format!("mutations: [{}]", apply("Object{data: {'k': 'v'}}")));
     assert!(!outcome.changed);
+    let (_, outcome) = mutated(&format!(
+        "mutations: [{}]",
+        apply("Object{data: {'k': null}, spec: Object.spec{a: null}}")
+    ));
+    assert!(
+        !outcome.changed && outcome.refusals.is_empty(),
+        "what is null says nothing"
+    );
 }
 
 #[test]

@@ -31,6 +31,14 @@ fn names_that_stand_for_nothing_are_told_with_their_place() {
     );
     refused("nofunc(1)", 7, "undeclared reference to 'nofunc' (in container '')");
     refused("has(self.b)", 4, "undefined field 'b'");
+    refused(".b", 2, "undeclared reference to '.b' (in container '')");
+    refused(
+        "kubernetes.Quantity == type(1)",
+        1,
+        "undeclared reference to 'kubernetes' (in container '')",
+    );
+    let types = "found no matching overload for '_==_' applied to '(type(type), string)'";
+    refused("type == 'string'", 6, types);
     refused("self.any.z == 1", 9, "undefined field 'z'");
     refused("self.a.b == 1", 7, "type 'string' does not support field selection");
     let told = compile_error(&schema(), "cel.bind(x, 1, x)");
@@ -112,6 +120,10 @@ fn types_that_do_not_fit_are_told_with_the_function_and_its_arguments() {
     refused("self.l.all(x, x)", 15, "expected type 'bool' but found 'string'");
     let range = "expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)";
     refused("self.n.all(x, true)", 5, range);
+    // What is below is looked at all the same.
+    let told = compile_error(&schema(), "self.n.all(x, 'a' < 1)");
+    let below = "<input>:1:19: found no matching overload for '_<_' applied to '(string, int)'";
+    assert!(told.contains(range) && told.contains(below), "{told}");
     refused(
         "self.n ? 1 : 2",
         8,
@@ -135,6 +147,58 @@ fn syntax_errors_are_told_as_the_generated_parser_of_cel_go_tells_them() {
     end("Object{data:");
     refused("self.a 1", 8, "Syntax error: extraneous input '1' expecting <EOF>");
     refused("(self.a", 8, "Syntax error: missing ')' at '<EOF>'");
+    refused("{1:2,", 6, "Syntax error: missing '}' at '<EOF>'");
+    refused("[1 2]", 4, "Syntax error: extraneous input '2' expecting {']', ','}");
+    refused("[1,,2]", 4, "Syntax error: mismatched input ',' expecting ']'");
+    refused("{,1:2}", 3, "Syntax error: mismatched input '1' expecting '}'");
+    refused("Foo{a:1,2}", 9, "Syntax error: extraneous input '2' expecting '}'");
+    refused(
+        "size(,)",
+        6,
+        "Syntax error: extraneous input ',' expecting {'[', '{', '(', ')', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, \
+         NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
+    );
+    refused(
+        "!",
+        2,
+        &format!("Syntax error: extraneous input '<EOF>' expecting {operand}"),
+    );
+    refused("!-self.n", 3, "Syntax error: no viable alternative at input '-self'");
+    refused("-!true", 2, "Syntax error: no viable alternative at input '-!'");
+    for (expression, told) in [
+        (
+            "1 + +",
+            [
+                "<input>:1:5: Syntax error: mismatched input '+'",
+                "<input>:1:6: Syntax error: mismatched input '<EOF>'",
+            ],
+        ),
+        (
+            "in",
+            [
+                "<input>:1:1: Syntax error: mismatched input 'in'",
+                "<input>:1:3: Syntax error: mismatched input '<EOF>'",
+            ],
+        ),
+        (
+            "self.in",
+            [
+                "<input>:1:6: Syntax error: no viable alternative at input '.in'",
+                "<input>:1:8: Syntax error: mismatched",
+            ],
+        ),
+    ] {
+        let error = compile_error(&schema(), expression);
+        assert!(told.iter().all(|told| error.contains(told)), "{expression}: {error}");
+    }
+    let twice = compile_error(&schema(), "-)");
+    assert!(
+        twice.contains("<input>:1:2: Syntax error: no viable alternative at input '-)'")
+            && twice.contains(&format!(
+                "<input>:1:2: Syntax error: mismatched input ')' expecting {operand}"
+            )),
+        "{twice}"
+    );
     refused("[1,", 4, "Syntax error: missing ']' at '<EOF>'");
     refused(
         "1 + + 2",

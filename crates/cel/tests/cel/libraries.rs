@@ -81,7 +81,7 @@ fn urls_addresses_and_ranges_are_understood() {
         "isURL('https://a/b') && !isURL('not a url') && url('https://a:80/x?k=v').getHost() == 'a:80'",
         "url('https://a:80/x').getPort() == '80' && url('https://a/').getPort() == '' && url('/x').getScheme() == ''",
         "url('https://a/?k=v&k=w').getQuery()['k'] == ['v', 'w'] && url('https://a/a b').getEscapedPath() == '/a%20b'",
-        "url('https://a/') == url('https://a/') && type(url('/')) == kubernetes.URL",
+        "url('https://a/') == url('https://a/') && type(url('/')) == type(url('/a'))",
         "isIP('1.2.3.4') && !isIP('1.2.3') && !isIP('::ffff:1.2.3.4') && ip('::1').family() == 6",
         "ip('127.0.0.1').isLoopback() && ip('0.0.0.0').isUnspecified() && ip('8.8.8.8').isGlobalUnicast()",
         "ip('224.0.0.1').isLinkLocalMulticast() && ip('fe80::1').isLinkLocalUnicast()",

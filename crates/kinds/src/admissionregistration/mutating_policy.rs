@@ -112,6 +112,11 @@ mod tests {
     #[test]
     fn a_mutation_has_what_its_type_asks_for_and_nothing_else() {
         assert_eq!(Harness::new().errors(FINE), Vec::<String>::new());
+        let unknown = errors("'Object{}'", "variables.foo");
+        assert!(
+            unknown[0].contains("<input>:1:10: undefined field 'foo'"),
+            "{unknown:?}"
+        );
         assert_eq!(
             errors("'Object{}'", "' 1 '"),
             [

@@ -115,13 +115,13 @@ impl Strategy for CustomResourceDefinition {
             .collect()
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        validation::validate(object, None)
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        validation::validate(context.types, object, None)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if context.subresource.is_none() {
-            return validation::validate(object, Some(old));
+            return validation::validate(context.types, object, Some(old));
         }
         let mut errors = Vec::new();
         validation::validate_status(object, &mut errors);
@@ -188,15 +188,16 @@ spec:
 
     #[test]
     fn scope_stays_once_the_definition_is_established() {
+        let types = crate::tables::types().unwrap();
         let mut old = Harness::new().create(GADGETS);
         let mut cluster = old.clone();
         cluster.set_at(&["spec", "scope"], "Cluster".into());
-        assert!(super::validation::validate(&cluster, Some(&old)).is_empty());
+        assert!(super::validation::validate(&types, &cluster, Some(&old)).is_empty());
         let mut established = Value::empty_map();
         established.set_at(&["type"], "Established".into());
         established.set_at(&["status"], "True".into());
         old.set_at(&["status", "conditions"], vec![established].into());
-        let errors = super::validation::validate(&cluster, Some(&old));
+        let errors = super::validation::validate(&types, &cluster, Some(&old));
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(texts, [r#"spec.scope: Invalid value: "Cluster": field is immutable"#]);
     }

@@ -2,6 +2,7 @@
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/>).
 
 use holdfast_resource::access::{BoundObject, ServiceAccountToken};
+use holdfast_resource::metadata::formats::check_key;
 use holdfast_resource::{Field, FieldError, FieldPath, GroupKind, Refusal, Review, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
@@ -62,7 +63,8 @@ impl Review for TokenRequest {
         });
         let token = token.map_err(|why| Refusal::Failed(format!("failed to generate token: {why}")))?;
         context.annotate(ISSUED, || token.credential);
-        let end = context.now + std::time::Duration::from_secs(life.unsigned_abs());
+        // The answer tells of the time that was asked for, even where the token is good for longer.
+        let end = context.now + std::time::Duration::from_secs(seconds.unsigned_abs());
         let mut status = Value::empty_map();
         status.set_at(&["expirationTimestamp"], time_text(end));
         status.set_at(&["token"], token.token.into());
@@ -137,9 +139,10 @@ impl Bound {
             reference.child("kind").text(),
             reference.child("name").text(),
         );
+        let (group, version) = group_and_version(version);
         let mut bound = Self::default();
-        let object = match (version, kind) {
-            ("v1", "Pod") => {
+        let object = match (group, kind) {
+            ("", "Pod") => {
                 let pod = get(context, "pods", name)?;
                 let account = pod.str_at(&["spec", "serviceAccountName"]).unwrap_or_default();
                 if account != context.name {
@@ -151,10 +154,9 @@ impl Bound {
                 bound.node = node_of(context, &pod);
                 bound.pod.insert(identity(&pod)).clone()
             }
-            ("v1", "Node") => bound.node.insert(identity(&get(context, "nodes", name)?)).clone(),
-            ("v1", "Secret") => bound.secret.insert(identity(&get(context, "secrets", name)?)).clone(),
+            ("", "Node") => bound.node.insert(identity(&get(context, "nodes", name)?)).clone(),
+            ("", "Secret") => bound.secret.insert(identity(&get(context, "secrets", name)?)).clone(),
             _ => {
-                let (group, version) = version.split_once('/').unwrap_or(("", version));
                 return Err(Refusal::BadRequest(format!(
                     "cannot bind token to object of type {group}/{version}, Kind={kind}"
                 )));
@@ -178,6 +180,15 @@ impl Bound {
     }
 }
 
+/// Group and version of an `apiVersion`; neither where it is none. Of the core group any version will do.
+fn group_and_version(api_version: &str) -> (&str, &str) {
+    match api_version.split_once('/') {
+        None => ("", api_version),
+        Some((_, version)) if version.contains('/') => ("", ""),
+        Some(both) => both,
+    }
+}
+
 /// The node that a pod is on; without a uid where the server does not know it.
 fn node_of(context: &WriteContext<'_>, pod: &Value) -> Option<BoundObject> {
     let name = pod.str_at(&["spec", "nodeName"]).filter(|name| !name.is_empty())?;
@@ -193,6 +204,7 @@ fn node_of(context: &WriteContext<'_>, pod: &Value) -> Option<BoundObject> {
 
 fn get(context: &WriteContext<'_>, resource: &'static str, name: &str) -> Result<Value, Refusal> {
     let namespace = if resource == "nodes" { "" } else { context.namespace };
+    check_key(resource != "nodes", namespace, name).map_err(Refusal::BadRequest)?;
     let object = context.lookup.get(&of_core(resource), namespace, name);
     object.ok_or_else(|| Refusal::NotFound {
         resource: of_core(resource),
@@ -299,6 +311,14 @@ mod tests {
                 .contains("to pod running with different serviceaccount name.")
         );
         assert!(bound("none", "").unwrap_err().contains("NotFound"));
+        assert!(bound("''", "").unwrap_err().contains("Name parameter required."));
+        let of = |version: &str| {
+            let bound = format!("boundObjectRef: {{apiVersion: {version}, kind: Secret, name: s}}");
+            ask("robot", &bound).unwrap_err()
+        };
+        assert!(of("v9").contains("NotFound"));
+        assert!(of("a/b/c").contains("NotFound"));
+        assert!(of("apps/v1").contains("cannot bind token to object of type apps/v1, Kind=Secret"));
         assert!(ask("nobody", "").unwrap_err().contains("NotFound"));
     }
 
@@ -308,7 +328,9 @@ mod tests {
             "robot",
             "expirationSeconds: 3607, boundObjectRef: {apiVersion: v1, kind: Pod, name: p}",
         );
-        let token = at(&answer.unwrap(), "status.token");
+        let answer = answer.unwrap();
+        let token = at(&answer, "status.token");
         assert!(token.contains("31536000 s"), "{token}");
+        assert_eq!(at(&answer, "status.expirationTimestamp"), r#""2001-09-09T02:46:47Z""#);
     }
 }

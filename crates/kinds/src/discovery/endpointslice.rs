@@ -125,12 +125,9 @@ struct SliceRules<'a> {
 impl<'v> Rules<'v> for SliceRules<'_> {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
-            // Of a slice of an unknown type nothing else is looked at.
             "content" => {
-                if check.errors.is_empty() {
-                    self.validate_endpoints(part, check);
-                    self.validate_ports(part, check);
-                }
+                self.validate_ports(part, check);
+                self.validate_endpoints(part, check);
             }
             "addresses" => self.validate_addresses(&part.child(name), &mut check.errors),
             "hints" => {
@@ -162,6 +159,9 @@ impl SliceRules<'_> {
             errors.push(addresses.required("must contain at least 1 address"));
         } else if addresses.len() > ADDRESSES {
             errors.push(addresses.too_many(ADDRESSES));
+        }
+        if !matches!(self.address_type, "IPv4" | "IPv6" | "FQDN") {
+            return;
         }
         for address in addresses.items().filter(|address| !self.kept.contains(address.text())) {
             validate_address(addresses, &address, self.address_type, self.own, errors);
@@ -321,6 +321,19 @@ mod tests {
     fn addresses_are_of_the_type_and_reachable() {
         let harness = Harness::new();
         assert!(harness.errors(&slice("IPv4", "10.1.2.3")).is_empty());
+        let empty = slice("Odd", "x")
+            .replace("['x']", "[]")
+            .replace("endpoints:", "ports: [{protocol: Odd}], endpoints:");
+        let fields: Vec<String> = harness
+            .errors(&empty)
+            .iter()
+            .filter_map(|error| Some(error.split_once(": ")?.0.to_owned()))
+            .collect();
+        assert_eq!(
+            fields,
+            ["addressType", "ports[0].protocol", "endpoints[0].addresses"],
+            "ports come first, whatever the type of the addresses"
+        );
         assert_eq!(
             harness.errors(&slice("IPv6", "1.2.3.4")),
             [r#"endpoints[0].addresses: Invalid value: "1.2.3.4": must be an IPv6 address"#]

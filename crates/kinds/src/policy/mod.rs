@@ -3,9 +3,11 @@
 mod at_rest;
 mod poddisruptionbudget;
 
+use holdfast_resource::CreationChecks;
+
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{of_apimachinery, with_status};
+use crate::metadata_checks::{at_creation, of_apimachinery, with_status};
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
@@ -13,7 +15,10 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
         "poddisruptionbudgets" => kind(poddisruptionbudget::PodDisruptionBudget)
             .read_by(at_rest::poddisruptionbudget)
             .empty_status()
-            .metadata_checks(with_status(of_apimachinery(0, 0), 0, 0))
+            .metadata_checks(at_creation(
+                with_status(of_apimachinery(0, 0), 0, 0),
+                CreationChecks::Last,
+            ))
             .done(),
         _ => return None,
     })

@@ -15,6 +15,7 @@ use holdfast_resource::metadata::formats::{Faults, path_segment};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
+use crate::metadata_checks::{MOST, whole_first};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -25,12 +26,13 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         let policy = policy();
         let binding = kind(binding::Binding { scope, policy });
         let binding = binding.named_by(name_faults).initial_objects().followed();
-        binding.cells(binding::CELLS).done()
+        binding.cells(binding::CELLS).metadata_checks(whole_first(MOST)).done()
     };
     let role = |scope| {
         let policy = policy();
         let role = kind(role::Role { scope, policy });
-        role.named_by(name_faults).initial_objects().followed().done()
+        let role = role.named_by(name_faults).initial_objects().followed();
+        role.metadata_checks(whole_first(MOST)).done()
     };
     Some(match plural {
         "clusterrolebindings" => binding(Scope::Cluster),

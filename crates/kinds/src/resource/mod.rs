@@ -35,16 +35,25 @@ const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "deviceclasses" => kind(deviceclass::DeviceClass)
+            .raw(|class| requests::has_blanks(class, &["spec", "config"]), None)
             .converts_by(config, GROUP, versions::CLASSES)
             .done(),
         "resourceclaims" => kind(resourceclaim::ResourceClaim)
             .cells(resourceclaim::CELLS)
+            .raw(
+                |claim| requests::has_blanks(claim, &["spec", "devices", "config"]),
+                Some("spec"),
+            )
             .takes_of_quotas(quota::DeviceClaims)
             .empty_status()
             .read_by(at_rest::claim)
             .converts_by(config, GROUP, versions::CLAIMS)
             .done(),
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate)
+            .raw(
+                |template| requests::has_blanks(template, &["spec", "spec", "devices", "config"]),
+                Some("spec"),
+            )
             .read_by(at_rest::template)
             .converts_by(config, GROUP, versions::TEMPLATES)
             .done(),

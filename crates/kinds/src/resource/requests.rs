@@ -12,7 +12,7 @@ use super::TAINT_EFFECTS;
 use super::names::{name_of, own_text, validate_attribute_name, validate_driver, validate_set, validate_slice};
 use super::selectors::validate_selectors;
 use crate::defaults::{change_items, is_zero, none_if_empty, set_missing};
-use crate::validation::{Errors, optional_one_of, report, required_text};
+use crate::validation::{Errors, may_have_blanks, optional_one_of, report, required_text};
 
 /// The most requests of a claim, and the most names of requests in a list of them.
 const REQUESTS: usize = 32;
@@ -205,6 +205,13 @@ pub(super) fn validate_configuration(configuration: &Field<'_, '_>, stored: Stor
     }
     validate_driver(&opaque.child("driver"), errors);
     validate_raw(&opaque.child("parameters"), PARAMETERS, stored, errors);
+}
+
+/// Whether the configurations at `path` have parameters in which blanks may stand.
+pub(super) fn has_blanks(object: &Value, path: &[&str]) -> bool {
+    let configurations = object.at(path).and_then(Value::as_list).into_iter().flatten();
+    let mut parameters = configurations.filter_map(|one| one.at(&["opaque", "parameters"]));
+    parameters.any(may_have_blanks)
 }
 
 /// Reports what is no JSON object of at most `most` bytes: `validateRawExtension`.

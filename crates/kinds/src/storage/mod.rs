@@ -9,7 +9,7 @@ mod volumeattributesclass;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{of_core, with_status};
+use crate::metadata_checks::{MOST, of_core, whole_first, with_status};
 use crate::versions::Versions;
 
 /// The versions of VolumeAttributesClasses.
@@ -26,8 +26,13 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "csinodes" => kind(csinode::CsiNode)
             .metadata_checks(with_status(of_core(1, 0), 1, 0))
             .done(),
-        "csistoragecapacities" => kind(csistoragecapacity::CsiStorageCapacity).done(),
-        "storageclasses" => kind(storageclass::StorageClass).cells(storageclass::CELLS).done(),
+        "csistoragecapacities" => kind(csistoragecapacity::CsiStorageCapacity)
+            .metadata_checks(whole_first(MOST))
+            .done(),
+        "storageclasses" => kind(storageclass::StorageClass)
+            .cells(storageclass::CELLS)
+            .metadata_checks(whole_first(MOST))
+            .done(),
         "volumeattachments" => kind(volumeattachment::VolumeAttachment)
             .empty_status()
             .metadata_checks(with_status(of_core(1, 0), 1, 0))

@@ -1,6 +1,6 @@
 //! StorageClasses: <https://kubernetes.io/docs/concepts/storage/storage-classes/>.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::labels::validate_label_name;
@@ -87,12 +87,14 @@ pub(super) fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Error
 
 /// `validateAllowedTopologies`: no term says what another does.
 fn validate_topologies(terms: &Field<'_, '_>, errors: &mut Errors) {
-    let mut seen: HashSet<BTreeMap<&str, BTreeSet<&str>>> = HashSet::new();
+    let mut seen: HashMap<BTreeMap<&str, BTreeSet<&str>>, usize> = HashMap::new();
     for term in terms.items() {
         let topology = validate_topology(&term, errors);
         // The reference compares with as many terms without expressions besides.
         let times = if topology.is_empty() { terms.len() } else { 0 };
-        let times = times + usize::from(!seen.insert(topology));
+        let before = seen.entry(topology).or_default();
+        let times = times + *before;
+        *before += 1;
         let place = term.path().child("matchLabelExpressions");
         errors.extend((0..times.min(SHOWN_DUPLICATES)).map(|_| FieldError::duplicate(&place, "")));
     }

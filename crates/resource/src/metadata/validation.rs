@@ -22,18 +22,43 @@ const SUBRESOURCE_MAX: usize = 256;
 
 /// What is wrong with the metadata of an object that is to be created.
 pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    let name = |name: &str| match resource.rules.name {
+        NameRule::Own => resource.capabilities.name_faults(object, name),
+        rule => rule.check(name),
+    };
+    let names = Names {
+        namespaced: resource.namespaced(),
+        name: &name,
+        prefix: &|prefix| own_prefix(resource, object, prefix),
+    };
+    whole_metadata(object, &names, resource.rules.metadata_checks.finalizer_names)
+}
+
+/// What is wrong with the metadata of a Scale that is written, whatever the kind of the object that it scales.
+pub fn validate_scale_metadata(scale: &Value) -> Vec<FieldError> {
+    let names = Names {
+        namespaced: true,
+        name: &|name| NameRule::Subdomain.check(name),
+        prefix: &|prefix| NameRule::Subdomain.check_prefix(prefix),
+    };
+    whole_metadata(scale, &names, true)
+}
+
+/// The rules of names that hold for an object.
+struct Names<'r> {
+    namespaced: bool,
+    name: &'r dyn Fn(&str) -> formats::Faults,
+    prefix: &'r dyn Fn(&str) -> formats::Faults,
+}
+
+fn whole_metadata(object: &Value, names: &Names<'_>, finalizers_by_name: bool) -> Vec<FieldError> {
     let root = FieldPath::new("metadata");
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     let text = |field: &str| metadata.str_at(&[field]).unwrap_or_default();
     let mut errors = Vec::new();
 
     let name = text("name");
-    generated_name(
-        &root,
-        metadata,
-        |prefix| own_prefix(resource, object, prefix),
-        &mut errors,
-    );
+    generated_name(&root, metadata, names.prefix, &mut errors);
     if name.is_empty() {
         errors.push(FieldError::required(
             &root.child("name"),
@@ -41,13 +66,10 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
         ));
     } else {
         let field = root.child("name");
-        let wrong = match resource.rules.name {
-            NameRule::Own => resource.capabilities.name_faults(object, name),
-            rule => rule.check(name),
-        };
+        let wrong = (names.name)(name);
         errors.extend(wrong.into_iter().map(|text| FieldError::invalid(&field, name, text)));
     }
-    if resource.namespaced() {
+    if names.namespaced {
         let (field, namespace) = (root.child("namespace"), text("namespace"));
         if namespace.is_empty() {
             errors.push(FieldError::required(&field, ""));
@@ -78,7 +100,7 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
     owner_references(&root, metadata, &mut errors);
     finalizers(&root, metadata, &mut errors);
     managed_fields(&root, metadata, &mut errors);
-    if resource.rules.metadata_checks.finalizer_names {
+    if finalizers_by_name {
         finalizer_names(&root, metadata, &mut errors);
     }
     errors
@@ -194,8 +216,11 @@ fn repeated_faults(
         finalizer_names(&root, metadata, &mut update);
     }
     let own = checks.of(subresource);
-    // Most kinds look at the change first.
-    for (errors_of_check, times) in [(&update, own.update), (&whole, own.whole)] {
+    let mut of_kind = [(&update, own.update), (&whole, own.whole)];
+    if checks.whole_first && subresource.is_empty() {
+        of_kind.reverse();
+    }
+    for (errors_of_check, times) in of_kind {
         for _ in 0..times {
             errors.extend(errors_of_check.iter().cloned());
         }
@@ -566,6 +591,7 @@ mod tests {
         subresource: RepeatedChecks { whole: 0, update: 1 },
         finalizer_names: true,
         at_creation: crate::CreationChecks::First,
+        whole_first: false,
     };
 
     #[test]
@@ -584,6 +610,22 @@ mod tests {
         );
         assert_eq!(fields(&MOST, "status"), format!("{label} {label} {label} {finalizer}"));
         assert_eq!(fields(&MetadataChecks::CUSTOM, ""), [label; 3].join(" "));
+    }
+
+    #[test]
+    fn some_kinds_look_at_the_whole_before_the_change() {
+        let new = metadata(r#"{"metadata":{"uid":"2","labels":{"a":"-"}}}"#);
+        let old = metadata(r#"{"metadata":{"uid":"1"}}"#);
+        let order = |whole_first: bool| {
+            let checks = MetadataChecks { whole_first, ..MOST };
+            let errors = repeated_faults(&checks, "", (Vec::new(), Vec::new()), &new, &old);
+            let fields = errors
+                .iter()
+                .filter_map(|error| error.field.as_str().rsplit('.').next());
+            fields.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(order(false), "labels uid labels uid labels labels");
+        assert_eq!(order(true), "labels uid labels labels uid labels");
     }
 
     #[test]

@@ -85,6 +85,13 @@ pub enum DecodeError {
     Tree(String),
 }
 
+impl DecodeError {
+    /// Whether the reference stops here: types that read their JSON themselves do not know where they stand.
+    fn ends_reading(&self) -> bool {
+        !matches!(self, Self::Base64(_)) && !matches!(self, Self::Type { place, .. } if place != "value")
+    }
+}
+
 /// The reference reports no more unknown fields than this.
 const MAX_UNKNOWN: usize = 100;
 
@@ -109,6 +116,7 @@ fn decode_from(table: &TypeTable, of: TypeId, value: &Value, from_tree: bool) ->
         silent: 0,
         from_tree,
         in_order: false,
+        only_ends: false,
     };
     let root = Place {
         above: None,
@@ -116,8 +124,8 @@ fn decode_from(table: &TypeTable, of: TypeId, value: &Value, from_tree: bool) ->
     };
     let changed = decoder.reference(of, value, &root).map_err(|error| {
         decoder.in_order = from_tree;
-        let first = decoder.in_order.then(|| decoder.reference(of, value, &root).err());
-        first.flatten().unwrap_or(error)
+        decoder.only_ends = !from_tree;
+        decoder.reference(of, value, &root).err().unwrap_or(error)
     })?;
     Ok(Decoded {
         value: changed.unwrap_or_else(|| value.clone()),
@@ -139,6 +147,9 @@ struct Decoder<'t> {
     /// Whether nothing but the first error is asked for, in the order of the fields in the reference's structs: it reads trees
     /// field by field, and stops there.
     in_order: bool,
+    /// Whether nothing but an error that ends the reading is asked for: the reference goes on after a value of the wrong type,
+    /// and tells of it only where no type that reads its JSON itself refuses what it is given.
+    only_ends: bool,
 }
 
 /// Where a value stands. Kept on the stack; text is made of it only when something is to be reported.
@@ -169,6 +180,13 @@ enum Outcome {
 impl Decoder<'_> {
     /// The value in the form of its shape; `None` if it has that form.
     fn value(&mut self, shape: &Shape, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+        match self.shaped(shape, value, place) {
+            Err(error) if self.only_ends && self.silent == 0 && !error.ends_reading() => Ok(None),
+            outcome => outcome,
+        }
+    }
+
+    fn shaped(&mut self, shape: &Shape, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
         match (shape, value) {
             (_, Value::Null) => return Ok(Some(self.table.zero(shape)).filter(|zero| !zero.is_null())),
             (Shape::String, Value::String(_))

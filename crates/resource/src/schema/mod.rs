@@ -21,7 +21,7 @@ mod object;
 mod rebuild;
 mod table;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod text;
 mod types;
 mod visit;

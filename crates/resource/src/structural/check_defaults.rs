@@ -3,12 +3,14 @@
 use holdfast_value::Value;
 
 use super::Node;
-use super::embedded::identity;
+use super::custom_type::OBJECT_META;
+use super::embedded::{Metadata, identity};
 use super::node::Additional;
 use super::prune::Dropped;
 use holdfast_cel::PatternMemory;
 
 use super::{RuleBudget, Rules};
+use crate::schema::TypeTable;
 use crate::{FieldError, FieldPath};
 
 /// How deep defaults are looked for.
@@ -17,12 +19,17 @@ const MAX_DEPTH: usize = 130;
 impl Node {
     /// What is wrong with the defaults of the schema at `field` and of all below it: they must hold nothing that is not
     /// specified, and satisfy the schema that they are the default of, its rules included.
-    pub fn validate_defaults(&self, field: &FieldPath, errors: &mut Vec<FieldError>) {
+    pub fn validate_defaults(&self, types: &TypeTable, field: &FieldPath, errors: &mut Vec<FieldError>) {
         if !self.within.defaults {
             return;
         }
         let mut walk = Walk {
             budget: RuleBudget::default(),
+            metadata: types.id(OBJECT_META).map(|of| Metadata {
+                types,
+                of,
+                drops_malformed: false,
+            }),
             errors,
         };
         walk.schema(
@@ -38,6 +45,8 @@ impl Node {
 struct Walk<'e> {
     /// What rules may cost on all defaults together.
     budget: RuleBudget,
+    /// How metadata is read.
+    metadata: Option<Metadata<'e>>,
     errors: &'e mut Vec<FieldError>,
 }
 
@@ -112,7 +121,7 @@ impl Walk<'_> {
         field: &FieldPath,
         is_root: bool,
     ) {
-        if let Some(faults) = place.and_then(|place| place.faults_of_metadata(default)) {
+        if let Some(faults) = place.and_then(|place| place.faults_of_metadata(default, self.metadata)) {
             let why = format!("must result in valid metadata: {faults}");
             self.errors.push(FieldError::invalid(field, default.clone(), why));
             return;
@@ -120,6 +129,12 @@ impl Walk<'_> {
         if !place.is_some_and(Place::is_metadata) && node.prune(default, false, &mut Dropped::default()).is_some() {
             let why = "must not have unknown fields";
             self.errors.push(FieldError::invalid(field, default.clone(), why));
+        }
+        if !place.is_some_and(Place::is_metadata)
+            && let Some(error) = unreadable(node, is_root, default, field, self.metadata)
+        {
+            self.errors.push(error);
+            return;
         }
         let before = self.errors.len();
         if is_root && let Value::Map(object) = default {
@@ -135,6 +150,35 @@ impl Walk<'_> {
             self.errors.extend(found.errors);
         }
     }
+}
+
+/// What of a value cannot be read as the identity or the metadata of an object. `is_object` says that the value is one even
+/// where its schema does not say so.
+fn unreadable(
+    node: &Node,
+    is_object: bool,
+    value: &Value,
+    path: &FieldPath,
+    metadata: Option<Metadata<'_>>,
+) -> Option<FieldError> {
+    let metadata = metadata?;
+    if let Some(object) = value.as_map().filter(|_| is_object && !node.embedded) {
+        for name in ["apiVersion", "kind"] {
+            if let Some(value) = object.get(name).filter(|value| value.as_str().is_none()) {
+                return Some(FieldError::invalid(
+                    &path.child(name),
+                    value.clone(),
+                    "must be a string",
+                ));
+            }
+        }
+        if let Some(value) = object.get("metadata")
+            && let Err(why) = metadata.read(value, &mut Dropped::default())
+        {
+            return Some(FieldError::invalid(&path.child("metadata"), value.clone(), why));
+        }
+    }
+    node.read_embedded(value, path, metadata, &mut Dropped::default()).err()
 }
 
 /// Where a schema lies within that of the nearest embedded object.
@@ -175,7 +219,7 @@ impl Place<'_> {
     }
 
     /// Why an object with this default at this place would not be one, where the place is in its metadata.
-    fn faults_of_metadata(&self, default: &Value) -> Option<String> {
+    fn faults_of_metadata(&self, default: &Value, metadata: Option<Metadata<'_>>) -> Option<String> {
         if !self.is_metadata() {
             return None;
         }
@@ -185,9 +229,15 @@ impl Place<'_> {
                 object.set_at(&[name], any.into());
             }
         }
+        let (node, root) = (self.object(), FieldPath::default());
+        if let Some(error) = unreadable(node, true, &object, &root, metadata) {
+            return Some(error.to_string());
+        }
         let mut faults = Vec::new();
-        self.object()
-            .validate_embedded(&object, &FieldPath::default(), &mut faults);
+        if let Some(object) = object.as_map().filter(|_| !node.embedded) {
+            identity(object, &root, &mut faults);
+        }
+        node.validate_embedded(&object, &root, &mut faults);
         let mut texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
         match texts.len() {
             0 => None,
@@ -202,6 +252,7 @@ mod tests {
     use holdfast_value::{Limits, json};
 
     use super::*;
+    use crate::schema::tests::builtin;
 
     #[test]
     fn entries_of_metadata_have_no_defaults() {
@@ -210,7 +261,7 @@ mod tests {
             "spec":{"type":"object","additionalProperties":{"type":"string","default":"x"}}}}}}"#;
         let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
         let mut errors = Vec::new();
-        Node::read(&schema).validate_defaults(&FieldPath::new("s"), &mut errors);
+        Node::read(&schema).validate_defaults(&builtin(), &FieldPath::new("s"), &mut errors);
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
             errors,
@@ -221,7 +272,48 @@ mod tests {
     }
 
     #[test]
+    fn metadata_in_defaults_is_read_as_such() {
+        let types = builtin();
+        for (schema, told) in [
+            (
+                r#"{"type":"object","properties":{"metadata":{"type":"object","default":[1]}}}"#,
+                concat!(
+                    "s.properties[metadata].default: Invalid value: [1]: must result in valid metadata: metadata: Invalid value: [1]: ",
+                    "json: cannot unmarshal array into Go value of type v1.ObjectMeta"
+                ),
+            ),
+            (
+                r#"{"type":"object","properties":{"metadata":{"type":"object","properties":{"name":{"type":"string","default":true}}}}}"#,
+                concat!(
+                    "s.properties[metadata].properties[name].default: Invalid value: true: must result in valid metadata: metadata: ",
+                    r#"Invalid value: {"name":true}: json: cannot unmarshal bool into Go struct field ObjectMeta.name of type string"#
+                ),
+            ),
+            (
+                r#"{"type":"object","properties":{"p":{"type":"object","x-kubernetes-embedded-resource":true,
+                "x-kubernetes-preserve-unknown-fields":true,
+                "default":{"apiVersion":"v1","kind":"Pod","metadata":{"labels":{"a":1}}}}}}"#,
+                concat!(
+                    r#"s.properties[p].default.metadata: Invalid value: {"labels":{"a":1}}: json: cannot unmarshal number "#,
+                    "into Go struct field ObjectMeta.labels of type string"
+                ),
+            ),
+            (
+                r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"default":{"kind":5}}"#,
+                "s.default.kind: Invalid value: 5: must be a string",
+            ),
+        ] {
+            let node = Node::read(&json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap());
+            let mut errors = Vec::new();
+            node.validate_defaults(&types, &FieldPath::new("s"), &mut errors);
+            let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
+            assert_eq!(texts, [told], "{schema}");
+        }
+    }
+
+    #[test]
     fn defaults_are_values_of_their_schema() {
+        let types = builtin();
         for (schema, told) in [
             (r#"{"type":"integer","default":1}"#, vec![]),
             (
@@ -277,7 +369,7 @@ mod tests {
             let text = format!(r#"{{"type":"object","properties":{{"a":{schema}}}}}"#);
             let node = Node::read(&json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap());
             let mut errors = Vec::new();
-            node.validate_defaults(&FieldPath::new("s"), &mut errors);
+            node.validate_defaults(&types, &FieldPath::new("s"), &mut errors);
             let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
             assert_eq!(texts, told, "{schema}");
         }

@@ -15,8 +15,8 @@ use crate::{
     TypedObject, Validation, nested_integer, nested_path, nested_text,
 };
 
-/// The definition name of the type of metadata.
-const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+/// The type of the metadata of all objects.
+pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Gives the JSON schema of a version when it is first needed.
 pub type SchemaSource = Arc<dyn Fn() -> Option<Value> + Send + Sync>;

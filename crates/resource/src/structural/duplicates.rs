@@ -27,10 +27,10 @@ impl Node {
             Value::List(list) => {
                 match self.list_type {
                     Some(ListType::Set) => repeated(list, path, errors, |item| Some(item.clone())),
-                    Some(ListType::Map) => {
-                        without_keys(list, path, errors);
-                        repeated(list, path, errors, |item| self.key_of(item));
-                    }
+                    Some(ListType::Map) => match without_keys(list, path) {
+                        Some(error) => errors.push(error),
+                        None => repeated(list, path, errors, |item| Some(self.key_of(item))),
+                    },
                     Some(ListType::Atomic) | None => {}
                 }
                 let Some(of) = self.items.as_deref().filter(|of| of.within.keyed_lists) else {
@@ -45,13 +45,12 @@ impl Node {
     }
 
     /// The key fields of an item, those that are there.
-    fn key_of(&self, item: &Value) -> Option<Value> {
-        let item = item.as_map()?;
+    fn key_of(&self, item: &Value) -> Value {
         let fields = self.list_map_keys.iter();
         let key: Map = fields
             .filter_map(|name| Some((name.clone(), item.get(name)?.clone())))
             .collect();
-        Some(Value::Map(key))
+        Value::Map(key)
     }
 }
 
@@ -73,12 +72,12 @@ fn repeated(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>, key: im
     }
 }
 
-/// The items of a list by key that have no fields to be told apart by.
-fn without_keys(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    for (at, item) in list.iter().enumerate().filter(|(_, item)| item.as_map().is_none()) {
-        let why = "must be an object for an array of list-type map";
-        errors.push(FieldError::invalid(&path.index(at), item.clone(), why));
-    }
+/// The first item of a list by key that has no fields to be told apart by. One that is `null` has no key, as an empty one.
+fn without_keys(list: &List, path: &FieldPath) -> Option<FieldError> {
+    let mut items = list.iter().enumerate();
+    let (at, item) = items.find(|(_, item)| !matches!(item, Value::Null | Value::Map(_)))?;
+    let why = "must be an object for an array of list-type map";
+    Some(FieldError::invalid(&path.index(at), item.clone(), why))
 }
 
 #[cfg(test)]
@@ -100,6 +99,12 @@ mod tests {
                 r#"{"map":[{"k":"a","p":1,"v":1},{"k":"b"},{"k":"a","p":1,"v":2}]}"#,
                 vec![r#"map[2]: Duplicate value: {"k":"a","p":1}"#],
             ),
+            (
+                r#"{"map":["x",{"k":"a"},{"k":"a"},"y"]}"#,
+                vec![r#"map[0]: Invalid value: "x": must be an object for an array of list-type map"#],
+            ),
+            (r#"{"map":[null]}"#, vec![]),
+            (r#"{"map":[null,{}]}"#, vec!["map[1]: Duplicate value: {}"]),
             (r#"{"atom":[1,1]}"#, vec![]),
         ] {
             let mut errors = Vec::new();

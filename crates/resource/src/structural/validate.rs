@@ -444,19 +444,19 @@ impl Validation<'_> {
         place: &Place<'_>,
     ) -> Outcome {
         let fields = map.len() as i64;
+        let mut outcome = Outcome::default();
         if let Some(least) = checks
             .and_then(|checks| checks.min_properties)
             .filter(|least| fields < *least)
         {
-            return self.invalid(place, fields, format_args!("should have at least {least} properties"));
+            outcome.merge(self.invalid(place, fields, format_args!("should have at least {least} properties")));
         }
         if let Some(most) = checks
             .and_then(|checks| checks.max_properties)
             .filter(|most| fields > *most)
         {
-            return self.too_many(place, fields, most);
+            outcome.merge(self.too_many(place, fields, most));
         }
-        let mut outcome = Outcome::default();
         let is_root = place.above.is_none() && self.root.as_str().is_empty();
         for (name, value) in map {
             if outcome.errors.len() >= MAX_ERRORS {
@@ -834,6 +834,15 @@ mod tests {
             );
             assert_eq!(errors_of(schema, bad), [told], "{schema} {bad}");
         }
+        let many = r#"{"type":"object","maxProperties":1,"additionalProperties":{"enum":["z"]}}"#;
+        assert_eq!(
+            errors_of(many, r#"{"x":"z","y":"a"}"#),
+            [
+                "a: Too many: 2: must have at most 1 item",
+                r#"a.y: Unsupported value: "a": supported values: "z""#
+            ],
+            "what a map holds is looked at however much it is"
+        );
     }
 
     #[test]

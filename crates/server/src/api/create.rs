@@ -23,6 +23,7 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
     let mut target = write::target(&request, options.write);
     target.empties = decoded.empties;
+    target.raw_as_sent = decoded.raw_as_sent;
     let capabilities = &request.served.resource.capabilities;
     let object = if capabilities.keeps_reset_fields_at_creation {
         decoded.object

@@ -22,12 +22,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use holdfast_resource::{KindType, Responder, Verb};
-use holdfast_value::Value;
+use holdfast_value::{Value, json};
 use holdfast_writes::WriteOptions;
 
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::negotiation::Representation;
+use crate::http::negotiation::{Format, Representation};
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::representation::{self, RequestedVersion};
@@ -136,7 +136,9 @@ async fn read_object(
     let format = request.body_format()?;
     let body = read_body(request).await?;
     let (types, kind_type) = (context.write.body_types(), kind_type(context, request)?);
-    let decoded = decode::object(&body, format, types, kind_type.as_ref(), options.field_validation)?;
+    let mut decoded = decode::object(&body, format, types, kind_type.as_ref(), options.field_validation)?;
+    let raw = request.served.resource.capabilities.raw.is_some();
+    decoded.raw_as_sent = raw && format == Format::Json && !json::is_compact(&body);
     audit::sent(context, request, kind_type.as_ref(), &decoded.object);
     Ok((kind_type, decoded))
 }

@@ -48,13 +48,18 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     let options = UpdateOptions::parse(&request.query)?;
     let (_, decoded) = read_object(context, &mut request, &options.write).await?;
     let mut object = decoded.object;
-    check_place(&mut object, &request.name, &request.namespace)?;
+    let told = decoded.warnings.clone();
+    // A refusal warns of the fields that were dropped as well.
+    let warned = |error: ApiError| error.with_warnings(told.clone());
+    let placed = check_place(&mut object, &request.name, &request.namespace);
+    placed.map_err(|error| warned(error.into()))?;
     let change = Change::Replace {
         object,
         warnings: decoded.warnings,
     };
     let target = write::target(&request, options.write);
-    written(context, &request, &write::update(&context.write, target, change).await?).await
+    let result = write::update(&context.write, target, change).await.map_err(warned)?;
+    written(context, &request, &result).await
 }
 
 /// Answers a PATCH.

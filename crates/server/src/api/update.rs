@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_writes::{Change, Error, check_namespace, check_place, metadata};
+use holdfast_writes::{Change, Error, check_place, metadata};
 
 use super::{filled_in, read_object, written};
 use crate::api::context::Context;
@@ -26,7 +26,6 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     // A refusal warns of the fields that were dropped as well.
     let warned = |error: ApiError| error.with_warnings(told.clone());
     let refused = |error: Error| warned(error.into());
-    check_namespace(&mut object, &request.namespace).map_err(refused)?;
     check_place(&mut object, &request.name, &request.namespace).map_err(refused)?;
     let change = Change::Replace {
         object,
@@ -34,6 +33,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     };
     let mut target = write::target(&request, options.write);
     target.empties = decoded.empties;
+    target.raw_as_sent = decoded.raw_as_sent;
     let result = write::update(&context.write, target, change).await.map_err(warned)?;
     written(context, &request, &result).await
 }

@@ -12,4 +12,4 @@ pub mod response;
 pub mod status;
 pub(crate) mod table;
 
-pub use status::ApiError;
+pub use status::{ApiError, TakenName};

@@ -142,6 +142,17 @@ impl From<ReadError> for ApiError {
     }
 }
 
+/// The name of a new object that another object has.
+#[derive(Clone, Copy, Debug)]
+pub struct TakenName<'n> {
+    /// The name.
+    pub name: &'n str,
+    /// Whether the other object waits for its finalizers.
+    pub deleting: bool,
+    /// Whether the new object says what its name is to be made of, so that another try may do.
+    pub generated: bool,
+}
+
 impl ApiError {
     /// An error of any code, reason and message.
     pub fn new(
@@ -223,17 +234,23 @@ impl ApiError {
     }
 
     /// 409: an object of that name is there already.
-    pub fn already_exists(resource: &GroupResource, name: &str) -> Self {
-        let message = format!("{resource} {} already exists", quote(name));
-        let details = Some(Details::of(resource, name));
-        Self::new(StatusCode::CONFLICT, "AlreadyExists", message, details)
-    }
-
-    /// 409: an object of that name is there and waits for its finalizers.
-    pub fn already_exists_deleting(resource: &GroupResource, name: &str) -> Self {
-        let message = format!("object is being deleted: {resource} {} already exists", quote(name));
-        let details = Some(Details::of(resource, name));
-        Self::new(StatusCode::CONFLICT, "AlreadyExists", message, details)
+    pub fn already_exists(resource: &GroupResource, taken: &TakenName<'_>) -> Self {
+        let begin = if taken.deleting {
+            "object is being deleted: "
+        } else {
+            ""
+        };
+        let end = if taken.generated {
+            ", the server was not able to generate a unique name for the object"
+        } else {
+            ""
+        };
+        let message = format!("{begin}{resource} {} already exists{end}", quote(taken.name));
+        let details = Details {
+            retry_after_seconds: u32::from(taken.generated),
+            ..Details::of(resource, taken.name)
+        };
+        Self::new(StatusCode::CONFLICT, "AlreadyExists", message, Some(details))
     }
 
     /// 409: the write does not fit the object as it is now.
@@ -839,6 +856,24 @@ mod tests {
             several.to_string(),
             "Apply failed with 3 conflicts: conflicts with \"alpha\":\n- .data.a\n- .data.b\nconflicts with \"bravo\":\n- .data.c"
         );
+    }
+
+    #[test]
+    fn a_taken_name_that_was_made_up_may_be_tried_again() {
+        let refusal = |generated| {
+            let taken = TakenName {
+                name: "a",
+                deleting: true,
+                generated,
+            };
+            let error = ApiError::already_exists(&resource("", "events"), &taken);
+            let seconds = error.status().details.as_ref().unwrap().retry_after_seconds;
+            (error.to_string(), seconds)
+        };
+        let plain = "object is being deleted: events \"a\" already exists";
+        assert_eq!(refusal(false), (plain.to_owned(), 0));
+        let generated = format!("{plain}, the server was not able to generate a unique name for the object");
+        assert_eq!(refusal(true), (generated, 1));
     }
 
     #[test]

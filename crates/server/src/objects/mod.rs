@@ -403,11 +403,28 @@ pub fn readable(entry: &Entry) -> Option<Value> {
 /// Kind, version and metadata come first in built-in kinds: lists, whose items leave the first two out, take the rest of the
 /// bytes as it is (see [`list_item`]). Answers that show metadata alone cut those out (see [`metadata_place`]).
 pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
+    encode_as_sent(types, object, false)
+}
+
+/// What follows an object whose raw extensions were sent with blanks: a blank, which is no part of the object.
+const RAW_AS_SENT: u8 = b' ';
+
+/// As [`encode`]; `raw_as_sent` says that the raw extensions of the object were sent with blanks.
+pub fn encode_as_sent(types: &TypeTable, object: &Value, raw_as_sent: bool) -> holdfast_store::Value {
     let mut bytes = Vec::with_capacity(2048);
-    match schema::write_object_with_room(types, type_of_object(types, object), object, &mut bytes) {
+    let room = schema::write_object_with_room(types, type_of_object(types, object), object, &mut bytes);
+    if raw_as_sent {
+        bytes.push(RAW_AS_SENT);
+    }
+    match room {
         Some(at) => holdfast_store::Value::object(bytes, at),
         None => holdfast_store::Value::plain(bytes),
     }
+}
+
+/// Whether the raw extensions of an object that is stored as `bytes` were sent with blanks.
+pub fn is_raw_as_sent(bytes: &[u8]) -> bool {
+    bytes.last() == Some(&RAW_AS_SENT)
 }
 
 /// An object as it is answered, its members in the order of [`encode`].

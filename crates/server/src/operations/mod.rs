@@ -5,6 +5,7 @@ mod audit;
 pub mod browsers;
 pub mod discovery;
 pub mod fairness;
+mod flagz;
 pub mod health;
 pub mod inflight;
 pub mod loopback;
@@ -13,5 +14,6 @@ pub mod paths;
 pub mod service;
 mod start;
 mod statusz;
+mod zpage;
 
 pub use start::start;

@@ -1,5 +1,6 @@
 //! The paths that are no resources: discovery, health, the version, OpenAPI and the list of paths itself.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -22,9 +23,11 @@ use crate::operations::discovery::aggregated::{self, Documents, Root};
 use crate::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
 use crate::operations::discovery::{Catalog, KeptDocuments};
 use crate::operations::fairness::PriorityAndFairness;
+use crate::operations::flagz::Flagz;
 use crate::operations::health::Health;
 use crate::operations::openapi::{self, OpenApi};
 use crate::operations::statusz::Statusz;
+use crate::operations::zpage;
 use crate::runtime::Clock;
 use crate::runtime::version::{Build, VersionInfo};
 use crate::wire::fairness::Fairness;
@@ -48,6 +51,7 @@ pub struct Paths {
     started: SystemTime,
     clock: Arc<dyn Clock>,
     aggregator: Option<Arc<Aggregator>>,
+    flags: BTreeMap<String, String>,
 }
 
 impl Paths {
@@ -72,7 +76,15 @@ impl Paths {
             started: clock.now(),
             clock,
             aggregator: None,
+            flags: BTreeMap::new(),
         }
+    }
+
+    /// With the flags that the server was started with, and their values.
+    #[must_use]
+    pub fn with_flags(mut self, flags: BTreeMap<String, String>) -> Self {
+        self.flags = flags;
+        self
     }
 
     /// With what is known of the build.
@@ -227,6 +239,7 @@ impl Paths {
                 paths: self.list(document.catalog),
             })),
             ("/statusz", _) => Some(self.statusz(document)),
+            ("/flagz", _) => Some(self.flagz(document)),
             ("/metrics", Some((metrics, in_flight))) => Some(metrics.respond(in_flight, self.levels())),
             ("/metrics/slis", Some(_)) => Some(Ok(metrics::service_levels(self.health.outcomes()))),
             _ => None,
@@ -239,14 +252,18 @@ impl Paths {
 
     fn statusz(&self, document: &Document<'_>) -> Result<Response, ApiError> {
         let mut paths = self.list(document.catalog);
-        paths.push("/statusz".to_owned());
+        paths.extend(["/flagz", "/statusz"].map(str::to_owned));
         let page = Statusz {
             started: self.started,
             now: self.clock.now(),
             version: &self.version,
             paths,
         };
-        page.respond(document.messages, document.headers, document.query)
+        zpage::respond(&page, document.messages, document.headers, document.query)
+    }
+
+    fn flagz(&self, document: &Document<'_>) -> Result<Response, ApiError> {
+        zpage::respond(&Flagz(&self.flags), document.messages, document.headers, document.query)
     }
 
     fn aggregated(&self, document: &Document<'_>, root: Root, format: Format) -> Result<Response, ApiError> {

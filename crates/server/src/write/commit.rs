@@ -17,7 +17,7 @@ use super::charges::{self, Charged};
 use super::environment::{lookup, stage, witnessed_stage};
 use super::settled::Witness;
 use super::turns::Turn;
-use crate::http::ApiError;
+use crate::http::{ApiError, TakenName};
 use crate::objects::settled::Fingerprint;
 use crate::objects::{self, Entry, Objects, Snapshot};
 use crate::runtime::long_work;
@@ -82,7 +82,7 @@ async fn create_by_sight(context: &Arc<Context>, target: &Target, object: &Value
             check_has_no_version(&staged.object)?;
         }
         if let Some(live) = snapshot.get(key.as_bytes()) {
-            return Err(already_exists(target, live).with_warnings(staged.warnings));
+            return Err(already_exists(target, live, &staged.object).with_warnings(staged.warnings));
         }
         let most = context.max_object_bytes;
         if target.dry_run {
@@ -164,6 +164,7 @@ fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
     Ok(Live {
         stored: objects::tree_or_refusal(entry)?,
         shown_as_stored: objects::is_shown_as_stored(&target.resource, &target.api_version, entry),
+        raw_as_sent: objects::is_raw_as_sent(entry.bytes()),
     })
 }
 
@@ -471,14 +472,15 @@ impl Home {
     }
 }
 
-fn already_exists(target: &Target, live: &Entry) -> ApiError {
-    let resource = target.resource.group_resource();
-    let name = objects::name_of_key(live.key());
-    if objects::tree(live).at(&["metadata", "deletionTimestamp"]).is_some() {
-        ApiError::already_exists_deleting(&resource, name)
-    } else {
-        ApiError::already_exists(&resource, name)
-    }
+/// Says that `live` has the name of the new object.
+fn already_exists(target: &Target, live: &Entry, object: &Value) -> ApiError {
+    let prefix = object.str_at(&["metadata", "generateName"]);
+    let taken = TakenName {
+        name: objects::name_of_key(live.key()),
+        deleting: objects::tree(live).at(&["metadata", "deletionTimestamp"]).is_some(),
+        generated: prefix.is_some_and(|prefix| !prefix.is_empty()),
+    };
+    ApiError::already_exists(&target.resource.group_resource(), &taken)
 }
 
 fn kept(staged: Staged, entry: Arc<Entry>) -> Written {
@@ -499,7 +501,7 @@ fn unstored(
 ) -> Result<Written, ApiError> {
     let removed = staged.write == Write::Delete;
     if !removed {
-        encode(context, &staged.object, entry, most_bytes)?;
+        encode(context, &staged.object, staged.raw_as_sent, entry, most_bytes)?;
     }
     Ok(Written {
         object: Shape::Tree(staged.object),
@@ -580,11 +582,12 @@ async fn store(
     }
     let Staged {
         object,
+        raw_as_sent,
         after,
         warnings,
         ..
     } = staged;
-    let encoded = encode(context, &object, live, most_bytes).map_err(Failure::Refused)?;
+    let encoded = encode(context, &object, raw_as_sent, live, most_bytes).map_err(Failure::Refused)?;
     let write = || {
         let (resource, version) = (&target.resource, &target.api_version);
         let index = objects::index_of(&target.registry, resource, &object, version);
@@ -629,10 +632,11 @@ async fn store(
 fn encode(
     context: &Context,
     object: &Value,
+    raw_as_sent: bool,
     live: Option<&Arc<Entry>>,
     most: usize,
 ) -> Result<holdfast_store::Value, ApiError> {
-    let encoded = objects::encode(context.types(), object);
+    let encoded = objects::encode_as_sent(context.types(), object, raw_as_sent);
     let bytes = encoded.bytes().len();
     let before = live.map_or(0, |live| live.bytes().len());
     if bytes > most && bytes > before {

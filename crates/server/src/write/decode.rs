@@ -35,6 +35,8 @@ pub(crate) struct Decoded {
     pub(crate) warnings: Vec<String>,
     /// What the body gives as empty and the object does not hold for that.
     pub(crate) empties: Vec<EmptyField>,
+    /// Whether the body has blanks, which raw extensions keep. Known where the kind has some.
+    pub(crate) raw_as_sent: bool,
 }
 
 /// Reads the body of a POST or PUT as an object of `kind` in `api_version`, and types it.
@@ -139,6 +141,7 @@ impl Address<'_> {
                 object: typed.object,
                 warnings: judged(typed.findings, self.validation).map_err(refuse)?,
                 empties: typed.empties,
+                raw_as_sent: false,
             }),
             Reading::Other(findings) => {
                 let warnings = judged(findings, self.validation).map_err(refuse)?;
@@ -309,6 +312,7 @@ fn custom(
         object: typed.object,
         warnings: judged(typed.findings, validation).map_err(refuse)?,
         empties: typed.empties,
+        raw_as_sent: false,
     })
 }
 

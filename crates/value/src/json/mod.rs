@@ -28,6 +28,21 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     Ok(read.map_err(|error| as_it_came(error, bytes, &text))?.0)
 }
 
+/// Whether JSON has no blanks between its tokens.
+pub fn is_compact(text: &[u8]) -> bool {
+    let (mut quoted, mut escaped) = (false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = quoted,
+            b'"' => quoted = !quoted,
+            b' ' | b'\t' | b'\n' | b'\r' if !quoted => return false,
+            _ => {}
+        }
+    }
+    true
+}
+
 /// Reads one JSON value and reports repeated keys, of which the last wins.
 pub fn parse_with_findings(bytes: &[u8], limits: &Limits) -> Result<Parsed, Error> {
     parse_with(bytes, limits, Duplicates::Replace)

@@ -7,6 +7,7 @@ fn delete(world: &World, stored: &Value, options: &DeleteOptions) -> Result<Stag
     let live = Live {
         stored: stored.clone(),
         shown_as_stored: true,
+        raw_as_sent: false,
     };
     let target = target(world, stored, "");
     run(world, &target, async |stage| stage.delete(options, &live).await)

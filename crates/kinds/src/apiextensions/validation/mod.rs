@@ -14,6 +14,7 @@ use std::collections::HashSet;
 
 use holdfast_admission::webhooks::authorities_fault;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
+use holdfast_resource::schema::TypeTable;
 use holdfast_resource::structural::{JsonType, Node, Notation};
 use holdfast_resource::{Field, FieldError, FieldPath};
 use holdfast_value::Value;
@@ -29,11 +30,11 @@ const MAX_SELECTABLE: usize = 8;
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// What is wrong with a definition that is to be created, or to take the place of `old`.
-pub(super) fn validate(definition: &Value, old: Option<&Value>) -> Errors {
+pub(super) fn validate(types: &TypeTable, definition: &Value, old: Option<&Value>) -> Errors {
     let mut errors = Errors::new();
     let null = Value::Null;
     let spec = definition.get("spec").unwrap_or(&null);
-    validate_spec(spec, &Unchanged::of(old), &mut errors);
+    validate_spec(spec, &Known::of(types, old), &mut errors);
     if let Some(old) = old {
         immutable(definition, old, &mut errors);
         authorities(spec, old, &mut errors);
@@ -84,7 +85,7 @@ fn joined(faults: &Faults) -> String {
     faults.join(",")
 }
 
-fn validate_spec(spec: &Value, unchanged: &Unchanged<'_>, errors: &mut Errors) {
+fn validate_spec(spec: &Value, known: &Known<'_>, errors: &mut Errors) {
     let root = FieldPath::new("spec");
     let (group, field) = (text(spec, "group"), root.child("group"));
     let faults = dns_subdomain(group);
@@ -113,7 +114,7 @@ fn validate_spec(spec: &Value, unchanged: &Unchanged<'_>, errors: &mut Errors) {
         errors.push(FieldError::invalid(&root.child("preserveUnknownFields"), true, why));
     }
     let shared = Shared::of(items(spec, "versions"));
-    versions(spec, &root, &shared, unchanged, errors);
+    versions(spec, &root, &shared, known, errors);
     for required in ["plural", "singular", "kind", "listKind"] {
         if spec.str_at(&["names", required]).unwrap_or_default().is_empty() {
             errors.push(FieldError::required(&root.child("names").child(required), ""));
@@ -123,7 +124,7 @@ fn validate_spec(spec: &Value, unchanged: &Unchanged<'_>, errors: &mut Errors) {
         names(found, &root.child("names"), errors);
     }
     if let Some(first) = items(spec, "versions").first() {
-        shared.validate_above(first, &root, unchanged, errors);
+        shared.validate_above(first, &root, known, errors);
     }
     conversion(spec, &root.child("conversion"), errors);
 }
@@ -148,16 +149,16 @@ impl Shared {
         }
     }
 
-    fn validate_above(&self, version: &Value, root: &FieldPath, unchanged: &Unchanged<'_>, errors: &mut Errors) {
+    fn validate_above(&self, version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut Errors) {
         if self.schema {
-            validation(version, &root.child("validation"), unchanged, errors);
+            validation(version, &root.child("validation"), known, errors);
         }
         self.validate_parts(version, root, true, errors);
     }
 
-    fn validate_within(&self, version: &Value, root: &FieldPath, unchanged: &Unchanged<'_>, errors: &mut Errors) {
+    fn validate_within(&self, version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut Errors) {
         if !self.schema {
-            validation(version, &root.child("schema"), unchanged, errors);
+            validation(version, &root.child("schema"), known, errors);
         }
         self.validate_parts(version, root, false, errors);
     }
@@ -188,7 +189,7 @@ impl Shared {
     }
 }
 
-fn versions(spec: &Value, root: &FieldPath, shared: &Shared, unchanged: &Unchanged<'_>, errors: &mut Errors) {
+fn versions(spec: &Value, root: &FieldPath, shared: &Shared, known: &Known<'_>, errors: &mut Errors) {
     let field = root.child("versions");
     let versions = items(spec, "versions");
     for (at, version) in versions.iter().enumerate() {
@@ -207,7 +208,7 @@ fn versions(spec: &Value, root: &FieldPath, shared: &Shared, unchanged: &Unchang
             errors.push(FieldError::invalid(&field.child("name"), name, joined(&faults)));
         }
         deprecation(version, &field.child("deprecationWarning"), errors);
-        shared.validate_within(version, &field, unchanged, errors);
+        shared.validate_within(version, &field, known, errors);
     }
     let found = || spec.get("versions").cloned().unwrap_or_default();
     if !unique {
@@ -290,19 +291,27 @@ fn names(names: &Value, root: &FieldPath, errors: &mut Errors) {
     labels("categories", errors);
 }
 
-/// The versions of the definition before, by which is known which schemas are as they were.
-struct Unchanged<'v>(&'v [Value]);
+/// What schemas are looked at by.
+struct Known<'v> {
+    /// The types of the built-in kinds, which metadata is read by.
+    types: &'v TypeTable,
+    /// The versions of the definition before, by which is known which schemas are as they were.
+    before: &'v [Value],
+}
 
-impl<'v> Unchanged<'v> {
-    fn of(old: Option<&'v Value>) -> Self {
+impl<'v> Known<'v> {
+    fn of(types: &'v TypeTable, old: Option<&'v Value>) -> Self {
         let versions = old.and_then(|old| old.get("spec"));
-        Self(versions.map_or(&[], |spec| items(spec, "versions")))
+        Self {
+            types,
+            before: versions.map_or(&[], |spec| items(spec, "versions")),
+        }
     }
 
     /// Whether the version had the same schema before.
     fn has(&self, version: &Value) -> bool {
         let before = self
-            .0
+            .before
             .iter()
             .find(|before| text(before, "name") == text(version, "name"));
         before.is_some_and(|before| before.get("schema") == version.get("schema"))
@@ -310,7 +319,7 @@ impl<'v> Unchanged<'v> {
 }
 
 /// The schema of a version.
-fn validation(version: &Value, root: &FieldPath, unchanged: &Unchanged<'_>, errors: &mut Errors) {
+fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut Errors) {
     let Some(schema) = version
         .at(&["schema", "openAPIV3Schema"])
         .filter(|schema| !schema.is_null())
@@ -329,13 +338,13 @@ fn validation(version: &Value, root: &FieldPath, unchanged: &Unchanged<'_>, erro
     let unreadable = structural::unreadable(schema);
     let found = match unreadable {
         Some(_) => Errors::new(),
-        None => structure(schema, &node, &field),
+        None => structure(known.types, schema, &node, &field),
     };
     let mut wrong = Errors::new();
     schema::validate(schema, &field, &mut wrong);
     rules::words(&node, &field, &mut wrong);
     let expressions = if found.is_empty() && unreadable.is_none() {
-        rules::expressions(&node, &field, &wrong, unchanged.has(version))
+        rules::expressions(&node, &field, &wrong, known.has(version))
     } else {
         Errors::new()
     };
@@ -349,10 +358,10 @@ fn validation(version: &Value, root: &FieldPath, unchanged: &Unchanged<'_>, erro
 }
 
 /// Why the schema is not structural, or what is wrong with its defaults.
-fn structure(schema: &Value, node: &Node, field: &FieldPath) -> Errors {
+fn structure(types: &TypeTable, schema: &Value, node: &Node, field: &FieldPath) -> Errors {
     let mut found = structural::validate(schema, field);
     if found.is_empty() {
-        node.validate_defaults(field, &mut found);
+        node.validate_defaults(types, field, &mut found);
     }
     found
 }
@@ -583,13 +592,14 @@ fn stored_versions(definition: &Value, errors: &mut Errors) {
             Value::Null,
             "must have at least one stored version",
         ));
+        return;
     }
     let versions = items(definition.get("spec").unwrap_or(&null), "versions");
-    let names: HashSet<&str> = stored.iter().filter_map(Value::as_str).collect();
-    let is_stored = |name: &str| names.contains(name);
-    for version in versions.iter().filter(|version| is_true(version, "storage")) {
+    let mut left: HashSet<&str> = stored.iter().filter_map(Value::as_str).collect();
+    for version in versions {
         let name = text(version, "name");
-        if !is_stored(name) {
+        // A second version of the same name is not among those that are left.
+        if !left.remove(name) && is_true(version, "storage") {
             let why = format!("must have the storage version {name}");
             errors.push(FieldError::invalid(&root, stored.to_vec(), why));
         }

@@ -329,6 +329,10 @@ impl Walk<'_> {
                 } else {
                     FieldError::invalid(&field, of, why)
                 });
+            } else if found == "set"
+                && let Some(item) = schema.get("items")
+            {
+                self.items_of_set(item, &field.child("items"));
             }
             if !supported.contains(&found) {
                 let error = FieldError::not_supported(&field.child(name), found, supported);
@@ -399,6 +403,22 @@ impl Walk<'_> {
         }
     }
 
+    /// The items of a set: they must be told apart as a whole.
+    fn items_of_set(&mut self, item: &Value, field: &FieldPath) {
+        let (mark, unmarked) = match text(item, "type") {
+            "object" => ("x-kubernetes-map-type", false),
+            "array" => ("x-kubernetes-list-type", true),
+            _ => return,
+        };
+        let found = item.get(mark).and_then(Value::as_str);
+        if !found.map_or(unmarked, |found| found == "atomic") {
+            let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
+            // The reference shows the mark of lists, for objects too.
+            let shown = item.get("x-kubernetes-list-type").cloned().unwrap_or_default();
+            self.errors.push(FieldError::invalid(&field.child(mark), shown, why));
+        }
+    }
+
     /// The items of a list that is a set or a map.
     fn members(&mut self, list_type: &str, schema: &Value, item: &Value, field: &FieldPath) {
         if is_true(item, "nullable") {
@@ -406,21 +426,6 @@ impl Walk<'_> {
             self.forbid(field, "nullable", &why);
         }
         if list_type == "set" {
-            let (mark, unmarked) = match text(item, "type") {
-                "object" => ("x-kubernetes-map-type", false),
-                "array" => ("x-kubernetes-list-type", true),
-                _ => return,
-            };
-            let found = item.get(mark);
-            let atomic = found.and_then(Value::as_str) == Some("atomic") || found.is_none() && unmarked;
-            if !atomic {
-                let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
-                // The reference shows the mark of the list.
-                let shown = schema.get(mark).filter(|_| !unmarked).cloned();
-                let shown = if unmarked { found.cloned() } else { shown };
-                self.errors
-                    .push(FieldError::invalid(&field.child(mark), shown.unwrap_or_default(), why));
-            }
             return;
         }
         let all_required: Seen<&str> = items(item, "required").iter().filter_map(Value::as_str).collect();

@@ -1,12 +1,16 @@
 use holdfast_value::{Limits, Value, json};
 
-use super::{name_faults, validate};
+use super::{Errors, name_faults};
 
 const WIDGETS: &str = r#"{"metadata":{"name":"widgets.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
     "names":{"plural":"widgets","singular":"widget","kind":"Widget","listKind":"WidgetList"},"conversion":{"strategy":"None"},
     "versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{
         "spec":{"type":"object","properties":{"a":{"type":"string"},"f":{"type":"number"}}}}}}}]},
     "status":{"storedVersions":["v1"]}}"#;
+
+fn validate(definition: &Value, old: Option<&Value>) -> Errors {
+    super::validate(&crate::tables::types().unwrap(), definition, old)
+}
 
 fn value(text: &str) -> Value {
     json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
@@ -476,6 +480,46 @@ fn authorities_must_be_fit_once_a_definition_is_established() {
         errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [
             r#"spec.conversion.webhookClientConfig.caBundle: Invalid value: "bm90IGEgY2VydA==": unable to load root certificates: unable to parse bytes as PEM block"#
+        ]
+    );
+}
+
+#[test]
+fn a_second_version_of_a_name_is_not_the_stored_one() {
+    let version = |storage: bool| {
+        value(&format!(
+            r#"{{"name":"v1","served":true,"storage":{storage},"schema":{{"openAPIV3Schema":{{"type":"object"}}}}}}"#
+        ))
+    };
+    let mut definition = value(WIDGETS);
+    definition.set_at(&["spec", "versions"], vec![version(false), version(true)].into());
+    let fields: Vec<String> = validate(&definition, None)
+        .iter()
+        .map(|error| error.field.to_string())
+        .collect();
+    assert_eq!(fields, ["spec.versions", "status.storedVersions"]);
+    definition.set_at(&["status", "storedVersions"], Value::from(Vec::<Value>::new()));
+    definition.set_at(&["spec", "versions"], vec![version(true)].into());
+    assert_eq!(
+        validate(&definition, None)
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+        ["status.storedVersions: Invalid value: null: must have at least one stored version"]
+    );
+}
+
+#[test]
+fn items_of_sets_are_looked_at_before_keys() {
+    let schema = r#"{"type":"object","properties":{"l":{"type":"array","x-kubernetes-list-type":"set","x-kubernetes-list-map-keys":["a"],
+        "items":{"type":"object","properties":{"a":{"type":"string"}}}}}}"#;
+    let fields: Vec<String> = told("version.schema.openAPIV3Schema", schema);
+    let ends: Vec<&str> = fields.iter().filter_map(|text| text.rsplit(": ").next()).collect();
+    assert_eq!(
+        ends,
+        [
+            "must be atomic as item of a list with x-kubernetes-list-type=set",
+            "must be map if x-kubernetes-list-map-keys is non-empty"
         ]
     );
 }
