@@ -196,7 +196,7 @@ fn a_store_grows_to_etcd_as_it_stands_there() {
     programs.run("how-to/etcd.md");
 }
 
-#[needs(kubectl, etcd, kube_apiserver, curl)]
+#[needs(kubectl, etcd, kube_apiserver, curl, openssl)]
 #[test]
 fn both_servers_run_beside_each_other_as_it_stands_there() {
     let programs = Programs::new();
