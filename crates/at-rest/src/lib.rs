@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! Stored objects as kube-apiserver keeps them in etcd.
 //!
 //! The state of a server holds objects as they are served: JSON in the version that they are stored in. etcd holds what

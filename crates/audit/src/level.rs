@@ -5,7 +5,7 @@
 pub enum Level {
     /// Nothing: there are no events.
     None,
-    /// Who asked for what, and how it ended.
+    /// User, verb, object and outcome.
     Metadata,
     /// The body of the request as well.
     Request,

@@ -1,6 +1,6 @@
 //! Reading a policy from a file.
 //!
-//! What is wrong with it is told in the words of the reference. That is stricter in one point: a field that nobody knows ends
+//! Faults are reported in the words of the reference. That is stricter in one point: an unknown field ends
 //! the start here, while the reference goes on with a warning.
 
 use holdfast_resource::metadata::formats::dns_subdomain;

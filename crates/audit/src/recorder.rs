@@ -72,7 +72,7 @@ pub enum Layer {
     Impersonation,
     /// Webhooks that may change objects.
     MutatingWebhook,
-    /// Webhooks that may refuse writes: the longest of those that are asked together.
+    /// Webhooks that may refuse writes: the longest of those that are called together.
     ValidatingWebhook,
     /// The store.
     Storage,
@@ -272,7 +272,7 @@ impl Recorder {
         self.emit(Stage::ResponseStarted)
     }
 
-    /// Emits the last event of a request that nobody waits for any more, unless it was emitted already.
+    /// Emits the last event of a request that no client waits for any more, unless it was emitted already.
     pub fn abandoned(&self) {
         if std::thread::panicking() {
             self.panicked("a panic outside of the handler");

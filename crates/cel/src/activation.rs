@@ -1,4 +1,4 @@
-//! What an evaluation is given: values for the variables, and a budget.
+//! The input of an evaluation: values for the variables, and a budget.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -465,7 +465,7 @@ impl Checker<'_> {
         result
     }
 
-    /// Which of `overloads` take `given`, and the type of their results: `dyn` where they differ.
+    /// Which of `overloads` take arguments of the types `given`, and the type of their results: `dyn` where they differ.
     fn overloads(&mut self, overloads: &[&Overload], member: bool, given: &[Type]) -> Option<(Vec<usize>, Type)> {
         let mut fitting = Vec::new();
         let mut result: Option<Type> = None;
@@ -531,7 +531,7 @@ impl Checker<'_> {
     }
 
     fn no_overload(&mut self, id: Id, function: &str, member: bool, given: &[Type]) -> Type {
-        // Of what is not known yet, nothing is told.
+        // A type that is not known yet is not reported.
         let shown = given.iter().map(|ty| resolve(ty, &self.bound, true).to_string());
         let shown: Vec<String> = shown.collect();
         let signature = match shown.split_first() {
@@ -713,7 +713,7 @@ impl Checker<'_> {
         body: Type,
         element: Type,
     ) -> Type {
-        // A condition is told by the operator that the macro stands for.
+        // An error of a condition names the operator that the macro stands for.
         let condition = |checker: &mut Self, ty: Type, others: &[Type]| {
             if checker.assignable(&ty, &Type::Bool) {
                 return None;

@@ -84,7 +84,7 @@ impl Composition {
     }
 }
 
-/// What a variable came to, once it was asked for.
+/// The value of a variable, once it was read.
 type Kept = Mutex<Option<Result<CelValue, EvaluationError>>>;
 
 #[derive(Debug)]

@@ -50,10 +50,10 @@ pub enum EvaluationError {
     /// An index past the end of a list.
     #[error("index out of bounds: {0}")]
     IndexOutOfBounds(i64),
-    /// A function that does not take the values it was given.
+    /// A function has no overload for its arguments.
     #[error("no such overload")]
     NoSuchOverload,
-    /// The same, of the function or operator that is named, with the types that it was given.
+    /// The same, with the name of the function or operator and the types of the arguments.
     #[error("no such overload: {0}")]
     NoSuchOverloadOf(Box<str>),
     /// A variable that the caller did not set.
@@ -67,7 +67,7 @@ pub enum EvaluationError {
     Conversion {
         /// The type of the value.
         from: Box<str>,
-        /// The type that was asked for.
+        /// The wanted type.
         to: &'static str,
     },
     /// A value is larger than an object may be.
@@ -76,7 +76,7 @@ pub enum EvaluationError {
     /// The budget of this call is spent.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimitExceeded,
-    /// The caller asked to stop.
+    /// The caller stopped the evaluation.
     #[error("operation interrupted")]
     Interrupted,
     /// Anything else, in the words of the function that failed.
@@ -90,7 +90,7 @@ impl EvaluationError {
         EvaluationError::Failed(message.into().into_boxed_str())
     }
 
-    /// Whether a function or an operator was given values that it does not take.
+    /// Whether a function or an operator has no overload for its arguments.
     pub fn is_no_such_overload(&self) -> bool {
         matches!(
             self,
@@ -98,7 +98,7 @@ impl EvaluationError {
         )
     }
 
-    /// `error`, told of the function or operator `name` and the values that it was given.
+    /// `error`, with the function or operator `name` and its arguments.
     pub(crate) fn of_call(self, name: &str, args: &[CelValue]) -> Self {
         if self != EvaluationError::NoSuchOverload {
             return self;

@@ -412,7 +412,7 @@ impl<'a, 'b> Frame<'a, 'b> {
     }
 }
 
-/// `error`, told of the operator `name` where the type of its first operand has no such operator at all.
+/// `error`, with the name of the operator `name` where the type of its first operand has no such operator at all.
 fn untaken(error: EvaluationError, takes: bool, name: &str) -> EvaluationError {
     match error {
         NoSuchOverload if !takes => EvaluationError::NoSuchOverloadOf(name.into()),

@@ -31,7 +31,7 @@ const FOLDS: [(&str, usize, usize, FoldKind); 17] = [
 /// The name that macros of the reference gather their result under.
 const ACCUMULATOR: &str = "__result__";
 
-/// A call that is no macro, given back as it came.
+/// A call that is no macro, unchanged.
 pub(crate) type Call = (SmolStr, Option<Expr>, Vec<Expr>);
 
 /// The expansion of a call at `offset`, or the call itself.

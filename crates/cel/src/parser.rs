@@ -3,7 +3,7 @@
 //! The parser is our own and not that of a crate: what rules say is hostile input, and the grammar-driven parsers at
 //! hand exhaust the stack on a few hundred nested parentheses or a long chain of selections. This one bounds the depth
 //! of the tree before it is built, gives each node the place that cel-go reports errors at, and
-//! expands macros as it goes. Errors are told in the words of cel-go's generated parser.
+//! expands macros as it goes. Errors have the words of cel-go's generated parser.
 
 use smol_str::SmolStr;
 
@@ -245,8 +245,8 @@ impl Parser<'_> {
         self.syntax(message)
     }
 
-    /// Takes `kind`, or tells that something else stands there. A single token too many is told as such and skipped; a
-    /// closing bracket that is missing before the end is told as missing.
+    /// Takes `kind`, or reports what stands there. A single token too many is reported as such and skipped; a
+    /// closing bracket that is missing before the end is reported as missing.
     fn expect(&mut self, kind: Kind, others: &[Kind]) -> Result<Token, GaveUp> {
         if let Some(token) = self.eat(kind) {
             return Ok(token);
@@ -581,7 +581,7 @@ impl Parser<'_> {
         let (function, target, args) = match expand(self, offset, function, target, args) {
             Ok(Ok(expanded)) => return Ok(expanded),
             Ok(Err(call)) => call,
-            // What is wrong with a macro is told, and what follows it too.
+            // Errors of a macro are reported, and those of what follows it too.
             Err(GaveUp) => return self.unknown(offset),
         };
         self.node(

@@ -111,7 +111,7 @@ pub(crate) enum Node {
     OptionalMap(bool, Box<(Node, Node)>),
 }
 
-/// An order that is asked for.
+/// The comparison of an operator.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Comparison {
     Less,
@@ -166,7 +166,7 @@ pub(crate) fn plan(environment: &Environment, checked: Checked) -> Result<Progra
     })
 }
 
-/// Conversions of constants, which the reference makes ahead. One that fails is told before anything runs.
+/// Conversions of constants, which the reference makes ahead. One that fails is an error of compilation.
 const CONVERSIONS: [&str; 10] = [
     "bool",
     "bytes",

@@ -56,7 +56,7 @@ pub enum CelValue {
     Type(SmolStr),
     /// `Object{…}` or `JSONPatch{…}`.
     Struct(Arc<StructValue>),
-    /// Fields that are computed when they are asked for: `variables`.
+    /// Fields that are computed when they are first read: `variables`.
     Lazy(Arc<dyn LazyFields>),
     /// A URL.
     Url(Arc<Url>),

@@ -107,10 +107,10 @@ impl KubernetesEndpoints {
 
     async fn keep(self: Arc<Self>) {
         // One of this address that did not end in order is not ready yet.
-        told(self.remove().await);
+        log_failure(self.remove().await);
         let mut turns = Turns::new(&self.client, INTERVAL);
         while turns.next().await {
-            told(self.reconcile().await);
+            log_failure(self.reconcile().await);
         }
     }
 
@@ -119,7 +119,7 @@ impl KubernetesEndpoints {
         while turns.next().await {
             let _turn = self.turn.lock().await;
             if !self.ends() {
-                told(self.leases.renew_identity().await);
+                log_failure(self.leases.renew_identity().await);
             }
         }
     }
@@ -127,8 +127,8 @@ impl KubernetesEndpoints {
     /// Takes this server's address away: clients had better go elsewhere.
     pub async fn end(&self) {
         self.ends.store(true, Ordering::Release);
-        told(self.remove().await);
-        told(self.leases.remove_identity().await);
+        log_failure(self.remove().await);
+        log_failure(self.leases.remove_identity().await);
     }
 
     fn ends(&self) -> bool {
@@ -293,7 +293,7 @@ impl KubernetesEndpoints {
     }
 }
 
-fn told<T>(outcome: Result<T, String>) {
+fn log_failure<T>(outcome: Result<T, String>) {
     if let Err(error) = outcome {
         tracing::warn!(
             error,

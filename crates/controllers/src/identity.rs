@@ -93,7 +93,7 @@ impl Identity {
 async fn renew(client: Client, leases: Arc<Resource>, identity: Identity) {
     let mut turns = Turns::new(&client, RENEWAL);
     while turns.next().await {
-        told(renew_once(&client, &leases, &identity).await);
+        log_failure(renew_once(&client, &leases, &identity).await);
     }
 }
 
@@ -114,7 +114,7 @@ async fn renew_once(client: &Client, leases: &Resource, identity: &Identity) -> 
 async fn collect(client: Client, leases: Arc<Resource>) {
     let mut turns = Turns::new(&client, COLLECTION);
     while turns.next().await {
-        told(collect_once(&client, &leases).await);
+        log_failure(collect_once(&client, &leases).await);
     }
 }
 
@@ -133,7 +133,7 @@ async fn collect_once(client: &Client, leases: &Resource) -> Result<(), RequestE
     Ok(())
 }
 
-fn told(outcome: Result<(), RequestError>) {
+fn log_failure(outcome: Result<(), RequestError>) {
     if let Err(error) = outcome {
         tracing::warn!(%error, "a lease of a server's identity cannot be written; tried again later");
     }

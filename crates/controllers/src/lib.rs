@@ -55,7 +55,7 @@ pub const AVAILABILITY: &str = "poststarthook/apiservice-status-remote-available
 pub const REMOTE_DISCOVERY: &str = "poststarthook/apiservice-discovery-controller";
 /// The health check of the controller of the documents of aggregated servers, as kube-apiserver has it.
 pub const REMOTE_OPENAPI: &str = "poststarthook/apiservice-openapi-controller";
-/// The health check of the controller that tells aggregated servers whom to trust, as kube-apiserver has it.
+/// The health check of the controller that publishes the trusted authorities for aggregated servers, as kube-apiserver has it.
 pub const AUTHENTICATION_INFO: &str = "poststarthook/start-cluster-authentication-info-controller";
 /// The health check of the controller of the flow schemas and levels that every server has, as kube-apiserver has it.
 const FLOW_CONTROL_PRODUCER: &str = "poststarthook/priority-and-fairness-config-producer";
@@ -72,7 +72,7 @@ struct Controller {
     run: fn(Client, &ControllerContext) -> BoxFuture<'static, ()>,
 }
 
-/// What controllers must be told that the API does not tell.
+/// What controllers need to know that the API does not show.
 #[derive(Clone, Debug, Default)]
 pub struct ControllerContext {
     /// The authorities that vouch for the server's certificate (PEM).
@@ -240,7 +240,7 @@ impl Selection {
 
     /// Runs the chosen controllers, and those that the server is nothing without, each as a task of its own, until the server
     /// ends. Where others serve the same store, the chosen ones run while this server is the one that `election` chooses; the
-    /// task that is given ends when the lease is given away.
+    /// task ends when the lease is lost or released.
     pub fn run(
         &self,
         service: &Arc<Service>,

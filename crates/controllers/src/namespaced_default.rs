@@ -113,7 +113,7 @@ impl Reconcile for Provider {
             let (client, object) = (self.client.clone(), self.wanted.object.clone());
             let path = path_of(&self.resource, name, "")?;
             return Some(Box::pin(
-                async move { told_or_moot(client.create(&path, &object).await) },
+                async move { ignore_moot(client.create(&path, &object).await) },
             ));
         };
         let (mut there, kept) = (there.tree(), self.wanted.kept?);
@@ -123,14 +123,12 @@ impl Reconcile for Provider {
         }
         there.set_at(&[kept], right.clone());
         let (client, path) = (self.client.clone(), path_of(&self.resource, name, self.wanted.name)?);
-        Some(Box::pin(
-            async move { told_or_moot(client.update(&path, &there).await) },
-        ))
+        Some(Box::pin(async move { ignore_moot(client.update(&path, &there).await) }))
     }
 }
 
 /// That others made the object, or that the namespace goes, is no failure; what changes after that is seen.
-fn told_or_moot(outcome: Result<Value, RequestError>) -> Result<(), RequestError> {
+fn ignore_moot(outcome: Result<Value, RequestError>) -> Result<(), RequestError> {
     match outcome {
         Err(error) if !error.is_not_found() && error.reason != "AlreadyExists" && error.code != 403 => Err(error),
         _ => Ok(()),

@@ -171,13 +171,13 @@ impl Reconcile for Quotas {
         let count = count.clone();
         Some(Box::pin(async move {
             tokio::time::sleep(SETTLE).await;
-            settle(&client, &quotas, &count).await
+            recount(&client, &quotas, &count).await
         }))
     }
 }
 
 /// Puts the limits of a quota in force and what is used of them beside them, where that is not so already.
-async fn settle(client: &Client, quotas: &Resource, wanted: &Count) -> Result<(), RequestError> {
+async fn recount(client: &Client, quotas: &Resource, wanted: &Count) -> Result<(), RequestError> {
     let (namespace, name) = &wanted.quota;
     let Some(path) = path_of(quotas, namespace, name) else {
         return Ok(());
@@ -185,7 +185,7 @@ async fn settle(client: &Client, quotas: &Resource, wanted: &Count) -> Result<()
     let path = format!("{path}/status");
     let mut attempt = 1;
     loop {
-        // The quota is read before what it counts: whoever takes from it after this has changed it.
+        // The quota is read before what it counts: a write that takes from it after this changes it.
         let Some(quota) = client.get(quotas, namespace, name) else {
             return Ok(());
         };
@@ -225,7 +225,7 @@ fn keep_charges(used: &mut Amounts, known: &Amounts) {
     }
 }
 
-/// What is used of what a quota limits. What nobody knows how to count stays as it is `known`; of objects whose resource is
+/// What is used of what a quota limits. What has no rule of counting stays as it is `known`; of objects whose resource is
 /// yet to be defined there is none, so that the first ones find their quota counted.
 async fn count(client: &Client, quota: &Value, limits: &Amounts, known: &Amounts, namespace: &str) -> Amounts {
     let registry = client.registry();

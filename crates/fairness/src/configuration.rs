@@ -139,7 +139,7 @@ pub struct SchemaSpec {
     pub uid: Bytes,
     /// The name of its level.
     pub level: SmolStr,
-    /// Its place: lower ones are asked first.
+    /// Its precedence: lower ones are matched first.
     pub precedence: i64,
     /// What tells flows apart.
     pub distinguisher: Distinguisher,

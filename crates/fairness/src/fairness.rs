@@ -39,7 +39,7 @@ pub struct Fairness<D> {
 /// What classifies requests.
 struct Snapshot<D> {
     index: RuleIndex,
-    /// In the order in which they are asked.
+    /// In the order in which they are matched.
     schemas: Vec<Arc<Schema<D>>>,
     /// The place of the one for what no other is for.
     fallback: usize,
@@ -47,7 +47,7 @@ struct Snapshot<D> {
 
 struct State<D> {
     levels: BTreeMap<SmolStr, LevelState<D>>,
-    /// As they were given last.
+    /// As they were configured last.
     given: (Vec<LevelSpec>, Vec<SchemaSpec>),
     /// What is counted, by level and schema.
     flows: HashMap<(SmolStr, SmolStr), Arc<Flow>>,
@@ -196,7 +196,7 @@ impl<D> Fairness<D> {
         self.snapshot.store(Arc::new(snapshot));
     }
 
-    /// Lets levels go that nobody wants, and that are idle; and lets requests have seats that do not linger any more.
+    /// Drops levels that are idle and no longer configured; and lets requests have seats that do not linger any more.
     pub fn refresh(&self) {
         let mut state = self.state.lock();
         let goes = |state: &LevelState<D>| {
@@ -287,7 +287,7 @@ impl<D> LevelState<D> {
 }
 
 impl<D> State<D> {
-    /// Brings levels and schemas in line with what was given.
+    /// Brings levels and schemas in line with the configuration.
     fn digest(&mut self, server: u64, shared: &Arc<Shared>) -> Snapshot<D> {
         let (levels, schemas) = self.given.clone();
         let mut old = std::mem::take(&mut self.levels);
@@ -300,7 +300,7 @@ impl<D> State<D> {
             state.spec = spec;
             next.insert(state.spec.name.clone(), state);
         }
-        // Schemas that lead nowhere are not asked; levels that only linger are led to by none.
+        // Schemas that lead nowhere are not matched; levels that only linger are led to by none.
         let led: Vec<SchemaSpec> = schemas
             .into_iter()
             .filter(|schema| next.contains_key(&schema.level))

@@ -20,7 +20,7 @@ use crate::work::WorkEstimate;
 /// What levels share.
 pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
-    /// Wakes whoever releases seats that linger, and lets go of levels that nobody wants.
+    /// Wakes the task that releases seats that linger and drops levels that are no longer configured.
     pub(crate) work: Notify,
     pub(crate) kinds: Kinds,
 }
@@ -110,7 +110,7 @@ pub struct Schema<D> {
     pub(crate) level_uid: Bytes,
     pub(crate) level: Arc<Level<D>>,
     pub(crate) distinguisher: Distinguisher,
-    /// The beginning of the hashes of flows; `None` where flows are not told apart.
+    /// The beginning of the hashes of flows; `None` where flows are not distinguished.
     pub(crate) hash: Option<Sha256>,
     pub(crate) flow: Arc<Flow>,
 }

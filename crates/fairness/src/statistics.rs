@@ -1,4 +1,4 @@
-//! What is counted of levels and flows, as plain numbers: whoever shows them gives them names.
+//! What is counted of levels and flows, as plain numbers: metrics give them names.
 
 use holdfast_value::SmolStr;
 

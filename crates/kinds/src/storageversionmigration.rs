@@ -3,13 +3,13 @@
 
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
 use holdfast_resource::table::{NamedCell, items};
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::validation::conditions::validate_conditions;
-use crate::validation::{Errors, immutable};
+use crate::validation::Errors;
+use holdfast_resource::metadata::conditions::validate_conditions;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
@@ -59,7 +59,7 @@ impl Strategy for StorageVersionMigration {
             return errors;
         }
         validate_spec(&root.child("spec"), &mut errors);
-        immutable(&root.child("spec"), &old_root.child("spec"), &mut errors);
+        errors.extend(context.check_changes(object, old, &NoRules));
         errors
     }
 }

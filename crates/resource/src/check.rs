@@ -275,6 +275,24 @@ impl<'t> Check<'t> {
         }
         self.marks_below(&field, of);
         self.below(&field, &of.shape, of.pointer, rules);
+        if let Some(key) = &of.marks.distinct {
+            self.distinct(&field, key);
+        }
+    }
+
+    /// Reports the items of a list whose key stands there a second time, even where it is empty.
+    pub fn distinct(&mut self, field: &Field<'_, '_>, key: &str) {
+        let mut seen = std::collections::HashSet::new();
+        for item in field.items() {
+            let key = if key.is_empty() {
+                item.text()
+            } else {
+                item.child(key).text()
+            };
+            if !seen.insert(key) {
+                self.errors.push(FieldError::duplicate(&item.path(), key));
+            }
+        }
     }
 
     /// The marks of the items or of the entries of a field.
@@ -336,6 +354,10 @@ impl<'t> Check<'t> {
                 }
                 Mark::NotEmpty if field.is_set() && field.text().is_empty() => {
                     self.errors.push(field.required(""));
+                    return false;
+                }
+                Mark::MaxItemsAlone(most) if field.len() > *most => {
+                    self.errors.push(field.too_many(*most));
                     return false;
                 }
                 Mark::Optional if missing || matches!(shape, Shape::String) && field.text().is_empty() => return false,
@@ -435,7 +457,12 @@ fn fault(field: &Field<'_, '_>, mark: &Mark) -> Option<FieldError> {
         }),
         Mark::MaxItems(most) => (field.len() > *most).then(|| field.too_many(*most)),
         Mark::MaxLength(most) => (field.text().len() > *most).then(|| field.too_long(*most)),
-        Mark::Required(_) | Mark::NotEmpty | Mark::Optional | Mark::Format(_) | Mark::Unique(_) => None,
+        Mark::Required(_)
+        | Mark::NotEmpty
+        | Mark::Optional
+        | Mark::MaxItemsAlone(_)
+        | Mark::Format(_)
+        | Mark::Unique(_) => None,
     }
 }
 
@@ -468,7 +495,7 @@ type a.Source struct +union(kind~of~source)
   name string 1 +required
   file a.File 2 pointer +unionMember
   text a.Text 3 pointer +unionMember
-  inner []a.Source 4
+  inner []a.Source 4 +maxItems(2,alone) +distinct(name)
 
 type a.File struct
   path string 1 +required
@@ -567,6 +594,29 @@ type a.Status struct
                 "spec.sources[1].inner[0]: Required value: must specify a kind of source",
                 "spec.sources[2]: Required value: must specify a kind of source",
             ]
+        );
+    }
+
+    #[test]
+    fn items_differ_unless_there_are_too_many() {
+        let inner = |items: &str| {
+            of(&format!(
+                r#""mode":"On","sources":[{{"name":"a","text":{{}},"inner":[{items}]}}]"#
+            ))
+        };
+        let one = r#"{"name":"i","text":{}}"#;
+        assert!(inner(one).is_empty());
+        assert_eq!(
+            inner(&format!("{one},{}", one.replace("{}", "{},\"file\":{}"))),
+            [
+                "spec.sources[0].inner[1].file.path: Required value",
+                "spec.sources[0].inner[1].text: Forbidden: may not specify more than 1 kind of source",
+                "spec.sources[0].inner[1]: Duplicate value: \"i\"",
+            ]
+        );
+        assert_eq!(
+            inner(&format!("{one},{one},{{}}")),
+            ["spec.sources[0].inner: Too many: 3: must have at most 2 items"]
         );
     }
 

@@ -18,7 +18,7 @@ pub trait Codec: Send + Sync + 'static {
     /// The value that `stored` is under `key`, with the place of its revision.
     ///
     /// # Errors
-    /// Where the bytes are nothing that anybody may have kept there. Such an entry is told by its key and is not dropped:
+    /// Where the bytes have no known form. Such an entry is reported by its key and is not dropped:
     /// [`CodecError::placeholder`] stands for it.
     fn decode(&self, key: &[u8], stored: &[u8]) -> Result<Value, CodecError>;
 
@@ -31,7 +31,7 @@ pub trait Codec: Send + Sync + 'static {
 pub enum Life {
     /// Until it is removed.
     Lasting,
-    /// As long as the engine is told that events do.
+    /// As long as the engine's settings say for events.
     Event,
     /// So many seconds after it was written last.
     Seconds(u16),
@@ -59,7 +59,7 @@ impl CodecError {
         }
     }
 
-    /// What stands in the state for an entry that cannot be decoded: no JSON, so that whoever asks for it by its key is told
+    /// What stands in the state for an entry that cannot be decoded: no JSON, so that a reader of its key gets
     /// why it cannot be read, and lists and watches leave it out.
     pub fn placeholder(&self) -> Value {
         Value::plain(format!("{UNDECODABLE}{}", self.why))
@@ -71,7 +71,7 @@ impl CodecError {
     }
 }
 
-/// Values lie as they are served, with an empty revision: for storage that nobody else reads. What is an event goes after a
+/// Values lie as they are served, with an empty revision: for storage that no other server reads. What is an event goes after a
 /// while.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsServed;

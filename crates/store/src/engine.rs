@@ -1,14 +1,14 @@
 //! What keeps the state durable.
 //!
-//! An engine owns the revision counter and the truth; the [`State`](crate::State) above it is what it has told so far.
+//! An engine owns the revision counter and the truth; the [`State`](crate::State) above it is what it has published so far.
 //! The contract is cut so that etcd fulfils it as well as a file of our own:
 //!
 //! - *Opening* yields every entry as of one revision, then the events after it: for etcd a paged `Range` at a revision
 //!   followed by a `Watch` from the next one; for a file its log.
 //! - *Committing* is a guarded transaction: for etcd a `Txn` that compares `mod_revision`s. It is acknowledged when it
 //!   is durable **and** the state shows it, so that a writer reads its own write.
-//! - *Feeding*: each durable change, whoever made it, is published once, in the order of revisions, by the one
-//!   [`Publisher`](crate::Publisher) that the engine was given.
+//! - *Feeding*: each durable change, of this server or of another, is published once, in the order of revisions, by the one
+//!   [`Publisher`](crate::Publisher) of the engine.
 //! - *Compaction*: the engine may forget what [`Publisher::trim`](crate::Publisher::trim) let go of, and nothing else.
 
 use std::future::Future;
@@ -30,7 +30,7 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
     /// A transaction that was begun is finished even if the future is dropped.
     fn commit(&self, transaction: Transaction<X>) -> Pending<'_, Result<Committed<X>, CommitError>>;
 
-    /// Learns the most recent revision, whoever made it, and waits until the state is there; none where the state is the
+    /// Learns the most recent revision, of this server or of another, and waits until the state is there; none where the state is the
     /// most recent at all times.
     fn current(&self) -> Option<Pending<'_, Result<Revision, ReadError>>> {
         None

@@ -15,7 +15,7 @@ use crate::transaction::Transaction;
 
 /// What the store's user keeps beside each entry, and where tables begin.
 ///
-/// The store knows nothing of the meaning of values: whoever opens it says how to index them.
+/// The store knows nothing of the meaning of values: the caller that opens it says how to index them.
 pub trait Indexer: Send + Sync + Sized + 'static {
     /// Facts about one value that are worth having without parsing it: labels, owners, selectable fields.
     type Index: Send + Sync + 'static;
@@ -24,7 +24,7 @@ pub trait Indexer: Send + Sync + Sized + 'static {
     type Encodings: Default + Send + Sync + 'static;
 
     /// The index of `value`, which has its resource version in place. Called at most once an entry, when its index is
-    /// first asked for and was not given at the commit.
+    /// first needed and did not come with the commit.
     fn index(&self, key: &Key, value: &[u8]) -> Self::Index;
 
     /// Adds to a transaction what has to be written together with it, seen by `state`, where others write to the same
@@ -233,7 +233,7 @@ impl<X: Indexer> Entry<X> {
         self.index.get_or_init(|| self.indexer.index(&self.key, &self.bytes))
     }
 
-    /// The index of the value, if it was made or given.
+    /// The index of the value, if there is one yet.
     pub fn known_index(&self) -> Option<&X::Index> {
         self.index.get()
     }

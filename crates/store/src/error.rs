@@ -13,7 +13,7 @@ pub enum OpenError {
     InUse {
         /// The data directory.
         path: PathBuf,
-        /// The process that holds it, where it can be told.
+        /// The process that holds it, where it is known.
         holder: Option<u32>,
     },
     /// The file was written by a later version of this program.
@@ -70,7 +70,7 @@ pub enum CommitError {
     GuardFailed {
         /// The first key whose guard failed.
         key: Key,
-        /// What the guard asked for.
+        /// What the guard demands.
         expected: Revision,
         /// The key's modification revision, 0 if it is absent.
         current: Revision,
@@ -93,7 +93,7 @@ pub enum CommitError {
     /// The engine refused, or cannot say what became of the transaction, in its own words.
     #[error("{0}")]
     Refused(Arc<str>),
-    /// No answer came in time: nobody here knows whether the transaction happened.
+    /// No answer came in time: whether the transaction happened is unknown.
     #[error("the engine did not answer in time")]
     Unanswered,
     /// The store is closed or closing.
@@ -101,7 +101,7 @@ pub enum CommitError {
     Closed,
 }
 
-/// Why the most recent state cannot be told.
+/// Why the most recent state is unknown.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
     /// The engine does not say how far it is, in its own words.
@@ -130,15 +130,15 @@ pub enum HistoryError {
     /// What happened since then is no longer known in full.
     #[error("revision {requested} is older than {oldest}, the oldest that is known")]
     Compacted {
-        /// The revision that was asked for, or that the watcher had reached.
+        /// The wanted revision, or the one that the watcher had reached.
         requested: Revision,
-        /// The oldest revision that can be asked for.
+        /// The oldest revision that is available.
         oldest: Revision,
     },
     /// The revision has not happened.
     #[error("revision {requested} is newer than {current}, the current one")]
     Future {
-        /// The revision that was asked for.
+        /// The wanted revision.
         requested: Revision,
         /// The revision of the store.
         current: Revision,

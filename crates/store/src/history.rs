@@ -180,7 +180,7 @@ impl<X: Indexer> Channel<X> {
         }
     }
 
-    /// Wakes whoever waits for events of this key.
+    /// Wakes the watchers that wait for events of this key.
     pub(crate) fn wake(&self, key: &[u8], revision: Revision) {
         let ring = self.ring.read();
         for group in ring.groups_of(self.table, key) {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// A position in the history of the whole store: one counter for all keys, as etcd's `revision`.
 ///
-/// An empty store stands at 1; 0 is no revision and means "absent" where a key's modification revision is asked for.
+/// An empty store stands at 1; 0 is no revision and means "absent" as the modification revision of a key.
 pub type Revision = u64;
 
 /// A key such as `/registry/deployments/default/web`: bytes ordered bytewise, cheap to clone.

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - There is one [`Publisher`], so changes come in one order; revisions never go back.
 //! - A root is published only after its changes are durable.
-//! - For every revision from the compacted one to the current one, the state at that revision can be had exactly: the
+//! - For every revision from the compacted one to the current one, the state at that revision is available exactly: the
 //!   history holds, for each later event, the entry that it replaced.
 
 use std::collections::{HashMap, VecDeque};
@@ -269,7 +269,7 @@ pub struct State<X: Indexer> {
     /// Events of all tables; its ring also says what to trim next.
     all: Arc<Channel<X>>,
     tables: RwLock<HashMap<Key, Arc<Channel<X>>>>,
-    /// States that were asked for or will be, the last request last.
+    /// States that were read or will be, the last request last.
     recent: Mutex<VecDeque<Arc<Root<X>>>>,
 }
 
@@ -310,7 +310,7 @@ impl<X: Indexer> State<X> {
         self.failing.load(Ordering::Acquire)
     }
 
-    /// The oldest revision at which the state can be had and after which events can be watched.
+    /// The oldest revision at which the state is available and after which events can be watched.
     pub fn compacted(&self) -> Revision {
         self.compacted.load(Ordering::Acquire)
     }
@@ -466,7 +466,7 @@ pub struct Publisher<X: Indexer> {
     weight: usize,
 }
 
-/// Changes that are not durable yet, seen by nobody but who makes them.
+/// Changes that are not durable yet. Only the writer sees them.
 pub struct Draft<X: Indexer> {
     root: Root<X>,
     events: Vec<Arc<Event<X>>>,

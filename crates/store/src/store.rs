@@ -144,7 +144,7 @@ impl<X: Indexer> Store<X> {
     }
 
     /// The state exactly as it was at `revision`. The first snapshot of a past revision takes about a microsecond for
-    /// each event since; those asked for lately are at hand.
+    /// each event since; those read lately are at hand.
     ///
     /// # Errors
     /// [`HistoryError::Compacted`] or [`HistoryError::Future`].
@@ -159,7 +159,7 @@ impl<X: Indexer> Store<X> {
     }
 
     /// Begins the history anew, for this process: what came before the current revision can be neither read nor watched
-    /// from. For what is written before anybody is served, which nobody can have seen the beginning of.
+    /// from. For what is written before the server serves, whose beginning no watcher can have seen.
     pub fn begin_history(&self) {
         self.state.begin_history();
     }

@@ -36,7 +36,7 @@ impl Scope {
     }
 }
 
-/// A position in the history of one prefix. It has no queue: a slow watcher costs nothing and holds up nobody, and
+/// A position in the history of one prefix. It has no queue: a slow watcher costs nothing and delays no other, and
 /// when its next event has been trimmed it gets [`HistoryError::Compacted`].
 pub struct Watcher<X: Indexer> {
     state: Arc<State<X>>,

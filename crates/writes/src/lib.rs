@@ -1,4 +1,5 @@
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 //! The way from a decoded object to a staged write, one for all kinds.
 //!
 //! Next object → reset what this write does not touch → types and defaults → ownership → storage version → mutating

@@ -45,7 +45,7 @@ pub fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifier
             .take_while(|end| *end <= GENERATED_PREFIX)
             .last()
             .unwrap_or_default();
-        let name = format!("{}{}", &prefix[..end], identifiers.name_suffix());
+        let name = format!("{}{}", prefix.get(..end).unwrap_or_default(), identifiers.name_suffix());
         object.set_at(&["metadata", "name"], name.into());
     }
     set_namespace(object, namespace);

@@ -201,7 +201,10 @@ pub fn order_by_text(findings: &mut Vec<String>, text: &[u8]) {
     };
     let paths: Vec<(&str, bool)> = findings
         .iter()
-        .map(|finding| (&finding[path(finding)], finding.starts_with("duplicate")))
+        .map(|finding| {
+            let path = finding.get(path(finding)).unwrap_or_default();
+            (path, finding.starts_with("duplicate"))
+        })
         .collect();
     let places = json::places(text, &paths);
     let mut placed: Vec<(usize, String)> = places.into_iter().zip(std::mem::take(findings)).collect();

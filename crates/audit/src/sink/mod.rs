@@ -98,10 +98,10 @@ pub struct BackendConfig {
     pub truncation: Option<Truncation>,
 }
 
-/// How many events wait at most where their requests wait for them. A request that was given up does not wait.
+/// How many events wait at most where their requests wait for them. A request that was abandoned does not wait.
 const MOST_BLOCKING: usize = 100_000;
 
-/// How long events wait for each other that nobody waits for.
+/// How long events wait for each other where no request waits for them.
 const LINGER: Duration = Duration::from_millis(20);
 
 /// The name of the queue, and of what cuts events short, in metrics.
@@ -156,7 +156,7 @@ pub struct Sink {
     observer: Arc<dyn Observer>,
 }
 
-/// The end of a backend, which comes before its time where nobody closed the sink.
+/// The end of a backend, which comes before its time where the sink was not closed.
 pub type Ended = BoxFuture<'static, ()>;
 
 impl Sink {
@@ -353,7 +353,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::event::tests::head;
 
-    /// Remembers what it was told.
+    /// Remembers its events.
     #[derive(Default)]
     pub(crate) struct Counts {
         failures: Mutex<Vec<(&'static str, usize)>>,

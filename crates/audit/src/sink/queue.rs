@@ -56,7 +56,7 @@ pub(crate) enum Overflow {
     /// The queue is full.
     #[error("audit buffer queue blocked")]
     Full,
-    /// Nobody takes anything out any more.
+    /// No reader is left.
     #[error("audit backend shut down")]
     Closed,
 }
@@ -138,7 +138,7 @@ impl Queue {
         self.notify.notify_one();
     }
 
-    /// Ends the queue, as nobody takes anything out any more: who waits hears that nothing was taken. Says how many entries
+    /// Ends the queue, as no reader is left: the waiting writers learn that nothing was taken. Says how many entries
     /// are lost.
     pub(crate) fn abandon(&self) -> usize {
         let mut state = self.state.lock();

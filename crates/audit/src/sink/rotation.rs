@@ -48,7 +48,7 @@ pub struct Rotating {
     clock: fn() -> SystemTime,
     file: Option<File>,
     size: u64,
-    /// Held by whoever looks after old files.
+    /// Held by the task that looks after old files.
     tidying: Arc<Mutex<()>>,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Sending {
     pub(crate) throttle: Option<Throttle>,
 }
 
-/// Sends what comes out of `queue` until that ends and all is sent or given up.
+/// Sends what comes out of `queue` until that ends and all is sent or abandoned.
 pub(crate) fn start(
     post: Arc<dyn Post>,
     queue: Arc<Queue>,

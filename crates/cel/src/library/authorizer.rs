@@ -25,7 +25,7 @@ pub trait Authorizer: std::fmt::Debug + Send + Sync {
     fn authorize(&self, question: &Question) -> Decision;
 }
 
-/// What is asked.
+/// The attributes of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Question {
     /// Namespace and name of the service account to ask for instead of the user of the request.
@@ -94,7 +94,7 @@ enum Stage {
     Decided(Decision),
 }
 
-/// Whom to ask, and for whom.
+/// The authorizer, and the user of the check.
 #[derive(Debug, Clone)]
 struct Asker {
     authorizer: Arc<dyn Authorizer>,

@@ -24,7 +24,7 @@ pub(crate) enum Piece<'a> {
     },
 }
 
-/// The pieces of a template for `given` arguments, up to the first that cannot be read.
+/// The pieces of a template for this many arguments, up to the first that cannot be read.
 pub(crate) struct Pieces<'a> {
     rest: &'a str,
     used: usize,

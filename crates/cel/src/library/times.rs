@@ -104,7 +104,7 @@ fn numeric_offset(zone: &str, hours: &str, minutes: &str) -> Outcome<i64> {
 
 const MOST_MINUTES: i64 = 100 * 366 * 24 * 60;
 
-/// Seconds east of a zone of the time zone database at that time. Names are told apart by case, as files are.
+/// Seconds east of a zone of the time zone database at that time. Names are case-sensitive, as files are.
 fn zone_offset(at: Timestamp, zone: &str) -> Outcome<i64> {
     static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
     if matches!(zone, "" | "UTC" | "Local") {

@@ -20,7 +20,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "url",
         call: |_, args| {
             let text = args[0].as_str().ok_or(NoSuchOverload)?;
-            // What is no URI of a request is none here; fragments are told apart all the same.
+            // What is no URI of a request is none here; fragments are split off all the same.
             let url = parse_request_uri(text).and_then(|_| parse(text)).map_err(|why| {
                 EvaluationError::failed(format!("URL parse error during conversion from string: {why}"))
             })?;

@@ -180,7 +180,7 @@ impl Node {
         self.repeats
     }
 
-    /// The tree as `regex-automata` takes it. Groups are left out: nobody asks for what they held.
+    /// The tree as `regex-automata` takes it. Groups are left out: no caller reads what they held.
     pub(super) fn to_hir(&self) -> Hir {
         match &self.kind {
             Kind::Class(class) => Hir::class(Class::Unicode(class.clone())),

@@ -1,5 +1,5 @@
 //! APIServices: there is one for each group version that is served here, those of other servers tell whether these are there, and
-//! what other servers serve is asked for again and again
+//! what other servers serve is read again and again
 //! (<https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/>).
 //!
 //! In the reference these controllers are parts of kube-apiserver itself, so they cannot be switched off.

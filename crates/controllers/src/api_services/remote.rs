@@ -1,4 +1,4 @@
-//! What other servers serve and how they describe it, asked for when their APIServices change, and every minute.
+//! What other servers serve and how they describe it, read when their APIServices change, and every minute.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{api_services, is_remote};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 
-/// How often a server is asked that answers.
+/// How often a server that answers is read.
 const PERIOD: Duration = Duration::from_secs(60);
 
 /// Asks for discovery until the server ends.
@@ -52,7 +52,7 @@ struct Remote {
     aggregator: Arc<Aggregator>,
     api_services: Arc<Resource>,
     refresh: Refresh,
-    /// How soon a server is asked again that did not answer; each further time is twice as long, up to [`PERIOD`].
+    /// How soon a server that did not answer is tried again; each further time is twice as long, up to [`PERIOD`].
     first_delay: Duration,
     failures: HashMap<SmolStr, u32>,
 }

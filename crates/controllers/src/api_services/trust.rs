@@ -25,12 +25,12 @@ const NAME: &str = "extension-apiserver-authentication";
 /// How often the files are looked at.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// What aggregated servers are told.
+/// What aggregated servers learn of this server.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterTrust {
     /// The authorities of client certificates, in PEM.
     pub client_authorities: Vec<PathBuf>,
-    /// The authorities of front proxies, in PEM; without them nothing is told of headers.
+    /// The authorities of front proxies, in PEM; without them the headers are left out.
     pub proxy_authorities: Option<PathBuf>,
     /// The common names that front proxies may have; none for any.
     pub allowed_names: Vec<String>,

@@ -82,7 +82,7 @@ impl Reconcile for Names {
     type Outcome = ();
 
     const NAME: &'static str = "naming-condition-controller";
-    // Two definitions must not be given one name.
+    // Two definitions must not get one name.
     const PARALLEL: usize = 1;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
@@ -123,7 +123,7 @@ impl Reconcile for Names {
             .iter()
             .filter(|(other, _)| *other != name)
             .map(|(_, accepted)| accepted);
-        if !settle(&mut definition, others, &self.client.now()) {
+        if !reconcile_names(&mut definition, others, &self.client.now()) {
             return None;
         }
         // The next definition must know of these names before the change comes round.
@@ -142,7 +142,7 @@ impl Reconcile for Names {
 
 /// Brings names and conditions of a definition to what they should be beside `others` of its group; whether that changed
 /// anything.
-fn settle<'a>(definition: &mut Value, others: impl Iterator<Item = &'a Accepted> + Clone, now: &str) -> bool {
+fn reconcile_names<'a>(definition: &mut Value, others: impl Iterator<Item = &'a Accepted> + Clone, now: &str) -> bool {
     let (names, conflict) = accept(definition, others);
     let mut changed = definition.at(&["status", "acceptedNames"]) != Some(&names);
     if changed {
@@ -319,14 +319,17 @@ mod tests {
     #[test]
     fn names_that_nobody_has_are_accepted_and_establish_the_definition() {
         let mut widgets = definition("widgets", "Widget", "wd");
-        assert!(settle(&mut widgets, [].iter(), "1"));
+        assert!(reconcile_names(&mut widgets, [].iter(), "1"));
         assert_eq!(widgets.at(&["status", "acceptedNames"]), widgets.at(&["spec", "names"]));
         assert_eq!(told(&widgets, "NamesAccepted"), "True NoConflicts: no conflicts found");
         assert_eq!(
             told(&widgets, "Established"),
             "True InitialNamesAccepted: the initial names have been accepted"
         );
-        assert!(!settle(&mut widgets, [].iter(), "2"), "nothing is written twice");
+        assert!(
+            !reconcile_names(&mut widgets, [].iter(), "2"),
+            "nothing is written twice"
+        );
     }
 
     #[test]
@@ -334,20 +337,20 @@ mod tests {
         const BUNDLE: [&str; 5] = ["spec", "conversion", "webhook", "clientConfig", "caBundle"];
         let mut widgets = definition("widgets", "Widget", "wd");
         widgets.set_at(&BUNDLE, "bm90IGEgY2VydA==".into());
-        assert!(settle(&mut widgets, [].iter(), "1"));
+        assert!(reconcile_names(&mut widgets, [].iter(), "1"));
         assert_eq!(
             told(&widgets, "Established"),
             "False InvalidCABundle: The conversion webhook CABundle is invalid"
         );
         widgets.remove_at(&BUNDLE);
-        assert!(settle(&mut widgets, [].iter(), "2"));
+        assert!(reconcile_names(&mut widgets, [].iter(), "2"));
         assert!(conditions::holds(&widgets, "Established"));
     }
 
     #[test]
     fn a_name_that_another_has_is_a_conflict_until_it_is_free() {
         let mut widgets = definition("widgets", "Widget", "wd");
-        settle(&mut widgets, [].iter(), "1");
+        reconcile_names(&mut widgets, [].iter(), "1");
         let others = [Accepted::of(&widgets)];
         for (plural, kind, short, conflict) in [
             ("wodgets", "Widget", "wo", "KindConflict: \"Widget\" is already in use"),
@@ -360,7 +363,7 @@ mod tests {
             ("widget", "Wodget", "wo", "PluralConflict: \"widget\" is already in use"),
         ] {
             let mut other = definition(plural, kind, short);
-            settle(&mut other, others.iter(), "1");
+            reconcile_names(&mut other, others.iter(), "1");
             let found = told(&other, "NamesAccepted");
             // The list kind follows the kind, and the last conflict is reported.
             let found = found.replace("ListKindConflict: \"WidgetList\"", "KindConflict: \"Widget\"");
@@ -369,7 +372,7 @@ mod tests {
                 told(&other, "Established"),
                 "False NotAccepted: not all names are accepted"
             );
-            settle(&mut other, [].iter(), "2");
+            reconcile_names(&mut other, [].iter(), "2");
             assert!(conditions::holds(&other, "Established"));
         }
     }
@@ -384,7 +387,7 @@ mod tests {
             let mut widgets = definition("widgets", "Widget", "wd");
             widgets.set_at(&["spec", "group"], "x.k8s.io".into());
             widgets.set_at(&["metadata", "annotations", APPROVAL], annotation.into());
-            settle(&mut widgets, [].iter(), "1");
+            reconcile_names(&mut widgets, [].iter(), "1");
             assert_eq!(
                 conditions::holds(&widgets, "KubernetesAPIApprovalPolicyConformant"),
                 holds

@@ -1,4 +1,4 @@
-//! What is to become of a dependent, given what became of its owners
+//! What is to become of a dependent, by what became of its owners
 //! (<https://kubernetes.io/docs/concepts/architecture/garbage-collection/>).
 
 use holdfast_value::Value;
@@ -64,7 +64,7 @@ pub(super) fn decision(owners: &[OwnerState], finalizers: &[&str], owns: bool, c
         };
     }
     if owners.contains(&OwnerState::Waiting) && owns {
-        // Whoever waits for this one is to wait for those behind it as well.
+        // What waits for this one is to wait for those behind it as well.
         return Decision::Delete {
             policy: "Foreground",
             unblock: circle,

@@ -1,4 +1,4 @@
-//! Who depends on whom, as far as any object does: a state machine without I/O.
+//! Which object depends on which, as far as any does: a state machine without I/O.
 //!
 //! Only objects that have owner references are in the graph, and the owners that these name, by uid. An object without
 //! owners and dependents costs nothing, whatever their number.
@@ -65,7 +65,7 @@ pub(super) enum Task {
     End(Uid),
 }
 
-/// Who depends on whom.
+/// Which object depends on which.
 #[derive(Default)]
 pub(super) struct Graph {
     dependents: HashMap<Uid, Dependent>,
@@ -123,7 +123,7 @@ impl Graph {
         if doubtful {
             tasks.push(Task::Check(seen.uid.clone()));
         }
-        self.settle(&old, &mut tasks);
+        self.release_owners(&old, &mut tasks);
         if !references.is_empty() {
             let dependent = Dependent {
                 place: seen.place,
@@ -140,7 +140,7 @@ impl Graph {
         self.dying.remove(uid);
         if let Some(dependent) = self.dependents.remove(uid) {
             self.take_back(uid, &dependent.references);
-            self.settle(&dependent.references, &mut tasks);
+            self.release_owners(&dependent.references, &mut tasks);
         }
         if let Some(owner) = self.owners.get_mut(uid) {
             owner.present = false;
@@ -262,7 +262,7 @@ impl Graph {
     }
 
     /// Lets owners go that nothing refers to any more, and those end that nothing holds any more.
-    fn settle(&mut self, references: &[Reference], tasks: &mut Vec<Task>) {
+    fn release_owners(&mut self, references: &[Reference], tasks: &mut Vec<Task>) {
         for Reference { owner: uid, .. } in references {
             let Some(owner) = self.owners.get(uid) else {
                 continue;

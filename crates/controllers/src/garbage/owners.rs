@@ -1,7 +1,7 @@
 //! What became of the owners that a dependent names, with as few looks as can be.
 //!
 //! A dependent may name thousands of owners. Each place is looked at once while a dependent is judged, and an owner that is
-//! not there is remembered as absent for those that follow: a uid is given out once, so that it never comes to be there.
+//! not there is remembered as absent for those that follow: a uid is used once, so that it never comes to be there.
 
 use std::collections::HashMap;
 use std::sync::Arc;

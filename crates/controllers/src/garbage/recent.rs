@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// A map that forgets what was not asked for lately.
+/// A map that forgets what was not looked up lately.
 ///
-/// It has two generations. When the younger one is full, the older one goes; what is asked for moves to the younger.
+/// It has two generations. When the younger one is full, the older one goes; what is looked up moves to the younger.
 #[derive(Debug)]
 pub(super) struct Recent<K, V = ()> {
     young: HashMap<K, V>,

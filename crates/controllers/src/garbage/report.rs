@@ -34,7 +34,7 @@ pub(super) struct Report {
 struct Known {
     /// The namespaces in which owners are, if they are in any. Thousands of dependents may have lost one owner.
     owners: Recent<Uid, Option<SmolStr>>,
-    /// Dependents and owners of which was told.
+    /// Dependents and owners that an event reported.
     told: Recent<(Uid, Uid)>,
 }
 
@@ -63,7 +63,7 @@ impl Report {
         }
     }
 
-    /// The references of which is to be told.
+    /// The references that an event is to report.
     fn misplaced<'a>(&self, dependent: &Uid, place: &ObjectRef, missing: &[Missing<'a>]) -> Vec<&'a Value> {
         let mut known = self.known.lock();
         let mut misplaced = Vec::new();

@@ -64,7 +64,7 @@ impl Findings {
         self.failures.is_empty() && self.remaining.is_empty()
     }
 
-    /// The conditions that follow on `told`; `None` where they are the same.
+    /// The conditions that follow on those of the status; `None` where they are the same.
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(super) fn conditions(&self, told: &[Value], now: &str) -> Option<Vec<Value>> {
         let mut conditions = told.to_vec();
@@ -80,7 +80,7 @@ impl Findings {
                 .position(|known| known.str_at(&["type"]) == Some(condition.name));
             let same = |known: &Value| {
                 let text = |key| known.str_at(&[key]).unwrap_or_default();
-                // What was well and is well is not told again.
+                // A condition that held and holds is not written again.
                 text("status") == status
                     && (trouble.is_none() || (text("reason"), text("message")) == (reason, message))
             };

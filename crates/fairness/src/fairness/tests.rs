@@ -1,4 +1,4 @@
-//! Levels that come, borrow and go, on a clock that stands until it is told.
+//! Levels that come, borrow and go, on a clock that stands until the test moves it.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 

@@ -1,4 +1,4 @@
-//! The rules of queues, on a clock that stands until it is told.
+//! The rules of queues, on a clock that stands until the test moves it.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 

@@ -13,7 +13,7 @@ use holdfast_value::Value;
 use super::json_path;
 use super::policy::{BindingRules, check_parameter_kind, check_reference, compiler, report_fault, validate_policy};
 use crate::validation::Errors;
-use crate::validation::conditions::validate_conditions;
+use holdfast_resource::metadata::conditions::validate_conditions;
 
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 

@@ -2,10 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain, path_segment};
+use holdfast_resource::metadata::formats::{Faults, path_segment};
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::{NamedCell, condition};
-use holdfast_resource::{Field, FieldError, GroupVersion, InitialObjects, Refusal, Strategy, WriteContext};
+use holdfast_resource::{
+    Check, Field, FieldError, GroupVersion, InitialObjects, Part, Refusal, Rules, Strategy, WriteContext,
+};
 use holdfast_value::Value;
 
 use crate::apis::Apis;
@@ -26,9 +28,6 @@ impl ApiService {
         }
     }
 }
-
-const GROUP_PRIORITY: i64 = 20_000;
-const VERSION_PRIORITY: i64 = 1_000;
 
 /// What this server itself can serve, with what a client prefers it by: the priority of the group and of the version.
 const LOCAL: [(&str, &str, i64, i64); 35] = [
@@ -108,10 +107,8 @@ impl Strategy for ApiService {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        validate(&Field::root(object), &mut errors);
-        errors
+    fn rules<'v>(&self) -> &dyn Rules<'v> {
+        self
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
@@ -162,52 +159,36 @@ pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
     vec![format!("must be `spec.version+\".\"+spec.group`: {wanted:?}").into()]
 }
 
-fn validate(object: &Field<'_, '_>, errors: &mut Errors) {
-    let spec = object.child("spec");
-    let (group, version) = (spec.child("group"), spec.child("version"));
-    if !group.text().is_empty() {
-        report(&group, dns_subdomain(group.text()), errors);
-    } else if version.text() != "v1" {
+impl<'v> Rules<'v> for ApiService {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "group" => validate_group(part, &mut check.errors),
+            "trust" => validate_trust(part, &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+fn validate_group(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let group = spec.child("group");
+    if group.text().is_empty() && spec.child("version").text() != "v1" {
         errors.push(group.required("only v1 may have an empty group and it better be legacy kube"));
     }
-    report(&version, dns_label_1035(version.text()), errors);
-    for (part, most) in [
-        ("groupPriorityMinimum", GROUP_PRIORITY),
-        ("versionPriority", VERSION_PRIORITY),
-    ] {
-        let part = spec.child(part);
-        let priority = part.number().unwrap_or_default();
-        if priority <= 0 || priority > most {
-            errors.push(part.invalid_as(priority, format!("must be positive and less than {most}")));
-        }
+}
+
+/// How far the server that serves the version is trusted; this server itself needs no trust.
+fn validate_trust(spec: &Field<'_, '_>, errors: &mut Errors) {
+    let (bundle, skip) = (spec.child("caBundle"), spec.child("insecureSkipTLSVerify"));
+    let has_bundle = !bundle.text().is_empty();
+    let is_local = !spec.child("service").is_set();
+    if is_local && has_bundle {
+        let bytes = STANDARD.decode(bundle.text()).map_or(0, |bytes| bytes.len());
+        errors.push(bundle.invalid_as(format!("{bytes} bytes"), "local APIServices may not have a caBundle"));
     }
-    let (service, bundle, skip) = (
-        spec.child("service"),
-        spec.child("caBundle"),
-        spec.child("insecureSkipTLSVerify"),
-    );
-    let trusts = !bundle.text().is_empty();
-    if !service.is_set() {
-        if trusts {
-            let bytes = STANDARD.decode(bundle.text()).map_or(0, |bytes| bytes.len());
-            errors.push(bundle.invalid_as(format!("{bytes} bytes"), "local APIServices may not have a caBundle"));
-        }
-        if skip.is_true() {
-            errors.push(skip.invalid("local APIServices may not have insecureSkipTLSVerify"));
-        }
-        return;
+    if is_local && skip.is_true() {
+        errors.push(skip.invalid("local APIServices may not have insecureSkipTLSVerify"));
     }
-    for part in ["namespace", "name"] {
-        let part = service.child(part);
-        if part.text().is_empty() {
-            errors.push(part.required(""));
-        }
-    }
-    let port = service.child("port");
-    if port.number().is_some_and(|number| !(1..=65535).contains(&number)) {
-        errors.push(port.invalid("port is not valid: must be between 1 and 65535, inclusive"));
-    }
-    if skip.is_true() && trusts {
+    if !is_local && skip.is_true() && has_bundle {
         errors.push(skip.invalid("may not be true if caBundle is present"));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain};
 use holdfast_resource::table::{NamedCell, condition, duration};
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
 use super::pem::{certificate_fault, request_fault};
@@ -15,33 +15,7 @@ use crate::validation::Errors;
 /// What only CertificateSigningRequests do.
 pub(crate) struct CertificateSigningRequest;
 
-const USAGES: [&str; 23] = [
-    "any",
-    "cert sign",
-    "client auth",
-    "code signing",
-    "content commitment",
-    "crl sign",
-    "data encipherment",
-    "decipher only",
-    "digital signature",
-    "email protection",
-    "encipher only",
-    "ipsec end system",
-    "ipsec tunnel",
-    "ipsec user",
-    "key agreement",
-    "key encipherment",
-    "microsoft sgc",
-    "netscape sgc",
-    "ocsp signing",
-    "s/mime",
-    "server auth",
-    "signing",
-    "timestamping",
-];
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
-const SHORTEST: i64 = 600;
 const SIGNER_DOMAIN: usize = 253;
 const SIGNER_NAME: usize = 571;
 
@@ -84,17 +58,20 @@ impl Strategy for CertificateSigningRequest {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        validate(&Field::root(object), &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut check = Check::new(context.types);
+        if let Some(root) = check.root(object) {
+            // All of it is looked at, whatever subresource is written to.
+            check.field(&root, "spec", self);
+            validate_status(&root.child("status"), &mut check.errors);
+        }
+        check.errors
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (status, old_status) = (root.child("status"), old_root.child("status"));
-        let mut errors = Errors::new();
-        validate(&root, &mut errors);
+        let mut errors = self.validate(context, object);
         let (conditions, before) = (status.child("conditions"), old_status.child("conditions"));
         for type_name in [APPROVED, DENIED, FAILED] {
             if of_type(&conditions, type_name).len() < of_type(&before, type_name).len() {
@@ -182,31 +159,30 @@ fn of_type<'v>(conditions: &Field<'v, '_>, type_name: &str) -> Vec<&'v Value> {
         .collect()
 }
 
-fn validate(object: &Field<'_, '_>, errors: &mut Errors) {
-    let (spec, status) = (object.child("spec"), object.child("status"));
-    let request = spec.child("request");
-    if let Some(fault) = request_fault(request.text()) {
-        errors.push(request.invalid(fault));
+impl<'v> Rules<'v> for CertificateSigningRequest {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "request" => {
+                let request = part.child("request");
+                if let Some(fault) = request_fault(request.text()) {
+                    check.errors.push(request.invalid(fault));
+                }
+            }
+            "signer" => validate_signer(&part.child("signerName"), &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
     }
-    let usages = spec.child("usages");
-    if usages.is_empty() {
-        errors.push(usages.required(""));
-    }
-    let unknown = usages.items().filter(|usage| !USAGES.contains(&usage.text()));
-    errors.extend(unknown.map(|usage| usage.not_supported(&USAGES)));
-    let mut seen = HashSet::new();
-    let twice = usages.items().filter(|usage| !seen.insert(usage.text()));
-    errors.extend(twice.map(|usage| usage.duplicate()));
-    let signer = spec.child("signerName");
+}
+
+fn validate_signer(signer: &Field<'_, '_>, errors: &mut Errors) {
     if signer.text() == LEGACY_SIGNER {
         errors.push(signer.invalid("the legacy signerName is not allowed via this API version"));
     } else {
-        validate_signer_name(&signer, errors);
+        validate_signer_name(signer, errors);
     }
-    let life = spec.child("expirationSeconds");
-    if life.number().is_some_and(|seconds| seconds < SHORTEST) {
-        errors.push(life.invalid("may not specify a duration less than 600 seconds (10 minutes)"));
-    }
+}
+
+fn validate_status(status: &Field<'_, '_>, errors: &mut Errors) {
     validate_conditions(&status.child("conditions"), errors);
     let certificate = status.child("certificate");
     if !certificate.text().is_empty()

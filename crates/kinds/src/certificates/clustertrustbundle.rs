@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use holdfast_resource::metadata::formats::{Faults, dns_subdomain};
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::pem::{Anchor, anchors};
 use super::validate_signer_name;
-use crate::validation::{Errors, immutable_text};
+use crate::validation::Errors;
 
 /// What only ClusterTrustBundles do.
 pub(crate) struct ClusterTrustBundle;
@@ -24,12 +24,12 @@ impl Strategy for ClusterTrustBundle {
         validate(&Field::root(object), true)
     }
 
-    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
         let is_other = spec.child("trustBundle").text() != old_spec.child("trustBundle").text();
         let mut errors = validate(&root, is_other);
-        immutable_text(&spec.child("signerName"), &old_spec.child("signerName"), &mut errors);
+        errors.extend(context.check_changes(object, old, &NoRules));
         errors
     }
 }

@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use holdfast_resource::metadata::formats::{dns_subdomain, domain_prefixed_path};
 use holdfast_resource::table::{NamedCell, items, parse_time};
-use holdfast_resource::{Field, FieldError, FieldPath, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, FieldPath, NoRules, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo, X509Certificate, X509CertificationRequest};
@@ -19,8 +19,8 @@ use x509_parser::public_key::PublicKey;
 
 use super::validate_signer_name;
 use crate::admission::may_use_signer;
-use crate::validation::conditions::validate_conditions;
-use crate::validation::{Errors, immutable, report, same};
+use crate::validation::{Errors, report, same};
+use holdfast_resource::metadata::conditions::validate_conditions;
 
 /// What only PodCertificateRequests do.
 pub(crate) struct PodCertificateRequest;
@@ -69,8 +69,7 @@ impl Strategy for PodCertificateRequest {
         let (root, old_root) = (Field::root(object), Field::root(old));
         let mut errors = Errors::new();
         if context.subresource.is_none() {
-            immutable(&root.child("spec"), &old_root.child("spec"), &mut errors);
-            return errors;
+            return context.check_changes(object, old, &NoRules);
         }
         validate_status(context, &root, &old_root, &mut errors);
         let signer = old.str_at(&["spec", "signerName"]).unwrap_or_default();

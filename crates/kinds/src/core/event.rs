@@ -6,14 +6,14 @@ use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
-    ConversionError, Converts, CreationChecks, Field, FieldError, RowRules, Strategy, WriteContext,
+    Check, ConversionError, Converts, CreationChecks, Field, FieldError, Part, RowRules, Rules, Strategy, WriteContext,
 };
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing};
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::{at_creation, of_apimachinery, of_core};
-use crate::validation::{Errors, immutable, immutable_text, report, same};
+use crate::validation::{Errors, immutable_text, report, same};
 
 /// What only Events do.
 pub(crate) struct Event {
@@ -73,8 +73,8 @@ impl Strategy for Event {
         errors
     }
 
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old) = (Field::root(object), Field::root(old));
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, before: &Value) -> Vec<FieldError> {
+        let (root, old) = (Field::root(object), Field::root(before));
         let mut errors = Errors::new();
         self.validate_event(&root, context.namespace, &mut errors);
         if !self.of_own_group {
@@ -83,38 +83,17 @@ impl Strategy for Event {
         if !same(root.child("series").value(), old.child("series").value()) {
             validate_series(&root, &mut errors);
         }
-        // The reference looks at the reason twice.
-        for part in [
-            "involvedObject",
-            "reason",
-            "message",
-            "source",
-            "firstTimestamp",
-            "lastTimestamp",
-            "count",
-            "reason",
-            "type",
-            "eventTime",
-            "action",
-            "related",
-            "reportingComponent",
-            "reportingInstance",
-        ] {
-            // The own group shows its own name of the one field that the reference names so.
-            let shown = if part == "reportingComponent" {
-                "reportingController"
-            } else {
-                part
-            };
-            let (new, old) = (root.child(part), old.child(part));
-            match new.value().or(old.value()) {
-                Some(Value::String(_)) if !TIMES.contains(&part) => {
-                    immutable_text(&Field::placed(new.value(), shown), &old, &mut errors);
-                }
-                _ => immutable(&Field::placed(new.value(), shown), &old, &mut errors),
-            }
-        }
+        errors.extend(context.check_changes(object, before, self));
         errors
+    }
+}
+
+impl<'v> Rules<'v> for Event {
+    fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
+        // The own group shows its own name of this one field.
+        let reporter = part.child(name);
+        let shown = Field::placed(reporter.value(), "reportingController");
+        immutable_text(&shown, &old.child(name), &mut check.errors);
     }
 }
 
@@ -165,8 +144,6 @@ fn renamed(mut object: Value, to_own: bool) -> Value {
     }
     object
 }
-
-const TIMES: [&str; 3] = ["firstTimestamp", "lastTimestamp", "eventTime"];
 
 /// How often something happened, and when last (`validateV1EventSeries`).
 fn validate_series(event: &Field<'_, '_>, errors: &mut Errors) {

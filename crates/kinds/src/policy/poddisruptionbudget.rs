@@ -2,7 +2,6 @@
 
 use holdfast_resource::{Check, Part, Rules, Strategy};
 
-use crate::validation::conditions::validate_conditions;
 use crate::validation::numbers;
 
 /// What only PodDisruptionBudgets do.
@@ -18,7 +17,6 @@ impl<'v> Rules<'v> for PodDisruptionBudget {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
             "bounds" => validate_bounds(part, check),
-            "conditions" => validate_conditions(&part.child("conditions"), &mut check.errors),
             _ => check.unknown_rule(name, part),
         }
     }

@@ -2,29 +2,17 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::metadata::formats::dns_label;
-use holdfast_resource::{Field, FieldError};
+use holdfast_resource::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
-use super::names::{
-    exceeds, validate_binding_conditions, validate_driver, validate_pool, validate_set, validate_slice, validate_uid,
-};
-use super::requests::{RequestNames, Stored, validate_configuration, validate_raw, validate_toleration};
+use super::names::{own_text, validate_binding_conditions, validate_set, validate_uid};
+use super::requests::{RequestRules, Stored, validate_raw};
 use crate::defaults::{change_items, none_if_empty};
 use crate::validation::addresses::interface_address;
-use crate::validation::conditions::validate_conditions;
-use crate::validation::{Errors, immutable, one_of, report, required_fields, same};
+use crate::validation::{Errors, immutable, same};
 
-const RESERVED: usize = 256;
-const RESULTS: usize = 32;
-/// The most configurations: those of the claim and of the class.
-const CONFIGURATIONS: usize = 64;
-const SOURCES: [&str; 2] = ["FromClaim", "FromClass"];
-const CONDITIONS: usize = 8;
 /// The largest data of a device, in bytes.
 const DATA: usize = 10 * 1024;
-const INTERFACE_NAME: usize = 256;
-const HARDWARE_ADDRESS: usize = 128;
 const ADDRESSES: usize = 16;
 
 /// A device, and which share of it.
@@ -89,78 +77,105 @@ pub(super) fn prepare_status(claim: &mut Value, old: &Value) {
     }
 }
 
-/// `validateResourceClaimStatusUpdate`
-pub(super) fn validate_status(claim: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    let (status, old_status, spec) = (claim.child("status"), old.child("status"), claim.child("spec"));
-    let (reserved, allocation) = (status.child("reservedFor"), status.child("allocation"));
-    validate_set(&reserved, RESERVED, errors, validate_consumer, |consumer| {
-        consumer.child("uid").text().into()
-    });
-    let given = allocated(status.value());
-    validate_devices(&status.child("devices"), &given, errors);
-    if !reserved.is_empty() && !allocation.is_set() {
-        errors.push(reserved.forbidden("may not be specified when `allocated` is not set"));
-    } else if claim.child("metadata").child("deletionTimestamp").is_set() {
-        let before = old_status.child("reservedFor");
-        let is_new = |consumer: &Value| !before.slice().iter().any(|known| same(Some(known), Some(consumer)));
-        if reserved.slice().iter().any(is_new) {
-            errors.push(reserved.forbidden(
-                "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set",
-            ));
+/// What `validateResourceClaimStatusUpdate` checks in code.
+pub(super) struct StatusRules<'v> {
+    devices: RequestRules<'v>,
+    allocated: HashSet<DeviceId<'v>>,
+    /// The claim has been deleted, and waits for its finalizers.
+    is_ending: bool,
+    /// The status that was there before.
+    old: Option<&'v Value>,
+}
+
+impl<'v> StatusRules<'v> {
+    /// The rules for the status of `claim`, which takes the place of `old`.
+    pub(super) fn of(claim: &'v Value, old: &'v Value) -> Self {
+        let deletion = claim.at(&["metadata", "deletionTimestamp"]);
+        Self {
+            devices: RequestRules::of(claim.at(&["spec", "devices"])),
+            allocated: allocated(claim.get("status")),
+            is_ending: deletion.is_some_and(|time| !time.is_null()),
+            old: old.get("status"),
         }
     }
-    let before = old_status.child("allocation");
-    if before.is_set() && allocation.is_set() {
-        immutable(&allocation, &before, errors);
-    } else if allocation.is_set() {
-        validate_allocation(&allocation, &RequestNames::of(&spec.child("devices")), errors);
+}
+
+impl<'v> Rules<'v> for StatusRules<'v> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let errors = &mut check.errors;
+        match name {
+            "devices" => report_repeated_devices(&part.child("devices"), errors),
+            "reserved" => self.validate_reserved(part, errors),
+            "allocation" => self.validate_allocation(part, check),
+            "selector" => validate_selector(&part.child("nodeSelector"), errors),
+            "request" => self.devices.names.validate(&part.child("request"), errors),
+            "binding" => validate_binding_conditions(part, errors),
+            "share" => validate_share(part, errors),
+            "allocated" => self.validate_allocated(part, errors),
+            "data" => validate_data(&part.child("data"), errors),
+            "addresses" => {
+                let addresses = part.child("ips");
+                validate_set(&addresses, ADDRESSES, errors, interface_address, own_text);
+            }
+            _ => self.devices.rule(name, part, check),
+        }
     }
 }
 
-/// `validateResourceClaimUserReference`
-fn validate_consumer(consumer: &Field<'_, '_>, errors: &mut Errors) {
-    required_fields(consumer, &["resource", "name", "uid"], errors);
+impl StatusRules<'_> {
+    /// Only an allocated claim is reserved, and one that is being deleted gets no new consumers.
+    fn validate_reserved(&self, status: &Field<'_, '_>, errors: &mut Errors) {
+        let reserved = status.child("reservedFor");
+        if !reserved.is_empty() && !status.child("allocation").is_set() {
+            errors.push(reserved.forbidden("may not be specified when `allocated` is not set"));
+        } else if self.is_ending {
+            let old = Field::placed(self.old, "status");
+            let before = old.child("reservedFor");
+            let is_new = |consumer: &Value| !before.slice().iter().any(|known| same(Some(known), Some(consumer)));
+            if reserved.slice().iter().any(is_new) {
+                errors.push(reserved.forbidden(
+                    "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set",
+                ));
+            }
+        }
+    }
+
+    /// `validateDeviceStatus`: what is said is said of a device of the claim.
+    fn validate_allocated(&self, device: &Field<'_, '_>, errors: &mut Errors) {
+        let id = DeviceId::of(device.value().unwrap_or(&Value::Null));
+        if !self.allocated.contains(&id) {
+            let why = format!("{}: must be an allocated device in the claim", id.shown());
+            errors.push(FieldError {
+                value: None,
+                ..device.invalid(why)
+            });
+        }
+    }
 }
 
-/// `validateAllocationResult`
-fn validate_allocation(allocation: &Field<'_, '_>, names: &RequestNames<'_>, errors: &mut Errors) {
-    let devices = allocation.child("devices");
-    validate_slice(&devices.child("results"), RESULTS, errors, |result, errors| {
-        validate_result(result, names, errors);
-    });
-    validate_slice(
-        &devices.child("config"),
-        CONFIGURATIONS,
-        errors,
-        |configuration, errors| {
-            one_of(&configuration.child("source"), &SOURCES, errors);
-            names.validate_references(&configuration.child("requests"), errors);
-            validate_configuration(configuration, Stored::No, errors);
-        },
-    );
-    let selector = allocation.child("nodeSelector");
+impl<'v> StatusRules<'v> {
+    /// An allocation that was made stays.
+    fn validate_allocation(&self, status: &Part<'v, '_>, check: &mut Check<'_>) {
+        let old = Field::placed(self.old, "status");
+        let (allocation, before) = (status.child("allocation"), old.child("allocation"));
+        if allocation.is_set() && before.is_set() {
+            immutable(&allocation, &before, &mut check.errors);
+        } else {
+            check.field(status, "allocation", self);
+        }
+    }
+}
+
+fn validate_selector(selector: &Field<'_, '_>, errors: &mut Errors) {
     if selector.is_set() {
-        crate::core::pod_spec::validate_node_selector(&selector, errors);
+        crate::core::pod_spec::validate_node_selector(selector, errors);
     }
 }
 
-/// `validateDeviceRequestAllocationResult`
-fn validate_result(result: &Field<'_, '_>, names: &RequestNames<'_>, errors: &mut Errors) {
-    names.validate(&result.child("request"), errors);
-    validate_identity(result, errors);
-    validate_binding_conditions(result, errors);
-    for toleration in result.child("tolerations").items() {
-        validate_toleration(&toleration, errors);
+fn validate_data(data: &Field<'_, '_>, errors: &mut Errors) {
+    if data.is_set() {
+        validate_raw(data, DATA, Stored::No, errors);
     }
-    validate_share(result, errors);
-}
-
-/// The names of a device and of where it comes from.
-fn validate_identity(device: &Field<'_, '_>, errors: &mut Errors) {
-    validate_driver(&device.child("driver"), errors);
-    validate_pool(&device.child("pool"), errors);
-    let name = device.child("device");
-    report(&name, dns_label(name.text()), errors);
 }
 
 fn validate_share(device: &Field<'_, '_>, errors: &mut Errors) {
@@ -170,11 +185,8 @@ fn validate_share(device: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// What devices say of themselves; each once.
-fn validate_devices(devices: &Field<'_, '_>, allocated: &HashSet<DeviceId<'_>>, errors: &mut Errors) {
-    for device in devices.items() {
-        validate_device(&device, allocated, errors);
-    }
+/// Devices say what they say once.
+fn report_repeated_devices(devices: &Field<'_, '_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for (device, value) in devices.items().zip(devices.slice()) {
         let id = DeviceId::of(value);
@@ -186,40 +198,6 @@ fn validate_devices(devices: &Field<'_, '_>, allocated: &HashSet<DeviceId<'_>>, 
             });
         }
     }
-}
-
-/// `validateDeviceStatus`
-fn validate_device(device: &Field<'_, '_>, allocated: &HashSet<DeviceId<'_>>, errors: &mut Errors) {
-    validate_identity(device, errors);
-    validate_share(device, errors);
-    let id = DeviceId::of(device.value().unwrap_or(&Value::Null));
-    if !allocated.contains(&id) {
-        let why = format!("{}: must be an allocated device in the claim", id.shown());
-        errors.push(FieldError {
-            value: None,
-            ..device.invalid(why)
-        });
-    }
-    let conditions = device.child("conditions");
-    exceeds(&conditions, CONDITIONS, errors);
-    validate_conditions(&conditions, errors);
-    let data = device.child("data");
-    if data.is_set() {
-        validate_raw(&data, DATA, Stored::No, errors);
-    }
-    validate_network(&device.child("networkData"), errors);
-}
-
-/// `validateNetworkDeviceData`
-fn validate_network(network: &Field<'_, '_>, errors: &mut Errors) {
-    for (part, most) in [("interfaceName", INTERFACE_NAME), ("hardwareAddress", HARDWARE_ADDRESS)] {
-        let part = network.child(part);
-        if part.text().len() > most {
-            errors.push(part.too_long(most));
-        }
-    }
-    let addresses = network.child("ips");
-    validate_set(&addresses, ADDRESSES, errors, interface_address, super::names::own_text);
 }
 
 #[cfg(test)]

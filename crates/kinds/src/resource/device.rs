@@ -2,33 +2,20 @@
 
 use std::time::SystemTime;
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, label_value};
-use holdfast_resource::metadata::labels::validate_label_name;
+use holdfast_resource::metadata::formats::dns_subdomain;
+use holdfast_resource::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
-use super::TAINT_EFFECTS;
-use super::names::{
-    QUALIFIED_NAME, exceeds, validate_binding_conditions, validate_map, validate_qualified_name, validate_set,
-    validate_slice,
-};
+use super::names::{QUALIFIED_NAME, validate_binding_conditions, validate_map, validate_qualified_name};
 use super::request_policy::validate_request_policy;
 use crate::core::pod_spec::validate_node_selector;
 use crate::defaults::change_items;
 use crate::time::time_text;
-use crate::validation::{Errors, one_of, optional_text, report, required_text, same};
+use crate::validation::{Errors, report, same};
 
 /// The most attributes and capacities of a device, together.
 const PROPERTIES: usize = 32;
 const ATTRIBUTE_TEXT: usize = 64;
-const TAINTS: usize = 16;
-/// The most sets of counters of a slice, and of those that a device draws from.
-const COUNTER_SETS: usize = 8;
-const CONSUMED_SETS: usize = 2;
-/// The most counters of a set.
-const COUNTERS: usize = 32;
-/// The longest name of a counter.
-const COUNTER_NAME: usize = 63;
 
 const PLACED: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` is required when `perDeviceNodeSelection` is set \
      to true in the ResourceSlice spec";
@@ -49,12 +36,51 @@ pub(super) fn default_taints(spec: &mut Value, now: SystemTime) {
     });
 }
 
-/// Reports what is wrong with a device: `validateDevice`. What is as it was in `old` is not looked at again.
-pub(super) fn validate_device(device: &Field<'_, '_>, old: Option<&Value>, by_device: bool, errors: &mut Errors) {
-    let name = device.child("name");
-    report(&name, dns_label(name.text()), errors);
-    let (attributes, capacity) = (device.child("attributes"), device.child("capacity"));
-    let properties = attributes.len() + capacity.len();
+/// What `validateDevice` checks in code.
+pub(super) struct DeviceRules<'o> {
+    /// The device as it was. What is as it was is not looked at again.
+    pub(super) old: Option<&'o Value>,
+    /// Whether each device says where it can be reached from.
+    pub(super) by_device: bool,
+}
+
+impl<'v> Rules<'v> for DeviceRules<'_> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "properties" => validate_properties(part, &mut check.errors),
+            "capacity" => self.validate_capacity(part, &mut check.errors),
+            "taints" if self.has(&part.child("taints"), "taints") => {}
+            "taints" => check.field(part, "taints", self),
+            "place" => validate_place(part, self.by_device, &mut check.errors),
+            "binding" => validate_binding_conditions(part, &mut check.errors),
+            _ => check.unknown_rule(name, part),
+        }
+    }
+}
+
+impl DeviceRules<'_> {
+    /// Whether the old device has the same in a field.
+    fn has(&self, field: &Field<'_, '_>, name: &str) -> bool {
+        self.old.is_some_and(|old| same(field.value(), old.get(name)))
+    }
+
+    fn validate_capacity(&self, device: &Field<'_, '_>, errors: &mut Errors) {
+        let capacity = device.child("capacity");
+        if self.has(&capacity, "capacity") {
+            return;
+        }
+        let check = match device.child("allowMultipleAllocations").is_true() {
+            true => validate_request_policy,
+            false => forbid_request_policy,
+        };
+        validate_map(&capacity, QUALIFIED_NAME, errors, validate_qualified_name, check);
+    }
+}
+
+/// The attributes of a device, and how many properties it has in all.
+fn validate_properties(device: &Field<'_, '_>, errors: &mut Errors) {
+    let attributes = device.child("attributes");
+    let properties = attributes.len() + device.child("capacity").len();
     if properties > PROPERTIES {
         errors.push(device.invalid_as(
             properties as i64,
@@ -68,29 +94,6 @@ pub(super) fn validate_device(device: &Field<'_, '_>, old: Option<&Value>, by_de
         validate_qualified_name,
         validate_attribute,
     );
-    let is_as_before = |part: &Field<'_, '_>, name: &str| old.is_some_and(|old| same(part.value(), old.get(name)));
-    if !is_as_before(&capacity, "capacity") {
-        let check = if device.child("allowMultipleAllocations").is_true() {
-            validate_request_policy
-        } else {
-            forbid_request_policy
-        };
-        validate_map(&capacity, QUALIFIED_NAME, errors, validate_qualified_name, check);
-    }
-    let taints = device.child("taints");
-    if !is_as_before(&taints, "taints") {
-        validate_slice(&taints, TAINTS, errors, validate_taint);
-    }
-    let consumed = device.child("consumesCounters");
-    validate_set(
-        &consumed,
-        CONSUMED_SETS,
-        errors,
-        |set, errors| validate_counters(set, "counterSet", errors),
-        |set| set.child("counterSet").text().into(),
-    );
-    validate_place(device, by_device, errors);
-    validate_binding_conditions(device, errors);
 }
 
 /// `validateSingleAllocatableDeviceCapacity`
@@ -98,33 +101,6 @@ fn forbid_request_policy(capacity: &Field<'_, '_>, errors: &mut Errors) {
     let policy = capacity.child("requestPolicy");
     if policy.is_set() {
         errors.push(policy.forbidden("allowMultipleAllocations must be true"));
-    }
-}
-
-/// `validateDeviceTaint`
-pub(super) fn validate_taint(taint: &Field<'_, '_>, errors: &mut Errors) {
-    validate_label_name(&taint.child("key"), errors);
-    optional_text(&taint.child("value"), label_value, errors);
-    one_of(&taint.child("effect"), &TAINT_EFFECTS, errors);
-}
-
-/// Reports what is wrong with the counters that devices share.
-pub(super) fn validate_shared_counters(sets: &Field<'_, '_>, errors: &mut Errors) {
-    let check = |set: &Field<'_, '_>, errors: &mut Errors| validate_counters(set, "name", errors);
-    validate_set(sets, COUNTER_SETS, errors, check, super::names::name_of);
-}
-
-/// A set of counters, or what a device takes from one; `name` is the field that names the set.
-fn validate_counters(set: &Field<'_, '_>, name: &str, errors: &mut Errors) {
-    required_text(&set.child(name), dns_label, errors);
-    let counters = set.child("counters");
-    if counters.is_empty() {
-        errors.push(counters.required(""));
-    } else if !exceeds(&counters, COUNTERS, errors) {
-        let check_name = |map: &Field<'_, '_>, name: &str, errors: &mut Errors| {
-            errors.extend(dns_label(name).into_iter().map(|fault| map.invalid_as(name, fault)));
-        };
-        validate_map(&counters, COUNTER_NAME, errors, check_name, |_, _| {});
     }
 }
 

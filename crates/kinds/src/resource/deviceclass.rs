@@ -1,42 +1,48 @@
 //! DeviceClasses: which devices a request can name at once.
 
 use holdfast_resource::metadata::formats::qualified_name;
-use holdfast_resource::{Field, FieldError, Strategy, WriteContext};
+use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::requests::{Stored, validate_configurations};
-use super::selectors::validate_selectors;
-use crate::validation::{Errors, same};
+use super::requests::{RequestRules, Stored};
+use crate::validation::same;
 
 /// What only DeviceClasses do.
 pub(crate) struct DeviceClass;
 
 impl Strategy for DeviceClass {
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        validate_class(object, None)
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, &ClassRules(RequestRules::of(None)))
     }
 
-    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        validate_class(object, Some(old))
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let stored = |part: &str| match same(object.at(&["spec", part]), old.at(&["spec", part])) {
+            true => Stored::Yes,
+            false => Stored::No,
+        };
+        let mut rules = RequestRules::of(None);
+        (rules.selectors, rules.configurations) = (stored("selectors"), stored("config"));
+        context.check(object, &ClassRules(rules))
     }
 }
 
-/// `validateDeviceClassSpec`
-fn validate_class(class: &Value, old: Option<&Value>) -> Errors {
-    let root = Field::root(class);
-    let spec = root.child("spec");
-    let mut errors = Errors::new();
-    let stored = |part: &str| match old {
-        Some(old) if same(spec.child(part).value(), old.at(&["spec", part])) => Stored::Yes,
-        _ => Stored::No,
-    };
-    validate_selectors(&spec.child("selectors"), stored("selectors"), &mut errors);
-    validate_configurations(&spec.child("config"), stored("config"), &mut errors);
-    let name = spec.child("extendedResourceName");
-    if name.is_set() && !is_extended(name.text()) {
-        errors.push(name.invalid("must be a valid extended resource name"));
+/// What `validateDeviceClassSpec` checks in code.
+struct ClassRules<'v>(RequestRules<'v>);
+
+impl<'v> Rules<'v> for ClassRules<'v> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "extended" => {
+                let name = part.child("extendedResourceName");
+                if name.is_set() && !is_extended(name.text()) {
+                    check
+                        .errors
+                        .push(name.invalid("must be a valid extended resource name"));
+                }
+            }
+            _ => self.0.rule(name, part, check),
+        }
     }
-    errors
 }
 
 /// Whether the name is one of a resource that is not Kubernetes' own, such as `example.com/gpu`.

@@ -1,20 +1,14 @@
 //! DeviceTaintRules: taints that an administrator gives to devices.
 
-use holdfast_resource::metadata::formats::dns_label;
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::device::validate_taint;
-use super::names::{exceeds, validate_driver, validate_pool};
 use crate::time::time_text;
-use crate::validation::conditions::validate_conditions;
-use crate::validation::{Errors, report};
 
 /// What only DeviceTaintRules do.
 pub(crate) struct DeviceTaintRule;
 
 const TAINT: [&str; 2] = ["spec", "taint"];
-const CONDITIONS: usize = 8;
 
 impl Strategy for DeviceTaintRule {
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
@@ -28,23 +22,6 @@ impl Strategy for DeviceTaintRule {
         }
         Ok(())
     }
-
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        validate_spec(&Field::root(object).child("spec"))
-    }
-
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        if context.subresource.is_none() {
-            return validate_spec(&root.child("spec"));
-        }
-        let mut errors = Errors::new();
-        let status = root.child("status");
-        let conditions = status.child("conditions");
-        validate_conditions(&conditions, &mut errors);
-        exceeds(&conditions, CONDITIONS, &mut errors);
-        errors
-    }
 }
 
 /// Says when the taint was added, where it does not, or where its effect is another than that of `old`.
@@ -55,28 +32,6 @@ fn stamp(context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) {
     if stale || taint.get("timeAdded").is_none() {
         taint.set_at(&["timeAdded"], time_text(context.now));
     }
-}
-
-/// `validateDeviceTaintRuleSpec`
-fn validate_spec(spec: &Field<'_, '_>) -> Errors {
-    let mut errors = Errors::new();
-    let selector = spec.child("deviceSelector");
-    let (driver, pool, device) = (
-        selector.child("driver"),
-        selector.child("pool"),
-        selector.child("device"),
-    );
-    if driver.is_set() {
-        validate_driver(&driver, &mut errors);
-    }
-    if pool.is_set() {
-        validate_pool(&pool, &mut errors);
-    }
-    if device.is_set() {
-        report(&device, dns_label(device.text()), &mut errors);
-    }
-    validate_taint(&spec.child("taint"), &mut errors);
-    errors
 }
 
 #[cfg(test)]

@@ -28,9 +28,6 @@ use crate::quota;
 
 const GROUP: &str = "resource.k8s.io";
 
-/// What a taint does with claims that do not tolerate it.
-const TAINT_EFFECTS: [&str; 3] = ["NoExecute", "NoSchedule", "None"];
-
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {

@@ -11,7 +11,6 @@ use holdfast_value::Value;
 use crate::validation::Errors;
 
 const DRIVER_NAME: usize = 63;
-const POOL_NAME: usize = 253;
 /// The longest name of an attribute behind its domain.
 const IDENTIFIER: usize = 32;
 /// The longest key of an attribute or a capacity.
@@ -40,21 +39,6 @@ fn validate_driver_text(at: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     }
     let faults = dns_subdomain(&name.to_lowercase());
     errors.extend(faults.into_iter().map(|fault| at.invalid_as(name, fault)));
-}
-
-/// Reports what can be no name of a pool of devices: `validatePoolName`.
-pub(super) fn validate_pool(pool: &Field<'_, '_>, errors: &mut Errors) {
-    if pool.text().is_empty() {
-        errors.push(pool.required(""));
-        return;
-    }
-    if pool.text().len() > POOL_NAME {
-        errors.push(pool.too_long(POOL_NAME));
-    }
-    for part in pool.text().split('/') {
-        let faults = dns_subdomain(part);
-        errors.extend(faults.into_iter().map(|fault| pool.invalid_as(part, fault)));
-    }
 }
 
 /// Reports an attribute's name without a domain, or one that is no attribute's name: `validateFullyQualifiedName`.
@@ -181,11 +165,6 @@ pub(super) fn validate_set(
 /// The key of an item that is a text.
 pub(super) fn own_text(item: &Field<'_, '_>) -> Value {
     item.text().into()
-}
-
-/// The key of an item that has a name.
-pub(super) fn name_of(item: &Field<'_, '_>) -> Value {
-    item.child("name").text().into()
 }
 
 /// Checks the keys and the entries of a map: `validateMap`. The place of an entry shows no more of its key than `shown` bytes.

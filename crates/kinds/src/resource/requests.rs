@@ -3,22 +3,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, label_value};
-use holdfast_resource::metadata::labels::validate_label_name;
+use holdfast_resource::metadata::formats::{dns_label, label_value};
+use holdfast_resource::{Check, Field, Part, Rules};
 use holdfast_value::{Value, json};
 
-use super::TAINT_EFFECTS;
-use super::names::{name_of, own_text, validate_attribute_name, validate_driver, validate_set, validate_slice};
-use super::selectors::validate_selectors;
+use super::names::{own_text, validate_attribute_name, validate_set};
+use super::selectors::validate_expression;
 use crate::defaults::{change_items, is_zero, none_if_empty, set_missing};
-use crate::validation::{Errors, may_have_blanks, optional_one_of, report, required_text};
+use crate::validation::{Errors, may_have_blanks, report};
 
-/// The most requests of a claim, and the most names of requests in a list of them.
+/// The most names of requests in a list of them.
 const REQUESTS: usize = 32;
-const CONSTRAINTS: usize = 32;
-const CONFIGURATIONS: usize = 32;
-const ALTERNATIVES: usize = 8;
 /// The largest opaque parameters, in bytes.
 const PARAMETERS: usize = 10 * 1024;
 const OPERATORS: [&str; 2] = ["Equal", "Exists"];
@@ -75,56 +70,63 @@ pub(super) fn prepare_spec(object: &mut Value, path: &[&str]) {
     none_if_empty(object, &requests);
 }
 
-/// Reports what is wrong with the `devices` of a claim: `validateDeviceClaim`.
-pub(super) fn validate_devices(devices: &Field<'_, '_>, errors: &mut Errors) {
-    let names = RequestNames::of(devices);
-    validate_set(&devices.child("requests"), REQUESTS, errors, validate_request, name_of);
-    validate_slice(
-        &devices.child("constraints"),
-        CONSTRAINTS,
-        errors,
-        |constraint, errors| validate_constraint(constraint, &names, errors),
-    );
-    validate_slice(
-        &devices.child("config"),
-        CONFIGURATIONS,
-        errors,
-        |configuration, errors| {
-            names.validate_references(&configuration.child("requests"), errors);
-            validate_configuration(configuration, Stored::No, errors);
-        },
-    );
+/// What is checked in code of what is asked of devices, in claims, their templates and device classes.
+pub(super) struct RequestRules<'v> {
+    pub(super) names: RequestNames<'v>,
+    /// Whether selectors are as they were.
+    pub(super) selectors: Stored,
+    /// Whether configurations are as they were.
+    pub(super) configurations: Stored,
 }
 
-fn validate_request(request: &Field<'_, '_>, errors: &mut Errors) {
-    let name = request.child("name");
-    report(&name, dns_label(name.text()), errors);
-    let (exactly, first) = (request.child("exactly"), request.child("firstAvailable"));
-    match (exactly.is_set(), !first.is_empty()) {
-        (false, false) => {
-            errors.push(request.required("exactly one of `exactly` or `firstAvailable` is required"));
+impl<'v> RequestRules<'v> {
+    /// The rules of the requests that stand in `devices`.
+    pub(super) fn of(devices: Option<&'v Value>) -> Self {
+        Self {
+            names: RequestNames::of(&Field::placed(devices, "")),
+            selectors: Stored::No,
+            configurations: Stored::No,
         }
-        (true, true) => errors.push(request.invalid_as(
-            Value::Null,
-            "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set",
-        )),
-        (true, false) => validate_one_request(&exactly, errors),
-        (false, true) => validate_set(&first, ALTERNATIVES, errors, validate_alternative, name_of),
     }
 }
 
-fn validate_alternative(alternative: &Field<'_, '_>, errors: &mut Errors) {
-    let name = alternative.child("name");
-    report(&name, dns_label(name.text()), errors);
-    validate_one_request(alternative, errors);
+impl<'v> Rules<'v> for RequestRules<'v> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "members" => validate_members(part, self, check),
+            "count" => validate_count(part, &mut check.errors),
+            "expression" if self.selectors == Stored::No => {
+                validate_expression(&part.child("expression"), &mut check.errors);
+            }
+            "expression" => {}
+            "operator" => validate_operator(part, &mut check.errors),
+            "requests" => self
+                .names
+                .validate_references(&part.child("requests"), &mut check.errors),
+            "attribute" => validate_attribute(part, &mut check.errors),
+            "parameters" => {
+                let parameters = part.child("parameters");
+                validate_raw(&parameters, PARAMETERS, self.configurations, &mut check.errors);
+            }
+            _ => check.unknown_rule(name, part),
+        }
+    }
 }
 
-fn validate_one_request(request: &Field<'_, '_>, errors: &mut Errors) {
-    required_text(&request.child("deviceClassName"), dns_subdomain, errors);
-    validate_selectors(&request.child("selectors"), Stored::No, errors);
-    validate_count(request, errors);
-    for toleration in request.child("tolerations").items() {
-        validate_toleration(&toleration, errors);
+/// `validateDeviceRequest`: a request asks for devices in one of two ways.
+fn validate_members<'v>(request: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
+    let (exactly, first) = (request.child("exactly"), request.child("firstAvailable"));
+    match (exactly.is_set(), !first.is_empty()) {
+        (false, false) => {
+            let why = "exactly one of `exactly` or `firstAvailable` is required";
+            check.errors.push(request.required(why));
+        }
+        (true, true) => check.errors.push(request.invalid_as(
+            Value::Null,
+            "exactly one of `exactly` or `firstAvailable` is required, but multiple fields are set",
+        )),
+        (true, false) => check.field(request, "exactly", rules),
+        (false, true) => check.field(request, "firstAvailable", rules),
     }
 }
 
@@ -143,13 +145,9 @@ fn validate_count(request: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateDeviceToleration`
-pub(super) fn validate_toleration(toleration: &Field<'_, '_>, errors: &mut Errors) {
-    let (key, operator) = (toleration.child("key"), toleration.child("operator"));
-    let value = toleration.child("value");
-    if !key.text().is_empty() {
-        validate_label_name(&key, errors);
-    }
+/// `validateDeviceToleration`: what the operator says of the value.
+fn validate_operator(toleration: &Field<'_, '_>, errors: &mut Errors) {
+    let (operator, value) = (toleration.child("operator"), toleration.child("value"));
     match operator.text() {
         "Exists" if !value.text().is_empty() => {
             errors.push(value.invalid("must be empty for operator `Exists`"));
@@ -159,12 +157,10 @@ pub(super) fn validate_toleration(toleration: &Field<'_, '_>, errors: &mut Error
         "" => errors.push(operator.required("")),
         _ => errors.push(operator.not_supported(&OPERATORS)),
     }
-    optional_one_of(&toleration.child("effect"), &TAINT_EFFECTS, errors);
 }
 
-/// `validateDeviceConstraint`
-fn validate_constraint(constraint: &Field<'_, '_>, names: &RequestNames<'_>, errors: &mut Errors) {
-    names.validate_references(&constraint.child("requests"), errors);
+/// `validateDeviceConstraint`: the attribute in which devices are alike or differ.
+fn validate_attribute(constraint: &Field<'_, '_>, errors: &mut Errors) {
     let (matching, distinct) = (
         constraint.child("matchAttribute"),
         constraint.child("distinctAttribute"),
@@ -187,24 +183,6 @@ pub(super) enum Stored {
     Yes,
     /// It is new or has changed.
     No,
-}
-
-/// Reports what is wrong with the configuration of devices.
-pub(super) fn validate_configurations(configurations: &Field<'_, '_>, stored: Stored, errors: &mut Errors) {
-    validate_slice(configurations, CONFIGURATIONS, errors, |configuration, errors| {
-        validate_configuration(configuration, stored, errors);
-    });
-}
-
-/// `validateDeviceConfiguration`
-pub(super) fn validate_configuration(configuration: &Field<'_, '_>, stored: Stored, errors: &mut Errors) {
-    let opaque = configuration.child("opaque");
-    if !opaque.is_set() {
-        errors.push(opaque.required(""));
-        return;
-    }
-    validate_driver(&opaque.child("driver"), errors);
-    validate_raw(&opaque.child("parameters"), PARAMETERS, stored, errors);
 }
 
 /// Whether the configurations at `path` have parameters in which blanks may stand.

@@ -5,8 +5,8 @@ use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, WriteCont
 use holdfast_value::Value;
 
 use super::admin_access;
-use super::allocation::{prepare_status, validate_status};
-use super::requests::{default_devices, prepare_spec, validate_devices};
+use super::allocation::{StatusRules, prepare_status};
+use super::requests::{RequestRules, default_devices, prepare_spec};
 use crate::validation::Errors;
 
 /// What only ResourceClaims do.
@@ -34,12 +34,10 @@ impl Strategy for ResourceClaim {
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        let devices = spec.child("devices");
+        let devices = object.at(&["spec", "devices"]);
         let mut errors = Errors::new();
-        admin_access::validate_requests(context, &devices, &mut errors);
-        validate_devices(&devices, &mut errors);
+        admin_access::validate_requests(context, &Field::placed(devices, ""), &mut errors);
+        errors.extend(context.check(object, &RequestRules::of(devices)));
         errors
     }
 
@@ -49,7 +47,7 @@ impl Strategy for ResourceClaim {
         if context.subresource == Some("status") {
             let places = (&root.child("status"), &old.child("status"));
             admin_access::validate_results(context, places, &mut errors);
-            validate_status(&root, &old, &mut errors);
+            errors.extend(context.check(object, &StatusRules::of(object, before)));
         } else {
             errors = context.check_changes(object, before, &NoRules);
         }

@@ -1,10 +1,10 @@
 //! ResourceClaimTemplates: what claims are made of for Pods.
 
-use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::admin_access;
-use super::requests::{default_devices, prepare_spec, validate_devices};
+use super::requests::{RequestRules, default_devices, prepare_spec};
 use crate::validation::Errors;
 use crate::validation::template_metadata::validate_template_metadata;
 
@@ -29,14 +29,10 @@ impl Strategy for ResourceClaimTemplate {
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let root = Field::root(object);
-        let spec = root.child("spec");
-        let of_claims = spec.child("spec");
-        let devices = of_claims.child("devices");
+        let devices = object.at(&["spec", "spec", "devices"]);
         let mut errors = Errors::new();
-        admin_access::validate_requests(context, &devices, &mut errors);
-        validate_template_metadata(&spec.child("metadata"), context.empties, &mut errors);
-        validate_devices(&devices, &mut errors);
+        admin_access::validate_requests(context, &Field::placed(devices, ""), &mut errors);
+        errors.extend(context.check(object, &TemplateRules(RequestRules::of(devices))));
         errors
     }
 
@@ -44,6 +40,18 @@ impl Strategy for ResourceClaimTemplate {
         let mut errors = self.validate(context, object);
         errors.extend(context.check_changes(object, old, &NoRules));
         errors
+    }
+}
+
+/// What `validateResourceClaimTemplateSpec` checks in code.
+struct TemplateRules<'v>(RequestRules<'v>);
+
+impl<'v> Rules<'v> for TemplateRules<'v> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "metadata" => validate_template_metadata(&part.child("metadata"), check.empties, &mut check.errors),
+            _ => self.0.rule(name, part, check),
+        }
     }
 }
 

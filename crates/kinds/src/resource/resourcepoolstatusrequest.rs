@@ -6,8 +6,8 @@ use holdfast_resource::table::{NamedCell, age, items};
 use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::validation::conditions::validate_conditions;
 use crate::validation::{Errors, immutable};
+use holdfast_resource::metadata::conditions::validate_conditions;
 
 /// What only ResourcePoolStatusRequests do.
 pub(crate) struct ResourcePoolStatusRequest;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::device::{default_taints, validate_device, validate_shared_counters};
-use super::names::{name_of, validate_driver, validate_pool, validate_set};
+use super::device::{DeviceRules, default_taints};
+use super::names::exceeds;
 use crate::core::pod_spec::validate_node_selector;
 use crate::validation::{Errors, immutable, immutable_text, report};
 
@@ -30,21 +30,13 @@ impl Strategy for ResourceSlice {
         Ok(())
     }
 
-    fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        validate_spec(&Field::root(object).child("spec"), None, &mut errors);
-        errors
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, &SliceRules { old: None })
     }
 
-    fn validate_update(&self, _context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = Errors::new();
-        let old = Field::root(old);
-        validate_spec(
-            &Field::root(object).child("spec"),
-            Some(&old.child("spec")),
-            &mut errors,
-        );
-        errors
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        let old = old.get("spec");
+        context.check(object, &SliceRules { old })
     }
 }
 
@@ -54,32 +46,68 @@ fn prepare(context: &WriteContext<'_>, object: &mut Value) {
     }
 }
 
-/// `validateResourceSliceSpec`
-fn validate_spec(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, errors: &mut Errors) {
-    let (driver, pool) = (spec.child("driver"), spec.child("pool"));
-    validate_driver(&driver, errors);
-    let name = pool.child("name");
-    validate_pool(&name, errors);
-    let (slices, generation) = (pool.child("resourceSliceCount"), pool.child("generation"));
-    let count = slices.number().unwrap_or_default();
-    if count <= 0 {
-        errors.push(slices.invalid_as(count, "must be greater than zero"));
+/// What `validateResourceSliceSpec` checks in code.
+struct SliceRules<'o> {
+    /// The specification that was there before.
+    old: Option<&'o Value>,
+}
+
+impl<'v> Rules<'v> for SliceRules<'_> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        match name {
+            "kept" => self.validate_kept(part, &mut check.errors),
+            "place" => validate_place(part, &mut check.errors),
+            "one_list" => {
+                if part.child("sharedCounters").is_set() && part.child("devices").is_set() {
+                    let why = "only one of `sharedCounters` or `devices` is allowed";
+                    check.errors.push(part.invalid_as("", why));
+                }
+            }
+            "devices" => self.validate_devices(part, check),
+            _ => check.unknown_rule(name, part),
+        }
     }
-    if generation.number().unwrap_or_default() < 0 {
-        errors.push(generation.invalid("must be greater than or equal to zero"));
-    }
-    if let Some(old) = old {
-        immutable_text(&name, &old.child("pool").child("name"), errors);
-        immutable_text(&driver, &old.child("driver"), errors);
+}
+
+impl SliceRules<'_> {
+    /// What stays is looked at amid the values.
+    fn validate_kept(&self, spec: &Field<'_, '_>, errors: &mut Errors) {
+        if self.old.is_none() {
+            return;
+        }
+        let old = Field::placed(self.old, "spec");
+        let (pool, old_pool) = (spec.child("pool"), old.child("pool"));
+        immutable_text(&pool.child("name"), &old_pool.child("name"), errors);
+        immutable_text(&spec.child("driver"), &old.child("driver"), errors);
         immutable(&spec.child("nodeName"), &old.child("nodeName"), errors);
     }
-    validate_place(spec, errors);
-    let (devices, counters) = (spec.child("devices"), spec.child("sharedCounters"));
-    if counters.is_set() && devices.is_set() {
-        errors.push(spec.invalid_as("", "only one of `sharedCounters` or `devices` is allowed"));
+
+    fn validate_devices<'v>(&self, spec: &Part<'v, '_>, check: &mut Check<'_>) {
+        let devices = spec.child("devices");
+        let is_advanced =
+            |device: &Field<'_, '_>| !device.child("taints").is_empty() || !device.child("consumesCounters").is_empty();
+        let most = if devices.items().any(|device| is_advanced(&device)) {
+            ADVANCED_DEVICES
+        } else {
+            DEVICES
+        };
+        if exceeds(&devices, most, &mut check.errors) {
+            return;
+        }
+        let old_devices = self.old.and_then(|old| old.get("devices")).and_then(Value::as_list);
+        let mut before = HashMap::new();
+        for device in old_devices.into_iter().flatten() {
+            before
+                .entry(device.str_at(&["name"]).unwrap_or_default())
+                .or_insert(device);
+        }
+        let by_device = spec.child("perDeviceNodeSelection").is_true();
+        for device in check.items(spec, "devices", &devices) {
+            let old = before.get(device.child("name").text()).copied();
+            check.values(&device, &DeviceRules { old, by_device });
+        }
+        check.distinct(&devices, "name");
     }
-    validate_devices(spec, old, errors);
-    validate_shared_counters(&counters, errors);
 }
 
 /// Where the devices can be reached from: one way of four.
@@ -122,30 +150,6 @@ fn validate_place(spec: &Field<'_, '_>, errors: &mut Errors) {
             errors.push(spec.invalid_as(shown, format!("{WHERE}, but multiple fields are set")));
         }
     }
-}
-
-fn validate_devices(spec: &Field<'_, '_>, old: Option<&Field<'_, '_>>, errors: &mut Errors) {
-    let devices = spec.child("devices");
-    let advanced =
-        |device: &Field<'_, '_>| !device.child("taints").is_empty() || !device.child("consumesCounters").is_empty();
-    let most = if devices.items().any(|device| advanced(&device)) {
-        ADVANCED_DEVICES
-    } else {
-        DEVICES
-    };
-    let by_device = spec.child("perDeviceNodeSelection").is_true();
-    let mut before = HashMap::new();
-    let old_devices = old.map(|old| old.child("devices").slice()).unwrap_or_default();
-    for device in old_devices {
-        before
-            .entry(device.str_at(&["name"]).unwrap_or_default())
-            .or_insert(device);
-    }
-    let check = |device: &Field<'_, '_>, errors: &mut Errors| {
-        let old = before.get(device.child("name").text()).copied();
-        validate_device(device, old, by_device, errors);
-    };
-    validate_set(&devices, most, errors, check, name_of);
 }
 
 #[cfg(test)]

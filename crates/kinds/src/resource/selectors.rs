@@ -7,11 +7,8 @@ use holdfast_cel::limits::PER_CALL;
 use holdfast_cel::{CompileError, DeclField, DeclType, Environment, Type};
 use holdfast_resource::Field;
 
-use super::names::validate_slice;
-use super::requests::Stored;
 use crate::validation::Errors;
 
-const SELECTORS: usize = 32;
 /// The longest expression of a selector, in bytes.
 const EXPRESSION: usize = 10 * 1024;
 /// The most attributes, and the most capacities, of a device.
@@ -20,20 +17,8 @@ const ATTRIBUTES: u64 = 32;
 const ATTRIBUTE: u64 = 64;
 const DRIVER_NAME: u64 = 63;
 
-/// Reports what is wrong with the selectors of devices. Stored expressions are not compiled again.
-pub(super) fn validate_selectors(selectors: &Field<'_, '_>, stored: Stored, errors: &mut Errors) {
-    validate_slice(selectors, SELECTORS, errors, |selector, errors| {
-        let cel = selector.child("cel");
-        let expression = cel.child("expression");
-        if !cel.is_set() {
-            errors.push(cel.required(""));
-        } else if stored == Stored::No {
-            validate_expression(&expression, errors);
-        }
-    });
-}
-
-fn validate_expression(expression: &Field<'_, '_>, errors: &mut Errors) {
+/// Reports what is no expression that selects devices: `validateCELSelector`.
+pub(super) fn validate_expression(expression: &Field<'_, '_>, errors: &mut Errors) {
     if expression.text().len() > EXPRESSION {
         errors.push(expression.too_long(EXPRESSION));
         return;

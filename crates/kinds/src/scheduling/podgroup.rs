@@ -5,7 +5,7 @@ use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteCo
 use holdfast_value::Value;
 
 use crate::validation::Errors;
-use crate::validation::conditions::validate_conditions;
+use holdfast_resource::metadata::conditions::validate_conditions;
 
 /// What only PodGroups do.
 pub(crate) struct PodGroup;

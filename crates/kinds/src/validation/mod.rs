@@ -1,7 +1,6 @@
 //! Checks that the fields of many kinds share, in the words that clients see.
 
 pub(crate) mod addresses;
-pub(crate) mod conditions;
 pub(crate) mod numbers;
 pub(crate) mod paths;
 pub(crate) mod ports;
@@ -62,13 +61,6 @@ pub(crate) fn one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Err
         "" => errors.push(field.required("")),
         text if supported.contains(&text) => {}
         _ => errors.push(field.not_supported(supported)),
-    }
-}
-
-/// Reports a text that is there but none of `supported`.
-pub(crate) fn optional_one_of(field: &Field<'_, '_>, supported: &[&str], errors: &mut Errors) {
-    if !field.text().is_empty() && !supported.contains(&field.text()) {
-        errors.push(field.not_supported(supported));
     }
 }
 

@@ -2,6 +2,7 @@
 
 use holdfast_value::Value;
 
+pub mod conditions;
 pub mod formats;
 pub mod labels;
 mod name;

@@ -13,6 +13,7 @@ use std::fmt;
 
 use holdfast_value::SmolStr;
 
+use crate::metadata::conditions::validate_conditions;
 use crate::metadata::formats::{self, Faults};
 use crate::metadata::labels::{validate_label_selector, validate_labels};
 use crate::schema::Gate;
@@ -31,6 +32,8 @@ pub struct Marks {
     pub immutable: Option<SmolStr>,
     /// Whether it is one of the fields of which at most one is to be set: `+unionMember`.
     pub union_member: bool,
+    /// The field in which the items of a list differ; of texts, themselves: `+distinct(name)`. It is looked at after the items.
+    pub distinct: Option<SmolStr>,
     /// The feature gate that it exists with alone: `+gate(...)`.
     pub gate: Option<Gate>,
 }
@@ -38,7 +41,8 @@ pub struct Marks {
 impl Marks {
     /// Whether anything is said of the values.
     pub(crate) fn holds(&self) -> bool {
-        !self.own.is_empty() || !self.each.is_empty() || !self.keys.is_empty() || self.union_member
+        let of_values = [&self.own, &self.each, &self.keys];
+        of_values.iter().any(|marks| !marks.is_empty()) || self.union_member || self.distinct.is_some()
     }
 
     /// Takes in a mark as it stands in a table, without its `+`.
@@ -51,6 +55,7 @@ impl Marks {
             match split(mark) {
                 ("immutable", inside) => self.immutable = Some(text_or(inside, "field is immutable")),
                 ("unionMember", _) => self.union_member = true,
+                ("distinct", inside) => self.distinct = Some(SmolStr::new(inside)),
                 ("gate", inside) => self.gate = Some(Gate::read(inside)?),
                 _ => self.own.push(Mark::read(mark)?),
             }
@@ -82,6 +87,8 @@ pub enum Mark {
     Format(&'static Format),
     /// A list or a map may hold this many.
     MaxItems(usize),
+    /// The same; nothing else is said of one that holds more: `+maxItems(n,alone)`.
+    MaxItemsAlone(usize),
     /// A text may have this many bytes.
     MaxLength(usize),
     /// The items of a list differ in the field of this name; of texts, in themselves.
@@ -116,7 +123,10 @@ impl Mark {
             }
             "enum" => Self::Enum(inside.split(',').map(|value| text_or(value, "")).collect()),
             "format" => Self::Format(Format::named(inside).ok_or("no such format")?),
-            "maxItems" => Self::MaxItems(count()?),
+            "maxItems" => match inside.strip_suffix(",alone") {
+                Some(most) => Self::MaxItemsAlone(most.parse().map_err(|_| NUMBER)?),
+                None => Self::MaxItems(count()?),
+            },
             "maxLength" => Self::MaxLength(count()?),
             "unique" => Self::Unique(SmolStr::new(inside)),
             _ => return Err("no such mark of validation"),
@@ -161,7 +171,7 @@ impl fmt::Debug for Format {
 }
 
 /// The formats that marks name: those of the reference's markers, and after them those that it has in code alone.
-static FORMATS: [Format; 13] = [
+static FORMATS: [Format; 15] = [
     Format::text("k8s-short-name", formats::dns_label),
     Format::text("k8s-long-name", formats::dns_subdomain),
     Format::text("k8s-long-name-caseless", |text| {
@@ -177,12 +187,25 @@ static FORMATS: [Format; 13] = [
     Format::value("domain-prefixed-path", |field, errors| {
         errors.extend(formats::domain_prefixed_path(&field.path(), field.text()));
     }),
+    Format::value("conditions", validate_conditions),
+    Format::value("device-pool-name", device_pool_name),
     Format::value("labels", validate_labels),
     Format::value("label-selector", validate_label_selector),
 ];
 
 /// The longest name of a pool of devices, in bytes.
 const POOL_NAME: usize = 253;
+
+/// Reports what can be no name of a pool of devices, in the words of code: `validatePoolName`.
+fn device_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
+    if field.text().len() > POOL_NAME {
+        errors.push(field.too_long(POOL_NAME));
+    }
+    for part in field.text().split('/') {
+        let faults = formats::dns_subdomain(part).into_iter();
+        errors.extend(faults.map(|fault| field.invalid_as(part, fault)));
+    }
+}
 
 /// Reports what can be no name of a pool of devices: subdomains with slashes between them.
 fn resource_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
@@ -356,7 +379,16 @@ mod tests {
 
     #[test]
     fn a_mark_that_is_none_is_refused() {
-        for mark in ["odd", "minimum(x)", "range(1)", "format(odd)", "maxItems", "each:odd"] {
+        for mark in [
+            "odd",
+            "maxItems(x,alone)",
+            "gate",
+            "minimum(x)",
+            "range(1)",
+            "format(odd)",
+            "maxItems",
+            "each:odd",
+        ] {
             assert!(Marks::default().read(mark).is_err(), "{mark}");
         }
         assert!(TypeMarks::default().read("odd").is_err());

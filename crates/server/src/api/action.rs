@@ -11,10 +11,8 @@ use crate::http::ApiError;
 use crate::http::options::CreateOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
+use crate::http::status;
 use crate::write::{self, decode};
-
-/// The answer to what was carried out.
-const DONE: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
 
 /// Answers a POST to a resource, or a subresource, that its kind calls an action.
 ///
@@ -45,7 +43,12 @@ pub(super) async fn handle(
     let performed = write::perform(&context.write, target, action.as_ref(), object).await;
     let warnings = performed.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
     let representation = &request.representation;
-    let mut answer = response::encoded(context.messages(), StatusCode::CREATED, representation, DONE.to_vec())?;
+    let mut answer = response::encoded(
+        context.messages(),
+        StatusCode::CREATED,
+        representation,
+        status::CREATED.to_vec(),
+    )?;
     let warnings = [decoded.warnings, warnings].concat();
     response::add_warnings(answer.headers_mut(), &warnings);
     Ok(answer)

@@ -33,7 +33,7 @@ pub(super) async fn connect(
     options.insert("kind", target.body_kind.as_str());
     options.insert("apiVersion", target.body_version.as_str());
     for parameter in connecter.parameters() {
-        if let Some(value) = asked(request, parameter)? {
+        if let Some(value) = option_of(request, parameter)? {
             options.insert(parameter.name, value);
         }
     }
@@ -66,7 +66,7 @@ fn check_view(view: View) -> Result<(), ApiError> {
 }
 
 /// What the request asks for by a parameter, as it stands in the options; `None` for what is left out of them.
-fn asked(request: &ResourceRequest, parameter: &ConnectParameter) -> Result<Option<Value>, ApiError> {
+fn option_of(request: &ResourceRequest, parameter: &ConnectParameter) -> Result<Option<Value>, ApiError> {
     let first = request.query.all(parameter.name).next();
     Ok(match parameter.form {
         ParameterForm::Flag => first.is_some_and(options::reads_as_true).then_some(Value::Bool(true)),

@@ -17,6 +17,9 @@ use smol_str::SmolStr;
 
 use crate::wire::body::BodyError;
 
+/// The `Status` of an action that was carried out.
+pub(crate) const CREATED: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
+
 /// The message to a client for whose request there is no place now, and after how many seconds it is to try again.
 pub(crate) const TOO_MANY: &str = "Too many requests, please try again later.";
 pub(crate) const RETRY_SECONDS: u32 = 1;

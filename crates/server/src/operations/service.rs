@@ -27,7 +27,7 @@ use crate::operations::aggregation::api_services::Proxied;
 use crate::operations::aggregation::forward::Forwarded;
 use crate::operations::audit::{self, Arrival, Exchange};
 use crate::operations::browsers::Browsers;
-use crate::operations::fairness::{Admitted, Asked, PriorityAndFairness, name_level};
+use crate::operations::fairness::{Admitted, PriorityAndFairness, SeatRequest, name_level};
 use crate::operations::inflight;
 use crate::operations::paths::Paths;
 use crate::wire::body::{RequestBody, ResponseBody};
@@ -280,7 +280,7 @@ impl Service {
         if let (Some(audit), Some(constraint)) = (audit, impersonated) {
             audit.impersonated(&user, constraint);
         }
-        let asked = Asked {
+        let asked = SeatRequest {
             info: &info,
             user: &user,
             method: &head.method,
@@ -393,7 +393,7 @@ impl Service {
     /// After how many seconds the client had better come again, where there is no place.
     async fn enter(
         &self,
-        asked: &Asked<'_>,
+        asked: &SeatRequest<'_>,
         schema: &mut Option<Arc<Schema>>,
     ) -> Result<(Option<Arc<Seat>>, WatchHold), u64> {
         let Some(fairness) = &self.fairness else {

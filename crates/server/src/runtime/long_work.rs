@@ -57,14 +57,14 @@ impl LongWork {
     }
 }
 
-type Place = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
+type PermitFuture = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
 /// Work that is done a turn at a time.
 struct Turns<F> {
     work: F,
     places: Arc<Semaphore>,
     /// The place for the next turn, while it is not there yet.
-    waiting: Option<Place>,
+    waiting: Option<PermitFuture>,
 }
 
 impl<F: Future + Unpin> Future for Turns<F> {

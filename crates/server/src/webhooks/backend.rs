@@ -15,7 +15,7 @@ use hyper_util::client::legacy::Client as Pool;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::client::ResolvesClientCert;
 
-use super::client::told;
+use super::client::pool_error_text;
 use super::connector::Connector;
 use super::trust::Trust;
 
@@ -28,7 +28,7 @@ pub(crate) struct Backend {
     pool: Pool<Connector, Body>,
 }
 
-/// How long a connection is kept that nobody uses, and how many of them for one address.
+/// How long an idle connection stays open, and how many of them for one address.
 const IDLE: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 25;
 
@@ -57,6 +57,9 @@ impl Backend {
     /// # Errors
     /// Why there is no answer, in Go's words.
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<http::Response<Incoming>, String> {
-        self.pool.request(request).await.map_err(|error| told(&error))
+        self.pool
+            .request(request)
+            .await
+            .map_err(|error| pool_error_text(&error))
     }
 }

@@ -47,21 +47,21 @@ const POOLS: usize = 256;
 /// How many calls are under way to one address at a time; others wait, which counts as time of theirs.
 const CALLS: usize = 128;
 
-/// How many addresses are kept in mind at a time that nobody calls.
+/// How many addresses stay in memory while no call to them runs.
 const ADDRESSES: usize = 1024;
 
 /// The most bytes of an answer.
 const ANSWER_BYTES: usize = 16 << 20;
 
-/// How long a connection is kept that nobody uses, and how many of them for one address.
+/// How long an idle connection stays open, and how many of them for one address.
 const IDLE: Duration = Duration::from_secs(90);
 const IDLE_CONNECTIONS: usize = 25;
 
-/// After how long a silent connection that serves several calls is asked whether it lives, and how long it may take to answer.
+/// After how long a silent HTTP/2 connection gets a ping, and how long the answer may take.
 const PING: Duration = Duration::from_secs(30);
 const PING_ANSWER: Duration = Duration::from_secs(15);
 
-/// The most bytes of an answer that is told of in an error.
+/// The most bytes of an answer that an error shows.
 const TOLD_BYTES: usize = 2048;
 
 /// Why a webhook gave no answer, in the words that clients see.
@@ -115,7 +115,10 @@ impl Client {
         let places = self.places(request.uri().authority().map_or("", |authority| authority.as_str()));
         let exchange = async {
             let _place = places.acquire().await;
-            let answer = pool.request(request).await.map_err(|error| unanswered(&told(&error)))?;
+            let answer = pool
+                .request(request)
+                .await
+                .map_err(|error| unanswered(&pool_error_text(&error)))?;
             let status = answer.status();
             let is_text = answer.headers().get(CONTENT_TYPE).is_none_or(is_text);
             let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
@@ -172,14 +175,14 @@ impl Client {
     }
 }
 
-/// What a webhook is told of the time it has.
+/// The `timeout` parameter of a call: the time that the webhook has.
 fn whole_seconds(timeout: Duration) -> Duration {
     let up = u64::from(timeout.subsec_nanos() > 0);
     Duration::from_secs(timeout.as_secs() + up)
 }
 
 /// Why an exchange failed, in Go's words.
-pub(super) fn told(error: &PoolError) -> String {
+pub(super) fn pool_error_text(error: &PoolError) -> String {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
     let mut text = error.to_string();
     while let Some(error) = cause {

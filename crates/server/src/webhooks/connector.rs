@@ -99,7 +99,7 @@ impl Connector {
         };
         let tls = timeout(HANDSHAKE, self.tls.connect(name, tcp)).await;
         let tls = tls.map_err(|_| ConnectError("net/http: TLS handshake timeout".to_owned()))?;
-        let tls = tls.map_err(|error| ConnectError(trust::told(&error)))?;
+        let tls = tls.map_err(|error| ConnectError(trust::tls_error_text(&error)))?;
         Ok(Stream(TokioIo::new(tls)))
     }
 }

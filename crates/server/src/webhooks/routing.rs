@@ -144,7 +144,7 @@ fn check_service(
     name: &str,
     port: u16,
 ) -> Result<(), ServiceFault> {
-    // Of services of other types nothing can be told.
+    // Services of other types have no known addresses.
     if service_type(service) != "ClusterIP" {
         return Ok(());
     }

@@ -17,7 +17,7 @@ pub(crate) struct Services {
     store: Arc<Store>,
     registry: Arc<ArcSwap<Registry>>,
     trees: Trees,
-    /// How many places were given so far: each call goes to the next endpoint.
+    /// How many endpoints were chosen so far: each call goes to the next one.
     given: AtomicUsize,
 }
 

@@ -90,7 +90,7 @@ fn verifier(trust: Trust<'_>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
 /// Checks certificates as Go does: one that stands in a `caBundle` itself is trusted, others by a chain to an authority.
 #[derive(Debug)]
 struct Verifier {
-    /// `None` where nobody who is trusted may sign.
+    /// `None` where no trusted authority may sign.
     by_chain: Option<Arc<WebPkiServerVerifier>>,
     trusted: Vec<CertificateDer<'static>>,
     algorithms: WebPkiSupportedAlgorithms,
@@ -126,7 +126,7 @@ impl ServerCertVerifier for Verifier {
 }
 
 /// Why TLS came to nothing, in Go's words.
-pub(super) fn told(error: &std::io::Error) -> String {
+pub(super) fn tls_error_text(error: &std::io::Error) -> String {
     match error.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         Some(Error::InvalidCertificate(fault)) => {
             format!("tls: failed to verify certificate: x509: {}", of_certificate(fault))

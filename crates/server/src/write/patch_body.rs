@@ -129,3 +129,79 @@ fn read_map(bytes: &Bytes) -> Result<(Value, Vec<String>), String> {
 fn undecodable(why: impl std::fmt::Display) -> Error {
     Error::bad_request(format!("error decoding patch: {why}"))
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use holdfast_writes::ErrorKind;
+
+    use super::*;
+
+    fn read_as(patch_type: PatchType, body: &str) -> Result<Change, String> {
+        let body = Bytes::copy_from_slice(body.as_bytes());
+        read(&body, patch_type, &PatchOptions::default()).map_err(|error| match error.into_parts().0 {
+            ErrorKind::BadRequest(why) => why,
+            _ => "no 400".to_owned(),
+        })
+    }
+
+    fn patch(patch_type: PatchType, body: &str) -> Result<(Patch, Vec<String>), String> {
+        match read_as(patch_type, body)? {
+            Change::Patch { patch, .. } => patch,
+            _ => Ok((Patch::Merge(Value::Null), vec!["no patch".to_owned()])),
+        }
+        .map_err(|error| format!("{:?}", error.into_parts().0))
+    }
+
+    #[test]
+    fn an_apply_is_a_map_in_yaml_or_nothing() {
+        let configuration = |body: &str| match read_as(PatchType::Apply, body) {
+            Ok(Change::Apply {
+                configuration,
+                findings,
+                ..
+            }) => Ok((json::to_string(&configuration), findings.len())),
+            Ok(_) => Err("no apply".to_owned()),
+            Err(why) => Err(why),
+        };
+        assert_eq!(configuration("a: 1").unwrap(), (r#"{"a":1}"#.to_owned(), 0));
+        assert_eq!(configuration("{a: 1, a: 2}").unwrap().1, 1);
+        assert_eq!(configuration("").unwrap().0, "{}");
+        assert_eq!(configuration("apiVersion: /v1").unwrap().0, r#"{"apiVersion":"v1"}"#);
+        assert!(configuration("[1]").unwrap_err().contains("cannot unmarshal array"));
+        assert!(configuration("a: [").unwrap_err().starts_with("error decoding YAML: "));
+    }
+
+    #[test]
+    fn a_strategic_patch_of_nothing_changes_nothing_and_a_merge_patch_of_it_is_null() {
+        let (read, _) = patch(PatchType::Strategic, "null").unwrap();
+        assert!(matches!(read, Patch::Strategic(Value::Map(map)) if map.is_empty()));
+        let (read, _) = patch(PatchType::Merge, "null").unwrap();
+        assert!(matches!(read, Patch::Merge(Value::Null)));
+    }
+
+    #[test]
+    fn each_type_of_patch_reports_what_it_is_not_in_its_own_words() {
+        let array = "json: cannot unmarshal array into Go value of type map[string]interface {}";
+        assert!(patch(PatchType::Strategic, "[]").unwrap_err().contains(array));
+        let why = patch(PatchType::Merge, "[]").unwrap_err();
+        assert!(why.contains(&format!("error decoding patch: {array}")), "{why}");
+        let why = patch(PatchType::Json, "{}").unwrap_err();
+        assert!(why.contains("error decoding patch: "), "{why}");
+    }
+
+    #[test]
+    fn repeated_fields_are_found_in_the_order_of_the_text() {
+        let body = r#"[{"op":"add","path":"/b","value":{"z":1,"z":2}},{"op":"add","path":"/a","value":{"y":1,"y":2}}]"#;
+        let (_, findings) = patch(PatchType::Json, body).unwrap();
+        let lines: Vec<&str> = findings.iter().map(String::as_str).collect();
+        assert!(
+            lines.len() == 2 && lines[0].contains('z') && lines[1].contains('y'),
+            "{lines:?}"
+        );
+        assert!(
+            lines.iter().all(|line| line.starts_with("json patch duplicate field ")),
+            "{lines:?}"
+        );
+    }
+}

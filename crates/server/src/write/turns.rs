@@ -59,11 +59,11 @@ pub(super) struct Turn<'a> {
 /// Fields are dropped in order: the next has its turn before the queue may go.
 struct Held<'a> {
     _turn: OwnedSemaphorePermit,
-    _place: Place<'a>,
+    _place: QueueMember<'a>,
 }
 
 /// One of the writers of an object. The queue goes with the last.
-struct Place<'a> {
+struct QueueMember<'a> {
     turns: &'a Turns,
     key: u64,
 }
@@ -92,7 +92,7 @@ impl Turns {
         }
     }
 
-    fn place(&self, key: u64) -> Result<(Place<'_>, Arc<Semaphore>), ApiError> {
+    fn place(&self, key: u64) -> Result<(QueueMember<'_>, Arc<Semaphore>), ApiError> {
         let mut queues = self.queues.lock();
         let queue = queues.entry(key).or_insert_with(|| Queue {
             turn: Arc::new(Semaphore::new(1)),
@@ -105,11 +105,11 @@ impl Turns {
             ));
         }
         queue.writers += 1;
-        Ok((Place { turns: self, key }, Arc::clone(&queue.turn)))
+        Ok((QueueMember { turns: self, key }, Arc::clone(&queue.turn)))
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueueMember<'_> {
     fn drop(&mut self) {
         let mut queues = self.turns.queues.lock();
         if let Some(queue) = queues.get_mut(&self.key) {

@@ -58,7 +58,7 @@ pub struct Image {
     path: PathBuf,
     connection: Connection,
     summary: Summary,
-    /// Of a directory that nobody else may use meanwhile.
+    /// Of a directory that no other process may use meanwhile.
     _directory: Option<Directory>,
 }
 
@@ -380,7 +380,7 @@ fn fill(
 ) -> Result<u64, OpenError> {
     let error = |error| sqlite::open_error(draft, &error);
     let target = Connection::open_with_flags(draft, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(error)?;
-    // Nobody else knows the file, and one that is not finished is thrown away.
+    // No other process knows the file, and one that is not finished is thrown away.
     target
         .execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
         .map_err(error)?;

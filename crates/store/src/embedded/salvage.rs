@@ -1,7 +1,7 @@
 //! What can still be read of a damaged store, taken into a new file.
 //!
 //! The new file holds the newest readable version of each key and no history. Its revision is far above all that is known
-//! to have been, so that no revision is given away twice, whatever was lost. It takes the place of the damaged one whole:
+//! to have been, so that no revision is used twice, whatever was lost. It takes the place of the damaged one whole:
 //! once it bears its name, each opening goes on with what is left to do.
 
 use std::collections::BTreeMap;

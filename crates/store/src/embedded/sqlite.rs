@@ -18,7 +18,7 @@ use crate::state::{At, Draft};
 const APPLICATION: i64 = 0x486f_6c64;
 /// `PRAGMA user_version`: raised whenever an older program could misread the file.
 const FORMAT: i64 = 2;
-/// The format in which nothing but the rows themselves told which rows there are.
+/// The format without a record of which rows there are.
 pub(super) const WITHOUT_CONTENT: i64 = 1;
 
 /// The most times that a checkpoint goes after what was written during its last pass.
@@ -553,7 +553,7 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_secs(5))?;
-    // Whoever refuses to start with these files leaves them as they are.
+    // A start that is refused leaves the files as they are.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // The journal mode last: it is the first to read the file, and to give an empty one its page size.
     connection.execute_batch(

@@ -6,7 +6,7 @@
 //!
 //! Invariants:
 //! - Guards are checked against the published state and the earlier transactions of the same step; no answer that rests
-//!   on a step is given before that step is durable.
+//!   on a step is sent before that step is durable.
 //! - After a failed step the draft is dropped: for this process it never happened. No step is written before the disk
 //!   has been brought back to the published revision.
 
@@ -45,7 +45,7 @@ pub(crate) const LOG_BYTES: u64 = 32 << 20;
 
 type Reply<X> = oneshot::Sender<Result<Committed<X>, CommitError>>;
 
-/// What the writer is asked.
+/// A command for the writer.
 pub(crate) enum Command<X: Indexer> {
     Commit(Transaction<X>, Reply<X>),
     /// Time passes: let go of old history.
@@ -76,7 +76,7 @@ pub(crate) struct Writer<X: Indexer, D: Disk> {
     pub(crate) dead: VecDeque<(RowId, Revision)>,
     /// Whether a step failed and the disk has not been brought back since.
     pub(crate) unsure: bool,
-    /// Bytes written to the log since the last checkpoint was asked for, about.
+    /// Bytes written to the log since the last checkpoint began, about.
     pub(crate) written: usize,
     /// How large the log may grow.
     pub(crate) log_limit: u64,
@@ -97,7 +97,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         }
     }
 
-    /// Works until asked to close, or until nobody is left to ask.
+    /// Works until a command closes it, or until no sender of commands is left.
     pub(crate) fn run(self, commands: mpsc::Receiver<Command<X>>) {
         // Declared first, so that it sees the end of all else.
         let _end = End(Arc::clone(self.publisher.state()));
@@ -205,7 +205,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
     }
 
     /// About `trim` dead rows, and the revision that is the oldest once they are gone: all of a revision or none, for
-    /// its events cannot be told without them.
+    /// its events cannot be made without them.
     fn dying(&self, trim: usize) -> (Vec<RowId>, Option<Revision>) {
         let mut dead = Vec::new();
         let mut compacted = None;
@@ -283,7 +283,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
     }
 }
 
-/// Where the writer panics, nothing can be stored any more, and nobody is to wait for it.
+/// Where the writer panics, nothing can be stored any more, and no caller may wait for it.
 struct End<X: Indexer>(Arc<State<X>>);
 
 impl<X: Indexer> Drop for End<X> {

@@ -1,7 +1,7 @@
-//! Calls to etcd: several members, one of which is asked until it fails.
+//! Calls to etcd: several members, one of which is used until it fails.
 //!
 //! A call that changes nothing is made again at the next member until its time is over. One that changes something is made
-//! again only where it was not sent; otherwise nobody here knows whether it was done, and whoever asked is told so.
+//! again only where it was not sent; otherwise the outcome is unknown, and the caller gets that as an error.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::error::OpenError;
 
 /// How long a connection may take to be made.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How often a connection is asked whether it lives, and how long it may take to say so.
+/// How often a connection gets a ping, and how long the answer may take.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
 /// How long to wait before a call is made again.
@@ -101,7 +101,7 @@ impl CallError {
             )
     }
 
-    /// Whether a revision was asked for that etcd no longer has.
+    /// Whether etcd has compacted the wanted revision.
     pub(crate) fn is_compacted(&self) -> bool {
         self.code == Code::OutOfRange && self.message.contains("has been compacted")
     }
@@ -139,13 +139,13 @@ struct Member {
     channel: Channel,
 }
 
-/// A stream of events, and where more is asked of it.
+/// A stream of events, and the sender of further requests to it.
 pub(crate) struct WatchStream {
     pub(crate) requests: mpsc::Sender<WatchRequest>,
     pub(crate) responses: Streaming<WatchResponse>,
 }
 
-/// The members and which of them is asked.
+/// The members, and which of them is used.
 pub(crate) struct Client {
     members: Vec<Member>,
     asked: AtomicUsize,
@@ -155,7 +155,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects when first asked.
+    /// Connects at the first call.
     ///
     /// # Errors
     /// Where an address or a certificate cannot be read.
@@ -298,7 +298,7 @@ impl Client {
         }
     }
 
-    /// A connection of its own to the member that is asked.
+    /// A connection of its own to the member that is used.
     pub(crate) async fn line(&self) -> std::io::Result<Line> {
         let member = self.member(self.asked.load(Ordering::Relaxed));
         let secure = member.uri.scheme_str() == Some("https");
@@ -456,7 +456,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_that_was_not_sent_is_tried_at_the_next_member() {
-        // A port that nobody listens on.
+        // A port without a listener.
         let port = || {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             listener.local_addr().unwrap().port()

@@ -26,11 +26,11 @@ use crate::key::Revision;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a question may take on the connection of its own.
 const ON_LINE: Duration = Duration::from_secs(2);
-/// How long to wait for the watch before it is asked how far it is.
+/// How long to wait for the watch before a progress request is sent.
 const HURRY: Duration = Duration::from_millis(5);
 /// How long one who waits is thought to do so. Who asks for a revision that never comes gives up by then.
 const WAITS: Duration = Duration::from_secs(4);
-/// How long what is wrong with etcd may stay unnoticed while nobody asks anything of it.
+/// How long a fault of etcd may stay unnoticed while no request reaches it.
 const PROBE: Duration = Duration::from_secs(2);
 
 /// The revision that somebody waits for, of which the watch may have nothing to bring.
@@ -61,7 +61,7 @@ impl Wanted {
     }
 }
 
-/// What is asked of etcd's health, each with a time of its own to answer.
+/// The health checks of etcd, each with a timeout of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     /// Whether this server had better be restarted.

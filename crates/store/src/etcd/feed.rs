@@ -1,4 +1,4 @@
-//! What makes the changes in etcd visible: each once, in the order of revisions, whoever made it.
+//! What makes the changes in etcd visible: each once, in the order of revisions, whichever client made it.
 //!
 //! A change becomes known in two ways: this server made it and etcd has said at which revision, or the watch brings it. The
 //! first saves decoding what was just encoded, and time: the change is published at once where nothing can lie between it
@@ -114,7 +114,7 @@ impl<X: Indexer> Feed<X> {
         id
     }
 
-    /// Forgets a transaction: it failed, or nobody knows.
+    /// Forgets a transaction that failed or whose outcome is unknown.
     pub(crate) fn forget(&self, id: u64) {
         self.inner.lock().forget(id);
     }
@@ -147,7 +147,7 @@ impl<X: Indexer> Feed<X> {
         if let Some(made) = inner.fetch(id) {
             return made;
         }
-        // The watch brought other bytes than were sent, or the state was read anew: what the state had then is told.
+        // The watch brought other bytes than were sent, or the state was read anew: the event shows what the state had then.
         let ops = match inner.under_way.get(&id) {
             Some(UnderWay::Sent(ops, _)) => ops.iter().map(|op| op.key().clone()).collect(),
             _ => Vec::new(),
@@ -366,7 +366,7 @@ impl<X: Indexer> Feed<X> {
                 ..at
             };
             if change.stored.is_some() && change.value.is_none() {
-                // It was taken for this server's own, which has given it up since.
+                // It was taken for this server's own, which has abandoned it since.
                 self.decode_one(&mut change, observer);
             }
             match change.value {
@@ -535,7 +535,7 @@ impl Differences {
 struct Free {
     /// For a revision that is taken, one below it that may be free.
     below: HashMap<Revision, Revision>,
-    /// All that are given are above it.
+    /// The revisions of all changes are above it.
     after: Revision,
 }
 
@@ -558,7 +558,7 @@ impl Free {
         if found <= self.after {
             return until;
         }
-        // Whoever comes by these next takes the short way.
+        // The next look at these takes the short way.
         for taken in passed {
             self.below.insert(taken, found - 1);
         }

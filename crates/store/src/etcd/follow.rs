@@ -15,11 +15,11 @@ use crate::entry::Indexer;
 /// How long to wait before a watch is made again, at first and at most.
 const AGAIN: Duration = Duration::from_millis(20);
 const AGAIN_MOST: Duration = Duration::from_secs(1);
-/// How often etcd is asked again how far it is while somebody waits: it says nothing while it is behind itself.
+/// How often a progress request is repeated while a reader waits: a member that lags does not answer it.
 const ASK: Duration = Duration::from_millis(100);
 /// How often old history is looked for.
 const TRIM: Duration = Duration::from_secs(1);
-/// How often it is told that there is no watch.
+/// How often the log says that there is no watch.
 const TELL: Duration = Duration::from_secs(10);
 /// How many changes are published in one step, about.
 const STEP: usize = 256;
@@ -123,7 +123,7 @@ impl<X: Indexer> Shared<X> {
         let progress = WatchRequest {
             request: Some(Watch::Progress(WatchProgressRequest {})),
         };
-        // Where there is no room enough has been asked.
+        // A full queue holds enough requests.
         let _ = stream.requests.try_send(progress);
     }
 

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::client::{CallError, Client};
 
-/// How much longer than asked for a lease may last, as a part of that, so that others can share it.
+/// How much longer than the wanted time a lease may last, as a part of that time, so that keys can share it.
 const REUSE_PERCENT: u32 = 5;
 /// How many keys one lease may have.
 const MOST_KEYS: usize = 1000;
@@ -62,7 +62,7 @@ impl Leases {
         Ok(granted.id)
     }
 
-    /// How much longer than asked for a lease lasts.
+    /// How much longer than the wanted time a lease lasts.
     fn longer(&self) -> Duration {
         Duration::from_secs((self.life * REUSE_PERCENT / 100).as_secs()).min(self.reuse)
     }

@@ -37,7 +37,7 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A connection that rests while nobody asks.
+/// A connection without a waiting reader.
 pub(super) struct Line {
     requests: SendRequest<Bytes>,
     connection: Connection<Box<dyn Stream>>,
@@ -103,13 +103,13 @@ impl Line {
             }
         })
         .await;
-        // From here on nobody waits: what comes between questions wakes nobody.
+        // From here on no reader waits: what comes between questions wakes no task.
         let _ = Pin::new(&mut self.connection).poll(&mut unheard());
         outcome
     }
 }
 
-/// Whoever polls so is not woken.
+/// A task that polls with it is not woken.
 fn unheard() -> Context<'static> {
     Context::from_waker(Waker::noop())
 }

@@ -19,7 +19,7 @@ const MOST: i64 = 10_000;
 const PAGE_BYTES: usize = 8 << 20;
 /// How long a page may take, at whichever members.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often those who wait for etcd are told so.
+/// How often the log says that the start waits for etcd.
 const TELL: Duration = Duration::from_secs(5);
 /// How long one try takes to find etcd at the start.
 const TRY: Duration = Duration::from_secs(1);

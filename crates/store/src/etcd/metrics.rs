@@ -1,4 +1,4 @@
-//! What the engine tells of its calls, for whoever counts them.
+//! What the engine reports of its calls, for metrics.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ impl Operation {
     }
 }
 
-/// Who is told of what the engine does.
+/// Observes what the engine does.
 pub trait Observer: Send + Sync + 'static {
     /// A call about `key` ended.
     fn called(&self, operation: Operation, key: &[u8], took: Duration, succeeded: bool);
@@ -51,7 +51,7 @@ pub trait Observer: Send + Sync + 'static {
     fn leased(&self, keys: usize);
 }
 
-/// Nobody is told.
+/// No observer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Unobserved;
 

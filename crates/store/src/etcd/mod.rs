@@ -66,7 +66,7 @@ pub struct EtcdConfig {
     pub health_timeout: Duration,
     /// How long it may take to answer whether clients may be sent here.
     pub readiness_timeout: Duration,
-    /// How often etcd is asked for the size of its database; never if zero.
+    /// How often the size of etcd's database is read; never if zero.
     pub size_interval: Duration,
     /// How stored bytes are written and read.
     pub codec: Arc<dyn Codec>,
@@ -119,7 +119,7 @@ struct Shared<X: Indexer> {
     questions: Arc<Questions>,
     /// What they ask, as it is sent.
     question: Bytes,
-    /// Whether etcd tells rightly how far a watch is, when asked.
+    /// Whether etcd answers progress requests of a watch correctly.
     tells_progress: AtomicBool,
     /// What is wrong with etcd.
     trouble: Mutex<Trouble>,

@@ -1,5 +1,5 @@
 //! The messages of etcd's API that this engine uses, with the field numbers of the published protocol (`rpc.proto`,
-//! `kv.proto`). Fields that nobody here reads are left out, which the encoding allows.
+//! `kv.proto`). Fields that are not read here are left out, which the encoding allows.
 
 use bytes::Bytes;
 

@@ -25,13 +25,13 @@ struct Inner {
     /// Whether one of them asks.
     asked: bool,
     waiting: Vec<oneshot::Sender<Turn>>,
-    /// The connection for questions, while nobody uses it.
+    /// The connection for questions, while it is free.
     line: Option<Box<Line>>,
 }
 
 /// What becomes of a reader.
 pub(super) enum Turn {
-    /// Another has asked.
+    /// Another reader has put the question.
     Answered(Answer),
     /// It asks.
     Asks(Asking),
@@ -46,7 +46,7 @@ pub(super) struct Asking {
 }
 
 impl Questions {
-    /// Waits until another has asked, or it is this one's turn.
+    /// Waits until another reader has put the question, or it is this one's turn.
     pub(super) async fn turn(self: &Arc<Self>) -> Turn {
         let waits = {
             let mut inner = self.0.lock();

@@ -88,7 +88,7 @@ impl Script {
         self.feed.begin(vec![op], encoded)
     }
 
-    /// What the watcher has seen since it was asked last.
+    /// The events of the watcher since the last call.
     fn seen(&mut self) -> Vec<(EventKind, String, Revision)> {
         let mut seen = Vec::new();
         while let Some(event) = self.watcher.try_next().unwrap() {

@@ -70,7 +70,7 @@ pub(super) fn violations(checked: &Checked<'_>) -> Vec<Violation> {
 }
 
 /// The violations in one line.
-pub(super) fn told(violations: &[Violation]) -> String {
+pub(super) fn violations_text(violations: &[Violation]) -> String {
     let texts = violations.iter().map(|violation| match violation.detail.as_str() {
         "" => violation.reason.to_owned(),
         detail => format!("{} ({detail})", violation.reason),

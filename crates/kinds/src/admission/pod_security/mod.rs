@@ -95,7 +95,10 @@ fn audit(context: &WriteContext<'_>, pod: &Value, standard: Standard, errors: &[
 }
 
 fn would_violate(standard: Standard, found: &[Violation]) -> String {
-    format!("would violate PodSecurity \"{standard}\": {}", checks::told(found))
+    format!(
+        "would violate PodSecurity \"{standard}\": {}",
+        checks::violations_text(found)
+    )
 }
 
 fn violations(pod: &Value, standard: Standard) -> Vec<Violation> {
@@ -129,7 +132,7 @@ fn check_pod(context: &WriteContext<'_>, pod: &Value, old: Option<&Value>) -> Re
         return Err(Refusal::forbidden(format!(
             "violates PodSecurity \"{}\": {}",
             policy.enforce,
-            checks::told(&found)
+            checks::violations_text(&found)
         )));
     }
     warn(context, pod, policy.warn);

@@ -91,7 +91,7 @@ fn has_breaks(text: &str) -> bool {
 pub(super) fn expressions(schema: &Node, field: &FieldPath, wrong: &[FieldError], unchanged: bool) -> Errors {
     let mut wrong: Vec<&str> = wrong.iter().map(|error| error.field.as_str()).collect();
     wrong.sort_unstable();
-    let mut walk = Walk {
+    let mut walk = RuleCheck {
         wrong,
         unchanged,
         base: Environment::new(),
@@ -148,7 +148,7 @@ fn at_least_zero(bound: i64) -> u64 {
     u64::try_from(bound).unwrap_or_default()
 }
 
-struct Walk<'w> {
+struct RuleCheck<'w> {
     /// The fields with which something else is wrong, in order.
     wrong: Vec<&'w str>,
     unchanged: bool,
@@ -160,7 +160,7 @@ struct Walk<'w> {
     dearest: Vec<(u64, FieldPath)>,
 }
 
-impl Walk<'_> {
+impl RuleCheck<'_> {
     fn level(&mut self, level: &Level<'_>, field: &FieldPath) {
         let (node, decl) = (level.node, level.decl.as_ref());
         if let Additional::Schema(of) = &node.additional

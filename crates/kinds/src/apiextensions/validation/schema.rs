@@ -187,15 +187,15 @@ pub(super) fn has_defaults(schema: &Value) -> bool {
 
 /// What is wrong with the schema of a version.
 pub(super) fn validate(schema: &Value, field: &FieldPath, errors: &mut Errors) {
-    Walk { errors, depth: 0 }.schema(schema, field, true, None);
+    SchemaCheck { errors, depth: 0 }.schema(schema, field, true, None);
 }
 
-struct Walk<'e> {
+struct SchemaCheck<'e> {
     errors: &'e mut Errors,
     depth: usize,
 }
 
-impl Walk<'_> {
+impl SchemaCheck<'_> {
     /// A schema and all below it. `no_defaults` says why none may stand here.
     fn schema(&mut self, schema: &Value, field: &FieldPath, is_root: bool, no_defaults: Option<&str>) {
         if self.depth > MAX_DEPTH {

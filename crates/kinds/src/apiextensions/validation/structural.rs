@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 130;
 
 /// Why the schema is not structural, in the order of the messages.
 pub(super) fn validate(schema: &Value, field: &FieldPath) -> Errors {
-    let mut walk = Walk {
+    let mut walk = StructuralCheck {
         errors: Errors::new(),
         depth: 0,
     };
@@ -89,7 +89,7 @@ enum Level {
     Field,
 }
 
-struct Walk {
+struct StructuralCheck {
     errors: Errors,
     depth: usize,
 }
@@ -109,7 +109,7 @@ fn is_int_or_string(choices: &[Value]) -> bool {
     matches!(choices, [a, b] if is(a, "integer") && is(b, "string"))
 }
 
-impl Walk {
+impl StructuralCheck {
     fn required(&mut self, field: FieldPath, why: &str) {
         self.errors.push(FieldError::required(&field, why));
     }

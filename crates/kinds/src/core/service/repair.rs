@@ -25,14 +25,14 @@ const LOOKS: u32 = 3;
 pub(super) type Leaks = BTreeMap<usize, u32>;
 
 /// Where an object stands: namespace and name.
-type Place<'v> = (&'v str, &'v str);
+type NamespacedName<'v> = (&'v str, &'v str);
 
-fn place(object: &Value) -> Place<'_> {
+fn place(object: &Value) -> NamespacedName<'_> {
     let text = |field| object.str_at(&["metadata", field]).unwrap_or_default();
     (text("namespace"), text("name"))
 }
 
-fn parent(address: &Value) -> Place<'_> {
+fn parent(address: &Value) -> NamespacedName<'_> {
     let text = |field| address.str_at(&["spec", "parentRef", field]).unwrap_or_default();
     (text("namespace"), text("name"))
 }
@@ -45,7 +45,8 @@ fn names_service(address: &Value) -> bool {
 
 /// What mends the IPAddresses `there` of `services`. One that has to be made anew is removed first, and is missing after that.
 pub(super) fn addresses(services: &[Value], there: &[Value], block: &Block, now: SystemTime) -> Vec<Claim> {
-    let by_place: HashMap<Place<'_>, &Value> = services.iter().map(|service| (place(service), service)).collect();
+    let by_name: HashMap<NamespacedName<'_>, &Value> =
+        services.iter().map(|service| (place(service), service)).collect();
     let by_address: HashMap<&str, &Value> = there.iter().map(|address| (place(address).1, address)).collect();
     let mut claims = Vec::new();
     let mut named = HashSet::new();
@@ -55,7 +56,7 @@ pub(super) fn addresses(services: &[Value], there: &[Value], block: &Block, now:
             let key = key_of(address);
             let is_new = match by_address.get(address.to_string().as_str()) {
                 None => true,
-                Some(there) if is_right(there, address, service, &by_place) => continue,
+                Some(there) if is_right(there, address, service, &by_name) => continue,
                 Some(_) => false,
             };
             if named.insert(key.clone()) {
@@ -67,7 +68,7 @@ pub(super) fn addresses(services: &[Value], there: &[Value], block: &Block, now:
             }
         }
     }
-    for address in there.iter().filter(|address| is_orphan(address, &by_place, now)) {
+    for address in there.iter().filter(|address| is_orphan(address, &by_name, now)) {
         let key = format!("/registry/ipaddresses/{}", place(address).1);
         if named.insert(key.clone()) {
             claims.push(Claim {
@@ -82,7 +83,7 @@ pub(super) fn addresses(services: &[Value], there: &[Value], block: &Block, now:
 
 /// Whether an IPAddress is what it should be for a Service that has the address; or is that of another that has it too, which
 /// nobody but people can mend.
-fn is_right(there: &Value, address: IpAddr, service: &Value, services: &HashMap<Place<'_>, &Value>) -> bool {
+fn is_right(there: &Value, address: IpAddr, service: &Value, services: &HashMap<NamespacedName<'_>, &Value>) -> bool {
     if !names_service(there) || !is_of(there, service) && !services.contains_key(&parent(there)) {
         return false;
     }
@@ -91,7 +92,7 @@ fn is_right(there: &Value, address: IpAddr, service: &Value, services: &HashMap<
 }
 
 /// Whether an address that was made for a Service is nobody's.
-fn is_orphan(address: &Value, services: &HashMap<Place<'_>, &Value>, now: SystemTime) -> bool {
+fn is_orphan(address: &Value, services: &HashMap<NamespacedName<'_>, &Value>, now: SystemTime) -> bool {
     if address.str_at(&["metadata", "labels", MANAGED_BY]) != Some(MANAGER) {
         return false;
     }

@@ -106,7 +106,7 @@ impl Aggregator {
             }
             Err(_) => (None, false),
         };
-        let version = VersionDiscovery::told(service.version.clone(), resources, fresh);
+        let version = VersionDiscovery::of_server(service.version.clone(), resources, fresh);
         let _changing = self.changing.lock();
         // It may have become another while it was asked.
         if self

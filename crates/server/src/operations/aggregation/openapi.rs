@@ -72,12 +72,12 @@ impl RemoteDocuments {
 #[derive(Deserialize)]
 struct Index {
     #[serde(default)]
-    paths: BTreeMap<String, Place>,
+    paths: BTreeMap<String, DocumentPath>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Place {
+struct DocumentPath {
     #[serde(rename = "serverRelativeURL")]
     url: String,
 }

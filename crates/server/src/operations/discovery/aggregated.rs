@@ -325,7 +325,7 @@ impl ApiGroups {
 
 impl VersionDiscovery {
     /// What another server says of a version, if it says anything; `fresh` where it was asked now and answered.
-    pub(crate) fn told(version: SmolStr, said: Option<Self>, fresh: bool) -> Self {
+    pub(crate) fn of_server(version: SmolStr, said: Option<Self>, fresh: bool) -> Self {
         Self {
             version,
             resources: said.map(|said| said.resources).unwrap_or_default(),
@@ -410,7 +410,7 @@ fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<R
     for served in sorted(registry, group_version) {
         let resource = &served.resource;
         let subresources = subresources(&served).into_iter().map(|subresource| {
-            let (group, version) = told_group_version(resource, &subresource.kind, group_version);
+            let (group, version) = subresource_group_version(resource, &subresource.kind, group_version);
             SubresourceDiscovery {
                 subresource: subresource.name.clone(),
                 response_kind: Kind {
@@ -451,7 +451,7 @@ fn own_group_version(resource: &Resource, here: &GroupVersion) -> Kind {
 }
 
 /// The same of a subresource, whose kind may be another's.
-fn told_group_version(resource: &Resource, kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr, SmolStr) {
+fn subresource_group_version(resource: &Resource, kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr, SmolStr) {
     if resource.definition.is_some() {
         return (kind.group_version.group.clone(), kind.group_version.version.clone());
     }
@@ -503,9 +503,9 @@ mod tests {
         let said = said.by_version();
         let version = said.get(&GroupVersion::new("g", "v1")).cloned();
         let text = |version: &VersionDiscovery| serde_json::to_string(version).unwrap();
-        let fresh = VersionDiscovery::told("v1".into(), version, true);
+        let fresh = VersionDiscovery::of_server("v1".into(), version, true);
         assert!(text(&fresh).contains(r#""resource":"things""#) && text(&fresh).contains(r#""freshness":"Current""#));
-        let stale = VersionDiscovery::told("v1".into(), None, false);
+        let stale = VersionDiscovery::of_server("v1".into(), None, false);
         assert_eq!(text(&stale), r#"{"version":"v1","freshness":"Stale"}"#);
     }
 }

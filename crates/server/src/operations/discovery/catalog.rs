@@ -99,7 +99,7 @@ impl Catalog {
         };
         let here = self.registry.group_versions().filter(|served| !served.group.is_empty());
         let mut versions: Vec<_> = here.map(|served| (served.clone(), priority(served))).collect();
-        for service in self.told() {
+        for service in self.known_services() {
             let group_version = service.group_version();
             versions.retain(|(known, _)| *known != group_version);
             versions.push((group_version, service.priority));
@@ -108,7 +108,7 @@ impl Catalog {
     }
 
     /// The APIServices whose servers have told what they serve.
-    fn told(&self) -> impl Iterator<Item = &Arc<ApiService>> {
+    fn known_services(&self) -> impl Iterator<Item = &Arc<ApiService>> {
         self.others.iter().flat_map(|others| {
             let proxied = others.services.proxied_all().map(|proxied| &proxied.service);
             proxied.filter(|service| others.versions.contains_key(&service.name))
@@ -120,7 +120,7 @@ impl Catalog {
         let Some(others) = &self.others else {
             return Vec::new();
         };
-        let of_group = self.told().filter(|service| service.group == group);
+        let of_group = self.known_services().filter(|service| service.group == group);
         of_group
             .filter_map(|service| others.versions.get(&service.name).cloned())
             .collect()

@@ -57,7 +57,7 @@ struct Configuration {
 }
 
 /// A request that asks for seats.
-pub(crate) struct Asked<'a> {
+pub(crate) struct SeatRequest<'a> {
     pub(crate) info: &'a RequestInfo,
     pub(crate) user: &'a Arc<User>,
     pub(crate) method: &'a Method,
@@ -88,11 +88,11 @@ impl PriorityAndFairness {
     }
 
     /// The schema of a request; `None` for those that last and are no watches, which nothing holds up.
-    pub(crate) fn classify(&self, asked: &Asked<'_>) -> Option<Arc<Schema>> {
-        if asked.limit.is_none() && asked.info.verb != "watch" {
+    pub(crate) fn classify(&self, request: &SeatRequest<'_>) -> Option<Arc<Schema>> {
+        if request.limit.is_none() && request.info.verb != "watch" {
             return None;
         }
-        self.levels.classify(asked.user, &asked.info.attributes())
+        self.levels.classify(request.user, &request.info.attributes())
     }
 
     /// Waits for seats of the level of `schema`.
@@ -103,35 +103,35 @@ impl PriorityAndFairness {
         &self,
         in_flight: &Arc<InFlight>,
         schema: &Arc<Schema>,
-        asked: &Asked<'_>,
+        request: &SeatRequest<'_>,
     ) -> Result<Admitted, u64> {
-        let patience = (asked.limit.unwrap_or(self.request_timeout) / WAITING_PART).min(LONGEST_WAIT);
+        let patience = (request.limit.unwrap_or(self.request_timeout) / WAITING_PART).min(LONGEST_WAIT);
         let start = {
-            let (estimate, watchers) = self.estimate(asked.info, schema.max_seats());
-            let target = asked.info.resource.as_ref();
+            let (estimate, watchers) = self.estimate(request.info, schema.max_seats());
+            let target = request.info.resource.as_ref();
             schema.start(Arrival {
-                user: &asked.user.name,
+                user: &request.user.name,
                 namespace: target.map_or(&SmolStr::new_static(""), |target| &target.namespace),
                 estimate,
                 watchers,
-                mutates: mutates(asked.info),
-                watch: asked.info.verb == "watch",
+                mutates: mutates(request.info),
+                watch: request.info.verb == "watch",
                 details: RequestDetails {
-                    user: Arc::clone(asked.user),
-                    method: asked.method.clone(),
-                    uri: asked.uri.clone(),
+                    user: Arc::clone(request.user),
+                    method: request.method.clone(),
+                    uri: request.uri.clone(),
                 },
             })
         };
-        let Some(execution) = turn(start, asked.started + patience).await else {
+        let Some(execution) = turn(start, request.started + patience).await else {
             let now = SystemTime::now().duration_since(UNIX_EPOCH);
             return Err(schema.drop_request(now.unwrap_or_default()));
         };
-        let seat = in_flight.of_level(asked.user, LevelSeat::new(execution, patience));
+        let seat = in_flight.of_level(request.user, LevelSeat::new(execution, patience));
         let seat = Arc::new(seat);
-        let watch = match asked.info.verb.as_str() {
+        let watch = match request.info.verb.as_str() {
             "watch" => {
-                let registration = watch_key(asked.info).map(|key| self.levels.watches().register(key));
+                let registration = watch_key(request.info).map(|key| self.levels.watches().register(key));
                 WatchHold::new(Arc::clone(&seat), registration)
             }
             _ => WatchHold::default(),
@@ -311,7 +311,7 @@ mod tests {
         let uri = "/api/v1/namespaces/n/pods/a/exec".parse().unwrap();
         let classified = |info: &RequestInfo, limit| {
             fairness
-                .classify(&Asked {
+                .classify(&SeatRequest {
                     info,
                     user: &user,
                     method: &Method::GET,

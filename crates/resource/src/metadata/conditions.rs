@@ -2,10 +2,8 @@
 
 use std::collections::HashSet;
 
-use holdfast_resource::Field;
-use holdfast_resource::metadata::labels::validate_label_name;
-
-use super::Errors;
+use crate::metadata::labels::validate_label_name;
+use crate::{Field, FieldError};
 
 const STATUSES: [&str; 3] = ["False", "True", "Unknown"];
 const REASON: usize = 1024;
@@ -16,7 +14,7 @@ const NO_REASON: &str = "a condition reason must start with alphabetic character
      '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 
 /// Reports what is wrong with a list of conditions: `ValidateConditions` of apimachinery.
-pub(crate) fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Errors) {
+pub fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     let mut types = HashSet::new();
     for condition in conditions.items() {
         let type_field = condition.child("type");
@@ -28,7 +26,7 @@ pub(crate) fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Error
     }
 }
 
-fn validate_condition(condition: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_condition(condition: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     let status = condition.child("status");
     if !STATUSES.contains(&status.text()) {
         errors.push(status.not_supported(&STATUSES));
@@ -71,7 +69,7 @@ mod tests {
 
     fn faults(conditions: &str) -> Vec<String> {
         let value = yaml::parse(conditions.as_bytes(), &Limits::default()).unwrap_or(Value::Null);
-        let mut errors = Errors::new();
+        let mut errors = Vec::new();
         validate_conditions(&Field::placed(Some(&value), "c"), &mut errors);
         errors
             .iter()
