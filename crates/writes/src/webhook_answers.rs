@@ -16,7 +16,7 @@ use holdfast_value::{SmolStr, Value, json, json_patch};
 
 use crate::environment::{Ending, Unanswered, WebhookCall};
 use crate::typed::{self, Unconvertible};
-use crate::webhooks::{Asked, Attributes};
+use crate::webhooks::{Attributes, CallRecord};
 use crate::{Call, Error, ErrorKind, Stage};
 
 /// Why a webhook does not let a write pass.
@@ -54,7 +54,7 @@ impl Stage<'_> {
     /// Calls a webhook that may change an object. Returns whether it did.
     pub(crate) async fn ask_mutating(
         &self,
-        (webhook, invocation, asked): (&Webhook, &Invocation, &Asked),
+        (webhook, invocation, asked): (&Webhook, &Invocation, &CallRecord),
         attributes: &Attributes<'_>,
         object: Option<&mut Value>,
         old: Option<&Value>,
@@ -105,7 +105,7 @@ impl Stage<'_> {
         &self,
         webhook: &Webhook,
         attributes: &Attributes<'_>,
-        asked: &Asked,
+        asked: &CallRecord,
         outcome: Result<T, Fault>,
     ) -> Result<T, Error> {
         let callers = self.environment.callers;
@@ -327,14 +327,14 @@ impl Stage<'_> {
     }
 
     /// Has the audit log say whether a webhook changed the object.
-    pub(crate) fn tell_of_mutation(&self, webhook: &Webhook, asked: &Asked, mutated: bool) {
+    pub(crate) fn tell_of_mutation(&self, webhook: &Webhook, asked: &CallRecord, mutated: bool) {
         self.annotate(&asked.key("mutation.webhook.admission.k8s.io"), || {
             format!("{},\"mutated\":{mutated}}}", identity(webhook))
         });
     }
 
     /// Has the audit log say what a webhook changed, where it keeps bodies.
-    fn tell_of_patch(&self, webhook: &Webhook, asked: &Asked, patch: Option<&Patch>) {
+    fn tell_of_patch(&self, webhook: &Webhook, asked: &CallRecord, patch: Option<&Patch>) {
         if !self.target.audit().is_some_and(AuditAnnotations::records_bodies) {
             return;
         }

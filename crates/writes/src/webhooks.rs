@@ -55,15 +55,15 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// When and as which of several a webhook is asked.
-pub(crate) struct Asked {
+/// When and as which of several a webhook is called.
+pub(crate) struct CallRecord {
     pub(crate) webhook_type: WebhookType,
     pub(crate) started: Instant,
     /// The round and the place, as annotations of the audit log name them.
     place: (usize, usize),
 }
 
-impl Asked {
+impl CallRecord {
     fn now(webhook_type: WebhookType, round: usize, at: usize) -> Self {
         Self {
             webhook_type,
@@ -72,7 +72,7 @@ impl Asked {
         }
     }
 
-    /// The key of an annotation about this question.
+    /// The key of an annotation about this call.
     pub(crate) fn key(&self, prefix: &str) -> String {
         let (round, at) = self.place;
         format!("{prefix}/round_{round}_index_{at}")
@@ -152,7 +152,7 @@ impl Stage<'_> {
                 continue;
             }
             self.target.check_deadline()?;
-            let asked = Asked::now(WebhookType::Mutating, rounds.round, at);
+            let asked = CallRecord::now(WebhookType::Mutating, rounds.round, at);
             let question = (webhook.as_ref(), &invocation, &asked);
             let outcome = self.ask_mutating(question, attributes, object.as_deref_mut(), old, warnings);
             let outcome = outcome.await;
@@ -195,7 +195,7 @@ impl Stage<'_> {
         }
         self.target.check_deadline()?;
         let questions = called.iter().enumerate().map(|(at, (webhook, invocation))| {
-            let asked = Asked::now(WebhookType::Validating, 0, at);
+            let asked = CallRecord::now(WebhookType::Validating, 0, at);
             async move {
                 let mut warnings = Vec::new();
                 let outcome = self.ask_validating((webhook, invocation), attributes, object, old, &mut warnings);
