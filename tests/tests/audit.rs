@@ -15,6 +15,8 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::JoinSet;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -552,28 +554,28 @@ async fn requests_that_are_too_many_are_logged_with_their_code() {
     ];
     let server = Audited::start(&policy("Metadata", ""), &flags);
     let alice = server.target().with_token(USER_TOKEN);
-    // A request whose body does not come has the only place.
-    let mut held = alice.raw().await.unwrap();
-    let head = format!(
-        "POST {CONFIG_MAPS} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {USER_TOKEN}\r\nContent-Type: {JSON}\r\n\
-         Content-Length: 100\r\n\r\n{{"
-    );
-    held.write_all(head.as_bytes()).await.unwrap();
-    let mut connection = alice.connect().await.unwrap();
-    let path = format!("{CONFIG_MAPS}/none");
-    let ask = async {
-        while connection.ask(Method::DELETE, &path, "", Bytes::new()).await.unwrap().0 != StatusCode::TOO_MANY_REQUESTS
-        {
-        }
-    };
-    tokio::time::timeout(PATIENCE, ask).await.unwrap();
-    drop((held, connection));
+    // Writes wait for the disk, so that several at a time are soon too many.
+    let (sender, mut refusals) = unbounded_channel();
+    let mut tasks = JoinSet::new();
+    for _ in 0..8 {
+        let (sender, mut connection) = (sender.clone(), alice.connect().await.unwrap());
+        tasks.spawn(async move {
+            let body = || Bytes::from_static(br#"{"metadata":{"generateName":"a-"}}"#);
+            while connection.ask(Method::POST, CONFIG_MAPS, JSON, body()).await.unwrap().0
+                != StatusCode::TOO_MANY_REQUESTS
+            {}
+            let _ = sender.send(());
+        });
+    }
+    let refusal = tokio::time::timeout(PATIENCE, refusals.recv()).await;
+    assert_eq!(refusal.unwrap(), Some(()));
+    tasks.shutdown().await;
     let events = server.events();
     let refused = |event: &&Value| event.pointer("/responseStatus/code") == Some(&json!(429));
     let refused = events.iter().find(refused).unwrap();
     assert_eq!(
-        ["/stage", "/verb", "/user/username", "/objectRef/name"].map(|pointer| text(refused, pointer)),
-        ["ResponseComplete", "delete", "alice", "none"]
+        ["/stage", "/verb", "/user/username", "/objectRef/resource"].map(|pointer| text(refused, pointer)),
+        ["ResponseComplete", "create", "alice", "configmaps"]
     );
 }
 
