@@ -13,7 +13,8 @@ use conformance::{Binary, free_address, root};
 use test_support::needs;
 
 /// What comes before the commands of a page: they end at the first that fails, and what they started ends with them.
-const BEGIN: &str = "set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n";
+/// A kube-apiserver whose etcd ends with it would not end by itself.
+const BEGIN: &str = "set -e\ntrap 'kill -KILL $(jobs -p) 2>/dev/null || true; wait' EXIT\n";
 
 /// Between the commands of two blocks.
 const BETWEEN: &str = "=== next ===";
