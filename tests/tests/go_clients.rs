@@ -10,21 +10,6 @@ use test_support::needs;
 #[needs(clients, go)]
 #[test]
 fn client_go_and_controller_runtime_work_in_an_environment() {
-    run_with(&[]);
-}
-
-#[needs(clients, go)]
-#[test]
-fn client_go_and_controller_runtime_work_in_cbor() {
-    run_with(&[
-        ("FEATURE_GATES", "CBORServingAndStorage=true"),
-        ("KUBE_FEATURE_ClientsAllowCBOR", "true"),
-        ("KUBE_FEATURE_ClientsPreferCBOR", "true"),
-    ]);
-}
-
-/// Runs the tests of the module, with these variables set.
-fn run_with(variables: &[(&str, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let made = Binary::debug()
         .unwrap()
@@ -39,7 +24,6 @@ fn run_with(variables: &[(&str, &str)]) {
         .current_dir(root().join("tests/clients/go"))
         .env("KUBEBUILDER_ASSETS", folder.path())
         .env_remove("HOLDFAST_CONTROLLERS")
-        .envs(variables.iter().copied())
         .output()
         .unwrap();
     assert!(

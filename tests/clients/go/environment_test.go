@@ -33,9 +33,6 @@ func TestMain(m *testing.M) {
 		CRDInstallOptions:     envtest.CRDInstallOptions{CRDs: []*apiextensions.CustomResourceDefinition{widgetDefinition()}},
 		WebhookInstallOptions: webhooks(),
 	}
-	if gates := os.Getenv("FEATURE_GATES"); gates != "" {
-		environment.ControlPlane.GetAPIServer().Configure().Append("feature-gates", gates)
-	}
 	if _, err := environment.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, "the environment does not start:", err)
 		os.Exit(1)
