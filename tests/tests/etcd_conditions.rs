@@ -300,3 +300,119 @@ async fn the_service_kubernetes_leads_to_the_servers_that_live() {
         .until(ENDPOINTS, |_, endpoints| addresses(endpoints) == ["192.0.2.2"])
         .await;
 }
+
+/// So much that the log of etcd, of which there are two parts at first, and a little database have room.
+const DISK: u64 = 150 << 20;
+
+#[needs(etcd, full_disk)]
+#[tokio::test]
+async fn a_full_disk_of_etcd_loses_nothing_that_was_acknowledged() {
+    let mut etcd = Etcd::start(Settings {
+        disk: Some(DISK),
+        ..Settings::default()
+    })
+    .unwrap();
+    let server = start(&etcd, &[]);
+    let mut objects = Client::of(&server).await;
+    let before = objects.make(CONFIG_MAPS, config_map("before", 10)).await;
+    etcd.fill_disk().unwrap();
+    let (mut made, mut refused) = (Vec::new(), None);
+    while refused.is_none() {
+        let name = format!("c{}", made.len());
+        let (code, answer) = objects.ask(Method::POST, CONFIG_MAPS, JSON, config_map(&name, 500_000)).await;
+        match code {
+            StatusCode::CREATED => made.push(answer),
+            _ => refused = Some((code, answer)),
+        }
+        assert!(made.len() < 1000, "it is never full");
+    }
+    let (code, answer) = refused.unwrap();
+    assert!(code.is_server_error(), "{code} {answer}");
+    until_ready(&server, false).await;
+    // What is known is served all the same.
+    let (code, _) = objects.get(&format!("{CONFIG_MAPS}/before?resourceVersion=0")).await;
+    assert_eq!(code, StatusCode::OK);
+    etcd.clear_disk().unwrap();
+    if !etcd.runs(0).unwrap() {
+        etcd.revive(0).unwrap();
+    }
+    until_ready(&server, true).await;
+    for object in made.iter().chain([&before]) {
+        let path = format!("{CONFIG_MAPS}/{}", object["metadata"]["name"].as_str().unwrap());
+        assert_eq!(objects.get(&path).await, (StatusCode::OK, object.clone()));
+    }
+    objects.make(CONFIG_MAPS, config_map("after", 10)).await;
+}
+
+/// The keys of an etcd that begin with `prefix`.
+fn keys(etcd: &Etcd, prefix: &str) -> Vec<String> {
+    let mut end = prefix.as_bytes().to_vec();
+    *end.last_mut().unwrap() += 1;
+    let range = json!({"key": STANDARD.encode(prefix), "range_end": STANDARD.encode(end), "keys_only": true});
+    let answer: Value = serde_json::from_str(&etcd.ask(0, "/v3/kv/range", &range.to_string()).unwrap()).unwrap();
+    let keys = answer["kvs"].as_array().into_iter().flatten();
+    keys.map(|kv| String::from_utf8(STANDARD.decode(kv["key"].as_str().unwrap()).unwrap()).unwrap())
+        .collect()
+}
+
+fn event(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Event", "metadata": {"name": name}, "reason": "Tested", "type": "Normal",
+        "involvedObject": {"kind": "Pod", "namespace": "sent", "name": "p"}})
+}
+
+fn version(object: &Value) -> u64 {
+    object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap()
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn resources_are_kept_in_another_etcd_with_versions_of_their_own() {
+    const EVENTS: &str = "/api/v1/namespaces/sent/events";
+    let (etcd, other) = (Etcd::one().unwrap(), Etcd::one().unwrap());
+    let flag = format!("--etcd-servers-overrides=/events#{}", other.endpoint(0));
+    let server = start(&etcd, &[&flag]);
+    let mut objects = Client::of(&server).await;
+    objects.namespace("sent").await;
+    for number in 0..30 {
+        let path = "/api/v1/namespaces/sent/configmaps";
+        objects.make(path, config_map(&format!("c{number}"), 10)).await;
+    }
+    let first = objects.make(EVENTS, event("a")).await;
+    objects.make(EVENTS, event("b")).await;
+    assert_eq!(keys(&etcd, "/registry/events/"), [""; 0]);
+    assert_eq!(keys(&other, "/registry/").len(), 2);
+    // A list, a continued list and a watch go by the versions of the other etcd.
+    let (_, list) = objects.get(EVENTS).await;
+    assert!(version(&list) < 30, "{list}");
+    assert_eq!(version(&list), version(&list["items"][1]));
+    let (_, page) = objects.get(&format!("{EVENTS}?limit=1")).await;
+    let next = page["metadata"]["continue"].as_str().unwrap();
+    let (_, page) = objects.get(&format!("{EVENTS}?limit=1&continue={next}")).await;
+    assert_eq!(page["items"][0]["metadata"]["name"], "b");
+    let mut change = first.clone();
+    change["count"] = json!(2);
+    let (code, changed) = objects.ask(Method::PUT, &format!("{EVENTS}/a"), JSON, change.clone()).await;
+    assert_eq!((code, &changed["count"]), (StatusCode::OK, &json!(2)));
+    assert_eq!(version(&changed), version(&list) + 1);
+    let (code, _) = objects.ask(Method::PUT, &format!("{EVENTS}/a"), JSON, change).await;
+    assert_eq!(code, StatusCode::CONFLICT, "it was changed since");
+    let exact = format!("{EVENTS}?resourceVersion={}&resourceVersionMatch=Exact", version(&list));
+    let (_, then) = objects.get(&exact).await;
+    assert_eq!(then["items"], list["items"]);
+    let watch = format!("{EVENTS}?watch=true&timeoutSeconds=1&resourceVersion={}", version(&list));
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let (_, told) = connection.ask(Method::GET, &watch, JSON, Bytes::new()).await.unwrap();
+    let told: Value = serde_json::from_slice(told.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+    assert_eq!((&told["type"], &told["object"]["count"]), (&json!("MODIFIED"), &json!(2)));
+    // Controllers see what is there: the end of a namespace takes its events along.
+    objects.delete("/api/v1/namespaces/sent", Value::Null).await;
+    objects.until_gone("/api/v1/namespaces/sent").await;
+    assert_eq!(keys(&other, "/registry/").len(), 0);
+    for check in ["etcd-override-0", "etcd-override-readiness-0"] {
+        let mut asked = Target::of(&server).unwrap().connect().await.unwrap();
+        let endpoint = if check.contains("readiness") { "readyz" } else { "livez" };
+        let path = format!("/{endpoint}/{check}");
+        let (code, _) = asked.ask(Method::GET, &path, JSON, Bytes::new()).await.unwrap();
+        assert_eq!(code, StatusCode::OK, "{path}");
+    }
+}

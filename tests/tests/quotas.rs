@@ -127,3 +127,16 @@ async fn a_quota_may_be_there_before_what_it_counts_is_defined() {
     until_used(&mut client, json!({name: "0"})).await;
     client.make(widgets, widget("b")).await;
 }
+
+#[tokio::test]
+async fn what_was_charged_for_nothing_is_given_back_after_a_while() {
+    let server = Server::start(&Binary::debug().unwrap(), &["--resource-quota-sync-period=100ms"]).unwrap();
+    let mut client = Client::of(&server).await;
+    quota(&mut client, json!({"hard": {"pods": "5"}})).await;
+    until_used(&mut client, json!({"pods": "0"})).await;
+    // As a kube-apiserver on the same store charges a pod that never came to be.
+    let charge = json!({"status": {"used": {"pods": "1"}}});
+    let (status, charged) = client.ask(Method::PATCH, &format!("{QUOTA}/status"), MERGE, charge).await;
+    assert_eq!((status, &charged["status"]["used"]["pods"]), (StatusCode::OK, &json!("1")));
+    until_used(&mut client, json!({"pods": "0"})).await;
+}

@@ -14,6 +14,7 @@ use holdfast_server::operations::service::Service;
 use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_value::Value;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Mutex;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::election::micro_time;
@@ -59,17 +60,23 @@ impl Identity {
         format!("apiserver-{}", BASE32_NOPAD.encode(&half).to_lowercase())
     }
 
-    /// Keeps the lease of this server, and looks for those of servers that are gone, until the server ends.
-    pub fn run(self, service: &Arc<Service>) {
+    /// Keeps the lease of this server, and looks for those of servers that are gone, until the server ends;
+    /// [`IdentityLease::end`] takes its own away.
+    pub fn run(self, service: &Arc<Service>) -> Option<Arc<IdentityLease>> {
         let context = &service.context;
         let client = Client::new(Arc::clone(service), MANAGER);
-        let Some(leases) = client.resource("coordination.k8s.io", "leases") else {
-            return;
-        };
+        let leases = client.resource("coordination.k8s.io", "leases")?;
         let (collector, of) = (client.clone(), Arc::clone(&leases));
         let (background, shutdown) = (&context.background, &context.shutdown);
-        background.spawn(RENEWAL_CHECK, RENEWAL_CHECK, shutdown, renew(client, leases, self));
+        let lease = Arc::new(IdentityLease {
+            client,
+            leases,
+            identity: self,
+            ended: Mutex::new(false),
+        });
+        background.spawn(RENEWAL_CHECK, RENEWAL_CHECK, shutdown, Arc::clone(&lease).keep());
         background.spawn(COLLECTION_CHECK, COLLECTION_CHECK, shutdown, collect(collector, of));
+        Some(lease)
     }
 
     /// The lease of this server after `there`.
@@ -90,25 +97,52 @@ impl Identity {
     }
 }
 
-async fn renew(client: Client, leases: Arc<Resource>, identity: Identity) {
-    let mut turns = Turns::new(&client, RENEWAL);
-    while turns.next().await {
-        log_failure(renew_once(&client, &leases, &identity).await);
-    }
+/// The lease of a server that runs.
+pub struct IdentityLease {
+    client: Client,
+    leases: Arc<Resource>,
+    identity: Identity,
+    /// Whether the lease was taken away; held while it is written.
+    ended: Mutex<bool>,
 }
 
-async fn renew_once(client: &Client, leases: &Resource, identity: &Identity) -> Result<(), RequestError> {
-    let name = identity.name();
-    let there = client.get(leases, NAMESPACE, &name).map(|lease| lease.tree());
-    let is_new = there.is_none();
-    let lease = identity.lease(there, &micro_time(client));
-    let at = path_of(leases, NAMESPACE, if is_new { "" } else { &name }).unwrap_or_default();
-    let path = format!("{at}?fieldManager={MANAGER}");
-    let written = match is_new {
-        true => client.create(&path, &lease).await,
-        false => client.update(&path, &lease).await,
-    };
-    written.map(drop)
+impl IdentityLease {
+    async fn keep(self: Arc<Self>) {
+        let mut turns = Turns::new(&self.client, RENEWAL);
+        while turns.next().await {
+            let ended = self.ended.lock().await;
+            if !*ended {
+                log_failure(self.renew().await);
+            }
+        }
+    }
+
+    async fn renew(&self) -> Result<(), RequestError> {
+        let name = self.identity.name();
+        let there = self.client.get(&self.leases, NAMESPACE, &name);
+        let is_new = there.is_none();
+        let lease = self
+            .identity
+            .lease(there.map(|lease| lease.tree()), &micro_time(&self.client));
+        let at = path_of(&self.leases, NAMESPACE, if is_new { "" } else { &name }).unwrap_or_default();
+        let path = format!("{at}?fieldManager={MANAGER}");
+        let written = match is_new {
+            true => self.client.create(&path, &lease).await,
+            false => self.client.update(&path, &lease).await,
+        };
+        written.map(drop)
+    }
+
+    /// Takes the lease away: this server lives no longer.
+    pub async fn end(&self) {
+        let mut ended = self.ended.lock().await;
+        *ended = true;
+        let path = path_of(&self.leases, NAMESPACE, &self.identity.name()).unwrap_or_default();
+        match self.client.delete(&path, &Value::empty_map()).await {
+            Err(error) if !error.is_not_found() => log_failure(Err(error)),
+            _ => {}
+        }
+    }
 }
 
 async fn collect(client: Client, leases: Arc<Resource>) {
@@ -125,8 +159,14 @@ async fn collect_once(client: &Client, leases: &Resource) -> Result<(), RequestE
     drop(all);
     for lease in over {
         let path = path_of(leases, NAMESPACE, lease.name()).unwrap_or_default();
-        match client.delete(&path, &Value::empty_map()).await {
-            Err(error) if !error.is_not_found() => return Err(error),
+        // One that was renewed meanwhile stays.
+        let seen = lease.tree();
+        let mut options = Value::empty_map();
+        if let Some(version) = seen.str_at(&["metadata", "resourceVersion"]) {
+            options.set_at(&["preconditions", "resourceVersion"], version.into());
+        }
+        match client.delete(&path, &options).await {
+            Err(error) if !error.is_not_found() && !error.is_conflict() => return Err(error),
             _ => {}
         }
     }

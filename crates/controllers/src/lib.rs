@@ -27,8 +27,11 @@ mod policy_status;
 mod queue;
 mod quota;
 mod reconcile;
+mod service_cidr;
+mod token_tracking;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use holdfast_server::operations::loopback::Client;
@@ -40,7 +43,7 @@ use crate::election::{Leadership, LeaseObject};
 pub use api_services::ClusterTrust;
 pub use election::Election;
 pub use endpoints::{Address, KubernetesEndpoints, Reconciler, ServerLeases};
-pub use identity::Identity;
+pub use identity::{Identity, IdentityLease};
 
 /// The health check of the controllers of definitions, as kube-apiserver has it.
 pub const DEFINITIONS: &str = "poststarthook/start-apiextensions-controllers";
@@ -79,6 +82,10 @@ pub struct ControllerContext {
     pub root_ca: Arc<str>,
     /// Whom aggregated servers are to trust, if this server tells them.
     pub trust: Option<Arc<ClusterTrust>>,
+    /// How often the use of all quotas is counted again; never where it is zero.
+    pub quota_sync_period: Duration,
+    /// Whether others may serve the same store.
+    pub shares_store: bool,
 }
 
 /// All controllers.
@@ -105,7 +112,7 @@ const CONTROLLERS: [Controller; 7] = [
         name: quota::NAME,
         check: quota::NAME,
         by_default: true,
-        run: |client, _| Box::pin(quota::run(client)),
+        run: |client, context| Box::pin(quota::run(client, context.quota_sync_period)),
     },
     // These two make objects in each namespace, which belong to the admission of service accounts and are as it is: off.
     Controller {
@@ -132,7 +139,7 @@ const CONTROLLERS: [Controller; 7] = [
 ];
 
 /// The controllers that are parts of kube-apiserver, and run always.
-const ESSENTIAL: [Controller; 9] = [
+const ESSENTIAL: [Controller; 11] = [
     Controller {
         name: flow_control::NAME,
         check: FLOW_CONTROL_PRODUCER,
@@ -187,7 +194,31 @@ const ESSENTIAL: [Controller; 9] = [
         by_default: true,
         run: |client, surroundings| Box::pin(api_services::run_trust(client, surroundings.trust.clone())),
     },
+    Controller {
+        name: service_cidr::NAME,
+        check: service_cidr::CHECK,
+        by_default: true,
+        run: |client, context| beside_others(client, context, |client| Box::pin(service_cidr::run(client))),
+    },
+    Controller {
+        name: token_tracking::NAME,
+        check: token_tracking::CHECK,
+        by_default: true,
+        run: |client, context| beside_others(client, context, |client| Box::pin(token_tracking::run(client))),
+    },
 ];
+
+/// Runs a controller that has nothing to do where the server has its store to itself.
+fn beside_others(
+    client: Client,
+    context: &ControllerContext,
+    run: fn(Client) -> BoxFuture<'static, ()>,
+) -> BoxFuture<'static, ()> {
+    match context.shares_store {
+        true => run(client),
+        false => Box::pin(async move { client.shutdown().closing().await }),
+    }
+}
 
 /// Who takes part in the election.
 const ELECTOR: &str = "leader-election";

@@ -1,7 +1,9 @@
 //! Quotas know what is used of them: <https://kubernetes.io/docs/concepts/policy/resource-quotas/>.
 //!
 //! Admission adds what is taken together with the object that takes it. This controller counts what is there when a quota is
-//! new or its limits change, and when objects go or take less than before.
+//! new or its limits change, when objects go or take less than before, and now and then, as kube-controller-manager does: a
+//! kube-apiserver on the same store charges a quota before the object is there, and the charge of one that never came to be
+//! would stay.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,8 +34,8 @@ const RUN: usize = 512;
 /// How often a count is written at once when the quota is charged meanwhile.
 const ATTEMPTS: usize = 10;
 
-/// Runs the controller until the server ends.
-pub(crate) async fn run(client: Client) {
+/// Runs the controller until the server ends. All quotas are counted again after each `period`; never where it is zero.
+pub(crate) async fn run(client: Client, period: Duration) {
     let Some(quotas) = client.resource("", "resourcequotas") else {
         return;
     };
@@ -41,12 +43,28 @@ pub(crate) async fn run(client: Client) {
         client: client.clone(),
         quotas,
         namespaces: HashMap::new(),
+        period: Some(period).filter(|period| !period.is_zero()),
     };
     reconcile::run(client, controller).await;
 }
 
 /// A quota: its namespace and its name.
 type Key = (SmolStr, SmolStr);
+
+/// What there is to do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Item {
+    /// A quota is counted.
+    Count(Count),
+    /// Counts of all quotas are wanted.
+    CountAll,
+}
+
+impl Item {
+    fn count(quota: Key, only_new: bool) -> Self {
+        Self::Count(Count { quota, only_new })
+    }
+}
 
 /// A count to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -62,11 +80,13 @@ struct Quotas {
     quotas: Arc<Resource>,
     /// The quotas of each namespace that has any, each with the time until which objects may come to be without a charge.
     namespaces: HashMap<SmolStr, HashMap<SmolStr, Instant>>,
+    /// How often all of them are counted; `None` for never.
+    period: Option<Duration>,
 }
 
 impl Quotas {
     /// Has a quota counted whose limits are not in force yet.
-    fn look_at(&mut self, object: &Object, queue: &mut Queue<Count>) {
+    fn look_at(&mut self, object: &Object, queue: &mut Queue<Item>) {
         let key = self.key(object);
         let known = self.namespaces.get(&key.0).is_some_and(|of| of.contains_key(&key.1));
         let quota = object.tree();
@@ -75,10 +95,7 @@ impl Quotas {
         }
         let of_namespace = self.namespaces.entry(key.0.clone()).or_default();
         of_namespace.insert(key.1.clone(), Instant::now() + UNCHARGED);
-        queue.push(Count {
-            quota: key,
-            only_new: false,
-        });
+        queue.push(Item::count(key, false));
     }
 
     fn forget(&mut self, object: &Object) {
@@ -96,7 +113,7 @@ impl Quotas {
     }
 
     /// Has the quotas of a namespace counted for which the change of an object makes a difference.
-    fn recount(&self, change: &Change, queue: &mut Queue<Count>) {
+    fn recount(&self, change: &Change, queue: &mut Queue<Item>) {
         let object = change.current();
         let Some(resource) = self.client.resource_of(&object) else {
             return;
@@ -118,11 +135,25 @@ impl Quotas {
         let now = Instant::now();
         for (name, uncharged) in quotas {
             if !is_new || now < *uncharged {
-                queue.push(Count {
-                    quota: (namespace.into(), name.clone()),
-                    only_new: is_new,
-                });
+                queue.push(Item::count((namespace.into(), name.clone()), is_new));
             }
+        }
+    }
+
+    /// Has all quotas counted, and this done again after a while.
+    fn recount_all(&self, queue: &mut Queue<Item>) {
+        for (namespace, quotas) in &self.namespaces {
+            for name in quotas.keys() {
+                queue.push(Item::count((namespace.clone(), name.clone()), false));
+            }
+        }
+        self.wait(queue);
+    }
+
+    /// Has all quotas counted after a while.
+    fn wait(&self, queue: &mut Queue<Item>) {
+        if let Some(period) = self.period {
+            queue.push_at(Item::CountAll, Instant::now() + period);
         }
     }
 
@@ -135,7 +166,7 @@ impl Quotas {
 }
 
 impl Reconcile for Quotas {
-    type Item = Count;
+    type Item = Item;
     type Outcome = ();
 
     const NAME: &'static str = NAME;
@@ -148,11 +179,15 @@ impl Reconcile for Quotas {
         Ok((client.list(&self.quotas, ""), changes))
     }
 
-    fn seen(&mut self, quota: &Object, queue: &mut Queue<Count>) {
+    fn seen(&mut self, quota: &Object, queue: &mut Queue<Item>) {
         self.look_at(quota, queue);
     }
 
-    fn changed(&mut self, change: &Change, queue: &mut Queue<Count>) {
+    fn all_seen(&mut self, queue: &mut Queue<Item>) {
+        self.wait(queue);
+    }
+
+    fn changed(&mut self, change: &Change, queue: &mut Queue<Item>) {
         let object = change.current();
         if object.is_of(&self.quotas) {
             if change.is_removal() {
@@ -166,7 +201,11 @@ impl Reconcile for Quotas {
         }
     }
 
-    fn work(&mut self, count: &Count, _queue: &mut Queue<Count>) -> Option<Work<()>> {
+    fn work(&mut self, item: &Item, queue: &mut Queue<Item>) -> Option<Work<()>> {
+        let Item::Count(count) = item else {
+            self.recount_all(queue);
+            return None;
+        };
         let (client, quotas) = (self.client.clone(), Arc::clone(&self.quotas));
         let count = count.clone();
         Some(Box::pin(async move {

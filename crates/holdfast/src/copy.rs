@@ -69,8 +69,11 @@ const CLAIMANTS: &str = "/registry/services/specs/";
 /// The label of what is claimed, and who sets it.
 const CLAIMED: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
 
-/// How many writes are under way at a time.
-const PARALLEL: usize = 32;
+/// How many objects are written by one transaction, and about how many bytes: what an etcd takes that is not told otherwise.
+const BATCH: usize = 128;
+const BATCH_BYTES: usize = 1 << 20;
+/// How many transactions are under way at a time.
+const PARALLEL: usize = 4;
 
 pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
     if let (Place::Directory(from), Place::Directory(to)) = (&flags.from, &flags.to) {
@@ -79,6 +82,10 @@ pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
     ensure!(
         flags.storage.etcd_servers.is_empty(),
         "--from and --to say which etcd is meant, not --etcd-servers"
+    );
+    ensure!(
+        flags.storage.etcd_servers_overrides.is_empty(),
+        "one etcd is copied at a time: --etcd-servers-overrides has no meaning here"
     );
     // Says that etcd is waited for.
     logging::start(LogFormat::Text, 0);
@@ -127,7 +134,7 @@ async fn open(flags: &CopyFlags, servers: &[String]) -> Result<Opened> {
         etcd_compaction_interval: std::time::Duration::ZERO,
         ..flags.storage.clone()
     };
-    let (config, _) = storage.etcd(&registry, &kinds.apis)?.context("no etcd is named")?;
+    let config = storage.etcd(&registry, &kinds.apis)?.context("no etcd is named")?.main;
     let codec = Arc::clone(&config.codec);
     let (state, engine) = Etcd::open(config, Objects::new(registry)).await?;
     let store = Store::with_engine(state, Box::new(engine));
@@ -236,12 +243,12 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Res
     let mut progress = Progress::new("copied", objects.len() as u64);
     let mut done = 0;
     // What claims comes last and one by one, so that what it claims is there as it was.
-    for (claims, parallel) in [(false, PARALLEL), (true, 1)] {
+    for (claims, most, parallel) in [(false, BATCH, PARALLEL), (true, 1, 1)] {
         let part = objects.iter().filter(|(key, _)| key.starts_with(CLAIMANTS) == claims);
-        let writes = stream::iter(part).map(|(key, value)| write(&store, key, value));
+        let writes = stream::iter(batches(part, most)).map(|batch| write(&store, batch));
         let mut writes = writes.buffer_unordered(parallel);
-        while writes.try_next().await?.is_some() {
-            done += 1;
+        while let Some(written) = writes.try_next().await? {
+            done += written;
             progress.reached(done);
         }
     }
@@ -298,14 +305,63 @@ fn check_target(objects: &Copied, there: &Snapshot) -> Result<()> {
     Ok(())
 }
 
-/// Writes an object, if it is not there.
-async fn write(store: &Store, key: &str, value: &Value) -> Result<()> {
-    if store.snapshot().get(key.as_bytes()).is_some() {
+/// Objects that are written together.
+type Batch<'o> = Vec<(&'o str, &'o Value)>;
+
+/// Objects by so many, or fewer where they are large.
+fn batches<'o>(objects: impl Iterator<Item = (&'o String, &'o Value)>, most: usize) -> Vec<Batch<'o>> {
+    let (mut batches, mut batch, mut bytes) = (Vec::new(), Batch::new(), 0);
+    for (key, value) in objects {
+        let size = key.len() + value.bytes().len();
+        if batch.len() == most || (bytes + size > BATCH_BYTES && !batch.is_empty()) {
+            batches.push(std::mem::take(&mut batch));
+            bytes = 0;
+        }
+        bytes += size;
+        batch.push((key, value));
+    }
+    if !batch.is_empty() {
+        batches.push(batch);
+    }
+    batches
+}
+
+/// Writes those objects that are not there. How many are there now.
+async fn write(store: &Store, batch: Batch<'_>) -> Result<u64> {
+    let there = store.snapshot();
+    let missing: Batch<'_> = batch
+        .iter()
+        .copied()
+        .filter(|(key, _)| there.get(key.as_bytes()).is_none())
+        .collect();
+    drop(there);
+    match commit(store, &missing).await {
+        // An etcd may be told to take less at a time.
+        Err(CommitError::Refused(_)) if missing.len() > 1 => {
+            for one in &missing {
+                told(commit(store, std::slice::from_ref(one)).await, one.0)?;
+            }
+        }
+        outcome => told(outcome, missing.first().map_or("", |(key, _)| *key))?,
+    }
+    Ok(batch.len() as u64)
+}
+
+async fn commit(store: &Store, objects: &[(&str, &Value)]) -> Result<(), CommitError> {
+    if objects.is_empty() {
         return Ok(());
     }
-    let transaction = Transaction::new().guard(key, 0).put(key, value.clone());
-    match store.commit(transaction).await {
-        Ok(_) => Ok(()),
+    let add = |transaction: Transaction<Objects>, (key, value): &(&str, &Value)| {
+        transaction.guard(*key, 0).put(*key, (*value).clone())
+    };
+    let transaction = objects.iter().fold(Transaction::new(), add);
+    store.commit(transaction).await.map(drop)
+}
+
+/// What became of a transaction that began with `key`.
+fn told(outcome: Result<(), CommitError>, key: &str) -> Result<()> {
+    match outcome {
+        Ok(()) => Ok(()),
         Err(CommitError::GuardFailed { key: failed, .. }) => {
             bail!("cannot write {key}: somebody else wrote {failed}")
         }
@@ -322,5 +378,19 @@ mod tests {
         assert_eq!(place("./data"), Ok(Place::Directory("./data".into())));
         let members = ["http://a:1", "http://b:1"].map(str::to_owned).to_vec();
         assert_eq!(place("http://a:1,http://b:1"), Ok(Place::Etcd(members)));
+    }
+
+    #[test]
+    fn many_small_objects_or_few_large_ones_are_written_together() {
+        let sizes = |each: usize, number: usize| -> Vec<usize> {
+            let objects: Copied = (0..number)
+                .map(|at| (format!("/registry/a/{at:04}"), Value::plain(vec![b'x'; each])))
+                .collect();
+            batches(objects.iter(), BATCH).iter().map(Vec::len).collect()
+        };
+        assert_eq!(sizes(10, 300), [128, 128, 44]);
+        assert_eq!(sizes(400_000, 5), [2, 2, 1]);
+        assert_eq!(sizes(2_000_000, 2), [1, 1]);
+        assert!(sizes(1, 0).is_empty());
     }
 }

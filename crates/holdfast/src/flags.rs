@@ -14,6 +14,7 @@ use holdfast_server::api::context::MAX_OBJECT_BYTES;
 use crate::admission::TolerationFlags;
 use crate::aggregation::AggregationFlags;
 use crate::audit::AuditFlags;
+use crate::controllers::ControllerFlags;
 use crate::copy::CopyFlags;
 use crate::documents::{CompletionFlags, ManFlags, ReferenceFlags};
 use crate::election::ElectionFlags;
@@ -92,6 +93,10 @@ pub(crate) struct Serve {
     /// The endpoints of the service kubernetes
     #[command(flatten)]
     pub(crate) endpoints: EndpointFlags,
+
+    /// What controllers do
+    #[command(flatten)]
+    pub(crate) controller: ControllerFlags,
 
     /// The audit log
     #[command(flatten)]

@@ -7,6 +7,7 @@ mod aggregation;
 mod audit;
 mod blame;
 mod compatible;
+mod controllers;
 mod copy;
 mod documents;
 mod election;

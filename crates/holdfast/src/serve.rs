@@ -36,7 +36,7 @@ use holdfast_server::wire::connection::{self, Limits};
 use holdfast_server::wire::in_flight::InFlight;
 use holdfast_server::wire::tls::{TlsFiles, TlsRules};
 use holdfast_server::write::FieldManagers;
-use holdfast_store::{Etcd, OpenError};
+use holdfast_store::{Etcd, EtcdConfig, OpenError};
 use smol_str::SmolStr;
 use time::OffsetDateTime;
 use tokio::net::TcpListener;
@@ -129,7 +129,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         _ = interrupt.recv() => return Ok(()),
     };
     drop(waiting);
-    let (store, calls) = opened?;
+    let (store, clusters) = opened?;
     let new = store.snapshot().is_empty();
     // Certificates and the first objects wait for different things at a first start, and are made side by side.
     let certificates = certificates(flags, &url);
@@ -137,7 +137,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let (service, aggregation) = service(
         flags,
         registry,
-        (Arc::clone(&store), calls),
+        (Arc::clone(&store), clusters),
         &kinds,
         reached,
         shutdown.clone(),
@@ -187,8 +187,10 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         trust: flags
             .aggregation
             .trust(flags.client_ca_file.is_some(), certificates.tls.client_authorities),
+        quota_sync_period: flags.controller.resource_quota_sync_period,
+        shares_store: store.is_shared(),
     };
-    let mut endpoints = None;
+    let (mut endpoints, mut lease) = (None, None);
     if !flags.storage.etcd_servers.is_empty() {
         let identity = Identity {
             host,
@@ -196,7 +198,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
             address: reached.to_string(),
         };
         endpoints = flags.endpoints.run(&service, &store, reached, &identity);
-        identity.run(&service);
+        lease = identity.run(&service);
     }
     let released = controllers.run(&service, &surroundings, election);
     let auditor = service.auditor.clone();
@@ -218,6 +220,9 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     }
     if let Some(endpoints) = endpoints {
         let _ = tokio::time::timeout(RELEASE_LIMIT, endpoints.end()).await;
+    }
+    if let Some(lease) = lease {
+        let _ = tokio::time::timeout(RELEASE_LIMIT, lease.end()).await;
     }
     tokio::select! {
         () = tokio::time::sleep(flags.shutdown_delay_duration) => {}
@@ -363,17 +368,36 @@ fn hostname() -> String {
     read.trim().to_owned()
 }
 
+async fn open_etcd(config: EtcdConfig, registry: &Arc<ArcSwap<Registry>>) -> Result<Store> {
+    let opened = Etcd::open(config, Objects::new(Arc::clone(registry))).await;
+    let (state, engine) = opened.context("cannot open the store")?;
+    Ok(Store::with_engine(state, Box::new(engine)))
+}
+
+/// What is known of the etcds below a store.
+struct Clusters {
+    /// Who counts their calls.
+    calls: EtcdCalls,
+    /// For each store of its own, which of the other clusters has it.
+    overrides: Vec<usize>,
+}
+
 /// Opens the store, with who counts its calls where it is etcd.
 async fn open_store(
     flags: &Serve,
     registry: &Arc<ArcSwap<Registry>>,
     apis: &Apis,
-) -> Result<(Arc<Store>, Option<EtcdCalls>)> {
+) -> Result<(Arc<Store>, Option<Clusters>)> {
     flags.storage.check()?;
-    if let Some((config, calls)) = flags.storage.etcd(registry, apis)? {
-        let opened = Etcd::open(config, Objects::new(Arc::clone(registry))).await;
-        let (state, engine) = opened.context("cannot open the store")?;
-        return Ok((Arc::new(Store::with_engine(state, Box::new(engine))), Some(calls)));
+    if let Some(clusters) = flags.storage.etcd(registry, apis)? {
+        let (mut elsewhere, mut overrides) = (Vec::new(), Vec::new());
+        for other in clusters.elsewhere {
+            elsewhere.push((other.prefix, open_etcd(other.config, registry).await?));
+            overrides.push(other.cluster);
+        }
+        let store = open_etcd(clusters.main, registry).await?.with_elsewhere(elsewhere);
+        let calls = clusters.calls;
+        return Ok((Arc::new(store), Some(Clusters { calls, overrides })));
     }
     let config = holdfast_store::Config {
         accept_data_loss: flags.accept_data_loss,
@@ -451,7 +475,7 @@ struct Milestones {
 fn service(
     flags: &Serve,
     registry: Arc<ArcSwap<Registry>>,
-    (store, calls): (Arc<Store>, Option<EtcdCalls>),
+    (store, clusters): (Arc<Store>, Option<Clusters>),
     kinds: &holdfast_kinds::Config,
     reached: SocketAddr,
     shutdown: Shutdown,
@@ -481,7 +505,8 @@ fn service(
         Arc::clone(&accounts) as Arc<dyn TokenAuthenticator>,
     ]);
     let (ending, stored) = (shutdown.clone(), Arc::clone(&store));
-    let health = health(flags, stored, milestones, controllers, ending);
+    let overrides = clusters.as_ref().map_or(&[][..], |clusters| &clusters.overrides);
+    let health = health(flags, (stored, overrides), milestones, controllers, ending);
     let config = Config {
         request_timeout: flags.request_timeout,
         min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
@@ -497,7 +522,7 @@ fn service(
         metrics.count_objects(Arc::clone(&store), Arc::clone(&registry))?;
         metrics.tell_of_build(&BUILD)?;
         metrics.tell_of_features(gates.iter().map(|gate| (gate.name, gate.stage.name(), gate.on)))?;
-        calls.map_or(Ok(()), |calls| metrics.count_etcd(calls))?;
+        clusters.map_or(Ok(()), |clusters| metrics.count_etcd(clusters.calls))?;
         Ok(Arc::new(metrics))
     });
     let metrics = metrics.context("cannot set up metrics")?;
@@ -567,6 +592,27 @@ fn service(
     Ok((Arc::new(service), aggregation))
 }
 
+/// The checks of another etcd, which has these of the stores beside `store`.
+fn with_override(health: Health, store: &Arc<Store>, cluster: usize, stores: Vec<usize>) -> Health {
+    let check = |outcome: fn(&Store) -> Result<(), String>| {
+        let (store, stores) = (Arc::clone(store), stores.clone());
+        move || {
+            let others = stores.iter().filter_map(|number| store.elsewhere().get(*number));
+            others.map(|(_, other)| outcome(other)).collect()
+        }
+    };
+    health
+        .with(format!("etcd-override-{cluster}"), LIVE, check(Store::health))
+        .with(
+            format!("etcd-override-readiness-{cluster}"),
+            &[Endpoint::Readyz],
+            check(Store::readiness),
+        )
+}
+
+/// Where a server had better be started anew if it is not well.
+const LIVE: &[Endpoint] = &[Endpoint::Healthz, Endpoint::Livez];
+
 /// Whether the store takes writes.
 fn stored(store: &Arc<Store>) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
     let store = Arc::clone(store);
@@ -576,12 +622,11 @@ fn stored(store: &Arc<Store>) -> impl Fn() -> Result<(), String> + Send + Sync +
 /// The checks of health, in the order of kube-apiserver.
 fn health(
     flags: &Serve,
-    store: Arc<Store>,
+    (store, overrides): (Arc<Store>, &[usize]),
     milestones: &Milestones,
     controllers: &Selection,
     ending: Shutdown,
 ) -> Health {
-    const LIVE: &[Endpoint] = &[Endpoint::Healthz, Endpoint::Livez];
     let certificate_end = Arc::clone(&milestones.certificate_end);
     let (background, followers) = (&milestones.background, milestones.background.clone());
     let health = Health::new()
@@ -602,7 +647,16 @@ fn health(
     let health = match store.is_shared() {
         true => {
             let store = Arc::clone(&store);
-            health.with("etcd-readiness", &[Endpoint::Readyz], move || store.readiness())
+            let health = health.with("etcd-readiness", &[Endpoint::Readyz], {
+                let store = Arc::clone(&store);
+                move || store.readiness()
+            });
+            let clusters = 0..overrides.iter().max().map_or(0, |last| last + 1);
+            clusters.fold(health, |health, cluster| {
+                let of = overrides.iter().enumerate().filter(|(_, of)| **of == cluster);
+                let of: Vec<usize> = of.map(|(number, _)| number).collect();
+                with_override(health, &store, cluster, of)
+            })
         }
         false => health,
     };

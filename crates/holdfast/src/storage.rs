@@ -12,9 +12,9 @@ use holdfast_at_rest::{Kept, OlderKind};
 use holdfast_gotext::duration;
 use holdfast_kinds::apis::Apis;
 use holdfast_kinds::tables;
-use holdfast_resource::{Encoding, Registry};
+use holdfast_resource::{Encoding, GroupResource, Registry};
 use holdfast_server::metrics::EtcdCalls;
-use holdfast_store::{Connection, EtcdConfig};
+use holdfast_store::{Codec, Connection, EtcdConfig, Key};
 
 use crate::files;
 
@@ -66,8 +66,7 @@ pub(crate) struct StorageFlags {
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration::parse_from_zero)]
     pub(crate) etcd_readycheck_timeout: Duration,
 
-    /// Other servers for some resources, as group/resource#url;url. One store is all there is here: the servers must be those
-    /// of --etcd-servers
+    /// Other servers for some built-in resources, as group/resource#url;url. Their objects have resource versions of their own
     #[arg(long, value_name = "OVERRIDES", value_delimiter = ',')]
     pub(crate) etcd_servers_overrides: Vec<String>,
 
@@ -129,34 +128,14 @@ impl StorageFlags {
                 MEDIA_TYPES.join(", ")
             );
         }
+        if self.etcd_servers.is_empty() && !self.etcd_servers_overrides.is_empty() {
+            bail!("--etcd-servers-overrides needs --etcd-servers");
+        }
         for entry in &self.etcd_servers_overrides {
-            self.check_override(entry)?;
+            Override::parse(entry)?;
         }
         for entry in &self.watch_cache_sizes {
             check_cache_size(entry)?;
-        }
-        Ok(())
-    }
-
-    fn check_override(&self, entry: &str) -> Result<()> {
-        let Some((resource, servers)) = entry.split_once('#') else {
-            bail!(
-                "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated"
-            );
-        };
-        if resource.split('/').count() != 2 {
-            bail!(
-                "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated"
-            );
-        }
-        let mut named: Vec<&str> = servers.split(';').collect();
-        let mut known: Vec<&str> = self.etcd_servers.iter().map(String::as_str).collect();
-        named.sort_unstable();
-        known.sort_unstable();
-        if named != known {
-            bail!(
-                "--etcd-servers-overrides sends {resource} to {servers}: all resources are kept in the one store of --etcd-servers here"
-            );
         }
         Ok(())
     }
@@ -168,7 +147,6 @@ impl StorageFlags {
                 self.etcd_count_metric_poll_period.is_some(),
                 "etcd-count-metric-poll-period",
             ),
-            (!self.etcd_servers_overrides.is_empty(), "etcd-servers-overrides"),
             (self.watch_cache.is_some(), "watch-cache"),
             (!self.watch_cache_sizes.is_empty(), "watch-cache-sizes"),
             (self.default_watch_cache_size.is_some(), "default-watch-cache-size"),
@@ -196,12 +174,9 @@ impl StorageFlags {
         Ok(Kept::new(registry, Arc::new(types), older).with_encoding(encoding))
     }
 
-    /// How to use etcd for objects of `registry` and of what definitions add to it, and who counts its calls; none where objects are kept in the data directory.
-    pub(crate) fn etcd(
-        &self,
-        registry: &Arc<ArcSwap<Registry>>,
-        apis: &Apis,
-    ) -> Result<Option<(EtcdConfig, EtcdCalls)>> {
+    /// How to use etcd for objects of `registry` and of what definitions add to it, and who counts its calls; none where objects
+    /// are kept in the data directory.
+    pub(crate) fn etcd(&self, registry: &Arc<ArcSwap<Registry>>, apis: &Apis) -> Result<Option<Clusters>> {
         if self.etcd_servers.is_empty() {
             return Ok(None);
         }
@@ -215,7 +190,10 @@ impl StorageFlags {
             identity,
         };
         let calls = EtcdCalls::new(Arc::clone(registry)).context("cannot set up metrics")?;
-        let config = EtcdConfig {
+        let registry = Registry::clone(&registry.load());
+        let overrides = self.overrides(&registry)?;
+        let codec = Arc::new(self.kept(registry, apis)?);
+        let config = |connection, cluster| EtcdConfig {
             prefix: self.etcd_prefix.clone(),
             compaction_interval: self.etcd_compaction_interval,
             life: self.event_ttl,
@@ -223,13 +201,111 @@ impl StorageFlags {
             health_timeout: self.etcd_healthcheck_timeout,
             readiness_timeout: self.etcd_readycheck_timeout,
             size_interval: self.etcd_db_metric_poll_interval,
-            observer: Box::new(calls.clone()),
-            ..EtcdConfig::new(
-                connection,
-                Arc::new(self.kept(Registry::clone(&registry.load()), apis)?),
-            )
+            observer: Box::new(calls.of_cluster(cluster)),
+            ..EtcdConfig::new(connection, Arc::clone(&codec) as Arc<dyn Codec>)
         };
-        Ok(Some((config, calls)))
+        let elsewhere = overrides.iter().map(|(prefix, servers, cluster)| {
+            let connection = Connection {
+                servers: servers.clone(),
+                ..connection.clone()
+            };
+            let config = EtcdConfig {
+                only: Some(prefix.clone()),
+                ..config(connection, cluster + 1)
+            };
+            Elsewhere {
+                prefix: prefix.clone(),
+                cluster: *cluster,
+                config,
+            }
+        });
+        let elsewhere = elsewhere.collect();
+        let main = EtcdConfig {
+            without: overrides.iter().map(|(prefix, ..)| prefix.clone()).collect(),
+            ..config(connection.clone(), 0)
+        };
+        Ok(Some(Clusters {
+            main,
+            elsewhere,
+            calls,
+        }))
+    }
+
+    /// What the keys begin with that other etcds hold, the servers of each and which of these clusters it is. Resources that are
+    /// not built in stay where the others are, as in the reference.
+    fn overrides(&self, registry: &Registry) -> Result<Vec<(Key, Vec<String>, usize)>> {
+        let sorted = |servers: &[String]| {
+            let mut servers = servers.to_vec();
+            servers.sort_unstable();
+            servers
+        };
+        let own = sorted(&self.etcd_servers);
+        let (mut overrides, mut clusters) = (Vec::<(Key, Vec<String>, usize)>::new(), Vec::new());
+        for entry in &self.etcd_servers_overrides {
+            let Override { resource, servers } = Override::parse(entry)?;
+            let storage = registry.resource(&resource).and_then(|found| found.storage.as_ref());
+            let Some(storage) = storage else {
+                tracing::warn!(%resource, "--etcd-servers-overrides names no built-in resource");
+                continue;
+            };
+            let prefix = Key::from(storage.prefix.as_str());
+            // The last one counts.
+            overrides.retain(|(known, ..)| *known != prefix);
+            let of_cluster = sorted(&servers);
+            if of_cluster == own {
+                continue;
+            }
+            let cluster = clusters.iter().position(|known| *known == of_cluster).unwrap_or_else(|| {
+                clusters.push(of_cluster);
+                clusters.len() - 1
+            });
+            overrides.push((prefix, servers, cluster));
+        }
+        Ok(overrides)
+    }
+}
+
+/// The etcds that hold the objects.
+pub(crate) struct Clusters {
+    /// That of all that is not elsewhere.
+    pub(crate) main: EtcdConfig,
+    pub(crate) elsewhere: Vec<Elsewhere>,
+    pub(crate) calls: EtcdCalls,
+}
+
+/// Another etcd for the objects of one resource.
+pub(crate) struct Elsewhere {
+    /// What their keys begin with.
+    pub(crate) prefix: Key,
+    /// Which of the other clusters it is.
+    pub(crate) cluster: usize,
+    pub(crate) config: EtcdConfig,
+}
+
+/// What an entry of `--etcd-servers-overrides` says.
+struct Override {
+    resource: GroupResource,
+    servers: Vec<String>,
+}
+
+impl Override {
+    fn parse(entry: &str) -> Result<Self> {
+        let read = || {
+            let (resource, servers) = entry.split_once('#')?;
+            let (group, resource) = resource.split_once('/')?;
+            let servers: Vec<String> = servers.split(';').map(str::to_owned).collect();
+            let is_whole = !servers.iter().any(|server| server.is_empty() || server.contains('#'));
+            (is_whole && !resource.contains('/')).then(|| Self {
+                resource: GroupResource {
+                    group: group.into(),
+                    resource: resource.into(),
+                },
+                servers,
+            })
+        };
+        read().context(
+            "--etcd-servers-overrides invalid, must be of format: group/resource#servers, where servers are URLs, semicolon separated",
+        )
     }
 }
 
@@ -246,9 +322,11 @@ fn check_cache_size(entry: &str) -> Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests {
     use std::sync::Arc;
 
+    use arc_swap::ArcSwap;
     use clap::Parser as _;
     use holdfast_kinds::apis::Apis;
 
@@ -292,8 +370,10 @@ mod tests {
         for flag in [
             "--storage-backend=etcd2",
             "--storage-media-type=text/plain",
-            "--etcd-servers-overrides=/events#http://c:1",
             "--etcd-servers-overrides=events",
+            "--etcd-servers-overrides=/events#http://c:1;",
+            "--etcd-servers-overrides=a/b/c#http://c:1",
+            "--etcd-servers-overrides=/events#http://c:1#http://d:1",
             "--watch-cache-sizes=pods",
             "--watch-cache-sizes=pods#-1",
             "--event-ttl=soon",
@@ -301,6 +381,23 @@ mod tests {
         ] {
             assert!(checked(&["--etcd-servers=http://a:1", flag]).is_err(), "{flag}");
         }
+        assert!(checked(&["--etcd-servers-overrides=/events#http://c:1"]).is_err());
         assert!(checked(&["--etcd-servers=http://a:1", "--etcd-cafile=/nowhere/ca.pem"]).is_err());
+    }
+
+    #[test]
+    fn resources_are_sent_to_other_servers() {
+        let flags = "/events#http://c:1;http://b:1,apps/deployments#http://b:1;http://c:1,/pods#http://a:1,x.io/none#http://c:1";
+        let flag = format!("--etcd-servers-overrides={flags}");
+        let arguments = Arguments::try_parse_from(["holdfast", "--etcd-servers=http://a:1", &flag]).unwrap();
+        let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
+        let registry = Arc::new(ArcSwap::from_pointee(registry));
+        let clusters = arguments.serve.storage.etcd(&registry, &Apis::default()).unwrap().unwrap();
+        let keys: Vec<_> = clusters.elsewhere.iter().map(|other| (other.prefix.to_string(), other.cluster)).collect();
+        assert_eq!(
+            keys,
+            [("/registry/events/".to_owned(), 0), ("/registry/deployments/".to_owned(), 0)]
+        );
+        assert_eq!(clusters.main.without.len(), 2);
     }
 }

@@ -104,6 +104,8 @@ impl<X: Indexer> Root<X> {
 pub struct Snapshot<X: Indexer> {
     root: Arc<Root<X>>,
     indexer: Arc<X>,
+    /// What stores of their own hold, by what their keys begin with.
+    elsewhere: Option<Arc<[(Key, Self)]>>,
 }
 
 impl<X: Indexer> Clone for Snapshot<X> {
@@ -111,6 +113,7 @@ impl<X: Indexer> Clone for Snapshot<X> {
         Self {
             root: self.root.clone(),
             indexer: self.indexer.clone(),
+            elsewhere: self.elsewhere.clone(),
         }
     }
 }
@@ -130,7 +133,23 @@ impl<X: Indexer> Snapshot<X> {
     /// The entry of a key.
     #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry<X>>> {
-        self.root.get(&key[..self.indexer.table(key)], key)
+        let home = self.home(key);
+        home.root.get(&key[..home.indexer.table(key)], key)
+    }
+
+    /// The same with what stores of their own hold, by what their keys begin with.
+    pub(crate) fn beside(mut self, elsewhere: impl Iterator<Item = (Key, Self)>) -> Self {
+        self.elsewhere = Some(elsewhere.collect());
+        self
+    }
+
+    /// What holds the keys that begin so.
+    fn home(&self, key: &[u8]) -> &Self {
+        let Some(elsewhere) = &self.elsewhere else {
+            return self;
+        };
+        let home = elsewhere.iter().find(|(prefix, _)| key.starts_with(prefix));
+        home.map_or(self, |(_, home)| home)
     }
 
     /// The same but for one key: absent where there is no `entry`.
@@ -168,14 +187,16 @@ impl<X: Indexer> Snapshot<X> {
     pub fn count(&self, prefix: &[u8]) -> usize {
         let table = self.indexer.table(prefix);
         if table > 0 && table == prefix.len() {
-            return self.root.tables.get(prefix).map_or(0, OrdMap::len);
+            return self.home(prefix).root.tables.get(prefix).map_or(0, OrdMap::len);
         }
         self.range(prefix).count()
     }
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        self.root.tables.values().map(OrdMap::len).sum()
+        let others = self.elsewhere.iter().flat_map(|elsewhere| elsewhere.iter());
+        let others: usize = others.map(|(_, other)| other.len()).sum();
+        self.root.tables.values().map(OrdMap::len).sum::<usize>() + others
     }
 
     /// Whether there is no key.
@@ -194,20 +215,19 @@ impl<X: Indexer> Snapshot<X> {
             return Range { tables: Vec::new() };
         }
         let table = self.indexer.table(prefix);
-        let tables = if table > 0 {
-            self.root
-                .tables
-                .get(&prefix[..table])
-                .into_iter()
-                .map(|entries| Cursor::new(entries, start, end))
-                .collect()
-        } else {
-            self.root
-                .tables
-                .values()
-                .map(|entries| Cursor::new(entries, start, end))
-                .collect()
-        };
+        if table > 0 {
+            let entries = self.home(prefix).root.tables.get(&prefix[..table]);
+            let tables = entries.map(|entries| Cursor::new(entries, start, end));
+            return Range {
+                tables: tables.into_iter().collect(),
+            };
+        }
+        let home = self.home(prefix);
+        let others = home.elsewhere.iter().flat_map(|elsewhere| elsewhere.iter());
+        let others = others.filter(|(of, _)| of.starts_with(prefix));
+        let roots = std::iter::once(&home.root).chain(others.map(|(_, other)| &other.root));
+        let tables = roots.flat_map(|root| root.tables.values());
+        let tables = tables.map(|entries| Cursor::new(entries, start, end)).collect();
         Range { tables }
     }
 }
@@ -320,6 +340,7 @@ impl<X: Indexer> State<X> {
         Snapshot {
             root: self.root.load_full(),
             indexer: self.indexer.clone(),
+            elsewhere: None,
         }
     }
 
@@ -339,6 +360,7 @@ impl<X: Indexer> State<X> {
         Ok(Snapshot {
             root,
             indexer: self.indexer.clone(),
+            elsewhere: None,
         })
     }
 

@@ -11,7 +11,7 @@ use crate::entry::Indexer;
 use crate::error::{CommitError, HistoryError, OpenError, ReadError, StorageError};
 use crate::key::{Key, Revision};
 use crate::state::{HistoryLimits, Snapshot, State};
-use crate::transaction::{Committed, Transaction};
+use crate::transaction::{Committed, Guard, Transaction};
 use crate::watch::{Scope, Watcher};
 
 /// How to open an embedded store.
@@ -44,10 +44,32 @@ impl Config {
     }
 }
 
+/// What one of several stores does of a transaction.
+struct Part<X: Indexer> {
+    transaction: Transaction<X>,
+    /// Which operations of the whole transaction its own are.
+    places: Vec<usize>,
+}
+
+impl<X: Indexer> Default for Part<X> {
+    fn default() -> Self {
+        Self {
+            transaction: Transaction::new(),
+            places: Vec::new(),
+        }
+    }
+}
+
 /// A revisioned key-value store: durable guarded writes, reads and watches from memory.
+///
+/// Some keys may be in stores of their own, each with a counter of revisions of its own, as `--etcd-servers-overrides` says:
+/// [`Store::of`] leads there. What has to do with one key or prefix goes by that; snapshots hold the keys of all, and a commit does
+/// what each store is to do, one after the other.
 pub struct Store<X: Indexer> {
     state: Arc<State<X>>,
     engine: Box<dyn Engine<X>>,
+    /// By what their keys begin with.
+    elsewhere: Vec<(Key, Self)>,
 }
 
 impl<X: Indexer> Store<X> {
@@ -60,12 +82,34 @@ impl<X: Indexer> Store<X> {
         Ok(Self {
             state,
             engine: Box::new(engine),
+            elsewhere: Vec::new(),
         })
     }
 
     /// A store on an engine that publishes to `state`.
     pub fn with_engine(state: Arc<State<X>>, engine: Box<dyn Engine<X>>) -> Self {
-        Self { state, engine }
+        Self {
+            state,
+            engine,
+            elsewhere: Vec::new(),
+        }
+    }
+
+    /// The same with stores of their own for some keys, by what these begin with: whole tables.
+    pub fn with_elsewhere(mut self, elsewhere: Vec<(Key, Self)>) -> Self {
+        self.elsewhere = elsewhere;
+        self
+    }
+
+    /// The store that holds the keys that begin so.
+    pub fn of(&self, key: &[u8]) -> &Self {
+        let home = self.elsewhere.iter().find(|(prefix, _)| key.starts_with(prefix));
+        home.map_or(self, |(_, store)| store)
+    }
+
+    /// The stores beside this one, by what their keys begin with.
+    pub fn elsewhere(&self) -> &[(Key, Self)] {
+        &self.elsewhere
     }
 
     /// Does a transaction; returns when it is durable and every read from then on shows it.
@@ -78,10 +122,70 @@ impl<X: Indexer> Store<X> {
             false => transaction,
         };
         transaction.check()?;
-        self.engine.commit(transaction).await
+        if self.elsewhere.is_empty() {
+            return self.engine.commit(transaction).await;
+        }
+        Box::pin(self.commit_each(transaction)).await
     }
 
-    /// The most recent state: it shows every write that was acknowledged, by whichever server, before this was called.
+    /// Does what each store is to do: this one first, which holds the quotas that a write takes from. If another one refuses, what
+    /// was taken stays so until it is counted, as in the reference, which has no transactions of several keys.
+    async fn commit_each(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
+        let mut parts: Vec<Part<X>> = (0..=self.elsewhere.len()).map(|_| Part::default()).collect();
+        let home = |key: &Key| {
+            let elsewhere = self.elsewhere.iter().position(|(prefix, _)| key.starts_with(prefix));
+            elsewhere.map_or(0, |at| at + 1)
+        };
+        let stores = || std::iter::once(self).chain(self.elsewhere.iter().map(|(_, store)| store));
+        for guard in transaction.guards {
+            if let Some(part) = parts.get_mut(home(&guard.key)) {
+                part.transaction.guards.push(guard);
+            }
+        }
+        let mut entries: Vec<_> = transaction.ops.iter().map(|_| None).collect();
+        for (place, op) in transaction.ops.into_iter().enumerate() {
+            if let Some(part) = parts.get_mut(home(op.key())) {
+                part.transaction.ops.push(op);
+                part.places.push(place);
+            }
+        }
+        for (store, part) in stores().zip(&parts).filter(|(_, part)| part.places.is_empty()) {
+            store.check_guards(&part.transaction.guards)?;
+        }
+        let mut revision = 0;
+        for (store, part) in stores().zip(parts).filter(|(_, part)| !part.places.is_empty()) {
+            let committed = store.engine.commit(part.transaction).await?;
+            revision = committed.revision;
+            for (place, made) in part.places.into_iter().zip(committed.entries) {
+                if let Some(entry) = entries.get_mut(place) {
+                    *entry = made;
+                }
+            }
+        }
+        Ok(Committed { revision, entries })
+    }
+
+    /// Whether guards hold where nothing is to be changed, as far as it is known here.
+    fn check_guards(&self, guards: &[Guard]) -> Result<(), CommitError> {
+        if guards.is_empty() {
+            return Ok(());
+        }
+        let newest = self.engine.ahead(self.state.snapshot());
+        for guard in guards {
+            let current = newest.get(&guard.key).map_or(0, |entry| entry.mod_revision());
+            if current != guard.expected {
+                return Err(CommitError::GuardFailed {
+                    key: guard.key.clone(),
+                    expected: guard.expected,
+                    current,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The most recent state: it shows every write that was acknowledged, by whichever server, before this was called; but of other
+    /// stores what is at hand.
     ///
     /// # Errors
     /// [`ReadError`], where others write to the same engine and it cannot say what is the most recent.
@@ -90,6 +194,20 @@ impl<X: Indexer> Store<X> {
             current.await?;
         }
         Ok(self.snapshot())
+    }
+
+    /// As [`Store::latest`], also of the store that holds the keys that begin with `key`.
+    ///
+    /// # Errors
+    /// As [`Store::latest`].
+    pub async fn latest_with(&self, key: &[u8]) -> Result<Snapshot<X>, ReadError> {
+        let home = self.of(key);
+        if !std::ptr::eq(home, self)
+            && let Some(current) = home.engine.current()
+        {
+            current.await?;
+        }
+        self.latest().await
     }
 
     /// Whether others may write to the same engine, so that [`Store::snapshot`] may be older than [`Store::latest`].
@@ -134,13 +252,21 @@ impl<X: Indexer> Store<X> {
 
     /// The current state, without touching the disk.
     pub fn snapshot(&self) -> Snapshot<X> {
-        self.state.snapshot()
+        let snapshot = self.state.snapshot();
+        match self.elsewhere.is_empty() {
+            true => snapshot,
+            false => snapshot.beside(self.elsewhere.iter().map(|(of, store)| (of.clone(), store.snapshot()))),
+        }
     }
 
     /// The current state, with what is known of it beyond: what to judge a write by, whose guards tell whether it still is
     /// so. Not for those who read.
     pub fn newest(&self) -> Snapshot<X> {
-        self.engine.ahead(self.snapshot())
+        let newest = self.engine.ahead(self.state.snapshot());
+        match self.elsewhere.is_empty() {
+            true => newest,
+            false => newest.beside(self.elsewhere.iter().map(|(of, store)| (of.clone(), store.newest()))),
+        }
     }
 
     /// The state exactly as it was at `revision`. The first snapshot of a past revision takes about a microsecond for
@@ -230,6 +356,9 @@ impl<X: Indexer> Store<X> {
     /// # Errors
     /// If the last checkpoint failed; what was acknowledged is durable all the same.
     pub async fn close(&self) -> Result<(), StorageError> {
+        for (_, store) in &self.elsewhere {
+            store.engine.close().await?;
+        }
         self.engine.close().await
     }
 }

@@ -64,12 +64,11 @@ async fn everything(side: &Side) -> BTreeMap<String, Value> {
     all
 }
 
-/// What only kube-apiserver adds to what Holdfast made: its own notes, the APIServices of definitions, and the status of its range.
-const ADDED: [&str; 3] = [
-    "/api/v1/configmaps \"kube-system\" \"kube-apiserver-legacy-service-account-token-tracking\"",
-    "/apis/apiregistration.k8s.io/v1/apiservices null \"v1.example.com\"",
-    "/apis/networking.k8s.io/v1/servicecidrs null \"kubernetes\"",
-];
+const TRACKING: &str = "/api/v1/namespaces/kube-system/configmaps/kube-apiserver-legacy-service-account-token-tracking";
+const BLOCK: &str = "/apis/networking.k8s.io/v1/servicecidrs/kubernetes";
+
+/// What only kube-apiserver adds to what Holdfast made: the APIServices of definitions.
+const ADDED: [&str; 1] = ["/apis/apiregistration.k8s.io/v1/apiservices null \"v1.example.com\""];
 
 /// What of `after` is not as it was, or is new, or gone.
 fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) -> String {
@@ -90,6 +89,12 @@ fn changes(before: &BTreeMap<String, Value>, after: &BTreeMap<String, Value>) ->
 }
 
 async fn fill(side: &Side) {
+    // What servers on an etcd make by themselves, after they began to serve.
+    side.until(TRACKING, |code, _| code == StatusCode::OK).await;
+    side.until(BLOCK, |_, block| {
+        block["status"]["conditions"].to_string().contains("\"Ready\"")
+    })
+    .await;
     let mut widgets = named(
         "apiextensions.k8s.io/v1",
         "CustomResourceDefinition",

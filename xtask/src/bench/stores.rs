@@ -230,6 +230,18 @@ impl Bench<'_> {
             }
             let title = format!("{}, server CPU each", phase.title());
             self.figures.aim(&title, target.unwrap_or_default());
+            let Some(etcd) = of(Column::Etcd) else { continue };
+            for (other, name, most) in [
+                (Column::Embedded, "the embedded store's", share),
+                (Column::Reference, "kube-apiserver's", REFERENCE),
+            ] {
+                let Some(other) = of(other).filter(|other| *other > 0.0) else {
+                    continue;
+                };
+                let title = format!("{}, server CPU as a multiple of {name}", phase.title());
+                self.figures.put(&title, Column::Etcd, format!("{:.2}", etcd / other));
+                self.figures.aim(&title, format!("≤ {most}"));
+            }
         }
     }
 

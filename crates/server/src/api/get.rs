@@ -40,7 +40,10 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
 /// can say what is the most recent.
 pub(super) async fn snapshot(context: &Context, request: &ResourceRequest) -> Result<Snapshot, ApiError> {
     let options = GetOptions::parse(&request.query)?;
-    fresh(&context.read, revision(&options.resource_version)?).await
+    let storage = request.served.resource.storage.as_ref();
+    let prefix = storage.map_or("", |storage| storage.prefix.as_str());
+    let store = context.shared.store.of(prefix.as_bytes());
+    fresh(store, revision(&options.resource_version)?).await
 }
 
 /// The object that the request names.

@@ -49,19 +49,20 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
     let end = Instant::now() + duration(context, &options);
     // What is there already is shown where no version says from where the client knows it.
     let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
-    let snapshot = match (options.send_initial_events, wanted) {
-        (Some(true), wanted) | (_, wanted @ None) => fresh(&context.read, wanted).await?,
-        _ => context.shared.store.snapshot(),
-    };
     let place = KeyRange::of(&request, &selection);
+    let store = context.shared.store.of(place.prefix.as_bytes());
+    let snapshot = match (options.send_initial_events, wanted) {
+        (Some(true), wanted) | (_, wanted @ None) => fresh(store, wanted).await?,
+        _ => store.snapshot(),
+    };
     let shown = RequestedVersion::of_request(&request);
     let conversion = Conversion::of(&context.representation, &shown);
     let initial = match from_state {
-        true => Some(
-            place
-                .items(&snapshot, &shown.resource, &selection, None, conversion)
-                .await?,
-        ),
+        true => {
+            let items = place.items(&snapshot, &shown.resource, &selection, None, conversion);
+            let tally = context.shared.metrics.lists().begin_watch(&shown.resource);
+            Some(items.await?.counted_by(tally))
+        }
         false => None,
     };
     let after = match wanted {
@@ -69,8 +70,8 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
         _ => snapshot.revision(),
     };
     let watcher = match place.key {
-        Some(key) => context.shared.store.watch_key(key, after),
-        None => context.shared.store.watch(place.prefix, after),
+        Some(key) => store.watch_key(key, after),
+        None => store.watch(place.prefix, after),
     };
     let watcher = match watcher {
         Ok(watcher) => watcher,

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use holdfast_resource::Registry;
 use holdfast_store::{Observer, Operation, table_by_segments};
 use parking_lot::RwLock;
-use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGaugeVec, Opts};
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 use smol_str::SmolStr;
 
 use super::{Families, registered};
@@ -20,23 +20,29 @@ const BUCKETS: [f64; 23] = [
 ];
 const LEASE_BUCKETS: [f64; 7] = [10.0, 50.0, 100.0, 500.0, 1000.0, 2500.0, 5000.0];
 
-/// The name of the one etcd there is.
-const CLUSTER: &str = "etcd-0";
-
 /// Group and resource.
 type Names = (SmolStr, SmolStr);
 
 /// Counters of calls of etcd. Clones count together.
 #[derive(Clone)]
 pub struct EtcdCalls {
+    /// Which of several etcds is called.
+    cluster: usize,
     resources: Arc<ArcSwap<Registry>>,
     /// The resources of the tables that keys are in.
     tables: Arc<RwLock<HashMap<Vec<u8>, Names>>>,
     seconds: HistogramVec,
     requests: IntCounterVec,
+    /// Those of reads of no resource, which every read without a version makes.
+    question_seconds: Histogram,
+    questions: IntCounter,
     errors: IntCounterVec,
     received: IntCounterVec,
     unreadable: IntCounterVec,
+    /// Lists, and the objects that were read, looked at and given by them, which are the same here.
+    lists: IntCounterVec,
+    listed: [IntCounterVec; 3],
+    progressed: IntCounterVec,
     size: IntGaugeVec,
     leased: Histogram,
 }
@@ -49,13 +55,23 @@ impl EtcdCalls {
     pub fn new(resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<Self> {
         const CALL: [&str; 3] = ["operation", "group", "resource"];
         const RESOURCE: [&str; 2] = ["group", "resource"];
+        let listed = |what, help| {
+            let name = format!("apiserver_storage_list_{what}_objects_total");
+            IntCounterVec::new(Opts::new(name, help), &RESOURCE)
+        };
         let seconds = HistogramOpts::new("etcd_request_duration_seconds", "How long calls of etcd took");
         let leased = HistogramOpts::new("etcd_lease_object_counts", "How many objects hang on a lease of etcd");
+        let seconds = HistogramVec::new(seconds.buckets(BUCKETS.to_vec()), &CALL)?;
+        let requests = IntCounterVec::new(Opts::new("etcd_requests_total", "Calls of etcd"), &CALL)?;
+        let question = [Operation::Get.name(), "", ""];
         Ok(Self {
+            cluster: 0,
             resources,
             tables: Arc::default(),
-            seconds: HistogramVec::new(seconds.buckets(BUCKETS.to_vec()), &CALL)?,
-            requests: IntCounterVec::new(Opts::new("etcd_requests_total", "Calls of etcd"), &CALL)?,
+            question_seconds: seconds.get_metric_with_label_values(&question)?,
+            questions: requests.get_metric_with_label_values(&question)?,
+            seconds,
+            requests,
             errors: IntCounterVec::new(
                 Opts::new("etcd_request_errors_total", "Calls of etcd that failed"),
                 &CALL,
@@ -71,6 +87,22 @@ impl EtcdCalls {
                 ),
                 &RESOURCE,
             )?,
+            lists: IntCounterVec::new(
+                Opts::new("apiserver_storage_list_total", "Lists that were read from etcd"),
+                &RESOURCE,
+            )?,
+            listed: [
+                listed("fetched", "Objects that were read from etcd")?,
+                listed("evaluated", "Objects of etcd that were looked at")?,
+                listed("returned", "Objects that came of reading etcd")?,
+            ],
+            progressed: IntCounterVec::new(
+                Opts::new(
+                    "etcd_bookmark_total",
+                    "How often etcd said how far its watch is, which is that of all resources",
+                ),
+                &RESOURCE,
+            )?,
             size: IntGaugeVec::new(
                 Opts::new("apiserver_storage_size_bytes", "Size of the file of etcd's database"),
                 &["storage_cluster_id"],
@@ -79,9 +111,18 @@ impl EtcdCalls {
         })
     }
 
+    /// The same counters for the calls of another etcd.
+    pub fn of_cluster(&self, cluster: usize) -> Self {
+        Self {
+            cluster,
+            ..self.clone()
+        }
+    }
+
     pub(super) fn register(self, registry: &Families) -> prometheus::Result<()> {
         registered(registry, self.seconds)?;
-        for counter in [self.requests, self.errors, self.received, self.unreadable] {
+        let counters = [self.requests, self.errors, self.received, self.unreadable];
+        for counter in counters.into_iter().chain([self.lists, self.progressed]).chain(self.listed) {
             registered(registry, counter)?;
         }
         registered(registry, self.size)?;
@@ -108,16 +149,21 @@ impl EtcdCalls {
         names
     }
 
-    fn count(&self, counter: &IntCounterVec, key: &[u8]) {
+    fn count(&self, counter: &IntCounterVec, key: &[u8], number: usize) {
         let (group, resource) = self.names(key);
         if let Ok(counter) = counter.get_metric_with_label_values(&[group.as_str(), resource.as_str()]) {
-            counter.inc();
+            counter.inc_by(number as u64);
         }
     }
 }
 
 impl Observer for EtcdCalls {
     fn called(&self, operation: Operation, key: &[u8], took: Duration, succeeded: bool) {
+        if key.is_empty() && operation == Operation::Get && succeeded {
+            self.question_seconds.observe(took.as_secs_f64());
+            self.questions.inc();
+            return;
+        }
         let (group, resource) = self.names(key);
         let labels = [operation.name(), group.as_str(), resource.as_str()];
         if let Ok(histogram) = self.seconds.get_metric_with_label_values(&labels) {
@@ -132,15 +178,27 @@ impl Observer for EtcdCalls {
     }
 
     fn unreadable(&self, key: &[u8]) {
-        self.count(&self.unreadable, key);
+        self.count(&self.unreadable, key, 1);
     }
 
     fn received(&self, key: &[u8]) {
-        self.count(&self.received, key);
+        self.count(&self.received, key, 1);
+    }
+
+    fn listed(&self, key: &[u8], objects: usize) {
+        self.count(&self.lists, key, 1);
+        for counter in &self.listed {
+            self.count(counter, key, objects);
+        }
+    }
+
+    fn progressed(&self) {
+        self.count(&self.progressed, b"", 1);
     }
 
     fn size(&self, bytes: i64) {
-        self.size.with_label_values(&[CLUSTER]).set(bytes);
+        let name = format!("etcd-{}", self.cluster);
+        self.size.with_label_values(&[name.as_str()]).set(bytes);
     }
 
     fn leased(&self, keys: usize) {
@@ -166,6 +224,8 @@ mod tests {
         calls.called(Operation::Get, b"/registry/health", took, false);
         calls.received(b"/registry/services/specs/default/web");
         calls.unreadable(b"/registry/minions/a");
+        calls.listed(b"/registry/pods/", 3);
+        calls.progressed();
         calls.size(4096);
         let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
         for line in [
@@ -174,6 +234,9 @@ mod tests {
             r#"etcd_request_errors_total{group="",operation="get",resource=""} 1"#,
             r#"apiserver_storage_events_received_total{group="",resource="services"} 1"#,
             r#"apiserver_storage_decode_errors_total{group="",resource="nodes"} 1"#,
+            r#"apiserver_storage_list_total{group="",resource="pods"} 1"#,
+            r#"apiserver_storage_list_fetched_objects_total{group="",resource="pods"} 3"#,
+            r#"etcd_bookmark_total{group="",resource=""} 1"#,
             r#"apiserver_storage_size_bytes{storage_cluster_id="etcd-0"} 4096"#,
         ] {
             assert!(text.contains(line), "{line} in {text}");

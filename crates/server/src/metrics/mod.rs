@@ -10,6 +10,7 @@ mod etcd;
 mod fairness;
 mod families;
 mod features;
+mod lists;
 mod policies;
 mod process;
 mod requests;
@@ -39,6 +40,8 @@ use conversions::Conversions;
 pub use etcd::EtcdCalls;
 use families::Families;
 pub use families::Family;
+use lists::Lists;
+pub(crate) use lists::Tally;
 use policies::Policies;
 pub(crate) use requests::Recording;
 use requests::Requests;
@@ -59,6 +62,7 @@ pub struct Metrics {
     handshake_errors: IntCounter,
     authentications: IntCounterVec,
     conversions: Conversions,
+    lists: Lists,
     policies: Policies,
     webhooks: Webhooks,
     aggregation: Aggregation,
@@ -75,6 +79,7 @@ impl Metrics {
             audit: AuditCounters::new(&families)?,
             requests: Requests::new(&families)?,
             conversions: Conversions::new(&families)?,
+            lists: Lists::new(&families)?,
             webhooks: Webhooks::new(&families)?,
             aggregation: Aggregation::new(&families)?,
             deprecated: registered(
@@ -150,6 +155,11 @@ impl Metrics {
     /// The counters of admission policies.
     pub(crate) fn policies(&self) -> &Policies {
         &self.policies
+    }
+
+    /// The counters of lists.
+    pub(crate) fn lists(&self) -> &Lists {
+        &self.lists
     }
 
     /// The counters of webhooks.

@@ -107,7 +107,6 @@ impl Collector for StoredObjects {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let counts = &self.counts;
-        let snapshot = self.store.snapshot();
         // Resources that are no longer served have no metric.
         counts.gauges().into_iter().for_each(IntGaugeVec::reset);
         counts.counters().into_iter().for_each(IntCounterVec::reset);
@@ -124,6 +123,8 @@ impl Collector for StoredObjects {
         for resource in self.resources.load().resources() {
             let Some(storage) = &resource.storage else { continue };
             let prefix = storage.namespace_prefix("");
+            let store = self.store.of(prefix.as_bytes());
+            let snapshot = store.snapshot();
             let objects = snapshot.count(prefix.as_bytes());
             let labels = [resource.group.as_str(), resource.plural.as_str()];
             set(
@@ -135,7 +136,7 @@ impl Collector for StoredObjects {
             set(&counts.bytes, &labels, size(&snapshot, prefix.as_bytes(), objects));
             set(&counts.revisions, &labels, snapshot.revision() % DIGITS);
             count(&counts.initializations, &labels, 1);
-            let events = self.store.events_of(prefix.as_bytes());
+            let events = store.events_of(prefix.as_bytes());
             if events > 0 {
                 count(&counts.received, &labels, events);
                 count(&counts.dispatched, &labels, events);

@@ -86,7 +86,10 @@ impl<F: Follower> Following<F> {
 
     /// Tells of the objects as they are now; the watcher has what comes after.
     fn begin(&mut self) -> Result<Watcher<Objects>, HistoryError> {
-        let (snapshot, watcher) = self.store.snapshot_and_watch(self.prefix.as_str())?;
+        let (snapshot, watcher) = {
+            let store = self.store.of(self.prefix.as_bytes());
+            store.snapshot_and_watch(self.prefix.as_str())?
+        };
         let differences = self.differences(&snapshot);
         self.follower.apply(&differences, snapshot.revision());
         Ok(watcher)

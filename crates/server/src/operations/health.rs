@@ -1,6 +1,7 @@
 //! `/livez`, `/readyz` and `/healthz`: whether the server lives and whether it is ready, as a whole and check by check
 //! (<https://kubernetes.io/docs/reference/using-api/health-checks/>).
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,7 +21,7 @@ pub struct Health {
 
 /// One thing that can be well or not.
 struct Check {
-    name: &'static str,
+    name: Cow<'static, str>,
     endpoints: &'static [Endpoint],
     outcome: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Whether a report leaves it out as long as it is well.
@@ -81,12 +82,12 @@ impl Health {
     #[must_use]
     pub fn with(
         mut self,
-        name: &'static str,
+        name: impl Into<Cow<'static, str>>,
         endpoints: &'static [Endpoint],
         outcome: impl Fn() -> Result<(), String> + Send + Sync + 'static,
     ) -> Self {
         self.checks.push(Check {
-            name,
+            name: name.into(),
             endpoints,
             outcome: Box::new(outcome),
             told_where_it_fails: false,
@@ -162,11 +163,11 @@ impl Health {
     }
 
     /// How each check stands: its endpoint, its name, and whether it is well.
-    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&'static str, &'static str, bool)> {
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&str, &str, bool)> {
         let of = |endpoint: &Endpoint| {
             let endpoint = *endpoint;
             let checks = self.of(endpoint);
-            checks.map(move |check| (endpoint.name(), check.name, (check.outcome)().is_ok()))
+            checks.map(move |check| (endpoint.name(), &*check.name, (check.outcome)().is_ok()))
         };
         Endpoint::ALL.iter().flat_map(of)
     }
@@ -189,13 +190,13 @@ impl Health {
             ..
         } in self.of(endpoint)
         {
-            if excluded.contains(name) {
+            if excluded.contains(&&**name) {
                 excluded.retain(|other| other != name);
                 report.push_str(&format!("[+]{name} excluded: ok\n"));
             } else if let Err(why) = outcome() {
-                tracing::warn!(endpoint = endpoint.name(), check = name, why, "health check failed");
+                tracing::warn!(endpoint = endpoint.name(), check = &**name, why, "health check failed");
                 report.push_str(&format!("[-]{name} failed: reason withheld\n"));
-                failed.push(*name);
+                failed.push(&**name);
             } else if !told_where_it_fails {
                 report.push_str(&format!("[+]{name} ok\n"));
             }

@@ -17,6 +17,7 @@ use holdfast_value::json::Indenter;
 use tokio::time::Instant;
 
 use crate::http::ApiError;
+use crate::metrics::Tally;
 use crate::objects::{Entry, Selection, Snapshot};
 use crate::read::list_answer::Writer;
 use crate::representation::conversion::{self, BYTES_TOGETHER, TOGETHER};
@@ -44,6 +45,8 @@ pub(crate) struct Items {
     rest: Option<Rest>,
     /// As what they are shown, where a webhook may have to be asked for that.
     conversion: Option<Conversion>,
+    /// Counts what is looked at and taken.
+    tally: Tally,
 }
 
 /// An object of a list.
@@ -120,6 +123,7 @@ impl Items {
             found: select(entries, resource, selection, conversion.as_ref()).await?,
             rest: None,
             conversion,
+            tally: Tally::default(),
         })
     }
 
@@ -136,6 +140,7 @@ impl Items {
         Self {
             found: VecDeque::new(),
             conversion,
+            tally: Tally::default(),
             rest: Some(Rest {
                 snapshot,
                 resource,
@@ -144,6 +149,13 @@ impl Items {
                 next: Next::From(from),
             }),
         }
+    }
+
+    /// The same, with `tally` to count what is looked at and taken.
+    pub(crate) fn counted_by(mut self, tally: Tally) -> Self {
+        self.tally = tally;
+        self.tally.look(self.found.len());
+        self
     }
 
     /// Converts the first objects where that is due, so that the next of them can be had.
@@ -179,6 +191,7 @@ impl Items {
         let mut others = Vec::new();
         let by_webhook = self.conversion.as_ref().filter(|_| !rest.selection.is_everything());
         for entry in range.take(LOOK) {
+            self.tally.look(1);
             match by_webhook {
                 Some(_) => others.push(Arc::clone(entry)),
                 None if rest.selection.selects(&rest.resource, entry) => self.found.push_back(Item::stored(entry)),
@@ -230,6 +243,7 @@ impl Items {
                 self.convert_front().await?;
             }
             if let Some(item) = self.found.pop_front() {
+                self.tally.give();
                 return Ok(Some(item));
             }
             if !self.look().await? {

@@ -5,7 +5,7 @@
 //! tells in a token where the next one goes on.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
 use holdfast_resource::{Resource, Verb};
@@ -17,7 +17,8 @@ use super::items::{Conversion, Items};
 use crate::http::ApiError;
 use crate::http::options::{ListOptions, ResourceVersionMatch};
 use crate::http::request::ResourceRequest;
-use crate::objects::{Entry, Selection, Snapshot};
+use crate::metrics::Tally;
+use crate::objects::{Entry, Selection, Snapshot, Store};
 use crate::read::Context;
 use crate::representation::RequestedVersion;
 
@@ -40,11 +41,21 @@ pub(crate) async fn page(
         // The objects of a collection are deleted page by page.
         limited: options.limit > 0 || request.verb == Verb::DeleteCollection,
     };
-    let snapshot = snapshot(context, options, extent, token.as_ref()).await?;
+    let (lists, resource) = (context.shared.metrics.lists(), &request.served.resource);
+    let begun = Instant::now();
+    let prefix = resource.storage.as_ref().map_or("", |storage| storage.prefix.as_str());
+    let store = context.shared.store.of(prefix.as_bytes());
+    let snapshot = snapshot(store, options, extent, token.as_ref()).await;
+    if options.resource_version != "0" {
+        let recent = options.resource_version.is_empty() && token.is_none();
+        lists.reached(resource, recent, snapshot.is_ok(), begun.elapsed());
+    }
+    let snapshot = snapshot?;
     let conversion = Conversion::of(&context.representation, &RequestedVersion::of_request(request));
-    let page = Page::read(request, options, selection, token.as_ref(), &snapshot, conversion).await?;
+    let tally = lists.begin(resource);
+    let page = Page::read(request, options, selection, token.as_ref(), &snapshot, (conversion, tally)).await?;
     if !page.continue_token.is_empty() {
-        context.shared.store.keep(&snapshot);
+        store.keep(&snapshot);
     }
     Ok(page)
 }
@@ -104,7 +115,7 @@ struct Extent {
 /// The state to read: as the version and its rule say
 /// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>).
 async fn snapshot(
-    context: &Context,
+    store: &Store,
     options: &ListOptions,
     extent: Extent,
     token: Option<&ContinueToken>,
@@ -119,7 +130,7 @@ async fn snapshot(
             let chunked = options.resource_version_match.is_none() && extent.limited && wanted > 0;
             let exact = options.resource_version_match == Some(ResourceVersionMatch::Exact);
             // What is read of one object alone comes from where nobody waits: to come back later is no advice.
-            let reached = fresh(context, stated).await;
+            let reached = fresh(store, stated).await;
             let reached = reached.map_err(|error| match extent.of_one && (exact || chunked) {
                 true => error.without_advice(),
                 false => error,
@@ -132,19 +143,15 @@ async fn snapshot(
         }
     };
     let Some(at) = at else {
-        return fresh(context, None).await;
+        return fresh(store, None).await;
     };
-    fresh(context, Some(at)).await?;
-    context
-        .shared
-        .store
-        .snapshot_at(at)
-        .map_err(|error| match (error, token) {
-            (HistoryError::Compacted { .. }, Some(token)) => {
-                ApiError::expired(CHUNK_TOO_OLD).with_continue_token(token.inconsistent())
-            }
-            (error, _) => unreadable(error),
-        })
+    fresh(store, Some(at)).await?;
+    store.snapshot_at(at).map_err(|error| match (error, token) {
+        (HistoryError::Compacted { .. }, Some(token)) => {
+            ApiError::expired(CHUNK_TOO_OLD).with_continue_token(token.inconsistent())
+        }
+        (error, _) => unreadable(error),
+    })
 }
 
 const TOO_OLD: &str = "The resourceVersion for the provided list is too old.";
@@ -154,16 +161,16 @@ const CHUNK_TOO_OLD: &str = "The provided continue parameter is too old to displ
     remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
     created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// The newest state that is here, once it has reached the version that is stated; where none is, the most recent that
+/// The newest state of a store that is here, once it has reached the version that is stated; where none is, the most recent that
 /// anybody wrote.
 ///
 /// # Errors
 /// 504 where the version has not come about in a few seconds; 500 where the store cannot say what is the most recent.
-pub(crate) async fn fresh(context: &Context, stated: Option<u64>) -> Result<Snapshot, ApiError> {
+pub(crate) async fn fresh(store: &Store, stated: Option<u64>) -> Result<Snapshot, ApiError> {
     let Some(wanted) = stated else {
-        return Ok(context.shared.store.latest().await?);
+        return Ok(store.latest().await?);
     };
-    let reached = context.shared.store.wait_for(wanted, FUTURE_WAIT).await;
+    let reached = store.wait_for(wanted, FUTURE_WAIT).await;
     reached.map_err(unreadable)
 }
 
@@ -194,7 +201,7 @@ impl Page {
         selection: &Selection,
         token: Option<&ContinueToken>,
         snapshot: &Snapshot,
-        conversion: Option<Conversion>,
+        (conversion, tally): (Option<Conversion>, Tally),
     ) -> Result<Self, ApiError> {
         let place = KeyRange::of(request, selection);
         let prefix = place.prefix.as_bytes();
@@ -203,7 +210,7 @@ impl Page {
         let items = place.items(snapshot, resource, selection, from.as_deref(), conversion);
         let items = items.await?;
         let mut page = Self {
-            items,
+            items: items.counted_by(tally),
             revision: snapshot.revision(),
             continue_token: String::new(),
             remaining: None,

@@ -62,7 +62,7 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
     metadata::wipe(&mut object);
     let sight = Sight::take(context, &target).await?;
     let outcome = create_by_sight(context, &target, &object).await;
-    match sight.was_outdated(context, &outcome).await? {
+    match sight.was_outdated(context, &target, &outcome).await? {
         true => create_by_sight(context, &target, &object).await,
         false => outcome,
     }
@@ -225,7 +225,7 @@ async fn update_once_more(
 ) -> Result<Written, ApiError> {
     let sight = Sight::take(context, target).await?;
     let outcome = update_by_sight(context, target, change, turn, fingerprint).await;
-    match sight.was_outdated(context, &outcome).await? {
+    match sight.was_outdated(context, target, &outcome).await? {
         true => update_by_sight(context, target, change, turn, None).await,
         false => outcome,
     }
@@ -289,14 +289,21 @@ async fn update_by_sight(
     }
 }
 
+/// What the keys of the objects of a target begin with.
+fn prefix(target: &Target) -> &[u8] {
+    let storage = target.resource.storage.as_ref();
+    storage.map_or(&[][..], |storage| storage.prefix.as_bytes())
+}
+
 /// By what state a write is judged. Where other servers write to the same store, the state at hand may not show their last
 /// writes yet: a write that goes through was guarded by the revisions it saw, but one that is refused, or has nothing to do,
 /// may owe that to what is no longer so.
 enum Sight {
     /// It is the most recent for sure.
     Clear,
-    /// It is that of this revision, which may not be the most recent.
-    Of(Revision),
+    /// It is that of this revision, which may not be the most recent, and of this one of the store that holds the objects
+    /// themselves.
+    Of(Revision, Revision),
 }
 
 impl Sight {
@@ -304,23 +311,36 @@ impl Sight {
         if !context.shared.store.is_shared() {
             return Ok(Self::Clear);
         }
+        let (store, prefix) = (&context.shared.store, prefix(target));
         if target.dry_run {
             // No guard tells whether the state was good.
-            context.shared.store.latest().await?;
+            store.latest_with(prefix).await?;
             return Ok(Self::Clear);
         }
-        Ok(Self::Of(context.shared.store.revision()))
+        Ok(Self::Of(store.revision(), store.of(prefix).revision()))
     }
 
     /// Whether `outcome` has to be seen anew, by the most recent state.
-    async fn was_outdated(self, context: &Context, outcome: &Result<Written, ApiError>) -> Result<bool, ApiError> {
-        let Self::Of(revision) = self else { return Ok(false) };
+    async fn was_outdated(
+        self,
+        context: &Context,
+        target: &Target,
+        outcome: &Result<Written, ApiError>,
+    ) -> Result<bool, ApiError> {
+        let Self::Of(revision, of_objects) = self else {
+            return Ok(false);
+        };
         let doubtful = match outcome {
-            Ok(written) => matches!(&written.object, Shape::Stored(entry) if entry.mod_revision() <= revision),
+            Ok(written) => matches!(&written.object, Shape::Stored(entry) if entry.mod_revision() <= of_objects),
             // What went wrong in the store itself does not go by what was seen.
             Err(error) => error.code().is_client_error(),
         };
-        Ok(doubtful && context.shared.store.latest().await?.revision() > revision)
+        if !doubtful {
+            return Ok(false);
+        }
+        let (store, prefix) = (&context.shared.store, prefix(target));
+        let latest = store.latest_with(prefix).await?;
+        Ok(latest.revision() > revision || store.of(prefix).revision() > of_objects)
     }
 }
 
@@ -365,7 +385,7 @@ pub(super) async fn delete_in_turn(
 ) -> Result<Written, ApiError> {
     let sight = Sight::take(context, target).await?;
     let outcome = delete_by_sight(context, target, options, turn).await;
-    match sight.was_outdated(context, &outcome).await? {
+    match sight.was_outdated(context, target, &outcome).await? {
         true => delete_by_sight(context, target, options, turn).await,
         false => outcome,
     }

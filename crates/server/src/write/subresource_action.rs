@@ -61,7 +61,9 @@ async fn perform_in_turn(
         for (_, turn) in &mut held {
             turn.retake().await?;
         }
-        let snapshot = context.shared.store.latest().await?;
+        let storage = target.resource.storage.as_ref();
+        let prefix = storage.map_or(&[][..], |storage| storage.prefix.as_bytes());
+        let snapshot = context.shared.store.latest_with(prefix).await?;
         let (steps, warnings) = plan(context, target, &snapshot, action, request)?;
         let key = steps
             .first()

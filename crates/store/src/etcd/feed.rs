@@ -22,7 +22,7 @@ use super::proto;
 use crate::clock::Clock;
 use crate::codec::Codec;
 use crate::entry::{Entry, Indexer, Value, Version};
-use crate::key::{Key, Revision};
+use crate::key::{Key, Revision, table_by_segments};
 use crate::state::{At, Draft, Publisher, Snapshot, State};
 use crate::transaction::Op;
 
@@ -236,8 +236,16 @@ impl<X: Indexer> Feed<X> {
         draft: &mut Draft<X>,
         observer: &dyn Observer,
     ) {
+        let mut run: Option<Run> = None;
         for kv in entries {
             let Some(key) = self.prefix.key(&kv.key) else { continue };
+            match &mut run {
+                Some(run) if run.has(&key) => run.objects += 1,
+                run => {
+                    let ended = run.replace(Run::of(&key));
+                    ended.into_iter().for_each(|ended| ended.told(observer));
+                }
+            }
             let version = Version {
                 mod_revision: kv.mod_revision.unsigned_abs(),
                 create_revision: kv.create_revision.unsigned_abs(),
@@ -246,6 +254,7 @@ impl<X: Indexer> Feed<X> {
             let value = self.value(&key, &kv.value, version.mod_revision, observer);
             draft.place(key, (&value).into(), version);
         }
+        run.into_iter().for_each(|run| run.told(observer));
     }
 
     /// A draft on what is published.
@@ -469,6 +478,30 @@ impl<X: Indexer> Inner<X> {
                 self.apply_own(draft, id, revision, time);
             }
         }
+    }
+}
+
+/// Objects of one table, which come one after the other.
+struct Run {
+    table: Key,
+    objects: usize,
+}
+
+impl Run {
+    fn of(key: &Key) -> Self {
+        let table = key.get(..table_by_segments(key)).unwrap_or_default();
+        Self {
+            table: table.into(),
+            objects: 1,
+        }
+    }
+
+    fn has(&self, key: &Key) -> bool {
+        !self.table.is_empty() && key.starts_with(&self.table)
+    }
+
+    fn told(&self, observer: &dyn Observer) {
+        observer.listed(&self.table, self.objects);
     }
 }
 

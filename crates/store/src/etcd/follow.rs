@@ -141,6 +141,7 @@ impl<X: Indexer> Shared<X> {
         if answer.events.is_empty() && events.is_empty() {
             let revision = answer.header.map_or(0, |header| header.revision);
             self.feed.passed(revision.unsigned_abs());
+            self.client.observer().progressed();
             return None;
         }
         events.extend(answer.events);

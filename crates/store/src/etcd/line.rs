@@ -1,36 +1,33 @@
 //! A connection to etcd for one question: what its revision is, as a quorum knows it.
 //!
-//! Every read without a version puts it, so nothing stands between the reader and the socket: whoever asks drives the
-//! connection until the answer is there. That costs one write to a socket, one wake-up and one read. Between questions
-//! the connection rests; one that etcd has closed meanwhile fails the next question, which is put in the usual way then.
+//! Every read without a version puts it, so nothing stands between the reader and the socket: whoever asks writes to it and
+//! reads from it, and a question costs one write, one wake-up and one read. Between questions the connection rests; one that
+//! etcd has closed meanwhile fails the next question, which is put in the usual way then.
 
-use std::future::Future as _;
 use std::io::{Error, Result};
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use futures_util::future::poll_fn;
-use h2::client::{Connection, SendRequest};
-use http::{Method, Request, Uri, Version, header};
+use http::Uri;
 use prost::Message as _;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use super::client::Connection as Settings;
+use super::frames::Exchange;
 use super::proto::{RangeRequest, RangeResponse};
 use crate::key::Revision;
 
 const PATH: &str = "/etcdserverpb.KV/Range";
 /// What stands before a message: whether it is compressed, and its length.
 const FRAME: usize = 5;
-/// The longest answer.
-const MOST_BYTES: usize = 4096;
+/// How much is read at a time.
+const READ: usize = 4096;
 
 /// A connection of any sort.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -39,9 +36,10 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// A connection without a waiting reader.
 pub(super) struct Line {
-    requests: SendRequest<Bytes>,
-    connection: Connection<Box<dyn Stream>>,
-    head: Request<()>,
+    stream: Box<dyn Stream>,
+    exchange: Exchange,
+    out: BytesMut,
+    came: BytesMut,
 }
 
 impl Line {
@@ -59,73 +57,48 @@ impl Line {
                 Box::new(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?)
             }
         };
-        let (requests, connection) = h2::client::handshake(stream).await.map_err(Error::other)?;
+        let authority = member.authority().map_or(host, |authority| authority.as_str());
         Ok(Self {
-            requests,
-            connection,
-            head: head(member)?,
+            stream,
+            exchange: Exchange::new(tls.is_some(), authority, PATH),
+            out: BytesMut::new(),
+            came: BytesMut::new(),
         })
     }
 
     /// The revision that etcd answers `question` with, which is made by [`question`].
     pub(super) async fn ask(&mut self, question: &Bytes) -> Result<Revision> {
-        let (answer, mut body) = self
-            .requests
-            .send_request(self.head.clone(), false)
-            .map_err(Error::other)?;
-        body.send_data(question.clone(), true).map_err(Error::other)?;
-        let mut exchange = pin!(async {
-            let mut body = answer.await.map_err(Error::other)?.into_body();
-            let mut message = BytesMut::new();
-            while let Some(data) = body.data().await {
-                let data = data.map_err(Error::other)?;
-                if message.len() + data.len() > MOST_BYTES {
-                    return Err(Error::other("the answer is too long"));
-                }
-                body.flow_control().release_capacity(data.len()).map_err(Error::other)?;
-                message.put(data);
+        // Who asked before may have gone in the middle of it.
+        if !self.out.is_empty() {
+            return Err(Error::other("a question was not sent in full"));
+        }
+        self.exchange.begin(question, Instant::now(), &mut self.out)?;
+        while !self.out.is_empty() {
+            if self.stream.write_buf(&mut self.out).await? == 0 {
+                return Err(std::io::ErrorKind::WriteZero.into());
             }
-            // What etcd refuses has no message.
-            revision_of(message.freeze())
-        });
-        let connection = &mut self.connection;
-        let outcome = poll_fn(|cx| {
-            let ended = match Pin::new(&mut *connection).poll(cx) {
-                Poll::Pending => None,
-                Poll::Ready(Ok(())) => Some(Error::other("etcd closed the connection")),
-                Poll::Ready(Err(error)) => Some(Error::other(error)),
-            };
-            // Only what comes over the connection moves the exchange on, so that alone need wake the reader.
-            match (exchange.as_mut().poll(&mut unheard()), ended) {
-                (Poll::Ready(outcome), _) => Poll::Ready(outcome),
-                (Poll::Pending, Some(error)) => Poll::Ready(Err(error)),
-                (Poll::Pending, None) => Poll::Pending,
+        }
+        self.stream.flush().await?;
+        loop {
+            if let Some(message) = self.exchange.take(&mut self.came, is_whole)? {
+                // What etcd refuses has no message.
+                return revision_of(message);
             }
-        })
-        .await;
-        // From here on no reader waits: what comes between questions wakes no task.
-        let _ = Pin::new(&mut self.connection).poll(&mut unheard());
-        outcome
+            self.came.reserve(READ);
+            if self.stream.read_buf(&mut self.came).await? == 0 {
+                return Err(Error::other("etcd closed the connection"));
+            }
+        }
     }
 }
 
-/// A task that polls with it is not woken.
-fn unheard() -> Context<'static> {
-    Context::from_waker(Waker::noop())
-}
-
-/// The head of each request to a member.
-fn head(member: &Uri) -> Result<Request<()>> {
-    let mut uri = member.clone().into_parts();
-    uri.path_and_query = Some(http::uri::PathAndQuery::from_static(PATH));
-    Request::builder()
-        .method(Method::POST)
-        .version(Version::HTTP_2)
-        .uri(Uri::from_parts(uri).map_err(Error::other)?)
-        .header(header::CONTENT_TYPE, "application/grpc")
-        .header(header::TE, "trailers")
-        .body(())
-        .map_err(Error::other)
+/// Whether these are all bytes of a message, so that nobody need wait for what comes behind it.
+fn is_whole(mut message: &[u8]) -> bool {
+    if message.len() < FRAME {
+        return false;
+    }
+    message.advance(1);
+    message.get_u32() as usize <= message.len()
 }
 
 /// A question as gRPC sends it.
@@ -228,8 +201,12 @@ mod tests {
     }
 
     #[test]
-    fn a_request_names_the_member_and_what_is_asked() {
-        let head = head(&"https://[::1]:2379".parse().unwrap()).unwrap();
-        assert_eq!(head.uri(), "https://[::1]:2379/etcdserverpb.KV/Range");
+    fn a_message_is_whole_when_its_last_byte_is_there() {
+        let whole = framed(&RangeResponse {
+            count: 3,
+            ..RangeResponse::default()
+        });
+        assert!(is_whole(&whole));
+        assert!((0..whole.len()).all(|cut| !is_whole(&whole[..cut])));
     }
 }

@@ -44,6 +44,12 @@ pub trait Observer: Send + Sync + 'static {
     /// An event of `key` came by the watch.
     fn received(&self, key: &[u8]);
 
+    /// So many objects were read together whose keys begin as `key` does.
+    fn listed(&self, key: &[u8], objects: usize);
+
+    /// The watch said how far it is.
+    fn progressed(&self);
+
     /// The file of etcd's database has so many bytes.
     fn size(&self, bytes: i64);
 
@@ -61,6 +67,10 @@ impl Observer for Unobserved {
     fn unreadable(&self, _key: &[u8]) {}
 
     fn received(&self, _key: &[u8]) {}
+
+    fn listed(&self, _key: &[u8], _objects: usize) {}
+
+    fn progressed(&self) {}
 
     fn size(&self, _bytes: i64) {}
 

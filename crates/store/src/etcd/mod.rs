@@ -11,6 +11,7 @@ mod compaction;
 mod current;
 mod feed;
 mod follow;
+mod frames;
 mod leases;
 mod line;
 mod load;
@@ -37,7 +38,7 @@ use crate::codec::Codec;
 use crate::engine::{Engine, Pending};
 use crate::entry::Indexer;
 use crate::error::{CommitError, OpenError, ReadError, StorageError};
-use crate::key::Revision;
+use crate::key::{Key, Revision};
 use crate::state::{HistoryLimits, Snapshot, State};
 use crate::transaction::{Committed, Transaction};
 use ahead::Ahead;
@@ -54,6 +55,10 @@ pub struct EtcdConfig {
     pub connection: Connection,
     /// What keys begin with there, such as `/registry`.
     pub prefix: String,
+    /// What the keys of this store alone begin with, as the state has them; all where it is `None`.
+    pub only: Option<Key>,
+    /// What the keys begin with that other stores hold. Those that are in this etcd all the same are passed over.
+    pub without: Vec<Key>,
     /// Bounds of the event history.
     pub history: HistoryLimits,
     /// How often history is compacted that is older than that; never if zero.
@@ -82,6 +87,8 @@ impl EtcdConfig {
         Self {
             connection,
             prefix: "/registry".to_owned(),
+            only: None,
+            without: Vec::new(),
             history: HistoryLimits::default(),
             compaction_interval: Duration::from_secs(300),
             life: Duration::from_secs(3600),
@@ -134,7 +141,7 @@ impl<X: Indexer> Etcd<X> {
     pub async fn open(config: EtcdConfig, indexer: X) -> Result<(Arc<State<X>>, Self), OpenError> {
         let client = Client::new(&config.connection, config.observer)?;
         let (state, publisher) = State::new(indexer, config.history);
-        let prefix = Prefix::new(&config.prefix);
+        let prefix = Prefix::new(&config.prefix).narrowed(config.only.as_ref(), &config.without);
         let question = line::question(&current::revision_request(&prefix));
         let feed = Feed::new(publisher, prefix, config.codec, config.clock);
         let shared = Arc::new(Shared {

@@ -7,43 +7,66 @@ use crate::key::{Key, end_of_prefix};
 /// What the keys of the state begin with.
 const OWN: &[u8] = b"/registry/";
 
-/// What keys begin with in etcd, ending in `/`.
+/// Where the keys of one store lie in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Prefix(Vec<u8>);
+pub(crate) struct Prefix {
+    /// What they begin with, ending in `/`.
+    below: Vec<u8>,
+    /// What follows in all of them.
+    only: Vec<u8>,
+    /// What follows in those that are in other stores.
+    without: Vec<Vec<u8>>,
+}
 
 impl Prefix {
     /// By what a flag says: one `/` before it and one behind, whether they are written or not.
     pub(crate) fn new(flag: &str) -> Self {
         let name = flag.trim_matches('/');
-        Self(match name {
+        let below = match name {
             "" => b"/".to_vec(),
             name => format!("/{name}/").into_bytes(),
-        })
+        };
+        Self {
+            below,
+            only: Vec::new(),
+            without: Vec::new(),
+        }
+    }
+
+    /// The same for the keys of the state alone that begin with `only`, where it is given, and with none of `without`.
+    pub(crate) fn narrowed(mut self, only: Option<&Key>, without: &[Key]) -> Self {
+        let rest = |key: &Key| key.strip_prefix(OWN).unwrap_or_default().to_vec();
+        self.only = only.map(rest).unwrap_or_default();
+        self.without = without.iter().map(rest).collect();
+        self
     }
 
     /// The key in etcd of a key of the state; none where that does not lie under the state's prefix.
     pub(crate) fn stored(&self, key: &Key) -> Option<Bytes> {
         let rest = key.strip_prefix(OWN)?;
-        Some([&self.0[..], rest].concat().into())
+        Some([&self.below[..], rest].concat().into())
     }
 
     /// The key of the state for one in etcd; none for those that are no objects'.
     pub(crate) fn key(&self, stored: &[u8]) -> Option<Key> {
-        let rest = stored.strip_prefix(&self.0[..])?;
+        let rest = stored.strip_prefix(&self.below[..])?;
         // What is no object has one segment only.
-        rest.contains(&b'/').then(|| [OWN, rest].concat().into())
+        let is_object = rest.contains(&b'/') && rest.starts_with(&self.only);
+        let is_here = is_object && !self.without.iter().any(|other| rest.starts_with(other));
+        is_here.then(|| [OWN, rest].concat().into())
     }
 
     /// All keys that begin so: from where to where.
     pub(crate) fn range(&self) -> (Bytes, Bytes) {
+        let begin = [&self.below[..], &self.only[..]].concat();
         // A prefix that ends in `/` has an end.
-        let end = end_of_prefix(&self.0).unwrap_or_else(|| vec![0]);
-        (self.0.clone().into(), end.into())
+        let end = end_of_prefix(&begin).unwrap_or_else(|| vec![0]);
+        (begin.into(), end.into())
     }
 
     /// A key beside those of objects.
     pub(crate) fn beside(&self, name: &str) -> Bytes {
-        [&self.0[..], name.as_bytes()].concat().into()
+        [&self.below[..], name.as_bytes()].concat().into()
     }
 }
 
@@ -67,5 +90,18 @@ mod tests {
         assert_eq!(prefix.key(b"/a/b/health"), None);
         assert_eq!(prefix.stored(&"/elsewhere/x".into()), None);
         assert_eq!(prefix.range(), ("/a/b/".into(), "/a/b0".into()));
+    }
+
+    #[test]
+    fn keys_of_other_stores_are_none() {
+        let events = Key::from("/registry/events/");
+        let here = Prefix::new("/a").narrowed(None, std::slice::from_ref(&events));
+        let there = Prefix::new("/a").narrowed(Some(&events), &[]);
+        assert_eq!(here.key(b"/a/events/default/x"), None);
+        assert_eq!(here.key(b"/a/eventss/default/x"), Some("/registry/eventss/default/x".into()));
+        assert_eq!(there.key(b"/a/pods/default/x"), None);
+        assert_eq!(there.key(b"/a/events/default/x"), Some("/registry/events/default/x".into()));
+        assert_eq!(there.range(), ("/a/events/".into(), "/a/events0".into()));
+        assert_eq!(there.beside("health"), "/a/health");
     }
 }

@@ -14,6 +14,7 @@ use proc_macro::TokenStream;
 /// | `clients` | `HOLDFAST_REQUIRE` names them: they are installed from their registries |
 /// | `etcd` | `$HOLDFAST_ETCD` is a file, or there is a program of that name on the path or in `target/etcd` |
 /// | `node22` | Node.js is on the path, in version 22 or later |
+/// | `full_disk` | users may mount a file system in memory in a namespace of their own |
 /// | `kube_apiserver` | `$HOLDFAST_KUBE_APISERVER` is a file |
 /// | any other | a program of that name is on the path, with `-` where the name has `_` |
 ///
@@ -51,6 +52,7 @@ fn is_present(need: &str) -> bool {
         "clients" => false,
         "node22" => node().is_some_and(|major| major >= 22),
         "etcd" => etcd(),
+        "full_disk" => full_disk(),
         "kube_apiserver" => {
             std::env::var_os("HOLDFAST_KUBE_APISERVER").is_some_and(|named| Path::new(&named).is_file())
         }
@@ -79,6 +81,14 @@ fn etcd() -> bool {
         Some(named) => Path::new(&named).is_file(),
         None => on_the_path("etcd") || root().is_some_and(|root| root.join("target/etcd/etcd").is_file()),
     }
+}
+
+/// Whether `test_support::etcd` can make a disk that is full.
+fn full_disk() -> bool {
+    let mount = ["--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"];
+    let mut command = std::process::Command::new("unshare");
+    command.args(mount).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    on_the_path("nsenter") && command.status().is_ok_and(|status| status.success())
 }
 
 /// The root of the repository.

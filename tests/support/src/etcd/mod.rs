@@ -3,6 +3,7 @@
 //!
 //! Members are killed and started again on their data and their ports; the cluster goes away with the value.
 
+mod disk;
 mod program;
 
 use std::io::{self, Read as _, Write as _};
@@ -13,8 +14,11 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use disk::Disk;
 pub use program::{Origin, program, program_of};
 
+/// The folder of data below that of the cluster.
+const DATA: &str = "data";
 /// How long a cluster may take until it has a leader.
 const START_LIMIT: Duration = Duration::from_secs(60);
 /// How often other ports are tried where somebody else took those that were free.
@@ -31,6 +35,8 @@ pub struct Settings {
     pub flags: Vec<String>,
     /// Whether clients speak TLS; the certificate is among the flags.
     pub tls: bool,
+    /// How many bytes the data of all members may take, where they have a disk of their own.
+    pub disk: Option<u64>,
     /// Whether data are on a disk and are there after a loss of power, as a cluster would have it; otherwise they are in memory.
     pub durable: bool,
 }
@@ -41,6 +47,7 @@ impl Default for Settings {
             members: 1,
             flags: Vec::new(),
             tls: false,
+            disk: None,
             durable: false,
         }
     }
@@ -50,6 +57,8 @@ impl Default for Settings {
 pub struct Etcd {
     settings: Settings,
     members: Vec<Member>,
+    /// Where their data are, if that is a disk of their own.
+    disk: Option<Disk>,
     /// The data of the members.
     folder: TempDir,
 }
@@ -91,14 +100,18 @@ impl Etcd {
         let mut tried = 0;
         loop {
             tried += 1;
+            let folder = if settings.durable {
+                TempDir::new()?
+            } else {
+                in_memory()?
+            };
+            let data = folder.path().join(DATA);
+            std::fs::create_dir(&data)?;
             let mut etcd = Self {
+                disk: settings.disk.map(|bytes| Disk::new(&data, bytes)).transpose()?,
                 members: (0..settings.members).map(Member::new).collect::<io::Result<_>>()?,
                 settings: settings.clone(),
-                folder: if settings.durable {
-                    TempDir::new()?
-                } else {
-                    in_memory()?
-                },
+                folder,
             };
             let begun = (0..etcd.members.len()).try_for_each(|member| etcd.spawn(member));
             match begun.and_then(|()| etcd.wait_until_served()) {
@@ -183,6 +196,38 @@ impl Etcd {
         self.signal(member, "-CONT")
     }
 
+    /// Takes all the room that is left on the disk of their own.
+    ///
+    /// # Errors
+    /// Where they have none, or the system refuses.
+    pub fn fill_disk(&self) -> io::Result<()> {
+        self.own_disk()?.fill()
+    }
+
+    /// Gives the room back that [`Etcd::fill_disk`] took.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn clear_disk(&self) -> io::Result<()> {
+        self.own_disk()?.clear()
+    }
+
+    fn own_disk(&self) -> io::Result<&Disk> {
+        let none = || io::Error::other("the members have no disk of their own");
+        self.disk.as_ref().ok_or_else(none)
+    }
+
+    /// Whether a member runs, and did not end by itself.
+    ///
+    /// # Errors
+    /// Where the system cannot say.
+    pub fn runs(&mut self, member: usize) -> io::Result<bool> {
+        match &mut self.members[member].process {
+            Some(process) => Ok(process.try_wait()?.is_none()),
+            None => Ok(false),
+        }
+    }
+
     /// Asks a member over its JSON gateway, such as `/v3/kv/compaction` with `{"revision": 5}`; not over TLS.
     ///
     /// # Errors
@@ -231,11 +276,15 @@ impl Etcd {
             .create(true)
             .append(true)
             .open(self.log_of(member))?;
-        let (endpoint, data) = (self.endpoint(member), self.folder.path().join("data"));
+        let (endpoint, data) = (self.endpoint(member), self.folder.path().join(DATA));
         let Member {
             name, peer, monitor, ..
         } = &self.members[member];
-        let process = Command::new(program()?)
+        let mut command = match &self.disk {
+            Some(disk) => disk.command(&program()?),
+            None => Command::new(program()?),
+        };
+        let process = command
             .arg(format!("--name={name}"))
             .arg(format!("--data-dir={}", data.join(name).display()))
             .arg(format!("--listen-client-urls={endpoint}"))

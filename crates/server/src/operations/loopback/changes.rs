@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::select_all;
 use holdfast_resource::Resource;
 use holdfast_store::{EventKind, Watcher};
 
@@ -39,9 +40,13 @@ impl Change {
 #[error("the changes of objects can no longer be followed from here")]
 pub struct Lost;
 
-/// All changes after a list, once each, in the order in which they happened.
+/// All changes after a list, once each, in the order in which they happened; those of stores of their own in an order of their
+/// own.
 #[derive(Debug)]
-pub struct Changes(Watcher<objects::Objects>);
+pub struct Changes {
+    watcher: Watcher<objects::Objects>,
+    elsewhere: Vec<Watcher<objects::Objects>>,
+}
 
 impl Changes {
     /// The next change, as soon as there is one. Nothing is lost if the future is dropped before it is ready.
@@ -49,7 +54,15 @@ impl Changes {
     /// # Errors
     /// [`Lost`]
     pub async fn next(&mut self) -> Result<Change, Lost> {
-        self.0.next().await.map(Change).map_err(|_| Lost)
+        let next = match self.elsewhere.is_empty() {
+            true => self.watcher.next().await,
+            false => {
+                let all = std::iter::once(&mut self.watcher).chain(&mut self.elsewhere);
+                let all = all.map(|watcher| Box::pin(watcher.next()));
+                select_all(all).await.0
+            }
+        };
+        next.map(Change).map_err(|_| Lost)
     }
 
     /// The next change if there is one.
@@ -57,8 +70,12 @@ impl Changes {
     /// # Errors
     /// [`Lost`]
     pub fn try_next(&mut self) -> Result<Option<Change>, Lost> {
-        let next = self.0.try_next().map_err(|_| Lost)?;
-        Ok(next.map(Change))
+        for watcher in std::iter::once(&mut self.watcher).chain(&mut self.elsewhere) {
+            if let Some(next) = watcher.try_next().map_err(|_| Lost)? {
+                return Ok(Some(Change(next)));
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -94,8 +111,15 @@ impl Client {
     }
 
     fn watch_below(&self, prefix: String) -> Result<(Objects, Changes), Lost> {
-        let store = &self.service.context.shared.store;
+        let store = self.service.context.shared.store.of(prefix.as_bytes());
+        let elsewhere = store.elsewhere().iter().filter(|(of, _)| of.starts_with(prefix.as_bytes()));
+        let elsewhere = elsewhere.map(|(of, store)| {
+            let begun = store.snapshot_and_watch(of.clone()).map_err(|_| Lost);
+            begun.map(|(_, watcher)| watcher)
+        });
+        let elsewhere = elsewhere.collect::<Result<_, Lost>>()?;
+        // What came to these stores meanwhile is in the snapshot and among the changes.
         let (snapshot, watcher) = store.snapshot_and_watch(prefix.as_str()).map_err(|_| Lost)?;
-        Ok((Objects::new(snapshot, prefix), Changes(watcher)))
+        Ok((Objects::new(snapshot, prefix), Changes { watcher, elsewhere }))
     }
 }

@@ -101,6 +101,7 @@ impl Client {
             .context
             .shared
             .store
+            .of(key.as_bytes())
             .snapshot()
             .get(key.as_bytes())
             .filter(|entry| !objects::is_unreadable(entry))
@@ -112,7 +113,8 @@ impl Client {
         let storage = resource.storage.as_ref();
         // What is not stored has no objects, and nothing has a key that begins with a zero byte.
         let prefix = storage.map_or_else(|| "\0".to_owned(), |storage| storage.namespace_prefix(namespace));
-        Objects::new(self.service.context.shared.store.snapshot(), prefix)
+        let store = self.service.context.shared.store.of(prefix.as_bytes());
+        Objects::new(store.snapshot(), prefix)
     }
 
     /// The resource that an object is of; `None` where it is not served any more.

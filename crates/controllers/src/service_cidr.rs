@@ -1,0 +1,161 @@
+//! The block of addresses that the flags give Services, as an object: it is made where it is missing, and its status says that it is
+//! ready (<https://kubernetes.io/docs/reference/networking/virtual-ips/#ip-address-objects>).
+//!
+//! In the reference this is a part of kube-apiserver, which looks each ten seconds. So does this, where others serve the same
+//! store; a server that has its store to itself gives addresses whatever the object says.
+
+use std::time::Duration;
+
+use holdfast_resource::Resource;
+use holdfast_resource::metadata::new_object;
+use holdfast_server::http::negotiation::PatchType;
+use holdfast_server::operations::loopback::{Client, RequestError, path_of};
+use holdfast_value::Value;
+
+use crate::conditions;
+use crate::identity::Turns;
+
+/// The health check of this controller, as kube-apiserver has it.
+pub(crate) const CHECK: &str = "poststarthook/start-kubernetes-service-cidr-controller";
+/// The name of this controller, and of its field manager.
+pub(crate) const NAME: &str = "kubernetes-service-cidr-controller";
+
+/// The name of the object.
+const OBJECT: &str = "kubernetes";
+const GROUP: &str = "networking.k8s.io";
+const INTERVAL: Duration = Duration::from_secs(10);
+const READY: &str = "Ready";
+
+/// Runs the controller until the server ends.
+pub(crate) async fn run(client: Client) {
+    let Some(resource) = client.resource(GROUP, "servicecidrs") else {
+        return client.shutdown().closing().await;
+    };
+    let initial = resource.capabilities.initial_objects.as_ref();
+    let initial = initial.map(|kind| kind.initial_objects()).unwrap_or_default();
+    let named = |object: &Value| object.str_at(&["metadata", "name"]) == Some(OBJECT);
+    let Some(wanted) = initial.into_iter().find(named) else {
+        return client.shutdown().closing().await;
+    };
+    let (mut turns, mut told) = (Turns::new(&client, INTERVAL), None);
+    while turns.next().await {
+        if let Err(error) = keep(&client, &resource, &wanted, &mut told).await {
+            tracing::warn!(%error, "the ServiceCIDR of the flags cannot be kept; tried again later");
+        }
+    }
+}
+
+/// Makes the object, or its status, where that is missing. `told` is what is wrong with it, which is told once.
+async fn keep(
+    client: &Client,
+    resource: &Resource,
+    wanted: &Value,
+    told: &mut Option<Wrong>,
+) -> Result<(), RequestError> {
+    let Some(there) = client.get(resource, "", OBJECT).map(|object| object.tree()) else {
+        let path = format!("{}?fieldManager=kube-apiserver", path_of(resource, "", "").unwrap_or_default());
+        return match client.create(&path, wanted).await {
+            // Another server was faster.
+            Err(error) if error.is_conflict() => Ok(()),
+            made => made.map(drop),
+        };
+    };
+    match judge(&there, wanted) {
+        Decision::Nothing => Ok(()),
+        Decision::Tell(wrong) => {
+            if *told != Some(wrong) {
+                tracing::warn!(cidrs = ?there.at(&["spec", "cidrs"]), "{}", wrong.text());
+                *told = Some(wrong);
+            }
+            Ok(())
+        }
+        Decision::SetReady => {
+            let path = path_of(resource, "", OBJECT).unwrap_or_default();
+            let path = format!("{path}/status?fieldManager={NAME}&force=true");
+            let ready = ready(&client.now());
+            client.patch(&path, PatchType::Apply, &ready).await.map(drop)
+        }
+    }
+}
+
+/// What is wrong with the object, which no server mends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wrong {
+    OtherBlocks,
+    NotReady,
+}
+
+impl Wrong {
+    fn text(self) -> &'static str {
+        match self {
+            Self::OtherBlocks => "the ServiceCIDR kubernetes has other blocks than the flags",
+            Self::NotReady => "the ServiceCIDR kubernetes is said not to be ready, though its blocks are those of the flags",
+        }
+    }
+}
+
+/// What there is to do for the object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    Nothing,
+    Tell(Wrong),
+    SetReady,
+}
+
+fn judge(there: &Value, wanted: &Value) -> Decision {
+    if there.at(&["metadata", "deletionTimestamp"]).is_some() {
+        return Decision::Nothing;
+    }
+    if there.at(&["spec", "cidrs"]) != wanted.at(&["spec", "cidrs"]) {
+        return Decision::Tell(Wrong::OtherBlocks);
+    }
+    match conditions::find(there, READY).and_then(|ready| ready.str_at(&["status"])) {
+        Some("True") => Decision::Nothing,
+        Some("False") => Decision::Tell(Wrong::NotReady),
+        _ => Decision::SetReady,
+    }
+}
+
+/// What is applied to the status.
+fn ready(now: &str) -> Value {
+    let mut condition = Value::empty_map();
+    condition.set_at(&["type"], READY.into());
+    condition.set_at(&["status"], "True".into());
+    condition.set_at(&["lastTransitionTime"], now.into());
+    condition.set_at(&["message"], "Kubernetes default Service CIDR is ready".into());
+    let mut applied = new_object("networking.k8s.io/v1", "ServiceCIDR", "", OBJECT);
+    applied.set_at(&["status", "conditions"], vec![condition].into());
+    applied
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(cidr: &str) -> Value {
+        let mut object = new_object("networking.k8s.io/v1", "ServiceCIDR", "", OBJECT);
+        object.set_at(&["spec", "cidrs"], vec![cidr.into()].into());
+        object
+    }
+
+    #[test]
+    fn a_block_is_said_to_be_ready_unless_somebody_says_otherwise() {
+        let wanted = block("10.0.0.0/24");
+        assert_eq!(judge(&wanted, &wanted), Decision::SetReady);
+        let mut there = wanted.clone();
+        there.set_at(&["status"], ready("1").at(&["status"]).cloned().unwrap_or(Value::Null));
+        assert_eq!(judge(&there, &wanted), Decision::Nothing);
+        let condition = conditions::Condition {
+            of: READY,
+            holds: false,
+            reason: "Full",
+            message: "",
+        };
+        conditions::set(&mut there, condition, "2");
+        assert_eq!(judge(&there, &wanted), Decision::Tell(Wrong::NotReady));
+        assert_eq!(judge(&block("10.1.0.0/24"), &wanted), Decision::Tell(Wrong::OtherBlocks));
+        let mut goes = wanted.clone();
+        goes.set_at(&["metadata", "deletionTimestamp"], "1".into());
+        assert_eq!(judge(&goes, &wanted), Decision::Nothing);
+    }
+}

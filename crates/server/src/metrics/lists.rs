@@ -1,0 +1,136 @@
+//! The metrics of lists. All are answered by the state in memory, which the reference calls its watch cache.
+
+use std::time::Duration;
+
+use holdfast_resource::Resource;
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
+
+use super::{Families, registered};
+
+/// The longest time in seconds that counts for each bucket, as the reference has them.
+const BUCKETS: [f64; 13] = [0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.25, 1.5, 2.0, 3.0];
+
+/// The index that a list is taken from: none that the reference has a name for.
+const INDEX: &str = "";
+
+/// Counters of lists by resource.
+pub(crate) struct Lists {
+    lists: IntCounterVec,
+    fetched: IntCounterVec,
+    returned: IntCounterVec,
+    consistent: IntCounterVec,
+    initial: IntCounterVec,
+    waits: HistogramVec,
+}
+
+impl Lists {
+    pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
+        const RESOURCE: [&str; 2] = ["group", "resource"];
+        const INDEXED: [&str; 3] = ["group", "resource", "index"];
+        let counter = |name, help, labels: &[&str]| {
+            let counter = IntCounterVec::new(Opts::new(name, help), labels)?;
+            registered(registry, counter)
+        };
+        let waits = HistogramOpts::new(
+            "apiserver_watch_cache_read_wait_seconds",
+            "How long lists waited for the state in memory to be new enough",
+        );
+        Ok(Self {
+            lists: counter("apiserver_cache_list_total", "Lists that were answered from memory", &INDEXED)?,
+            fetched: counter(
+                "apiserver_cache_list_fetched_objects_total",
+                "Objects that lists looked at",
+                &INDEXED,
+            )?,
+            returned: counter(
+                "apiserver_cache_list_returned_objects_total",
+                "Objects that lists were answered with",
+                &RESOURCE,
+            )?,
+            consistent: counter(
+                "apiserver_watch_cache_consistent_read_total",
+                "Lists of the most recent state",
+                &["group", "resource", "success", "fallback"],
+            )?,
+            initial: counter(
+                "apiserver_init_events_total",
+                "Events that watches began with",
+                &RESOURCE,
+            )?,
+            waits: registered(
+                registry,
+                HistogramVec::new(waits.buckets(BUCKETS.to_vec()), &RESOURCE)?,
+            )?,
+        })
+    }
+
+    /// Counts a list of `resource`, and gives the counters of its objects.
+    pub(crate) fn begin(&self, resource: &Resource) -> Tally {
+        let (group, plural) = (resource.group.as_str(), resource.plural.as_str());
+        let indexed = [group, plural, INDEX];
+        if let Ok(lists) = self.lists.get_metric_with_label_values(&indexed) {
+            lists.inc();
+        }
+        Tally {
+            fetched: self.fetched.get_metric_with_label_values(&indexed).ok(),
+            returned: self.returned.get_metric_with_label_values(&[group, plural]).ok(),
+            looked_at: 0,
+            given: 0,
+        }
+    }
+
+    /// The counters of the objects that a watch of `resource` begins with.
+    pub(crate) fn begin_watch(&self, resource: &Resource) -> Tally {
+        let labels = [resource.group.as_str(), resource.plural.as_str()];
+        Tally {
+            fetched: None,
+            returned: self.initial.get_metric_with_label_values(&labels).ok(),
+            looked_at: 0,
+            given: 0,
+        }
+    }
+
+    /// Counts that a list of `resource` found the state that it asked for, or did not, after `waited`. `recent` says whether that
+    /// was the most recent one.
+    pub(crate) fn reached(&self, resource: &Resource, recent: bool, found: bool, waited: Duration) {
+        let (group, plural) = (resource.group.as_str(), resource.plural.as_str());
+        if let Ok(waits) = self.waits.get_metric_with_label_values(&[group, plural]) {
+            waits.observe(waited.as_secs_f64());
+        }
+        let success = if found { "true" } else { "false" };
+        if recent && let Ok(counter) = self.consistent.get_metric_with_label_values(&[group, plural, success, "false"]) {
+            counter.inc();
+        }
+    }
+}
+
+/// How many objects were looked at and given, which is added to the counters in the end.
+#[derive(Default)]
+pub(crate) struct Tally {
+    fetched: Option<IntCounter>,
+    returned: Option<IntCounter>,
+    looked_at: u64,
+    given: u64,
+}
+
+impl Tally {
+    /// So many objects were looked at.
+    pub(crate) fn look(&mut self, objects: usize) {
+        self.looked_at += objects as u64;
+    }
+
+    /// An object was given.
+    pub(crate) fn give(&mut self) {
+        self.given += 1;
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        for (counter, number) in [(&self.fetched, self.looked_at), (&self.returned, self.given)] {
+            if let Some(counter) = counter.as_ref().filter(|_| number > 0) {
+                counter.inc_by(number);
+            }
+        }
+    }
+}
