@@ -319,7 +319,9 @@ async fn a_full_disk_of_etcd_loses_nothing_that_was_acknowledged() {
     let (mut made, mut refused) = (Vec::new(), None);
     while refused.is_none() {
         let name = format!("c{}", made.len());
-        let (code, answer) = objects.ask(Method::POST, CONFIG_MAPS, JSON, config_map(&name, 500_000)).await;
+        let (code, answer) = objects
+            .ask(Method::POST, CONFIG_MAPS, JSON, config_map(&name, 500_000))
+            .await;
         match code {
             StatusCode::CREATED => made.push(answer),
             _ => refused = Some((code, answer)),
@@ -391,7 +393,9 @@ async fn resources_are_kept_in_another_etcd_with_versions_of_their_own() {
     assert_eq!(page["items"][0]["metadata"]["name"], "b");
     let mut change = first.clone();
     change["count"] = json!(2);
-    let (code, changed) = objects.ask(Method::PUT, &format!("{EVENTS}/a"), JSON, change.clone()).await;
+    let (code, changed) = objects
+        .ask(Method::PUT, &format!("{EVENTS}/a"), JSON, change.clone())
+        .await;
     assert_eq!((code, &changed["count"]), (StatusCode::OK, &json!(2)));
     assert_eq!(version(&changed), version(&list) + 1);
     let (code, _) = objects.ask(Method::PUT, &format!("{EVENTS}/a"), JSON, change).await;
@@ -399,11 +403,17 @@ async fn resources_are_kept_in_another_etcd_with_versions_of_their_own() {
     let exact = format!("{EVENTS}?resourceVersion={}&resourceVersionMatch=Exact", version(&list));
     let (_, then) = objects.get(&exact).await;
     assert_eq!(then["items"], list["items"]);
-    let watch = format!("{EVENTS}?watch=true&timeoutSeconds=1&resourceVersion={}", version(&list));
+    let watch = format!(
+        "{EVENTS}?watch=true&timeoutSeconds=1&resourceVersion={}",
+        version(&list)
+    );
     let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
     let (_, told) = connection.ask(Method::GET, &watch, JSON, Bytes::new()).await.unwrap();
     let told: Value = serde_json::from_slice(told.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
-    assert_eq!((&told["type"], &told["object"]["count"]), (&json!("MODIFIED"), &json!(2)));
+    assert_eq!(
+        (&told["type"], &told["object"]["count"]),
+        (&json!("MODIFIED"), &json!(2))
+    );
     // Controllers see what is there: the end of a namespace takes its events along.
     objects.delete("/api/v1/namespaces/sent", Value::Null).await;
     objects.until_gone("/api/v1/namespaces/sent").await;

@@ -136,7 +136,12 @@ async fn what_was_charged_for_nothing_is_given_back_after_a_while() {
     until_used(&mut client, json!({"pods": "0"})).await;
     // As a kube-apiserver on the same store charges a pod that never came to be.
     let charge = json!({"status": {"used": {"pods": "1"}}});
-    let (status, charged) = client.ask(Method::PATCH, &format!("{QUOTA}/status"), MERGE, charge).await;
-    assert_eq!((status, &charged["status"]["used"]["pods"]), (StatusCode::OK, &json!("1")));
+    let (status, charged) = client
+        .ask(Method::PATCH, &format!("{QUOTA}/status"), MERGE, charge)
+        .await;
+    assert_eq!(
+        (status, &charged["status"]["used"]["pods"]),
+        (StatusCode::OK, &json!("1"))
+    );
     until_used(&mut client, json!({"pods": "0"})).await;
 }

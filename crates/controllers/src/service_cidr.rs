@@ -53,7 +53,10 @@ async fn keep(
     told: &mut Option<Wrong>,
 ) -> Result<(), RequestError> {
     let Some(there) = client.get(resource, "", OBJECT).map(|object| object.tree()) else {
-        let path = format!("{}?fieldManager=kube-apiserver", path_of(resource, "", "").unwrap_or_default());
+        let path = format!(
+            "{}?fieldManager=kube-apiserver",
+            path_of(resource, "", "").unwrap_or_default()
+        );
         return match client.create(&path, wanted).await {
             // Another server was faster.
             Err(error) if error.is_conflict() => Ok(()),
@@ -89,7 +92,9 @@ impl Wrong {
     fn text(self) -> &'static str {
         match self {
             Self::OtherBlocks => "the ServiceCIDR kubernetes has other blocks than the flags",
-            Self::NotReady => "the ServiceCIDR kubernetes is said not to be ready, though its blocks are those of the flags",
+            Self::NotReady => {
+                "the ServiceCIDR kubernetes is said not to be ready, though its blocks are those of the flags"
+            }
         }
     }
 }
@@ -153,7 +158,10 @@ mod tests {
         };
         conditions::set(&mut there, condition, "2");
         assert_eq!(judge(&there, &wanted), Decision::Tell(Wrong::NotReady));
-        assert_eq!(judge(&block("10.1.0.0/24"), &wanted), Decision::Tell(Wrong::OtherBlocks));
+        assert_eq!(
+            judge(&block("10.1.0.0/24"), &wanted),
+            Decision::Tell(Wrong::OtherBlocks)
+        );
         let mut goes = wanted.clone();
         goes.set_at(&["metadata", "deletionTimestamp"], "1".into());
         assert_eq!(judge(&goes, &wanted), Decision::Nothing);

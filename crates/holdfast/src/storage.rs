@@ -224,11 +224,7 @@ impl StorageFlags {
             without: overrides.iter().map(|(prefix, ..)| prefix.clone()).collect(),
             ..config(connection.clone(), 0)
         };
-        Ok(Some(Clusters {
-            main,
-            elsewhere,
-            calls,
-        }))
+        Ok(Some(Clusters { main, elsewhere, calls }))
     }
 
     /// What the keys begin with that other etcds hold, the servers of each and which of these clusters it is. Resources that are
@@ -255,10 +251,13 @@ impl StorageFlags {
             if of_cluster == own {
                 continue;
             }
-            let cluster = clusters.iter().position(|known| *known == of_cluster).unwrap_or_else(|| {
-                clusters.push(of_cluster);
-                clusters.len() - 1
-            });
+            let cluster = clusters
+                .iter()
+                .position(|known| *known == of_cluster)
+                .unwrap_or_else(|| {
+                    clusters.push(of_cluster);
+                    clusters.len() - 1
+                });
             overrides.push((prefix, servers, cluster));
         }
         Ok(overrides)
@@ -392,11 +391,23 @@ mod tests {
         let arguments = Arguments::try_parse_from(["holdfast", "--etcd-servers=http://a:1", &flag]).unwrap();
         let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
         let registry = Arc::new(ArcSwap::from_pointee(registry));
-        let clusters = arguments.serve.storage.etcd(&registry, &Apis::default()).unwrap().unwrap();
-        let keys: Vec<_> = clusters.elsewhere.iter().map(|other| (other.prefix.to_string(), other.cluster)).collect();
+        let clusters = arguments
+            .serve
+            .storage
+            .etcd(&registry, &Apis::default())
+            .unwrap()
+            .unwrap();
+        let keys: Vec<_> = clusters
+            .elsewhere
+            .iter()
+            .map(|other| (other.prefix.to_string(), other.cluster))
+            .collect();
         assert_eq!(
             keys,
-            [("/registry/events/".to_owned(), 0), ("/registry/deployments/".to_owned(), 0)]
+            [
+                ("/registry/events/".to_owned(), 0),
+                ("/registry/deployments/".to_owned(), 0)
+            ]
         );
         assert_eq!(clusters.main.without.len(), 2);
     }

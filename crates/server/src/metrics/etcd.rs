@@ -122,7 +122,11 @@ impl EtcdCalls {
     pub(super) fn register(self, registry: &Families) -> prometheus::Result<()> {
         registered(registry, self.seconds)?;
         let counters = [self.requests, self.errors, self.received, self.unreadable];
-        for counter in counters.into_iter().chain([self.lists, self.progressed]).chain(self.listed) {
+        for counter in counters
+            .into_iter()
+            .chain([self.lists, self.progressed])
+            .chain(self.listed)
+        {
             registered(registry, counter)?;
         }
         registered(registry, self.size)?;

@@ -36,7 +36,11 @@ impl Lists {
             "How long lists waited for the state in memory to be new enough",
         );
         Ok(Self {
-            lists: counter("apiserver_cache_list_total", "Lists that were answered from memory", &INDEXED)?,
+            lists: counter(
+                "apiserver_cache_list_total",
+                "Lists that were answered from memory",
+                &INDEXED,
+            )?,
             fetched: counter(
                 "apiserver_cache_list_fetched_objects_total",
                 "Objects that lists looked at",
@@ -57,10 +61,7 @@ impl Lists {
                 "Events that watches began with",
                 &RESOURCE,
             )?,
-            waits: registered(
-                registry,
-                HistogramVec::new(waits.buckets(BUCKETS.to_vec()), &RESOURCE)?,
-            )?,
+            waits: registered(registry, HistogramVec::new(waits.buckets(BUCKETS.to_vec()), &RESOURCE)?)?,
         })
     }
 
@@ -98,7 +99,11 @@ impl Lists {
             waits.observe(waited.as_secs_f64());
         }
         let success = if found { "true" } else { "false" };
-        if recent && let Ok(counter) = self.consistent.get_metric_with_label_values(&[group, plural, success, "false"]) {
+        if recent
+            && let Ok(counter) = self
+                .consistent
+                .get_metric_with_label_values(&[group, plural, success, "false"])
+        {
             counter.inc();
         }
     }

@@ -53,7 +53,15 @@ pub(crate) async fn page(
     let snapshot = snapshot?;
     let conversion = Conversion::of(&context.representation, &RequestedVersion::of_request(request));
     let tally = lists.begin(resource);
-    let page = Page::read(request, options, selection, token.as_ref(), &snapshot, (conversion, tally)).await?;
+    let page = Page::read(
+        request,
+        options,
+        selection,
+        token.as_ref(),
+        &snapshot,
+        (conversion, tally),
+    )
+    .await?;
     if !page.continue_token.is_empty() {
         store.keep(&snapshot);
     }

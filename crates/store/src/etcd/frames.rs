@@ -119,7 +119,9 @@ impl Exchange {
         out.put_slice(head);
         put_head(out, message.len(), DATA, END_STREAM, self.stream);
         out.put_slice(message);
-        if self.acknowledged.is_none_or(|last| now.duration_since(last) >= BETWEEN_PINGS)
+        if self
+            .acknowledged
+            .is_none_or(|last| now.duration_since(last) >= BETWEEN_PINGS)
             && let Some(ping) = self.ping.take()
         {
             self.acknowledged = Some(now);
@@ -359,7 +361,9 @@ mod tests {
         let ping = frame(PING, 0, 0, b"12345678");
         take(&mut exchange, &[frame(SETTINGS, 0, 0, &[]), ping.clone()]).unwrap();
         let acknowledged = |frames: Vec<(u8, u8, u32, Bytes)>| -> Vec<u8> {
-            let own = frames.into_iter().filter(|frame| frame.1 & ACKNOWLEDGED != 0 && frame.0 != DATA);
+            let own = frames
+                .into_iter()
+                .filter(|frame| frame.1 & ACKNOWLEDGED != 0 && frame.0 != DATA);
             own.map(|frame| frame.0).collect()
         };
         assert_eq!(acknowledged(sent(&mut exchange, now)), [SETTINGS, PING]);

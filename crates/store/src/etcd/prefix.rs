@@ -98,9 +98,15 @@ mod tests {
         let here = Prefix::new("/a").narrowed(None, std::slice::from_ref(&events));
         let there = Prefix::new("/a").narrowed(Some(&events), &[]);
         assert_eq!(here.key(b"/a/events/default/x"), None);
-        assert_eq!(here.key(b"/a/eventss/default/x"), Some("/registry/eventss/default/x".into()));
+        assert_eq!(
+            here.key(b"/a/eventss/default/x"),
+            Some("/registry/eventss/default/x".into())
+        );
         assert_eq!(there.key(b"/a/pods/default/x"), None);
-        assert_eq!(there.key(b"/a/events/default/x"), Some("/registry/events/default/x".into()));
+        assert_eq!(
+            there.key(b"/a/events/default/x"),
+            Some("/registry/events/default/x".into())
+        );
         assert_eq!(there.range(), ("/a/events/".into(), "/a/events0".into()));
         assert_eq!(there.beside("health"), "/a/health");
     }

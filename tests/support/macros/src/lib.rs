@@ -85,9 +85,21 @@ fn etcd() -> bool {
 
 /// Whether `test_support::etcd` can make a disk that is full.
 fn full_disk() -> bool {
-    let mount = ["--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"];
+    let mount = [
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "mount",
+        "-t",
+        "tmpfs",
+        "tmpfs",
+        "/mnt",
+    ];
     let mut command = std::process::Command::new("unshare");
-    command.args(mount).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+    command
+        .args(mount)
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null());
     on_the_path("nsenter") && command.status().is_ok_and(|status| status.success())
 }
 

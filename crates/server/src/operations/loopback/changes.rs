@@ -112,7 +112,10 @@ impl Client {
 
     fn watch_below(&self, prefix: String) -> Result<(Objects, Changes), Lost> {
         let store = self.service.context.shared.store.of(prefix.as_bytes());
-        let elsewhere = store.elsewhere().iter().filter(|(of, _)| of.starts_with(prefix.as_bytes()));
+        let elsewhere = store
+            .elsewhere()
+            .iter()
+            .filter(|(of, _)| of.starts_with(prefix.as_bytes()));
         let elsewhere = elsewhere.map(|(of, store)| {
             let begun = store.snapshot_and_watch(of.clone()).map_err(|_| Lost);
             begun.map(|(_, watcher)| watcher)
