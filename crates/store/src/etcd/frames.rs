@@ -385,7 +385,7 @@ mod tests {
         ] {
             let mut exchange = exchange();
             sent(&mut exchange, Instant::now());
-            assert!(take(&mut exchange, &[wrong.clone()]).is_err(), "{wrong:?}");
+            assert!(take(&mut exchange, std::slice::from_ref(&wrong)).is_err(), "{wrong:?}");
         }
         // What has no message ends without one.
         let mut exchange = exchange();
