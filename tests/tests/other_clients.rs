@@ -58,6 +58,8 @@ impl Client {
         let output = (self.run)(&self.sources(), &folder)
             .arg(server.kubeconfig())
             .args(more)
+            // kopf's client reads it when it is loaded.
+            .env("KUBECONFIG", server.kubeconfig())
             .env("HOLDFAST_SERVER", format!("https://{}", server.address))
             .output()
             .unwrap();

@@ -1,7 +1,6 @@
-"""An operator by kopf against a server. The one argument is a kubeconfig. It prints the name of each check that held and ends with an
+"""An operator by kopf against a server. The one argument is a kubeconfig, which KUBECONFIG names too. It prints the name of each check that held and ends with an
 error at the first that did not."""
 
-import os
 import pathlib
 import sys
 import time
@@ -85,7 +84,6 @@ def deletion(lamps):
 
 
 def main():
-    os.environ["KUBECONFIG"] = sys.argv[1]
     config.load_kube_config(sys.argv[1])
     definitions = client.ApiextensionsV1Api()
     definitions.create_custom_resource_definition(LAMPS)

@@ -310,7 +310,7 @@ async fn nodes_are_cordoned_and_workloads_restarted() {
         template
             .annotations
             .unwrap()
-            .contains_key("kubectl.kubernetes.io/restartedAt")
+            .contains_key("kube.kubernetes.io/restartedAt")
     );
 }
 

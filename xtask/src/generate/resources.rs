@@ -8,11 +8,12 @@ use serde_json::Value;
 use super::facts::{Facts, texts};
 
 /// What names the objects of a resource may have, where that is not a DNS subdomain.
-const NAME_RULES: [(&str, &str); 14] = [
+const NAME_RULES: [(&str, &str); 15] = [
     ("/namespaces", "label"),
     ("/services", "label"),
     ("apps/statefulsets", "label"),
     ("/events", "path-segment"),
+    ("/replicationcontrollers", "long-name"),
     ("apiextensions.k8s.io/customresourcedefinitions", "own"),
     ("apiregistration.k8s.io/apiservices", "own"),
     ("certificates.k8s.io/certificatesigningrequests", "path-segment"),

@@ -105,10 +105,12 @@ fn table_of_flags(page: &mut String, command: &Command) {
 /// What stands for the value of an argument.
 fn value(argument: &Arg) -> String {
     let names = argument.get_value_names().unwrap_or_default();
-    match names {
+    let shown = match names {
         [] => argument.get_id().as_str().to_uppercase(),
         names => names.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
-    }
+    };
+    // A bar ends a cell, in code too.
+    shown.replace('|', "\\|")
 }
 
 fn default(argument: &Arg) -> String {
