@@ -28,6 +28,10 @@ const BIND_HEIGHT: u16 = 1;
 /// How many characters an expression may have.
 pub(crate) const MAX_LENGTH: usize = 100_000;
 
+/// How many errors are shown. After that many the parser no longer goes on behind an error, which bounds how often it calls
+/// itself to do so.
+const MAX_ISSUES: usize = 100;
+
 /// An error at a place.
 #[derive(Debug)]
 pub(crate) struct Issue {
@@ -51,7 +55,7 @@ pub(crate) fn describe(text: &str, mut issues: Vec<Issue>) -> String {
     issues.sort_by_key(|issue| issue.offset);
     let shown: Vec<String> = issues
         .iter()
-        .take(100)
+        .take(MAX_ISSUES)
         .map(|issue| source.describe(issue.offset, &issue.message))
         .collect();
     shown.join("\n")
@@ -236,13 +240,21 @@ impl Parser<'_> {
     }
 
     fn mismatched(&mut self, expected: Vec<Kind>) -> GaveUp {
-        let token = self.peek();
-        let message = format!(
-            "mismatched input '{}' expecting {}",
-            self.text_of(token),
-            list_of(expected)
-        );
+        self.unexpected("mismatched", expected)
+    }
+
+    fn extraneous(&mut self, expected: Vec<Kind>) -> GaveUp {
+        self.unexpected("extraneous", expected)
+    }
+
+    fn unexpected(&mut self, fault: &str, expected: Vec<Kind>) -> GaveUp {
+        let shown = self.text_of(self.peek());
+        let message = format!("{fault} input '{shown}' expecting {}", list_of(expected));
         self.syntax(message)
+    }
+
+    fn no_alternative(&mut self, shown: &str) -> GaveUp {
+        self.syntax(format!("no viable alternative at input '{shown}'"))
     }
 
     /// Takes `kind`, or reports what stands there. A single token too many is reported as such and skipped; a
@@ -397,8 +409,7 @@ impl Parser<'_> {
         let first = self.peek();
         let (kind, name) = match first.kind {
             Kind::Not => (Kind::Not, operators::NOT),
-            Kind::Minus if matches!(self.peek_after(), Kind::Int | Kind::Float) => return self.member(closing),
-            Kind::Minus => (Kind::Minus, operators::NEGATE),
+            Kind::Minus if !self.is_signed_number() => (Kind::Minus, operators::NEGATE),
             _ => return self.member(closing),
         };
         let mut count = 0_usize;
@@ -417,12 +428,21 @@ impl Parser<'_> {
         self.call(first.start, name, vec![operand])
     }
 
+    /// Whether a number with its sign comes next.
+    fn is_signed_number(&self) -> bool {
+        self.peek().kind == Kind::Minus && matches!(self.peek_after(), Kind::Int | Kind::Float)
+    }
+
     /// What follows `!`. The reference looks for another `!` there, so that it takes what is none for one token too many.
     fn negated(&mut self) -> Result<Expr, GaveUp> {
         let token = self.peek();
-        if token.kind == Kind::Minus && !matches!(self.peek_after(), Kind::Int | Kind::Float) {
+        if token.kind == Kind::Minus && !self.is_signed_number() {
             self.at += 1;
-            return self.after_minus(token);
+            // Only the sign of a number can follow.
+            if !self.is_signed_number() {
+                self.no_alternative_after(token);
+            }
+            return self.recovered();
         }
         let is_skipped = token.kind != Kind::End && OPERAND.contains(&self.peek_after());
         if !OPERAND.contains(&token.kind) && !is_skipped {
@@ -431,56 +451,34 @@ impl Parser<'_> {
         self.member(&[])
     }
 
-    /// What follows the sign `minus`. The reference tells a sign before a number from one before another operand by what
-    /// follows, and says where neither does.
+    /// What follows the sign `minus`, where it is that of no number. The reference chooses between the two by what follows,
+    /// and reports where neither does.
     fn after_minus(&mut self, minus: Token) -> Result<Expr, GaveUp> {
+        let kind = self.peek().kind;
+        if kind == Kind::Not || !OPERAND.contains(&kind) {
+            self.no_alternative_after(minus);
+            return self.recovered();
+        }
+        self.member(&[])
+    }
+
+    /// Reports that nothing begins with `first` and the token that comes next.
+    fn no_alternative_after(&mut self, first: Token) {
         let token = self.peek();
-        let begins = OPERAND.contains(&token.kind) && !matches!(token.kind, Kind::Not | Kind::Minus);
-        let begins_number = token.kind == Kind::Minus && matches!(self.peek_after(), Kind::Int | Kind::Float);
-        if begins && minus.kind == Kind::Minus && self.is_first_of_negated(minus) {
-            self.no_alternative(minus, token);
-            return self.unary(&[]);
-        }
-        if begins || begins_number {
-            return self.member(&[]);
-        }
-        self.no_alternative(minus, token);
-        self.unary(&[])
-    }
-
-    /// Whether a sign stands right behind a `!`, where none but that of a number may.
-    #[expect(clippy::indexing_slicing, reason = "a place before one that was passed")]
-    fn is_first_of_negated(&self, minus: Token) -> bool {
-        let before = self.tokens[..self.at]
-            .iter()
-            .rev()
-            .find(|token| token.start < minus.start);
-        before.is_some_and(|token| token.kind == Kind::Not)
-    }
-
-    /// Says that nothing begins with `first` and goes on with `token`, which comes next.
-    fn no_alternative(&mut self, first: Token, token: Token) {
-        let end = if token.kind == Kind::End {
-            token.start
-        } else {
-            token.end
-        };
         // Blanks between tokens are shown before the end alone.
         let shown = match token.kind {
-            Kind::End => self.text.get(first.start..end).unwrap_or_default().to_owned(),
+            Kind::End => self.text[first.start..token.start].to_owned(),
             _ => format!("{}{}", self.text_of(first), self.text_of(token)),
         };
-        self.syntax(format!("no viable alternative at input '{shown}'"));
+        self.no_alternative(&shown);
     }
 
-    fn extraneous(&mut self, expected: Vec<Kind>) -> GaveUp {
-        let token = self.peek();
-        let message = format!(
-            "extraneous input '{}' expecting {}",
-            self.text_of(token),
-            list_of(expected)
-        );
-        self.syntax(message)
+    /// The operand behind an error.
+    fn recovered(&mut self) -> Result<Expr, GaveUp> {
+        match self.issues.len() < MAX_ISSUES {
+            true => self.unary(&[]),
+            false => Err(GaveUp),
+        }
     }
 
     /// An operand with its selections, calls and indexes.
@@ -517,7 +515,7 @@ impl Parser<'_> {
             // `in` and other literals cannot be fields.
             _ => {
                 let shown = format!("{}{}", &self.text[dot.start..name.start], self.text_of(name));
-                let refusal = self.syntax(format!("no viable alternative at input '{shown}'"));
+                let refusal = self.no_alternative(&shown);
                 return if is_binary(name.kind) {
                     Ok(operand)
                 } else {
@@ -548,8 +546,7 @@ impl Parser<'_> {
         if optional {
             return self.mismatched(vec![Kind::Identifier, Kind::EscapedIdentifier]);
         }
-        let message = "no viable alternative at input '.'".to_owned();
-        self.syntax(message)
+        self.no_alternative(".")
     }
 
     /// The arguments of a call after its opening parenthesis.
@@ -596,8 +593,7 @@ impl Parser<'_> {
 
     /// What stands in the tree for a part that is wrong, so that more may be found wrong behind it.
     fn unknown(&mut self, offset: usize) -> Result<Expr, GaveUp> {
-        const MOST_ISSUES: usize = 100;
-        match self.issues.len() < MOST_ISSUES {
+        match self.issues.len() < MAX_ISSUES {
             true => self.node(offset, ExprKind::Literal(CelValue::Null)),
             false => Err(GaveUp),
         }
@@ -615,7 +611,7 @@ impl Parser<'_> {
             Kind::OpenBracket => self.list(),
             Kind::OpenBrace => self.map(),
             Kind::Dot | Kind::Identifier => self.name(),
-            Kind::Minus if matches!(self.peek_after(), Kind::Int | Kind::Float) => {
+            Kind::Minus if self.is_signed_number() => {
                 self.at += 1;
                 self.literal(Some(token.start))
             }
@@ -625,10 +621,10 @@ impl Parser<'_> {
                 if OPERAND.contains(&self.peek_after()) && token.kind != Kind::End {
                     self.extraneous(expected);
                     self.at += 1;
-                    return self.unary(&[]);
+                    return self.recovered();
                 }
                 let refusal = self.mismatched(expected);
-                // An operator without a left operand is told of, and then taken as one that has it.
+                // An operator without a left operand is reported, and then taken as one that has it.
                 match is_binary(token.kind) {
                     true => self.unknown(token.start),
                     false => Err(refusal),
@@ -693,11 +689,8 @@ impl Parser<'_> {
                 Kind::End => "",
                 _ => self.text_of(found),
             };
-            let message = format!(
-                "no viable alternative at input '{}{shown}'",
-                &self.text[dot.start..found.start]
-            );
-            return Err(self.syntax(message));
+            let shown = format!("{}{shown}", &self.text[dot.start..found.start]);
+            return Err(self.no_alternative(&shown));
         }
         let token = self.expect(Kind::Identifier, &[])?;
         let word = SmolStr::new(self.text_of(token));
@@ -745,104 +738,81 @@ impl Parser<'_> {
 
     fn message(&mut self, brace: Token, name: SmolStr) -> Result<Expr, GaveUp> {
         let mut fields = Vec::new();
-        let mut others = &[Kind::Comma][..];
-        if self.eat(Kind::Comma).is_some() {
-            self.expect(Kind::CloseBrace, &[])?;
-            return self.node(brace.start, ExprKind::Struct { name, fields });
-        }
-        while self.peek().kind != Kind::CloseBrace {
-            let optional = self.eat(Kind::Question).is_some();
-            if self.peek().kind == Kind::EscapedIdentifier {
-                let offset = self.peek().start;
-                return Err(self.report(offset, "unsupported syntax: '`'"));
+        let begins = [Kind::Identifier, Kind::EscapedIdentifier];
+        self.entries(Kind::CloseBrace, &begins, |parser, optional| {
+            if parser.peek().kind == Kind::EscapedIdentifier {
+                let offset = parser.peek().start;
+                return Err(parser.report(offset, "unsupported syntax: '`'"));
             }
-            let others_of_name: &[Kind] = if fields.is_empty() && !optional {
+            let others: &[Kind] = if fields.is_empty() && !optional {
                 &[Kind::CloseBrace, Kind::Comma, Kind::Question, Kind::EscapedIdentifier]
             } else {
                 &[Kind::EscapedIdentifier]
             };
-            let field = self.expect(Kind::Identifier, others_of_name)?;
-            let field_name = SmolStr::new(self.text_of(field));
-            let colon = self.expect(Kind::Colon, &[])?;
-            let value = self.expression(&[])?;
+            let field = parser.expect(Kind::Identifier, others)?;
+            let field_name = SmolStr::new(parser.text_of(field));
+            let colon = parser.expect(Kind::Colon, &[])?;
+            let value = parser.expression(&[])?;
             // The place of a field is its colon.
-            let id = self.offsets.len() as Id;
-            self.offsets.push(colon.start);
-            self.depths.push(0);
+            let id = parser.offsets.len() as Id;
+            parser.offsets.push(colon.start);
+            parser.depths.push(0);
             fields.push(StructField {
                 id,
                 name: field_name,
                 value,
                 optional,
             });
-            if self.eat(Kind::Comma).is_none() {
-                break;
-            }
-            let another = [Kind::Identifier, Kind::EscapedIdentifier, Kind::Question];
-            if !another.contains(&self.peek().kind) {
-                others = &[];
-                break;
-            }
-        }
-        self.expect(Kind::CloseBrace, others)?;
+            Ok(())
+        })?;
         self.node(brace.start, ExprKind::Struct { name, fields })
     }
 
     fn list(&mut self) -> Result<Expr, GaveUp> {
         let bracket = self.next();
         let mut elements = Vec::new();
-        let mut others = &[Kind::Comma][..];
-        if self.eat(Kind::Comma).is_some() {
-            self.expect(Kind::CloseBracket, &[])?;
-            return self.node(bracket.start, ExprKind::List(elements));
-        }
-        while self.peek().kind != Kind::CloseBracket {
-            let optional = self.eat(Kind::Question).is_some();
-            elements.push((
-                self.expression(&[Kind::CloseBracket, Kind::Comma, Kind::Question])?,
-                optional,
-            ));
-            if self.eat(Kind::Comma).is_none() {
-                break;
-            }
-            if !self.is_another() {
-                others = &[];
-                break;
-            }
-        }
-        self.expect(Kind::CloseBracket, others)?;
+        self.entries(Kind::CloseBracket, &OPERAND, |parser, optional| {
+            let element = parser.expression(&[Kind::CloseBracket, Kind::Comma, Kind::Question])?;
+            elements.push((element, optional));
+            Ok(())
+        })?;
         self.node(bracket.start, ExprKind::List(elements))
     }
 
     fn map(&mut self) -> Result<Expr, GaveUp> {
         let brace = self.next();
         let mut entries = Vec::new();
-        let mut others = &[Kind::Comma][..];
-        if self.eat(Kind::Comma).is_some() {
-            self.expect(Kind::CloseBrace, &[])?;
-            return self.node(brace.start, ExprKind::Map(entries));
-        }
-        while self.peek().kind != Kind::CloseBrace {
-            let optional = self.eat(Kind::Question).is_some();
-            let key = self.expression(&[Kind::CloseBrace, Kind::Comma, Kind::Question])?;
-            self.expect(Kind::Colon, &[])?;
-            let value = self.expression(&[])?;
+        self.entries(Kind::CloseBrace, &OPERAND, |parser, optional| {
+            let key = parser.expression(&[Kind::CloseBrace, Kind::Comma, Kind::Question])?;
+            parser.expect(Kind::Colon, &[])?;
+            let value = parser.expression(&[])?;
             entries.push(MapEntry { key, value, optional });
-            if self.eat(Kind::Comma).is_none() {
-                break;
-            }
-            if !self.is_another() {
-                others = &[];
-                break;
-            }
-        }
-        self.expect(Kind::CloseBrace, others)?;
+            Ok(())
+        })?;
         self.node(brace.start, ExprKind::Map(entries))
     }
 
-    /// Whether another member of a list or a map follows a comma, which may also be the last.
-    fn is_another(&self) -> bool {
-        let kind = self.peek().kind;
-        OPERAND.contains(&kind) || kind == Kind::Question
+    /// Reads the entries of a list, a map or a message, each with `entry`, which learns whether it is optional, and then
+    /// `close`. A comma may follow the last entry, or stand alone. `begins` are the tokens that another entry may begin with.
+    fn entries(
+        &mut self,
+        close: Kind,
+        begins: &[Kind],
+        mut entry: impl FnMut(&mut Self, bool) -> Result<(), GaveUp>,
+    ) -> Result<(), GaveUp> {
+        let mut has_entry = ![close, Kind::Comma].contains(&self.peek().kind);
+        while has_entry {
+            let optional = self.eat(Kind::Question).is_some();
+            entry(self, optional)?;
+            let after = self.peek_after();
+            has_entry = self.peek().kind == Kind::Comma && (after == Kind::Question || begins.contains(&after));
+            self.at += usize::from(has_entry);
+        }
+        let others: &[Kind] = match self.eat(Kind::Comma) {
+            Some(_) => &[],
+            None => &[Kind::Comma],
+        };
+        self.expect(close, others)?;
+        Ok(())
     }
 }

@@ -121,9 +121,9 @@ fn types_that_do_not_fit_are_told_with_the_function_and_its_arguments() {
     let range = "expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)";
     refused("self.n.all(x, true)", 5, range);
     // What is below is looked at all the same.
-    let told = compile_error(&schema(), "self.n.all(x, 'a' < 1)");
+    let errors = compile_error(&schema(), "self.n.all(x, 'a' < 1)");
     let below = "<input>:1:19: found no matching overload for '_<_' applied to '(string, int)'";
-    assert!(told.contains(range) && told.contains(below), "{told}");
+    assert!(errors.contains(range) && errors.contains(below), "{errors}");
     refused(
         "self.n ? 1 : 2",
         8,
@@ -165,7 +165,7 @@ fn syntax_errors_are_told_as_the_generated_parser_of_cel_go_tells_them() {
     );
     refused("!-self.n", 3, "Syntax error: no viable alternative at input '-self'");
     refused("-!true", 2, "Syntax error: no viable alternative at input '-!'");
-    for (expression, told) in [
+    for (expression, expected) in [
         (
             "1 + +",
             [
@@ -188,8 +188,11 @@ fn syntax_errors_are_told_as_the_generated_parser_of_cel_go_tells_them() {
             ],
         ),
     ] {
-        let error = compile_error(&schema(), expression);
-        assert!(told.iter().all(|told| error.contains(told)), "{expression}: {error}");
+        let errors = compile_error(&schema(), expression);
+        assert!(
+            expected.iter().all(|one| errors.contains(one)),
+            "{expression}: {errors}"
+        );
     }
     let twice = compile_error(&schema(), "-)");
     assert!(

@@ -73,6 +73,9 @@ fn depth_is_bounded_whatever_it_is_made_of() {
                 repeat("("),
                 repeat("["),
                 repeat("a."),
+                repeat("-!"),
+                repeat("/-"),
+                format!("{}{}", "(".repeat(depth.min(120)), repeat("-!")),
             ] {
                 try_it(&environment, &expression);
             }
