@@ -11,12 +11,12 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use holdfast_resource::Resource;
 use holdfast_resource::metadata::new_object;
-use holdfast_server::operations::loopback::{Client, RequestError, path_of};
+use holdfast_server::operations::loopback::{Client, path_of};
 use holdfast_server::operations::service::Service;
 use holdfast_value::Value;
 use tokio::sync::Mutex;
 
-use crate::identity::{MANAGER, Turns};
+use crate::apiserver::{self, MANAGER, Turns};
 
 /// How often the addresses are looked at, and leases renewed.
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -279,16 +279,10 @@ impl KubernetesEndpoints {
     }
 
     async fn put(&self, resource: &Resource, is_new: bool, object: &Value) -> Result<(), String> {
-        let at = path_of(resource, NAMESPACE, if is_new { "" } else { NAME }).unwrap_or_default();
-        let path = format!("{at}?fieldManager={MANAGER}");
-        let written = match is_new {
-            true => self.client.create(&path, object).await,
-            false => self.client.update(&path, object).await,
-        };
-        match written {
+        match apiserver::put(&self.client, resource, is_new, object).await {
             // Another server was faster.
             Err(error) if is_new && error.is_conflict() => Ok(()),
-            written => written.map(drop).map_err(|error: RequestError| error.to_string()),
+            written => written.map(drop).map_err(|error| error.to_string()),
         }
     }
 }

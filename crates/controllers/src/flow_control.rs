@@ -11,6 +11,7 @@ use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Objec
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
 
+use crate::apiserver::unless_overtaken;
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 
@@ -105,29 +106,24 @@ impl Reconcile for Producer {
         let stored = self.client.get(resource, "", name).map(|object| object.tree());
         let (collection, path) = (path_of(resource, "", "")?, path_of(resource, "", name)?);
         let client = self.client.clone();
-        let outcome: Work<()> = match (stored, initial) {
+        let outcome: Work<Value> = match (stored, initial) {
             (None, Some(initial)) => Box::pin(async move {
                 let path = format!("{collection}?fieldManager={NAME}");
-                client.create(&path, &initial).await.map(drop)
+                client.create(&path, &initial).await
             }),
             (Some(stored), Some(initial)) => {
                 let next = kind.reconcile(&stored, &initial)?;
                 Box::pin(async move {
                     let path = format!("{path}?fieldManager={NAME}");
-                    client.update(&path, &next).await.map(drop)
+                    client.update(&path, &next).await
                 })
             }
             (Some(stored), None) if kind.is_obsolete(&stored) => {
-                Box::pin(async move { client.delete(&path, &Value::empty_map()).await.map(drop) })
+                Box::pin(async move { client.delete(&path, &Value::empty_map()).await })
             }
             _ => return None,
         };
-        Some(Box::pin(async move {
-            match outcome.await {
-                // Somebody else was faster, whose change is looked at when it is seen.
-                Err(error) if error.is_conflict() || error.is_not_found() => Ok(()),
-                outcome => outcome,
-            }
-        }))
+        // Where another was faster, its change is looked at when it is seen.
+        Some(Box::pin(async move { unless_overtaken(outcome.await) }))
     }
 }

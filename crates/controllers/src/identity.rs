@@ -11,12 +11,11 @@ use holdfast_resource::Resource;
 use holdfast_resource::metadata::new_object;
 use holdfast_server::operations::loopback::{Client, RequestError, path_of};
 use holdfast_server::operations::service::Service;
-use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_value::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
-use tokio::time::{Interval, MissedTickBehavior, interval};
 
+use crate::apiserver::{MANAGER, Turns, put, unless_overtaken};
 use crate::election::micro_time;
 
 /// The label of the lease of an API server, and its value for this kind of server.
@@ -24,8 +23,6 @@ const LABEL: [&str; 2] = ["apiserver.kubernetes.io/identity", "kube-apiserver"];
 const HOST: &str = "kubernetes.io/hostname";
 const PEER: &str = "kubernetes.io/peer-advertise-address";
 const NAMESPACE: &str = "kube-system";
-/// Who owns the fields of the lease.
-pub(crate) const MANAGER: &str = "kube-apiserver";
 
 /// How long a server lives by its lease.
 const DURATION: i64 = 3600;
@@ -124,13 +121,7 @@ impl IdentityLease {
         let lease = self
             .identity
             .lease(there.map(|lease| lease.tree()), &micro_time(&self.client));
-        let at = path_of(&self.leases, NAMESPACE, if is_new { "" } else { &name }).unwrap_or_default();
-        let path = format!("{at}?fieldManager={MANAGER}");
-        let written = match is_new {
-            true => self.client.create(&path, &lease).await,
-            false => self.client.update(&path, &lease).await,
-        };
-        written.map(drop)
+        put(&self.client, &self.leases, is_new, &lease).await.map(drop)
     }
 
     /// Takes the lease away: this server lives no longer.
@@ -165,10 +156,7 @@ async fn collect_once(client: &Client, leases: &Resource) -> Result<(), RequestE
         if let Some(version) = seen.str_at(&["metadata", "resourceVersion"]) {
             options.set_at(&["preconditions", "resourceVersion"], version.into());
         }
-        match client.delete(&path, &options).await {
-            Err(error) if !error.is_not_found() && !error.is_conflict() => return Err(error),
-            _ => {}
-        }
+        unless_overtaken(client.delete(&path, &options).await)?;
     }
     Ok(())
 }
@@ -176,31 +164,6 @@ async fn collect_once(client: &Client, leases: &Resource) -> Result<(), RequestE
 fn log_failure(outcome: Result<(), RequestError>) {
     if let Err(error) = outcome {
         tracing::warn!(%error, "a lease of a server's identity cannot be written; tried again later");
-    }
-}
-
-/// The moments at which work is due: now and after each period, until the server ends.
-pub(crate) struct Turns {
-    ticks: Interval,
-    shutdown: Shutdown,
-}
-
-impl Turns {
-    pub(crate) fn new(client: &Client, period: Duration) -> Self {
-        let mut ticks = interval(period);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self {
-            ticks,
-            shutdown: client.shutdown(),
-        }
-    }
-
-    /// Whether there is a next one.
-    pub(crate) async fn next(&mut self) -> bool {
-        tokio::select! {
-            _ = self.ticks.tick() => true,
-            () = self.shutdown.closing() => false,
-        }
     }
 }
 

@@ -13,6 +13,7 @@
 
 mod aggregation;
 mod api_services;
+mod apiserver;
 mod conditions;
 mod dangling;
 mod definitions;

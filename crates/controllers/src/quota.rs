@@ -53,14 +53,14 @@ type Key = (SmolStr, SmolStr);
 
 /// What there is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Item {
+enum Task {
     /// A quota is counted.
     Count(Count),
     /// Counts of all quotas are wanted.
     CountAll,
 }
 
-impl Item {
+impl Task {
     fn count(quota: Key, only_new: bool) -> Self {
         Self::Count(Count { quota, only_new })
     }
@@ -86,7 +86,7 @@ struct Quotas {
 
 impl Quotas {
     /// Has a quota counted whose limits are not in force yet.
-    fn look_at(&mut self, object: &Object, queue: &mut Queue<Item>) {
+    fn look_at(&mut self, object: &Object, queue: &mut Queue<Task>) {
         let key = self.key(object);
         let known = self.namespaces.get(&key.0).is_some_and(|of| of.contains_key(&key.1));
         let quota = object.tree();
@@ -95,7 +95,7 @@ impl Quotas {
         }
         let of_namespace = self.namespaces.entry(key.0.clone()).or_default();
         of_namespace.insert(key.1.clone(), Instant::now() + UNCHARGED);
-        queue.push(Item::count(key, false));
+        queue.push(Task::count(key, false));
     }
 
     fn forget(&mut self, object: &Object) {
@@ -113,7 +113,7 @@ impl Quotas {
     }
 
     /// Has the quotas of a namespace counted for which the change of an object makes a difference.
-    fn recount(&self, change: &Change, queue: &mut Queue<Item>) {
+    fn recount(&self, change: &Change, queue: &mut Queue<Task>) {
         let object = change.current();
         let Some(resource) = self.client.resource_of(&object) else {
             return;
@@ -135,25 +135,25 @@ impl Quotas {
         let now = Instant::now();
         for (name, uncharged) in quotas {
             if !is_new || now < *uncharged {
-                queue.push(Item::count((namespace.into(), name.clone()), is_new));
+                queue.push(Task::count((namespace.into(), name.clone()), is_new));
             }
         }
     }
 
     /// Has all quotas counted, and this done again after a while.
-    fn recount_all(&self, queue: &mut Queue<Item>) {
+    fn recount_all(&self, queue: &mut Queue<Task>) {
         for (namespace, quotas) in &self.namespaces {
             for name in quotas.keys() {
-                queue.push(Item::count((namespace.clone(), name.clone()), false));
+                queue.push(Task::count((namespace.clone(), name.clone()), false));
             }
         }
-        self.wait(queue);
+        self.schedule_recount(queue);
     }
 
     /// Has all quotas counted after a while.
-    fn wait(&self, queue: &mut Queue<Item>) {
+    fn schedule_recount(&self, queue: &mut Queue<Task>) {
         if let Some(period) = self.period {
-            queue.push_at(Item::CountAll, Instant::now() + period);
+            queue.push_at(Task::CountAll, Instant::now() + period);
         }
     }
 
@@ -166,7 +166,7 @@ impl Quotas {
 }
 
 impl Reconcile for Quotas {
-    type Item = Item;
+    type Item = Task;
     type Outcome = ();
 
     const NAME: &'static str = NAME;
@@ -179,15 +179,15 @@ impl Reconcile for Quotas {
         Ok((client.list(&self.quotas, ""), changes))
     }
 
-    fn seen(&mut self, quota: &Object, queue: &mut Queue<Item>) {
+    fn seen(&mut self, quota: &Object, queue: &mut Queue<Task>) {
         self.look_at(quota, queue);
     }
 
-    fn all_seen(&mut self, queue: &mut Queue<Item>) {
-        self.wait(queue);
+    fn all_seen(&mut self, queue: &mut Queue<Task>) {
+        self.schedule_recount(queue);
     }
 
-    fn changed(&mut self, change: &Change, queue: &mut Queue<Item>) {
+    fn changed(&mut self, change: &Change, queue: &mut Queue<Task>) {
         let object = change.current();
         if object.is_of(&self.quotas) {
             if change.is_removal() {
@@ -201,8 +201,8 @@ impl Reconcile for Quotas {
         }
     }
 
-    fn work(&mut self, item: &Item, queue: &mut Queue<Item>) -> Option<Work<()>> {
-        let Item::Count(count) = item else {
+    fn work(&mut self, task: &Task, queue: &mut Queue<Task>) -> Option<Work<()>> {
+        let Task::Count(count) = task else {
             self.recount_all(queue);
             return None;
         };
@@ -210,13 +210,13 @@ impl Reconcile for Quotas {
         let count = count.clone();
         Some(Box::pin(async move {
             tokio::time::sleep(SETTLE).await;
-            recount(&client, &quotas, &count).await
+            sync_status(&client, &quotas, &count).await
         }))
     }
 }
 
 /// Puts the limits of a quota in force and what is used of them beside them, where that is not so already.
-async fn recount(client: &Client, quotas: &Resource, wanted: &Count) -> Result<(), RequestError> {
+async fn sync_status(client: &Client, quotas: &Resource, wanted: &Count) -> Result<(), RequestError> {
     let (namespace, name) = &wanted.quota;
     let Some(path) = path_of(quotas, namespace, name) else {
         return Ok(());

@@ -12,8 +12,8 @@ use holdfast_server::http::negotiation::PatchType;
 use holdfast_server::operations::loopback::{Client, RequestError, path_of};
 use holdfast_value::Value;
 
+use crate::apiserver::{Turns, put};
 use crate::conditions;
-use crate::identity::Turns;
 
 /// The health check of this controller, as kube-apiserver has it.
 pub(crate) const CHECK: &str = "poststarthook/start-kubernetes-service-cidr-controller";
@@ -37,27 +37,23 @@ pub(crate) async fn run(client: Client) {
     let Some(wanted) = initial.into_iter().find(named) else {
         return client.shutdown().closing().await;
     };
-    let (mut turns, mut told) = (Turns::new(&client, INTERVAL), None);
+    let (mut turns, mut reported) = (Turns::new(&client, INTERVAL), None);
     while turns.next().await {
-        if let Err(error) = keep(&client, &resource, &wanted, &mut told).await {
+        if let Err(error) = keep(&client, &resource, &wanted, &mut reported).await {
             tracing::warn!(%error, "the ServiceCIDR of the flags cannot be kept; tried again later");
         }
     }
 }
 
-/// Makes the object, or its status, where that is missing. `told` is what is wrong with it, which is told once.
+/// Makes the object, or its status, where that is missing. What is wrong with it is logged once, and kept in `reported`.
 async fn keep(
     client: &Client,
     resource: &Resource,
     wanted: &Value,
-    told: &mut Option<Wrong>,
+    reported: &mut Option<Wrong>,
 ) -> Result<(), RequestError> {
     let Some(there) = client.get(resource, "", OBJECT).map(|object| object.tree()) else {
-        let path = format!(
-            "{}?fieldManager=kube-apiserver",
-            path_of(resource, "", "").unwrap_or_default()
-        );
-        return match client.create(&path, wanted).await {
+        return match put(client, resource, true, wanted).await {
             // Another server was faster.
             Err(error) if error.is_conflict() => Ok(()),
             made => made.map(drop),
@@ -65,10 +61,9 @@ async fn keep(
     };
     match judge(&there, wanted) {
         Decision::Nothing => Ok(()),
-        Decision::Tell(wrong) => {
-            if *told != Some(wrong) {
+        Decision::Report(wrong) => {
+            if reported.replace(wrong) != Some(wrong) {
                 tracing::warn!(cidrs = ?there.at(&["spec", "cidrs"]), "{}", wrong.text());
-                *told = Some(wrong);
             }
             Ok(())
         }
@@ -103,7 +98,7 @@ impl Wrong {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Decision {
     Nothing,
-    Tell(Wrong),
+    Report(Wrong),
     SetReady,
 }
 
@@ -112,11 +107,11 @@ fn judge(there: &Value, wanted: &Value) -> Decision {
         return Decision::Nothing;
     }
     if there.at(&["spec", "cidrs"]) != wanted.at(&["spec", "cidrs"]) {
-        return Decision::Tell(Wrong::OtherBlocks);
+        return Decision::Report(Wrong::OtherBlocks);
     }
     match conditions::find(there, READY).and_then(|ready| ready.str_at(&["status"])) {
         Some("True") => Decision::Nothing,
-        Some("False") => Decision::Tell(Wrong::NotReady),
+        Some("False") => Decision::Report(Wrong::NotReady),
         _ => Decision::SetReady,
     }
 }
@@ -157,10 +152,10 @@ mod tests {
             message: "",
         };
         conditions::set(&mut there, condition, "2");
-        assert_eq!(judge(&there, &wanted), Decision::Tell(Wrong::NotReady));
+        assert_eq!(judge(&there, &wanted), Decision::Report(Wrong::NotReady));
         assert_eq!(
             judge(&block("10.1.0.0/24"), &wanted),
-            Decision::Tell(Wrong::OtherBlocks)
+            Decision::Report(Wrong::OtherBlocks)
         );
         let mut goes = wanted.clone();
         goes.set_at(&["metadata", "deletionTimestamp"], "1".into());

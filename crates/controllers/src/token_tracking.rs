@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use holdfast_resource::Resource;
 use holdfast_resource::metadata::new_object;
-use holdfast_server::operations::loopback::{Client, RequestError, path_of};
+use holdfast_server::operations::loopback::{Client, RequestError};
 use tokio::time::Instant;
 
-use crate::identity::{MANAGER, Turns};
+use crate::apiserver::{Turns, put, unless_overtaken};
 
 /// The health check of this controller, as kube-apiserver has it.
 pub(crate) const CHECK: &str = "poststarthook/start-legacy-token-tracking-controller";
@@ -42,10 +42,6 @@ pub(crate) async fn run(client: Client) {
 /// Makes the object where it is missing, unless it was `made` lately, and puts the day right where there is none.
 async fn keep(client: &Client, resource: &Resource, made: &mut Option<Instant>) -> Result<(), RequestError> {
     let today: String = client.now().chars().take_while(|letter| *letter != 'T').collect();
-    let path = |name| {
-        let path = path_of(resource, NAMESPACE, name).unwrap_or_default();
-        format!("{path}?fieldManager={MANAGER}")
-    };
     let written = match client.get(resource, NAMESPACE, OBJECT).map(|object| object.tree()) {
         None => {
             if made.is_some_and(|made| made.elapsed() < BETWEEN) {
@@ -53,7 +49,7 @@ async fn keep(client: &Client, resource: &Resource, made: &mut Option<Instant>) 
             }
             let mut object = new_object("v1", "ConfigMap", NAMESPACE, OBJECT);
             object.set_at(&["data", SINCE], today.into());
-            let written = client.create(&path(""), &object).await;
+            let written = put(client, resource, true, &object).await;
             if written.is_ok() {
                 *made = Some(Instant::now());
             }
@@ -62,14 +58,10 @@ async fn keep(client: &Client, resource: &Resource, made: &mut Option<Instant>) 
         Some(object) if object.str_at(&["data", SINCE]).is_some_and(is_day) => return Ok(()),
         Some(mut object) => {
             object.set_at(&["data", SINCE], today.into());
-            client.update(&path(OBJECT), &object).await
+            put(client, resource, false, &object).await
         }
     };
-    match written {
-        // Another server was faster.
-        Err(error) if error.is_conflict() || error.is_not_found() => Ok(()),
-        written => written.map(drop),
-    }
+    unless_overtaken(written)
 }
 
 /// Whether a text is a day, as `2026-02-28`.

@@ -409,16 +409,11 @@ impl<C: Converter> Updater<C> {
         for (_, manager) in managers {
             owned.entry(&manager.api_version).or_default().push(manager.set.clone());
         }
-        let mut owned: BTreeMap<&SmolStr, Set> = (owned.into_iter())
-            .map(|(version, sets)| (version, Set::union_of_all(sets)))
-            .collect();
         // The version of the pruned object goes first, as conversion might need fields that were pruned.
         let mut merged = merged.clone();
-        if let Some(set) = owned.remove(version) {
-            (merged, pruned) = self.add_back_owned_at(merged, pruned, version, &set)?;
-        }
-        for (version, set) in owned {
-            (merged, pruned) = self.add_back_owned_at(merged, pruned, version, &set)?;
+        let first = owned.remove_entry(version);
+        for (version, sets) in first.into_iter().chain(owned) {
+            (merged, pruned) = self.add_back_owned_at(merged, pruned, version, &Set::union_of_all(sets))?;
         }
         Ok(pruned)
     }

@@ -145,11 +145,13 @@ impl<X: Indexer> Snapshot<X> {
 
     /// What holds the keys that begin so.
     fn home(&self, key: &[u8]) -> &Self {
-        let Some(elsewhere) = &self.elsewhere else {
-            return self;
-        };
-        let home = elsewhere.iter().find(|(prefix, _)| key.starts_with(prefix));
+        let others = self.others();
+        let home = place_of(others, key).and_then(|at| others.get(at));
         home.map_or(self, |(_, home)| home)
+    }
+
+    fn others(&self) -> &[(Key, Self)] {
+        self.elsewhere.as_deref().unwrap_or_default()
     }
 
     /// The same but for one key: absent where there is no `entry`.
@@ -194,8 +196,7 @@ impl<X: Indexer> Snapshot<X> {
 
     /// How many keys there are.
     pub fn len(&self) -> usize {
-        let others = self.elsewhere.iter().flat_map(|elsewhere| elsewhere.iter());
-        let others: usize = others.map(|(_, other)| other.len()).sum();
+        let others: usize = self.others().iter().map(|(_, other)| other.len()).sum();
         self.root.tables.values().map(OrdMap::len).sum::<usize>() + others
     }
 
@@ -223,13 +224,17 @@ impl<X: Indexer> Snapshot<X> {
             };
         }
         let home = self.home(prefix);
-        let others = home.elsewhere.iter().flat_map(|elsewhere| elsewhere.iter());
-        let others = others.filter(|(of, _)| of.starts_with(prefix));
+        let others = home.others().iter().filter(|(of, _)| of.starts_with(prefix));
         let roots = std::iter::once(&home.root).chain(others.map(|(_, other)| &other.root));
         let tables = roots.flat_map(|root| root.tables.values());
         let tables = tables.map(|entries| Cursor::new(entries, start, end)).collect();
         Range { tables }
     }
+}
+
+/// Which of `elsewhere`, each by what its keys begin with, holds the keys that begin so; none where no other does.
+pub(crate) fn place_of<T>(elsewhere: &[(Key, T)], key: &[u8]) -> Option<usize> {
+    elsewhere.iter().position(|(prefix, _)| key.starts_with(prefix))
 }
 
 /// Entries in key order; see [`Snapshot::range`].

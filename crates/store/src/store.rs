@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::entry::Indexer;
 use crate::error::{CommitError, HistoryError, OpenError, ReadError, StorageError};
 use crate::key::{Key, Revision};
-use crate::state::{HistoryLimits, Snapshot, State};
+use crate::state::{HistoryLimits, Snapshot, State, place_of};
 use crate::transaction::{Committed, Guard, Transaction};
 use crate::watch::{Scope, Watcher};
 
@@ -103,7 +103,7 @@ impl<X: Indexer> Store<X> {
 
     /// The store that holds the keys that begin so.
     pub fn of(&self, key: &[u8]) -> &Self {
-        let home = self.elsewhere.iter().find(|(prefix, _)| key.starts_with(prefix));
+        let home = place_of(&self.elsewhere, key).and_then(|at| self.elsewhere.get(at));
         home.map_or(self, |(_, store)| store)
     }
 
@@ -115,7 +115,7 @@ impl<X: Indexer> Store<X> {
     /// Does a transaction; returns when it is durable and every read from then on shows it.
     ///
     /// # Errors
-    /// [`CommitError`]; on each of them nothing was changed.
+    /// [`CommitError`]; on each of them nothing was changed, but for what one of several stores did before another refused.
     pub async fn commit(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
         let transaction = match self.engine.is_shared() {
             true => self.state.complete(transaction, &self.newest()),
@@ -132,10 +132,7 @@ impl<X: Indexer> Store<X> {
     /// was taken stays so until it is counted, as in the reference, which has no transactions of several keys.
     async fn commit_each(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
         let mut parts: Vec<Part<X>> = (0..=self.elsewhere.len()).map(|_| Part::default()).collect();
-        let home = |key: &Key| {
-            let elsewhere = self.elsewhere.iter().position(|(prefix, _)| key.starts_with(prefix));
-            elsewhere.map_or(0, |at| at + 1)
-        };
+        let home = |key: &Key| place_of(&self.elsewhere, key).map_or(0, |at| at + 1);
         let stores = || std::iter::once(self).chain(self.elsewhere.iter().map(|(_, store)| store));
         for guard in transaction.guards {
             if let Some(part) = parts.get_mut(home(&guard.key)) {
@@ -171,17 +168,7 @@ impl<X: Indexer> Store<X> {
             return Ok(());
         }
         let newest = self.engine.ahead(self.state.snapshot());
-        for guard in guards {
-            let current = newest.get(&guard.key).map_or(0, |entry| entry.mod_revision());
-            if current != guard.expected {
-                return Err(CommitError::GuardFailed {
-                    key: guard.key.clone(),
-                    expected: guard.expected,
-                    current,
-                });
-            }
-        }
-        Ok(())
+        guards.iter().try_for_each(|guard| guard.check(newest.get(&guard.key)))
     }
 
     /// The most recent state: it shows every write that was acknowledged, by whichever server, before this was called; but of other
@@ -252,20 +239,20 @@ impl<X: Indexer> Store<X> {
 
     /// The current state, without touching the disk.
     pub fn snapshot(&self) -> Snapshot<X> {
-        let snapshot = self.state.snapshot();
-        match self.elsewhere.is_empty() {
-            true => snapshot,
-            false => snapshot.beside(self.elsewhere.iter().map(|(of, store)| (of.clone(), store.snapshot()))),
-        }
+        self.with_others(self.state.snapshot(), Self::snapshot)
     }
 
     /// The current state, with what is known of it beyond: what to judge a write by, whose guards tell whether it still is
     /// so. Not for those who read.
     pub fn newest(&self) -> Snapshot<X> {
-        let newest = self.engine.ahead(self.state.snapshot());
+        self.with_others(self.engine.ahead(self.state.snapshot()), Self::newest)
+    }
+
+    /// This store's own snapshot with `snapshot` of the others.
+    fn with_others(&self, own: Snapshot<X>, snapshot: impl Fn(&Self) -> Snapshot<X>) -> Snapshot<X> {
         match self.elsewhere.is_empty() {
-            true => newest,
-            false => newest.beside(self.elsewhere.iter().map(|(of, store)| (of.clone(), store.newest()))),
+            true => own,
+            false => own.beside(self.elsewhere.iter().map(|(of, store)| (of.clone(), snapshot(store)))),
         }
     }
 
@@ -360,5 +347,40 @@ impl<X: Indexer> Store<X> {
             store.engine.close().await?;
         }
         self.engine.close().await
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use super::*;
+    use crate::entry::Value;
+
+    #[tokio::test]
+    async fn a_transaction_goes_to_the_stores_of_its_keys() {
+        let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let open = |directory: &tempfile::TempDir| Store::open(Config::new(directory.path()), ()).unwrap();
+        let events = Key::from("/registry/events/");
+        let store = open(&here).with_elsewhere(vec![(events.clone(), open(&there))]);
+        let (pod, event) = ("/registry/pods/a/x", "/registry/events/a/x");
+        let first = Transaction::new().guard(event, 0).put(event, Value::plain("e"));
+        let first = first.put(pod, Value::plain("p"));
+        let made = store.commit(first).await.unwrap().entries;
+        let keys: Vec<&[u8]> = made.iter().flatten().map(|entry| entry.key().as_bytes()).collect();
+        assert_eq!(keys, [event.as_bytes(), pod.as_bytes()]);
+        let revision = store.of(event.as_bytes()).revision();
+        // A guard of a store in which nothing is to be changed holds back the others.
+        let stale = Transaction::new().guard(event, revision + 1).delete(pod);
+        let failed = store.commit(stale).await.unwrap_err();
+        assert!(matches!(failed, CommitError::GuardFailed { current, .. } if current == revision));
+        store
+            .commit(Transaction::new().guard(event, revision).delete(pod))
+            .await
+            .unwrap();
+        for snapshot in [store.snapshot(), store.newest()] {
+            assert_eq!((snapshot.len(), snapshot.count(&events)), (1, 1));
+            assert!(snapshot.get(event.as_bytes()).is_some() && snapshot.get(pod.as_bytes()).is_none());
+            assert_eq!(snapshot.range(b"/registry/").count(), 1);
+        }
     }
 }

@@ -22,6 +22,24 @@ pub struct Guard {
     pub expected: Revision,
 }
 
+impl Guard {
+    /// Refuses where the key is not as expected: this `entry`, or absent.
+    ///
+    /// # Errors
+    /// [`CommitError::GuardFailed`]
+    pub(crate) fn check<X: Indexer>(&self, entry: Option<&Arc<Entry<X>>>) -> Result<(), CommitError> {
+        let current = entry.map_or(0, |entry| entry.mod_revision());
+        if current == self.expected {
+            return Ok(());
+        }
+        Err(CommitError::GuardFailed {
+            key: self.key.clone(),
+            expected: self.expected,
+            current,
+        })
+    }
+}
+
 /// One change.
 pub enum Op<X: Indexer> {
     /// Creates or replaces the value of a key.

@@ -87,16 +87,7 @@ impl Patch {
     /// # Errors
     /// Those of [`Patch::from_value`], in the words of the library.
     pub fn from_untyped(value: &Value) -> Result<Self, Error> {
-        let items = match value {
-            Value::List(items) => items,
-            Value::Null => return Ok(Self::default()),
-            other => return Err(wrong_type(other, "value of type jsonpatch.Patch")),
-        };
-        let operations = items
-            .iter()
-            .map(Operation::from_untyped)
-            .collect::<Result<Vec<_>, _>>()?;
-        Self::of(operations)
+        Self::of(value, "jsonpatch.Patch", Operation::from_untyped)
     }
 
     /// The patch that a tree says, a list of operations.
@@ -104,16 +95,17 @@ impl Patch {
     /// # Errors
     /// [`Error::PatchShape`] and [`Error::TooManyOperations`] as for [`Patch::parse`].
     pub fn from_value(value: &Value) -> Result<Self, Error> {
+        Self::of(value, "[]handlers.jsonPatchOp", Operation::from_value)
+    }
+
+    /// The patch that a tree says to a reader that calls it `name` and reads its operations by `operation`.
+    fn of(value: &Value, name: &str, operation: impl Fn(&Value) -> Result<Operation, Error>) -> Result<Self, Error> {
         let items = match value {
             Value::List(items) => items,
             Value::Null => return Ok(Self::default()),
-            other => return Err(wrong_type(other, "value of type []handlers.jsonPatchOp")),
+            other => return Err(wrong_type(other, &format!("value of type {name}"))),
         };
-        let operations = items.iter().map(Operation::from_value).collect::<Result<Vec<_>, _>>()?;
-        Self::of(operations)
-    }
-
-    fn of(operations: Vec<Operation>) -> Result<Self, Error> {
+        let operations = items.iter().map(operation).collect::<Result<Vec<_>, _>>()?;
         if operations.len() > MAX_OPERATIONS {
             return Err(Error::TooManyOperations {
                 count: operations.len(),
@@ -148,37 +140,35 @@ impl Patch {
 
 impl Operation {
     fn from_untyped(value: &Value) -> Result<Self, Error> {
-        let map = match value {
-            Value::Map(map) => map,
-            Value::Null => return Ok(Self::default()),
-            other => return Err(wrong_type(other, "value of type jsonpatch.Operation")),
-        };
-        let text = |field: &str| match map.get(field) {
-            Some(Value::String(text)) => Some(text.clone()),
-            _ => None,
-        };
-        Ok(Self {
-            op: text("op"),
-            path: text("path"),
-            from: text("from"),
-            value: map.get("value").cloned().unwrap_or_default(),
+        Self::of(value, "jsonpatch.Operation", |_, member| match member {
+            Some(Value::String(text)) => Ok(Some(text.clone())),
+            _ => Ok(None),
         })
     }
 
     fn from_value(value: &Value) -> Result<Self, Error> {
-        let map = match value {
-            Value::Map(map) => map,
-            Value::Null => return Ok(Self::default()),
-            other => return Err(wrong_type(other, "value of type handlers.jsonPatchOp")),
-        };
-        let text = |field: &str| match map.get(field) {
+        Self::of(value, "handlers.jsonPatchOp", |field, member| match member {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
             Some(other) => Err(wrong_type(
                 other,
                 &format!("struct field jsonPatchOp.{field} of type string"),
             )),
+        })
+    }
+
+    /// The operation that a tree says to a reader that calls it `name` and reads the members that are texts by `text`.
+    fn of(
+        value: &Value,
+        name: &str,
+        text: impl Fn(&str, Option<&Value>) -> Result<Option<SmolStr>, Error>,
+    ) -> Result<Self, Error> {
+        let map = match value {
+            Value::Map(map) => map,
+            Value::Null => return Ok(Self::default()),
+            other => return Err(wrong_type(other, &format!("value of type {name}"))),
         };
+        let text = |field| text(field, map.get(field));
         Ok(Self {
             op: text("op")?,
             path: text("path")?,

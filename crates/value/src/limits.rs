@@ -1,3 +1,5 @@
+use crate::Error;
+
 /// Bounds on an input. Whatever goes beyond is refused before it costs more memory than the bounds allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -24,6 +26,17 @@ impl Limits {
         max_depth: 512,
         max_nodes: 500_000,
     };
+
+    /// Refuses an input of more bytes than these.
+    pub(crate) fn check_bytes(&self, size: usize) -> Result<(), Error> {
+        match size <= self.max_bytes {
+            true => Ok(()),
+            false => Err(Error::TooLarge {
+                size,
+                limit: self.max_bytes,
+            }),
+        }
+    }
 }
 
 impl Default for Limits {

@@ -49,7 +49,7 @@ impl Map {
     }
 
     /// The value of `key`.
-    #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
+    #[expect(clippy::indexing_slicing, reason = "`find` finds places of entries")]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.find(key).map(|at| &self[at].1)
     }
@@ -60,7 +60,7 @@ impl Map {
     }
 
     /// The value of `key` for change; copies the entries first if they are shared.
-    #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
+    #[expect(clippy::indexing_slicing, reason = "`find` finds places of entries")]
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         let at = self.find(key)?;
         Some(&mut self.make_mut()[at].1)

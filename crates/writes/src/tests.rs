@@ -356,8 +356,8 @@ fn raw_extensions_that_were_sent_with_blanks_are_others_after_a_patch() {
     let ErrorKind::Invalid { errors, .. } = kind_of(patched(revision, true)) else {
         panic!("another refusal")
     };
-    let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    assert_eq!(told, [r#"data: Invalid value: {"a":1}: field is immutable"#]);
+    let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    assert_eq!(messages, [r#"data: Invalid value: {"a":1}: field is immutable"#]);
     assert!(
         patched(&revision.replace("a: 1", ""), true).is_ok(),
         "no blanks in nothing"

@@ -256,8 +256,8 @@ fn refuse_rewritten(resource: &Resource, object: &Value, errors: &mut Vec<FieldE
     let steps: Vec<&str> = path.split('.').collect();
     let value = object.at(&steps).cloned().unwrap_or_default();
     let error = FieldError::invalid(&FieldPath::new(path), value, "field is immutable");
-    let is_told = |known: &FieldError| known.field == error.field && known.detail == error.detail;
-    if !errors.iter().any(is_told) {
+    let is_same = |known: &FieldError| known.field == error.field && known.detail == error.detail;
+    if !errors.iter().any(is_same) {
         errors.push(error);
     }
 }

@@ -54,7 +54,7 @@ impl Stage<'_> {
     /// Calls a webhook that may change an object. Returns whether it did.
     pub(crate) async fn ask_mutating(
         &self,
-        (webhook, invocation, asked): (&Webhook, &Invocation, &CallRecord),
+        (webhook, invocation, record): (&Webhook, &Invocation, &CallRecord),
         attributes: &Attributes<'_>,
         object: Option<&mut Value>,
         old: Option<&Value>,
@@ -74,7 +74,7 @@ impl Stage<'_> {
             (None, _) => Ok(false),
             (Some(operations), Some(object)) => {
                 let changed = self.patch(invocation, object, &operations).await?;
-                self.tell_of_patch(webhook, asked, patch.as_ref());
+                self.tell_of_patch(webhook, record, patch.as_ref());
                 Ok(changed)
             }
             (Some(_), None) => Err(Fault::failed(format_args!(
@@ -97,7 +97,7 @@ impl Stage<'_> {
         self.passed(question.await?, webhook, warnings).map(drop)
     }
 
-    /// Counts the call of a webhook that was asked as `asked`, and applies its failure policy.
+    /// Counts the call of a webhook, and applies its failure policy.
     ///
     /// # Errors
     /// The error that the client gets of a refusal.
@@ -105,18 +105,18 @@ impl Stage<'_> {
         &self,
         webhook: &Webhook,
         attributes: &Attributes<'_>,
-        asked: &CallRecord,
+        record: &CallRecord,
         outcome: Result<T, Fault>,
     ) -> Result<T, Error> {
         let callers = self.environment.callers;
         let called = |code, ending| {
-            let (name, operation, taken) = (webhook.name.as_str(), attributes.operation, asked.started.elapsed());
+            let (name, operation, taken) = (webhook.name.as_str(), attributes.operation, record.started.elapsed());
             if let Some(audit) = self.target.audit() {
-                audit.webhook_took(asked.webhook_type == WebhookType::Mutating, taken);
+                audit.webhook_took(record.webhook_type == WebhookType::Mutating, taken);
             }
             let call = WebhookCall {
                 name,
-                webhook_type: asked.webhook_type,
+                webhook_type: record.webhook_type,
                 operation,
                 taken,
                 code,
@@ -134,11 +134,11 @@ impl Stage<'_> {
             Fault::Unanswered(Unanswered { code, why }) if webhook.fails_open => {
                 tracing::warn!(webhook = %webhook.name, why, "a webhook could not be asked; the write goes on");
                 called(code, Ending::FailedOpen);
-                let prefix = match asked.webhook_type {
+                let prefix = match record.webhook_type {
                     WebhookType::Mutating => "failed-open.mutation.webhook.admission.k8s.io",
                     WebhookType::Validating => "failed-open.validating.webhook.admission.k8s.io",
                 };
-                self.annotate(&asked.key(prefix), || webhook.name.to_string());
+                self.annotate(&record.key(prefix), || webhook.name.to_string());
                 // Where the request itself ran out of time, no policy lets it go on.
                 self.target.check_deadline().map(|()| T::default())
             }
@@ -327,21 +327,21 @@ impl Stage<'_> {
     }
 
     /// Has the audit log say whether a webhook changed the object.
-    pub(crate) fn tell_of_mutation(&self, webhook: &Webhook, asked: &CallRecord, mutated: bool) {
-        self.annotate(&asked.key("mutation.webhook.admission.k8s.io"), || {
+    pub(crate) fn tell_of_mutation(&self, webhook: &Webhook, record: &CallRecord, mutated: bool) {
+        self.annotate(&record.key("mutation.webhook.admission.k8s.io"), || {
             format!("{},\"mutated\":{mutated}}}", identity(webhook))
         });
     }
 
     /// Has the audit log say what a webhook changed, where it keeps bodies.
-    fn tell_of_patch(&self, webhook: &Webhook, asked: &CallRecord, patch: Option<&Patch>) {
+    fn tell_of_patch(&self, webhook: &Webhook, record: &CallRecord, patch: Option<&Patch>) {
         if !self.target.audit().is_some_and(AuditAnnotations::records_bodies) {
             return;
         }
         let Some(operations) = patch.and_then(Patch::tree) else {
             return;
         };
-        self.annotate(&asked.key("patch.webhook.admission.k8s.io"), || {
+        self.annotate(&record.key("patch.webhook.admission.k8s.io"), || {
             let operations = json::to_string(&operations);
             format!(
                 "{},\"patch\":{operations},\"patchType\":\"JSONPatch\"}}",

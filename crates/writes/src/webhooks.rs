@@ -121,7 +121,7 @@ impl Stage<'_> {
         };
         if rounds.hooks.is_none() {
             let now = self.environment.webhooks.now();
-            if now.mutating.is_empty() || !self.asks_webhooks(DynamicPlugin::MutatingWebhooks) {
+            if self.callable(&now.mutating, DynamicPlugin::MutatingWebhooks).is_empty() {
                 return Ok(first && again);
             }
             rounds.hooks = Some(Arc::clone(&now));
@@ -152,12 +152,12 @@ impl Stage<'_> {
                 continue;
             }
             self.target.check_deadline()?;
-            let asked = CallRecord::now(WebhookType::Mutating, rounds.round, at);
-            let question = (webhook.as_ref(), &invocation, &asked);
+            let record = CallRecord::now(WebhookType::Mutating, rounds.round, at);
+            let question = (webhook.as_ref(), &invocation, &record);
             let outcome = self.ask_mutating(question, attributes, object.as_deref_mut(), old, warnings);
             let outcome = outcome.await;
-            self.tell_of_mutation(webhook, &asked, outcome.as_ref().is_ok_and(|changed| *changed));
-            let changed = self.decide(webhook, attributes, &asked, outcome)?;
+            self.tell_of_mutation(webhook, &record, outcome.as_ref().is_ok_and(|changed| *changed));
+            let changed = self.decide(webhook, attributes, &record, outcome)?;
             rounds.changed |= changed;
             rounds.webhooks.invoked(at, changed, webhook.reinvoked);
         }
@@ -179,7 +179,10 @@ impl Stage<'_> {
         self.check_by_policies(attributes, object, old, warnings)?;
         let hooks = {
             let now = self.environment.webhooks.now();
-            if now.validating.is_empty() || !self.asks_webhooks(DynamicPlugin::ValidatingWebhooks) {
+            if self
+                .callable(&now.validating, DynamicPlugin::ValidatingWebhooks)
+                .is_empty()
+            {
                 return Ok(());
             }
             Arc::clone(&now)
@@ -195,12 +198,12 @@ impl Stage<'_> {
         }
         self.target.check_deadline()?;
         let questions = called.iter().enumerate().map(|(at, (webhook, invocation))| {
-            let asked = CallRecord::now(WebhookType::Validating, 0, at);
+            let record = CallRecord::now(WebhookType::Validating, 0, at);
             async move {
                 let mut warnings = Vec::new();
                 let outcome = self.ask_validating((webhook, invocation), attributes, object, old, &mut warnings);
                 let outcome = outcome.await;
-                let decided = self.decide(webhook, attributes, &asked, outcome);
+                let decided = self.decide(webhook, attributes, &record, outcome);
                 (decided, warnings)
             }
         });
@@ -221,22 +224,18 @@ impl Stage<'_> {
             return true;
         }
         let hooks = self.environment.webhooks.now();
-        let asks = |hooks: &[Arc<Webhook>], plugin| !hooks.is_empty() && self.asks_webhooks(plugin);
-        let (mutating, validating) = (
-            asks(&hooks.mutating, DynamicPlugin::MutatingWebhooks),
-            asks(&hooks.validating, DynamicPlugin::ValidatingWebhooks),
-        );
-        if !mutating && !validating {
+        let mutating = self.callable(&hooks.mutating, DynamicPlugin::MutatingWebhooks);
+        let validating = self.callable(&hooks.validating, DynamicPlugin::ValidatingWebhooks);
+        if mutating.is_empty() && validating.is_empty() {
             return false;
         }
         let (address, resource) = (self.address_version(), self.resource());
         let matched = self.matched(operation, &address, &self.target.name);
         let kind = self.body_kind();
-        let hears = |hook: &Arc<Webhook>| {
-            let heard = hook.invocation(&matched, &kind, resource, &self.target.registry);
-            heard.is_some()
-        };
-        mutating && hooks.mutating.iter().any(hears) || validating && hooks.validating.iter().any(hears)
+        mutating.iter().chain(validating).any(|hook| {
+            let invocation = hook.invocation(&matched, &kind, resource, &self.target.registry);
+            invocation.is_some()
+        })
     }
 
     /// What the rules of webhooks see of a write to the object `name`.
@@ -252,10 +251,14 @@ impl Stage<'_> {
         }
     }
 
-    /// Whether webhooks are called for the write. Writes to their own configurations and writes of the server are exempt.
-    fn asks_webhooks(&self, plugin: DynamicPlugin) -> bool {
-        let exempt = self.resource().capabilities.exempt.webhooks || self.target.internal;
-        self.environment.plugins.includes(plugin) && !exempt
+    /// Those of `hooks` that may be called for the write: all or none. Writes to their own configurations and writes of the
+    /// server are exempt.
+    fn callable<'h>(&self, hooks: &'h [Arc<Webhook>], plugin: DynamicPlugin) -> &'h [Arc<Webhook>] {
+        let exempt = || self.resource().capabilities.exempt.webhooks || self.target.internal;
+        match hooks.is_empty() || !self.environment.plugins.includes(plugin) || exempt() {
+            true => &[],
+            false => hooks,
+        }
     }
 
     /// How the write is presented to a webhook, if its rules match.

@@ -21,9 +21,6 @@ pub(crate) use remote::{run_discovery, run_openapi};
 pub use trust::ClusterTrust;
 pub(crate) use trust::run as run_trust;
 
-/// Who owns what these controllers write.
-const MANAGER: &str = "kube-apiserver";
-
 fn api_services(client: &Client) -> Option<Arc<Resource>> {
     client.resource("apiregistration.k8s.io", "apiservices")
 }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::{GroupVersion, Resource};
-use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
+use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
 use holdfast_value::{SmolStr, Value};
 
-use super::{MANAGER, api_services};
+use super::api_services;
+use crate::apiserver::{put, unless_overtaken};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 
@@ -194,7 +195,7 @@ impl Reconcile for Registration {
             .get(&self.api_services, "", name)
             .map(|object| object.tree());
         let (client, at) = (self.client.clone(), path_of(&self.api_services, "", name)?);
-        let collection = path_of(&self.api_services, "", "")?;
+        let api_services = Arc::clone(&self.api_services);
         let step = self.step(name, there.as_ref());
         if step == Step::Nothing {
             self.synced.insert(name.clone());
@@ -203,12 +204,8 @@ impl Reconcile for Registration {
         Some(Box::pin(async move {
             let written = match step {
                 Step::Nothing => return Ok(()),
-                Step::Create(object) => {
-                    client
-                        .create(&format!("{collection}?fieldManager={MANAGER}"), &object)
-                        .await
-                }
-                Step::Update(object) => client.update(&format!("{at}?fieldManager={MANAGER}"), &object).await,
+                Step::Create(object) => put(&client, &api_services, true, &object).await,
+                Step::Update(object) => put(&client, &api_services, false, &object).await,
                 Step::Delete => {
                     let uid = there.as_ref().and_then(|there| there.at(&["metadata", "uid"])).cloned();
                     let mut options = Value::empty_map();
@@ -216,20 +213,13 @@ impl Reconcile for Registration {
                     client.delete(&at, &options).await
                 }
             };
-            forgive(written)
+            // What others did meanwhile comes as a change.
+            unless_overtaken(written)
         }))
     }
 
     fn finished(&mut self, name: &SmolStr, _outcome: (), _queue: &mut Queue<SmolStr>) {
         self.synced.insert(name.clone());
-    }
-}
-
-/// What somebody else did meanwhile comes as a change.
-fn forgive(written: Result<Value, RequestError>) -> Result<(), RequestError> {
-    match written {
-        Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
-        _ => Ok(()),
     }
 }
 

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use holdfast_resource::Resource;
 use holdfast_resource::metadata::new_object;
-use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
+use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError};
 use holdfast_server::wire::certificates;
 use holdfast_value::{Limits, Value, json};
 use tokio::time::Instant;
 
-use super::MANAGER;
+use crate::apiserver::put;
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
 
@@ -94,16 +94,11 @@ impl Reconcile for Trust {
             .get(&self.config_maps, NAMESPACE, NAME)
             .map(|object| object.tree());
         let (client, trust) = (self.client.clone(), Arc::clone(&self.trust));
-        let at = path_of(&self.config_maps, NAMESPACE, if there.is_some() { NAME } else { "" })?;
+        let config_maps = Arc::clone(&self.config_maps);
         Some(Box::pin(async move {
             let next = next(&trust, there.as_ref(), &client).map_err(unreadable)?;
             let Some(next) = next else { return Ok(()) };
-            let path = format!("{at}?fieldManager={MANAGER}");
-            let written = match there {
-                Some(_) => client.update(&path, &next).await,
-                None => client.create(&path, &next).await,
-            };
-            written.map(drop)
+            put(&client, &config_maps, there.is_none(), &next).await.map(drop)
         }))
     }
 

@@ -9,7 +9,8 @@ use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Objec
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
 
-use super::{MANAGER, definitions};
+use super::definitions;
+use crate::apiserver::MANAGER;
 use crate::conditions::{self, Condition};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};

@@ -16,9 +16,6 @@ use holdfast_server::operations::loopback::Client;
 pub(crate) use cleanup::run as run_cleanup;
 pub(crate) use names::run as run_names;
 
-/// Who owns the status of definitions.
-const MANAGER: &str = "kube-apiserver";
-
 fn definitions(client: &Client) -> Option<Arc<Resource>> {
     client.resource("apiextensions.k8s.io", "customresourcedefinitions")
 }

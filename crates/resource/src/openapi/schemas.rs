@@ -189,18 +189,10 @@ pub(super) fn closure(table: &TypeTable, roots: BTreeSet<TypeId>) -> BTreeSet<Ty
     let mut open: Vec<TypeId> = roots.into_iter().collect();
     while let Some(id) = open.pop() {
         if found.insert(id) {
-            open.extend(table.get(id).fields().iter().filter_map(|field| referred(&field.shape)));
+            open.extend(table.get(id).fields().iter().filter_map(|field| field.shape.type_id()));
         }
     }
     found
-}
-
-fn referred(shape: &Shape) -> Option<TypeId> {
-    match shape {
-        Shape::Ref(id) => Some(*id),
-        Shape::List(inner) | Shape::Map(inner) => referred(inner),
-        _ => None,
-    }
 }
 
 fn map_type_name(map_type: MapType) -> &'static str {

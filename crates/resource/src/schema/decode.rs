@@ -115,16 +115,14 @@ fn decode_from(table: &TypeTable, of: TypeId, value: &Value, from_tree: bool) ->
         empties: Vec::new(),
         silent: 0,
         from_tree,
-        in_order: false,
-        only_ends: false,
+        finds_error: false,
     };
     let root = Place {
         above: None,
         step: Step::Root,
     };
     let changed = decoder.reference(of, value, &root).map_err(|error| {
-        decoder.in_order = from_tree;
-        decoder.only_ends = !from_tree;
+        decoder.finds_error = true;
         decoder.reference(of, value, &root).err().unwrap_or(error)
     })?;
     Ok(Decoded {
@@ -144,12 +142,10 @@ struct Decoder<'t> {
     silent: u32,
     /// Whether a tree is read rather than JSON.
     from_tree: bool,
-    /// Whether nothing but the first error is asked for, in the order of the fields in the reference's structs: it reads trees
-    /// field by field, and stops there.
-    in_order: bool,
-    /// Whether nothing but an error that ends the reading is asked for: the reference goes on after a value of the wrong type,
-    /// and tells of it only where no type that reads its JSON itself refuses what it is given.
-    only_ends: bool,
+    /// Whether this is the second pass, which only looks for the error that the reference reports. It reads trees field by
+    /// field in the order of its structs, and stops at the first error. In JSON it goes on after a value of the wrong type, and
+    /// reports that only where no type that reads its JSON itself fails.
+    finds_error: bool,
 }
 
 /// Where a value stands. Kept on the stack; text is made of it only when something is to be reported.
@@ -181,9 +177,14 @@ impl Decoder<'_> {
     /// The value in the form of its shape; `None` if it has that form.
     fn value(&mut self, shape: &Shape, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
         match self.shaped(shape, value, place) {
-            Err(error) if self.only_ends && self.silent == 0 && !error.ends_reading() => Ok(None),
+            Err(error) if self.goes_on() && !error.ends_reading() => Ok(None),
             outcome => outcome,
         }
+    }
+
+    /// Whether the reader goes on after a value of the wrong type.
+    fn goes_on(&self) -> bool {
+        self.finds_error && !self.from_tree && self.silent == 0
     }
 
     fn shaped(&mut self, shape: &Shape, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
@@ -285,7 +286,7 @@ impl Decoder<'_> {
         map: &Map,
         place: &Place<'_>,
     ) -> Result<Option<Value>, DecodeError> {
-        if self.in_order {
+        if self.finds_error && self.from_tree {
             return self.fields_in_order(of, fields, map, place);
         }
         let mut rebuild = MapRebuild::new(map);

@@ -115,9 +115,5 @@ fn takes_default(field: &Field, value: &Value) -> bool {
 
 /// Whether a default stands anywhere within values of the shape.
 pub(super) fn leads_to_default(table: &TypeTable, shape: &Shape) -> bool {
-    match shape {
-        Shape::Ref(id) => table.get(*id).reaches_default,
-        Shape::List(inner) | Shape::Map(inner) => leads_to_default(table, inner),
-        _ => false,
-    }
+    shape.type_id().is_some_and(|id| table.get(id).reaches_default)
 }

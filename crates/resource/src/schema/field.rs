@@ -90,6 +90,17 @@ pub enum Shape {
     Map(Box<Shape>),
 }
 
+impl Shape {
+    /// The type of the table that it holds, be it as items of lists or as entries of maps.
+    pub(crate) fn type_id(&self) -> Option<TypeId> {
+        match self {
+            Self::Ref(id) => Some(*id),
+            Self::List(inner) | Self::Map(inner) => inner.type_id(),
+            _ => None,
+        }
+    }
+}
+
 /// When a field is left out of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Omission {

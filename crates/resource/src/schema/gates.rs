@@ -116,11 +116,7 @@ impl TypeTable {
     }
 
     fn leads_to_disabled(&self, shape: &Shape) -> bool {
-        match shape {
-            Shape::Ref(id) => !self.get(*id).disabled.is_empty(),
-            Shape::List(inner) | Shape::Map(inner) => self.leads_to_disabled(inner),
-            _ => false,
-        }
+        shape.type_id().is_some_and(|id| !self.get(id).disabled.is_empty())
     }
 
     /// Drops the fields of an object whose gates are off, unless `old`, which it takes the place of, uses them.
@@ -201,7 +197,7 @@ impl TypeTable {
         false
     }
 
-    /// Leaves a field as one that nobody set.
+    /// Leaves a field as one that is not set.
     fn unset_field(&self, value: &mut Value, field: &Field) {
         match self.unset(field) {
             Some(unset) => value.set_at(&[&field.name], unset),

@@ -34,8 +34,8 @@ pub struct Marks {
     pub union_member: bool,
     /// The field in which the items of a list differ; of texts, themselves: `+distinct(name)`. It is looked at after the items.
     pub distinct: Option<SmolStr>,
-    /// The feature gate that it exists with alone: `+gate(...)`.
-    pub gate: Option<Gate>,
+    /// The feature gate that it exists with alone: `+gate(...)`. Boxed, as few fields have one.
+    pub gate: Option<Box<Gate>>,
 }
 
 impl Marks {
@@ -56,7 +56,7 @@ impl Marks {
                 ("immutable", inside) => self.immutable = Some(text_or(inside, "field is immutable")),
                 ("unionMember", _) => self.union_member = true,
                 ("distinct", inside) => self.distinct = Some(SmolStr::new(inside)),
-                ("gate", inside) => self.gate = Some(Gate::read(inside)?),
+                ("gate", inside) => self.gate = Some(Box::new(Gate::read(inside)?)),
                 _ => self.own.push(Mark::read(mark)?),
             }
         }

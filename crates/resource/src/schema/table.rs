@@ -306,11 +306,7 @@ impl TypeTable {
     }
 
     fn leads_to_check(&self, shape: &Shape) -> bool {
-        match shape {
-            Shape::Ref(id) => !self.get(*id).marks.steps.is_empty(),
-            Shape::List(inner) | Shape::Map(inner) => self.leads_to_check(inner),
-            _ => false,
-        }
+        shape.type_id().is_some_and(|id| !self.get(id).marks.steps.is_empty())
     }
 
     /// Changes are followed through structs alone: who the old item of an item is only its kind knows.

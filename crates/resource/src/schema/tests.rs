@@ -59,14 +59,14 @@ fn the_zero_time_is_none_however_it_is_written() {
 }
 
 #[test]
-fn what_reads_its_json_itself_is_told_of_before_a_wrong_type() {
-    let told = |of, text| decoded(of, text).unwrap_err().to_string();
+fn what_reads_its_json_itself_is_reported_before_a_wrong_type() {
+    let error = |of, text| decoded(of, text).unwrap_err().to_string();
     let both = r#"{"data":5,"metadata":{"creationTimestamp":"x","name":7}}"#;
-    assert!(told(CONFIG_MAP, both).starts_with("parsing time \"x\""));
+    assert!(error(CONFIG_MAP, both).starts_with("parsing time \"x\""));
     let quantity = r#"{"metadata":3,"spec":{"containers":[{"resources":{"limits":{"cpu":"1i"}},"env":"A"}]}}"#;
-    assert_eq!(told(POD, quantity), "unable to parse quantity's suffix");
+    assert_eq!(error(POD, quantity), "unable to parse quantity's suffix");
     let neither = r#"{"binaryData":{"a":"-"},"metadata":{"name":7}}"#;
-    assert_eq!(told(CONFIG_MAP, neither), "illegal base64 data at input byte 0");
+    assert_eq!(error(CONFIG_MAP, neither), "illegal base64 data at input byte 0");
 }
 
 const POD: &str = "io.k8s.api.core.v1.Pod";

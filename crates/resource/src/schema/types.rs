@@ -59,7 +59,7 @@ impl Type {
         self.field_behind(&mut 0, name)
     }
 
-    /// The field `name` of a struct, looked for from the place `from` on, which moves behind it: for those who ask for names in
+    /// The field `name` of a struct, searched from the index `from` on, which moves behind it: for callers that look names up in
     /// their order.
     pub(crate) fn field_behind(&self, from: &mut usize, name: &str) -> Option<&Field> {
         let fields = self.fields().get(*from..)?;

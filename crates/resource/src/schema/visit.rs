@@ -57,11 +57,8 @@ impl TypeVisitor {
 
     #[expect(clippy::indexing_slicing, reason = "a place for each type of the table")]
     fn leads(&self, shape: &Shape) -> bool {
-        match shape {
-            Shape::Ref(id) => self.wanted[id.index()] || !self.leading[id.index()].is_empty(),
-            Shape::List(inner) | Shape::Map(inner) => self.leads(inner),
-            _ => false,
-        }
+        let reached = shape.type_id().map(TypeId::index);
+        reached.is_some_and(|at| self.wanted[at] || !self.leading[at].is_empty())
     }
 
     #[expect(clippy::indexing_slicing, reason = "a place for each type of the table")]

@@ -121,20 +121,21 @@ impl Walk<'_> {
         field: &FieldPath,
         is_root: bool,
     ) {
-        if let Some(faults) = place.and_then(|place| place.faults_of_metadata(default, self.metadata)) {
-            let why = format!("must result in valid metadata: {faults}");
-            self.errors.push(FieldError::invalid(field, default.clone(), why));
-            return;
-        }
-        if !place.is_some_and(Place::is_metadata) && node.prune(default, false, &mut Dropped::default()).is_some() {
-            let why = "must not have unknown fields";
-            self.errors.push(FieldError::invalid(field, default.clone(), why));
-        }
-        if !place.is_some_and(Place::is_metadata)
-            && let Some(error) = unreadable(node, is_root, default, field, self.metadata)
-        {
-            self.errors.push(error);
-            return;
+        if let Some(place) = place.filter(|place| place.is_metadata()) {
+            if let Some(faults) = place.faults_of_metadata(default, self.metadata) {
+                let why = format!("must result in valid metadata: {faults}");
+                self.errors.push(FieldError::invalid(field, default.clone(), why));
+                return;
+            }
+        } else {
+            if node.prune(default, false, &mut Dropped::default()).is_some() {
+                let why = "must not have unknown fields";
+                self.errors.push(FieldError::invalid(field, default.clone(), why));
+            }
+            if let Some(error) = unreadable(node, is_root, default, field, self.metadata) {
+                self.errors.push(error);
+                return;
+            }
         }
         let before = self.errors.len();
         if is_root && let Value::Map(object) = default {
@@ -218,11 +219,8 @@ impl Place<'_> {
         }
     }
 
-    /// Why an object with this default at this place would not be one, where the place is in its metadata.
+    /// Why an object with this default at this place, which is in its metadata, would not be one.
     fn faults_of_metadata(&self, default: &Value, metadata: Option<Metadata<'_>>) -> Option<String> {
-        if !self.is_metadata() {
-            return None;
-        }
         let mut object = self.around(default.clone());
         for (name, any) in [("apiVersion", "validation/v1"), ("kind", "Validation")] {
             if object.get(name).is_none() {
@@ -274,7 +272,7 @@ mod tests {
     #[test]
     fn metadata_in_defaults_is_read_as_such() {
         let types = builtin();
-        for (schema, told) in [
+        for (schema, expected) in [
             (
                 r#"{"type":"object","properties":{"metadata":{"type":"object","default":[1]}}}"#,
                 concat!(
@@ -307,7 +305,7 @@ mod tests {
             let mut errors = Vec::new();
             node.validate_defaults(&types, &FieldPath::new("s"), &mut errors);
             let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            assert_eq!(texts, [told], "{schema}");
+            assert_eq!(texts, [expected], "{schema}");
         }
     }
 

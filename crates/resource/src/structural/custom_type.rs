@@ -122,7 +122,7 @@ impl KindType for CustomSchema {
             validate_scale(scale, object, status_before.is_none(), &mut errors);
         }
         of.validate_rest(object, old, &mut errors);
-        // An object without a name is refused for that besides, and as little fit for rules.
+        // An object without a name is refused elsewhere. Its rules are not evaluated.
         let nameless = object.str_at(&["metadata", "name"]).unwrap_or_default().is_empty();
         let warnings = match nameless && of.rules().is_some() {
             true => {
@@ -374,7 +374,7 @@ impl CustomType {
     }
 }
 
-/// What an object hears whose rules could not be asked.
+/// The error of an object whose rules could not be evaluated.
 fn unchecked_rules() -> FieldError {
     let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
     FieldError::invalid(&FieldPath::default(), Value::Null, why)

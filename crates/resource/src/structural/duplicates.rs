@@ -72,7 +72,7 @@ fn repeated(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>, key: im
     }
 }
 
-/// The first item of a list by key that has no fields to be told apart by. One that is `null` has no key, as an empty one.
+/// The first item of a list by key that can have no key fields. One that is `null` has no key, as an empty one.
 fn without_keys(list: &List, path: &FieldPath) -> Option<FieldError> {
     let mut items = list.iter().enumerate();
     let (at, item) = items.find(|(_, item)| !matches!(item, Value::Null | Value::Map(_)))?;

@@ -8,7 +8,7 @@ use holdfast_value::SmolStr;
 
 use super::Node;
 use super::node::{Additional, JsonType};
-use crate::schema::{ListType, MapType, Shape, TypeId, TypeTable, anything, type_spec};
+use crate::schema::{ListType, MapType, TypeId, TypeTable, anything, type_spec};
 
 /// The name of the type of the objects themselves.
 pub(super) const ROOT: &str = "root";
@@ -107,14 +107,10 @@ fn reached(types: &TypeTable, root: TypeId) -> Vec<TypeId> {
     while let Some(id) = found.get(at).copied() {
         at += 1;
         for field in types.get(id).fields() {
-            let mut shape = &field.shape;
-            while let Shape::List(inner) | Shape::Map(inner) = shape {
-                shape = inner;
-            }
-            if let Shape::Ref(id) = shape
-                && !found.contains(id)
+            if let Some(id) = field.shape.type_id()
+                && !found.contains(&id)
             {
-                found.push(*id);
+                found.push(id);
             }
         }
     }

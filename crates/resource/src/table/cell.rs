@@ -152,10 +152,8 @@ impl Cell {
             text.into()
         }
     }
-}
 
-impl Cell {
-    /// Adds to `selected` what the cell reads. Returns whether that can be told.
+    /// Adds to `selected` what the cell reads. Returns false if that is not known.
     pub fn select(&self, selected: &mut Selected) -> bool {
         let mut add = |path: &[SmolStr], more: &[&str]| {
             selected.add(path.iter().map(SmolStr::as_str).chain(more.iter().copied()));
@@ -306,11 +304,11 @@ mod tests {
         }
         let mut selected = Selected::nothing();
         assert!(!Cell::parse("computed replicas", &cells).unwrap().select(&mut selected));
-        for (path, told) in [(".spec.containers[0].name", true), ("..name", false), ("$", false)] {
+        for (path, is_known) in [(".spec.containers[0].name", true), ("..name", false), ("$", false)] {
             let Ok(path) = JsonPath::parse(path) else { continue };
             let (cell, mut selected) = (Cell::defined(path, "string"), Selected::nothing());
-            assert_eq!(cell.select(&mut selected), told);
-            if told {
+            assert_eq!(cell.select(&mut selected), is_known);
+            if is_known {
                 let cut = json::parse_selected(text, &selected).unwrap();
                 assert_eq!(cell.of(&cut, UNIX_EPOCH), Value::from("x"));
             }

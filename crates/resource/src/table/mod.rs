@@ -49,7 +49,7 @@ impl Column {
         })
     }
 
-    /// Adds to `selected` what the cell reads. Returns whether that can be told.
+    /// Adds to `selected` what the cell reads. Returns false if that is not known.
     pub fn select(&self, selected: &mut Selected) -> bool {
         self.cell.select(selected)
     }

@@ -301,15 +301,8 @@ fn apply<X: Indexer>(
     time: Duration,
     values: &mut Vec<Option<Value>>,
 ) -> Result<Committed<X>, CommitError> {
-    for guard in transaction.guards {
-        let current = draft.get(&guard.key).map_or(0, |entry| entry.mod_revision());
-        if current != guard.expected {
-            return Err(CommitError::GuardFailed {
-                key: guard.key,
-                expected: guard.expected,
-                current,
-            });
-        }
+    for guard in &transaction.guards {
+        guard.check(draft.get(&guard.key))?;
     }
     let revision = draft.revision() + 1;
     let mut entries = Vec::with_capacity(transaction.ops.len());

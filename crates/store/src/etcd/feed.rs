@@ -243,7 +243,7 @@ impl<X: Indexer> Feed<X> {
                 Some(run) if run.has(&key) => run.objects += 1,
                 run => {
                     let ended = run.replace(Run::of(&key));
-                    ended.into_iter().for_each(|ended| ended.told(observer));
+                    ended.into_iter().for_each(|ended| ended.report(observer));
                 }
             }
             let version = Version {
@@ -254,7 +254,7 @@ impl<X: Indexer> Feed<X> {
             let value = self.value(&key, &kv.value, version.mod_revision, observer);
             draft.place(key, (&value).into(), version);
         }
-        run.into_iter().for_each(|run| run.told(observer));
+        run.into_iter().for_each(|run| run.report(observer));
     }
 
     /// A draft on what is published.
@@ -500,7 +500,7 @@ impl Run {
         !self.table.is_empty() && key.starts_with(&self.table)
     }
 
-    fn told(&self, observer: &dyn Observer) {
+    fn report(&self, observer: &dyn Observer) {
         observer.listed(&self.table, self.objects);
     }
 }

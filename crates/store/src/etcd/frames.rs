@@ -35,9 +35,9 @@ const PADDED: u8 = 8;
 const TABLE_SIZE: u16 = 1;
 const TABLE: u32 = 1024;
 
-/// How much both sides may send before they are told that they may send more.
+/// How many bytes both sides may send before the other's first window update.
 const WINDOW: u32 = 65_535;
-/// How much more the server may send from the start on, and when it is told of as much again.
+/// How many more the client lets the server send at first. It lets it send as much again when half of that came.
 const MORE: u32 = 1 << 30;
 
 /// How long the acknowledgement of a ping waits at least after the one before.
@@ -51,7 +51,7 @@ pub(super) struct Exchange {
     stream: u32,
     /// How much may be sent.
     window: u32,
-    /// How much came since the server was told that it may send more.
+    /// How much came since the last window update for the server.
     received: u32,
     /// What is to be sent along with the next question.
     owed: BytesMut,
@@ -103,15 +103,12 @@ impl Exchange {
         let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
         let window = self.window.checked_sub(length);
         self.window = window.ok_or_else(|| Error::other("etcd does not say that more may be sent"))?;
-        let head = match self.stream {
-            0 => &self.head,
-            _ => &self.remembered,
-        };
-        self.stream = match self.stream {
-            0 => 1,
+        let (head, stream) = match self.stream {
+            0 => (&self.head, 1),
             last if last > i32::MAX as u32 - 2 => return Err(Error::other("the connection has had its questions")),
-            last => last + 2,
+            last => (&self.remembered, last + 2),
         };
+        self.stream = stream;
         self.answer.clear();
         out.put_slice(&self.owed);
         self.owed.clear();
@@ -131,7 +128,7 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes the frames that are whole from what came. `is_whole` says whether a payload is the whole answer, which is given.
+    /// Takes the frames that are whole from what came, and returns the answer once `is_whole` says that all of it is there.
     ///
     /// # Errors
     /// Where the question was refused or the connection ends.

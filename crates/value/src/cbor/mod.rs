@@ -19,12 +19,7 @@ pub const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
 /// # Errors
 /// Why they are none, in the words of the reference's library, or which of the `limits` they go beyond.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
-    if bytes.len() > limits.max_bytes {
-        return Err(Error::TooLarge {
-            size: bytes.len(),
-            limit: limits.max_bytes,
-        });
-    }
+    limits.check_bytes(bytes.len())?;
     read::Reader::new(bytes, limits).read()
 }
 

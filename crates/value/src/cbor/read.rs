@@ -106,8 +106,8 @@ impl<'a> Reader<'a> {
                 Err(not_accepted("primitives", &why))
             }
             Header::Break => Err(refused("cbor: unexpected \"break\" code")),
-            Header::Bytes(length) => Ok(self.bytes_of(length, shown)?.into()),
-            Header::Text(length) => Ok(self.text(length)?.into()),
+            Header::Bytes(length) => Ok(Value::String(self.bytes_of(length, shown)?)),
+            Header::Text(length) => Ok(Value::String(self.text(length)?)),
             Header::Tag(number) => self.tagged(number, self.deeper(depth)?, shown),
             Header::Array(length) => self.array(length, self.deeper(depth)?, shown),
             Header::Map(length) => self.map(length, self.deeper(depth)?, shown),
@@ -136,7 +136,7 @@ impl<'a> Reader<'a> {
                     )));
                 }
             };
-            entries.push((SmolStr::from(key), self.item(depth, shown)?));
+            entries.push((key, self.item(depth, shown)?));
         }
         if let Some((key, at)) = repeated(&entries) {
             return Err(refused(format!(
@@ -186,26 +186,27 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn bytes_of(&mut self, length: Option<usize>, shown: Shown) -> Result<String, Error> {
+    fn bytes_of(&mut self, length: Option<usize>, shown: Shown) -> Result<SmolStr, Error> {
         let bytes = self.string(length, |head| match head {
             Header::Bytes(length) => length,
             _ => None,
         })?;
         Ok(match shown {
             // Bytes that are no text are replaced as where they are written as JSON.
-            Shown::AsItIs => crate::json::checked_text(&bytes, &Limits::TRUSTED)?.into_owned(),
-            Shown::Base64Url => URL_SAFE_NO_PAD.encode(bytes),
-            Shown::Base64 => STANDARD.encode(bytes),
+            Shown::AsItIs => SmolStr::new(crate::json::checked_text(&bytes, &Limits::TRUSTED)?),
+            Shown::Base64Url => URL_SAFE_NO_PAD.encode(bytes).into(),
+            Shown::Base64 => STANDARD.encode(bytes).into(),
             Shown::Base16 => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
         })
     }
 
-    fn text(&mut self, length: Option<usize>) -> Result<String, Error> {
+    fn text(&mut self, length: Option<usize>) -> Result<SmolStr, Error> {
         let bytes = self.string(length, |head| match head {
             Header::Text(length) => length,
             _ => None,
         })?;
-        String::from_utf8(bytes.into_owned()).map_err(|_| refused("cbor: invalid UTF-8 string"))
+        let text = std::str::from_utf8(&bytes).map_err(|_| refused("cbor: invalid UTF-8 string"))?;
+        Ok(SmolStr::new(text))
     }
 
     /// The bytes of a string. One of no definite length is the parts up to the break, each of the same kind, whose lengths

@@ -66,12 +66,6 @@ mod tests {
     const COMPACT: &str = r#"{"b":[1,{"c":"x,{\"\\"},[],{}],"a":{"d":null,"e":[true]},"f":""}"#;
 
     #[test]
-    fn blanks_in_texts_are_no_blanks_between_tokens() {
-        assert!(json::is_compact(COMPACT.as_bytes()) && json::is_compact(br#"{"a \" b":" \\"}"#));
-        assert!(!json::is_compact(br#"{"a":"\\", "b":1}"#) && !json::is_compact(b"[1,\n2]"));
-    }
-
-    #[test]
     fn text_is_indented_in_its_own_order() {
         let mut out = Vec::new();
         Indenter::default().write(COMPACT.as_bytes(), &mut out);

@@ -7,6 +7,7 @@
 mod indent;
 mod places;
 mod read;
+mod scan;
 mod select;
 mod write;
 
@@ -17,7 +18,8 @@ use crate::{Duplicates, Error, Limits, Parsed, Position, Value};
 pub use indent::Indenter;
 pub use places::{number_behind, places};
 pub(crate) use read::{Dialect, Reader};
-pub use select::{Selected, end_of_value, parse_selected, parse_selected_beside};
+pub use scan::{end_of_value, is_compact};
+pub use select::{Selected, parse_selected, parse_selected_beside};
 pub(crate) use write::number_length;
 pub use write::{html_safe, length, string_length, to_string, to_vec, write, write_float, write_pretty, write_string};
 
@@ -26,21 +28,6 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     let text = checked_text(bytes, limits)?;
     let read = Reader::new(&text, limits, Dialect::Json, Duplicates::Replace).read();
     Ok(read.map_err(|error| as_it_came(error, bytes, &text))?.0)
-}
-
-/// Whether JSON has no blanks between its tokens.
-pub fn is_compact(text: &[u8]) -> bool {
-    let (mut quoted, mut escaped) = (false, false);
-    for byte in text {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = quoted,
-            b'"' => quoted = !quoted,
-            b' ' | b'\t' | b'\n' | b'\r' if !quoted => return false,
-            _ => {}
-        }
-    }
-    true
 }
 
 /// Reads one JSON value and reports repeated keys, of which the last wins.
@@ -71,12 +58,7 @@ pub fn parse_with_infinities(bytes: &[u8], limits: &Limits) -> Result<Value, Err
 
 /// The input as text, each byte that is no UTF-8 replaced by U+FFFD as Go does.
 pub(crate) fn checked_text<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, str>, Error> {
-    if bytes.len() > limits.max_bytes {
-        return Err(Error::TooLarge {
-            size: bytes.len(),
-            limit: limits.max_bytes,
-        });
-    }
+    limits.check_bytes(bytes.len())?;
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Ok(Cow::Borrowed(text));
     }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::scan::end_of_string;
 use crate::{Limits, Value};
 
 /// For each path (keys joined by dots, indices in brackets, as in [`Finding`](crate::Finding)) the byte of `text` at which
@@ -33,18 +34,8 @@ pub fn places(text: &[u8], paths: &[(&str, bool)]) -> Vec<usize> {
     reason = "the part lies within the text that was looked through"
 )]
 pub fn number_behind(text: &[u8], place: usize) -> Option<&str> {
-    let mut rest = text.get(place..)?.strip_prefix(b"\"")?;
-    loop {
-        match rest {
-            [b'\\', _, after @ ..] => rest = after,
-            [b'"', after @ ..] => {
-                rest = after;
-                break;
-            }
-            [_, after @ ..] => rest = after,
-            [] => return None,
-        }
-    }
+    text.get(place).filter(|byte| **byte == b'"')?;
+    let rest = text.get(end_of_string(text, place)?..)?;
     let rest = rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
     let is_part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
     let end = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
@@ -113,15 +104,7 @@ impl Scan<'_> {
     #[expect(clippy::indexing_slicing, reason = "what waits is a list of the places of paths")]
     fn string(&mut self) {
         let start = self.at;
-        self.at += 1;
-        while let Some(byte) = self.text.get(self.at) {
-            self.at += 1;
-            match byte {
-                b'\\' => self.at += 1,
-                b'"' => break,
-                _ => {}
-            }
-        }
+        self.at = end_of_string(self.text, start).unwrap_or(self.text.len());
         let after = self.text.get(self.at..).unwrap_or_default();
         let next = after.iter().find(|byte| !byte.is_ascii_whitespace());
         let Some((path, None)) = self.containers.last().copied() else {

@@ -2,7 +2,6 @@
 
 use std::ops::Range;
 
-use super::read::plain_run;
 use super::{Dialect, Reader};
 use crate::{Duplicates, Entry, Limits, List, Map, SmolStr, Value};
 
@@ -73,7 +72,7 @@ fn read_members(
     mut noted: Option<(&str, &mut Option<Range<usize>>)>,
 ) -> Option<Value> {
     let mut entries: Vec<Entry> = Vec::with_capacity(members.len());
-    open(reader, b'{');
+    skip(reader, b'{');
     while !reader.take(b'}') {
         if reader.peek() != Some(b'"') {
             return None;
@@ -85,12 +84,7 @@ fn read_members(
         let start = reader.at();
         match wanted {
             None => reader.pass()?,
-            Some((name, selected)) => {
-                let value = read(reader, selected)?;
-                // Of repeated names the last counts.
-                entries.retain(|(known, _)| known != name);
-                entries.push((name.clone(), value));
-            }
+            Some((name, selected)) => entries.push((name.clone(), read(reader, selected)?)),
         }
         if let Some((_, place)) = place {
             **place = Some(start..reader.at());
@@ -98,12 +92,13 @@ fn read_members(
         separate(reader, b'}')?;
     }
     reader.skip_space();
-    Some(Value::Map(Map::from_iter(entries)))
+    // Of repeated names the last counts.
+    Some(Value::Map(Map::from_unsorted(entries)))
 }
 
 fn read_items(reader: &mut Reader<'_>, members: &[(SmolStr, Selected)]) -> Option<Value> {
     let mut items = Vec::new();
-    open(reader, b'[');
+    skip(reader, b'[');
     while !reader.take(b']') {
         items.push(match reader.peek()? {
             b'{' => read_members(reader, members, None)?,
@@ -115,8 +110,9 @@ fn read_items(reader: &mut Reader<'_>, members: &[(SmolStr, Selected)]) -> Optio
     Some(Value::List(List::from(items)))
 }
 
-fn open(reader: &mut Reader<'_>, bracket: u8) {
-    reader.take(bracket);
+/// Passes this byte, if it stands here, and the space behind it.
+fn skip(reader: &mut Reader<'_>, byte: u8) {
+    reader.take(byte);
     reader.skip_space();
 }
 
@@ -124,58 +120,11 @@ fn open(reader: &mut Reader<'_>, bracket: u8) {
 fn separate(reader: &mut Reader<'_>, end: u8) -> Option<()> {
     match reader.peek()? {
         b',' => {
-            open(reader, b',');
+            skip(reader, b',');
             (reader.peek()? != end).then_some(())
         }
         byte => (byte == end).then_some(()),
     }
-}
-
-/// Where the value ends that begins at byte `at` of a JSON text, found by quotes and brackets alone; `None` where it does not
-/// end.
-pub fn end_of_value(text: &[u8], mut at: usize) -> Option<usize> {
-    let mut depth = 0_usize;
-    loop {
-        match text.get(at)? {
-            b'"' => {
-                at = end_of_string(text, at)?;
-                if depth == 0 {
-                    return Some(at);
-                }
-                continue;
-            }
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    return Some(at + 1);
-                }
-            }
-            _ if depth == 0 => return end_of_scalar(text, at),
-            _ => {}
-        }
-        at += 1;
-    }
-}
-
-/// Where the string ends whose first quote stands at `at`.
-fn end_of_string(text: &[u8], at: usize) -> Option<usize> {
-    let mut at = at + 1;
-    loop {
-        at += plain_run(text.get(at..)?);
-        match text.get(at)? {
-            b'"' => return Some(at + 1),
-            b'\\' => at += 2,
-            _ => at += 1,
-        }
-    }
-}
-
-fn end_of_scalar(text: &[u8], start: usize) -> Option<usize> {
-    let rest = text.get(start..)?;
-    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.');
-    let length = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
-    (length > 0).then_some(start + length)
 }
 
 #[cfg(test)]
@@ -257,22 +206,6 @@ mod tests {
             "{\"b\":\"\\",
         ] {
             assert_eq!(parse_selected(text.as_bytes(), &selected(&["a.x"])), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn values_end_where_their_quotes_and_brackets_do() {
-        for (text, end) in [
-            (r#""a\"b", 1"#, Some(6)),
-            (r#"{"a":"}","b":[{}]},"#, Some(18)),
-            ("-1.5e+3,", Some(7)),
-            ("true}", Some(4)),
-            ("[1,2", None),
-            ("]", None),
-            (",", None),
-            (r#""a"#, None),
-        ] {
-            assert_eq!(end_of_value(text.as_bytes(), 0), end, "{text}");
         }
     }
 }

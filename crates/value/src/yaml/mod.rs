@@ -35,12 +35,7 @@ pub fn parse_with_findings(bytes: &[u8], limits: &Limits) -> Result<Parsed, Erro
 
 /// Reads a document and reports repeated keys; `documents` says what becomes of further ones.
 pub fn parse_with(bytes: &[u8], limits: &Limits, documents: Documents) -> Result<Parsed, Error> {
-    if bytes.len() > limits.max_bytes {
-        return Err(Error::TooLarge {
-            size: bytes.len(),
-            limit: limits.max_bytes,
-        });
-    }
+    limits.check_bytes(bytes.len())?;
     let utf8 = from_utf16(bytes);
     let text = checked_text(utf8.as_deref().map_or(bytes, str::as_bytes))?;
     match read_as_json(text, limits) {

@@ -344,12 +344,7 @@ impl<'a> Reader<'a> {
                 position,
             });
         }
-        if self.bytes > self.limits.max_bytes {
-            return Err(Error::TooLarge {
-                size: self.bytes,
-                limit: self.limits.max_bytes,
-            });
-        }
+        self.limits.check_bytes(self.bytes)?;
         let share = self.aliased_nodes as f64 / self.nodes.max(1) as f64;
         if self.aliased_nodes > 100 && self.nodes > 1000 && share > allowed_share_of_aliases(self.nodes) {
             return Err(self.syntax.error("document contains excessive aliasing", span));

@@ -1,0 +1,69 @@
+//! What the controllers share that are parts of kube-apiserver: they write in its name, and some look at their objects now and
+//! then.
+
+use std::time::Duration;
+
+use holdfast_resource::Resource;
+use holdfast_server::operations::loopback::{Client, RequestError, path_of};
+use holdfast_server::runtime::shutdown::Shutdown;
+use holdfast_value::Value;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+
+/// Who owns the fields that kube-apiserver writes.
+pub(crate) const MANAGER: &str = "kube-apiserver";
+
+/// Creates an object of `resource`, or replaces the one that is there, as kube-apiserver does.
+///
+/// # Errors
+/// What the server refuses.
+pub(crate) async fn put(
+    client: &Client,
+    resource: &Resource,
+    is_new: bool,
+    object: &Value,
+) -> Result<Value, RequestError> {
+    let metadata = |field| object.str_at(&["metadata", field]).unwrap_or_default();
+    let name = if is_new { "" } else { metadata("name") };
+    let path = path_of(resource, metadata("namespace"), name).unwrap_or_default();
+    let path = format!("{path}?fieldManager={MANAGER}");
+    match is_new {
+        true => client.create(&path, object).await,
+        false => client.update(&path, object).await,
+    }
+}
+
+/// The outcome of a write, which is no failure where another server or client was faster.
+///
+/// # Errors
+/// All other refusals.
+pub(crate) fn unless_overtaken(written: Result<Value, RequestError>) -> Result<(), RequestError> {
+    match written {
+        Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// The moments at which work is due: now and after each period, until the server ends.
+pub(crate) struct Turns {
+    ticks: Interval,
+    shutdown: Shutdown,
+}
+
+impl Turns {
+    pub(crate) fn new(client: &Client, period: Duration) -> Self {
+        let mut ticks = interval(period);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self {
+            ticks,
+            shutdown: client.shutdown(),
+        }
+    }
+
+    /// Whether there is a next one.
+    pub(crate) async fn next(&mut self) -> bool {
+        tokio::select! {
+            _ = self.ticks.tick() => true,
+            () = self.shutdown.closing() => false,
+        }
+    }
+}
