@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use crate::validation::aggregate;
+
 /// Names the gates that change something here.
 macro_rules! features {
     ($($(#[$doc:meta])* $name:ident,)+) => {
@@ -25,6 +27,11 @@ macro_rules! features {
                 match self {
                     $(Feature::$name => stringify!($name),)+
                 }
+            }
+
+            /// The feature whose gate has that name.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|feature| feature.name() == name)
             }
         }
     };
@@ -149,9 +156,7 @@ impl Features {
 
     /// Whether a feature of that name is on. One that nothing here knows is off.
     pub(crate) fn has_named(self, name: &str) -> bool {
-        Feature::ALL
-            .iter()
-            .any(|feature| feature.name() == name && self.has(*feature))
+        Feature::named(name).is_some_and(|feature| self.has(feature))
     }
 
     fn bit(feature: Feature) -> u128 {
@@ -308,10 +313,9 @@ impl FeatureGates {
         if errors.is_empty() {
             errors = gates.unmet();
         }
-        match errors.as_slice() {
-            [] => Ok(gates),
-            [one] => Err(FeatureError(one.clone())),
-            several => Err(FeatureError(format!("[{}]", several.join(", ")))),
+        match errors.is_empty() {
+            true => Ok(gates),
+            false => Err(FeatureError(aggregate(&errors))),
         }
     }
 
@@ -522,7 +526,7 @@ mod tests {
             .collect();
         assert!(!gates.is_empty());
         for gate in gates {
-            assert!(Feature::ALL.iter().any(|feature| feature.name() == gate), "{gate}");
+            assert!(Feature::named(gate).is_some(), "{gate}");
         }
     }
 

@@ -286,10 +286,14 @@ impl Harness {
         })
     }
 
+    fn plugin(&self, name: &str) -> Box<dyn AdmissionPlugin> {
+        let mut plugins = admission::all_plugins(&self.settings).into_iter();
+        plugins.find(|plugin| plugin.name() == name).unwrap()
+    }
+
     /// What the plugin of that name makes of a create, or why it refuses it.
     pub(crate) fn admit(&self, plugin: &str, text: &str) -> Result<Value, String> {
-        let plugins = admission::all_plugins(&self.settings);
-        let plugin: &dyn AdmissionPlugin = plugins.iter().find(|one| one.name() == plugin).unwrap().as_ref();
+        let plugin = self.plugin(plugin);
         let mut object = self.read(text);
         let shown = object.clone();
         let result = self.call(&shown, None, None, |resource, context| {
@@ -314,8 +318,7 @@ impl Harness {
         old: &str,
         text: &str,
     ) -> Result<(), String> {
-        let plugins = admission::all_plugins(&self.settings);
-        let plugin = plugins.iter().find(|one| one.name() == plugin).unwrap();
+        let plugin = self.plugin(plugin);
         let (old, object) = (self.read(old), self.read(text));
         let result = self.call(&object, Some(&old), subresource, |resource, context| {
             assert!(plugin.concerns(context, resource));
@@ -344,8 +347,7 @@ impl Harness {
     /// The usage that quotas have after the plugin of that name let an object be made, or take the place of that of `old`;
     /// or why it refuses that.
     pub(crate) fn charged(&self, plugin: &str, text: &str, old: Option<&str>) -> Result<Vec<String>, String> {
-        let plugins = admission::all_plugins(&self.settings);
-        let plugin = plugins.iter().find(|one| one.name() == plugin).unwrap();
+        let plugin = self.plugin(plugin);
         let (object, old) = (self.read(text), old.map(|old| self.read(old)));
         let read = old.clone().map(|old| move || old.clone());
         let charged = self.call(&object, old.as_ref(), None, |resource, context| {
@@ -360,8 +362,7 @@ impl Harness {
     }
 
     fn told_by(&self, plugin: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
-        let plugins = admission::all_plugins(&self.settings);
-        let plugin = plugins.iter().find(|one| one.name() == plugin).unwrap();
+        let plugin = self.plugin(plugin);
         self.call(object, old, None, |resource, context| {
             if plugin.concerns(context, resource) {
                 plugin.validate(context, resource, Some(object), old).unwrap();

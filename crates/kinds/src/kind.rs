@@ -245,20 +245,7 @@ impl<S: Strategy + 'static> Kind<S> {
         warnings: TemplateWarnings,
     ) -> Kind<WithPodTemplate<S>> {
         self.capabilities.pod_template = Some(path);
-        let strategy = WithPodTemplate {
-            kind: self.strategy,
-            path,
-            warnings,
-        };
-        Kind {
-            strategy: Arc::new(strategy),
-            capabilities: self.capabilities,
-            deprecation: self.deprecation,
-            cells: self.cells,
-            empty_status: self.empty_status,
-            names: self.names,
-            metadata_checks: self.metadata_checks,
-        }
+        self.with_strategy(|kind| Arc::new(WithPodTemplate { kind, path, warnings }))
     }
 
     /// A new object has the zero value of its status, whatever its writer sends.
@@ -287,8 +274,13 @@ impl<S: Strategy + 'static> Kind<S> {
 
     /// The kind, whatever the type of its strategy.
     pub(crate) fn done(self) -> Kind {
+        self.with_strategy::<dyn Strategy>(|strategy| strategy)
+    }
+
+    /// The same with another strategy, which `of` makes of this one.
+    fn with_strategy<T: ?Sized>(self, of: impl FnOnce(Arc<S>) -> Arc<T>) -> Kind<T> {
         Kind {
-            strategy: self.strategy,
+            strategy: of(self.strategy),
             capabilities: self.capabilities,
             deprecation: self.deprecation,
             cells: self.cells,

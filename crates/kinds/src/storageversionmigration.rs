@@ -1,6 +1,7 @@
 //! The kinds of the group `storagemigration.k8s.io`: StorageVersionMigrations, each of which has the objects of a resource
 //! written anew (<https://kubernetes.io/docs/tasks/manage-kubernetes-objects/storage-version-migration/>).
 
+use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
@@ -9,7 +10,6 @@ use holdfast_value::Value;
 use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::validation::Errors;
-use holdfast_resource::metadata::conditions::validate_conditions;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {

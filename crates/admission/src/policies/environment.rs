@@ -227,12 +227,12 @@ impl Compiler {
     /// Why it does not compile.
     pub fn mutation(&mut self, text: &str, expected: &[Type]) -> Result<Program, CompileError> {
         let compiled = self.composed.clone().with_mutation().compile(text, expected);
-        let program = compiled.map_err(|error| self.with_variables(text, expected).unwrap_or(error))?;
+        let program = compiled.map_err(|error| self.error_with_variables(text, expected).unwrap_or(error))?;
         Ok(self.noted(program))
     }
 
     /// Why an expression that makes a patch does not compile: it sees `variables` even where the policy has none.
-    fn with_variables(&self, text: &str, expected: &[Type]) -> Option<CompileError> {
+    fn error_with_variables(&self, text: &str, expected: &[Type]) -> Option<CompileError> {
         if self.has_variables {
             return None;
         }

@@ -249,7 +249,6 @@ impl Drop for QueueEnd {
 
 #[cfg(test)]
 mod tests {
-
     use super::*;
 
     fn queue(capacity: usize, enough: usize, linger: Duration) -> Arc<Queue> {

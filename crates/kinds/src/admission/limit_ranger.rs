@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::group_resource;
 use crate::pod_resources::of_containers;
+use crate::validation::aggregate;
 
 /// Fills in what containers leave out and refuses what does not keep to the limits of the namespace.
 #[derive(Default)]
@@ -176,10 +177,7 @@ fn together(mut faults: Vec<String>) -> String {
             told.push(fault);
         }
     }
-    match told.as_slice() {
-        [one] => one.clone(),
-        several => format!("[{}]", several.join(", ")),
-    }
+    aggregate(&told)
 }
 
 /// Gives each container the requests and limits that it does not state, and says so in an annotation.

@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_resource::table::items;
 use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
@@ -10,6 +11,7 @@ use super::group_resource;
 
 const GROUP: &str = "scheduling.k8s.io";
 const POD_GROUPS: &str = "podgroups";
+const PARALLELISM: [&str; 2] = ["spec", "parallelism"];
 
 /// A group of Pods is made of a template that its workload has.
 pub(super) struct PodGroupWorkloadExists;
@@ -20,7 +22,7 @@ impl AdmissionPlugin for PodGroupWorkloadExists {
     }
 
     fn interests(&self) -> &[Interest] {
-        const { &[Interest::in_objects(GROUP, POD_GROUPS, &[Operation::Create])] }
+        const { &[Interest::in_new(GROUP, POD_GROUPS)] }
     }
 
     fn validate(
@@ -44,10 +46,8 @@ impl AdmissionPlugin for PodGroupWorkloadExists {
         if workload.at(&["metadata", "deletionTimestamp"]).is_some() {
             return refuse(format!("Workload {name:?} is being deleted"));
         }
-        let templates = workload.at(&["spec", "podGroupTemplates"]).and_then(Value::as_list);
-        let mut templates = templates.into_iter().flat_map(|list| list.iter());
-        let is_there = templates.any(|known| known.str_at(&["name"]) == Some(template));
-        match is_there {
+        let mut templates = items(&workload, &["spec", "podGroupTemplates"]).iter();
+        match templates.any(|known| known.str_at(&["name"]) == Some(template)) {
             true => Ok(()),
             false => refuse(format!("PodGroupTemplate {template:?} not found in Workload {name:?}")),
         }
@@ -76,8 +76,7 @@ impl AdmissionPlugin for JobValidation {
         let (Some(job), Some(old)) = (object, old) else {
             return Ok(());
         };
-        let parallelism = |job: &Value| job.at(&["spec", "parallelism"]).cloned();
-        if parallelism(job) == parallelism(old) {
+        if job.at(&PARALLELISM) == old.at(&PARALLELISM) {
             return Ok(());
         }
         match gang_of(context, old) {
@@ -116,9 +115,8 @@ fn gang_of(context: &WriteContext<'_>, job: &Value) -> Option<String> {
 }
 
 fn is_controlled_by(object: &Value, uid: &str) -> bool {
-    let owners = object.at(&["metadata", "ownerReferences"]).and_then(Value::as_list);
     let is_controller = |owner: &Value| owner.get("controller").and_then(Value::as_bool) == Some(true);
-    let mut owners = owners.into_iter().flat_map(|list| list.iter());
+    let mut owners = items(object, &["metadata", "ownerReferences"]).iter();
     owners.any(|owner| is_controller(owner) && owner.str_at(&["uid"]) == Some(uid))
 }
 
@@ -143,15 +141,15 @@ mod tests {
     #[test]
     fn a_group_needs_a_template_of_a_workload() {
         let harness = Harness::serving(APIS, GATES).with(WORKLOAD);
-        let told = |workload, template| harness.admit("PodGroupWorkloadExists", &group(workload, template));
-        assert!(told("w", "t").is_ok());
+        let admit = |workload, template| harness.admit("PodGroupWorkloadExists", &group(workload, template));
+        assert!(admit("w", "t").is_ok());
         assert!(
-            told("x", "t")
+            admit("x", "t")
                 .unwrap_err()
                 .contains("PodGroup rejected: Workload \"x\" not found")
         );
         let missing = "PodGroup rejected: PodGroupTemplate \"x\" not found in Workload \"w\"";
-        assert!(told("w", "x").unwrap_err().contains(missing));
+        assert!(admit("w", "x").unwrap_err().contains(missing));
     }
 
     #[test]
@@ -164,23 +162,23 @@ mod tests {
                  image: i}}]}}}}}}}}"
             )
         };
-        let told =
+        let admit =
             |name, parallelism| harness.admit_update("JobValidation", None, &job(1, name), &job(parallelism, name));
-        assert!(told("g", 2).unwrap_err().contains("gang-scheduled PodGroup \"g\""));
-        assert!(told("g", 1).is_ok() && told("other", 2).is_ok());
+        assert!(admit("g", 2).unwrap_err().contains("gang-scheduled PodGroup \"g\""));
+        assert!(admit("g", 1).is_ok() && admit("other", 2).is_ok());
     }
 
     #[test]
     fn groups_have_the_priority_of_their_class() {
         let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 7}";
         let named = group("w", "t").replace("spec: {pod", "spec: {priorityClassName: high, pod");
-        let given = named.replace("spec: {p", "spec: {priority: 8, p");
+        let differs = named.replace("spec: {p", "spec: {priority: 8, p");
         let harness = Harness::serving(APIS, GATES).with(class);
         assert_eq!(at(&harness.admit("Priority", &named).unwrap(), "spec.priority"), "7");
-        let told = harness.admit("Priority", &given).unwrap_err();
+        let refusal = harness.admit("Priority", &differs).unwrap_err();
         assert!(
-            told.contains("priority set in the pod group (8) must match the priority computed (7)"),
-            "{told}"
+            refusal.contains("priority set in the pod group (8) must match the priority computed (7)"),
+            "{refusal}"
         );
     }
 }

@@ -35,7 +35,7 @@ impl AdmissionPlugin for Priority {
         const {
             &[
                 Interest::in_objects("", PODS, &[Operation::Create, Operation::Update]),
-                Interest::in_objects(GROUP, POD_GROUPS, &[Operation::Create]),
+                Interest::in_new(GROUP, POD_GROUPS),
                 Interest::in_objects(GROUP, "priorityclasses", Interest::EVERYTHING.operations),
             ]
         }

@@ -6,6 +6,7 @@ use std::collections::HashSet;
 
 use holdfast_admission::policies::environment::Compiler;
 use holdfast_cel::Type;
+use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::{Check, Field, Part, Rules, WriteContext};
 use holdfast_value::Value;
@@ -13,7 +14,6 @@ use holdfast_value::Value;
 use super::json_path;
 use super::policy::{BindingRules, check_parameter_kind, check_reference, compiler, report_fault, validate_policy};
 use crate::validation::Errors;
-use holdfast_resource::metadata::conditions::validate_conditions;
 
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 

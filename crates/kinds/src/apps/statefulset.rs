@@ -6,8 +6,7 @@ use holdfast_resource::metadata::labels::{LabelSelector, invalid_selector};
 use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::config::Config;
-use crate::config::PodSettings;
+use crate::config::{Config, PodSettings};
 use crate::core::persistentvolumeclaim::ClaimRules;
 use crate::core::pod_spec::{validate_restarting, validate_selected, validate_template, validate_template_metadata};
 use crate::defaults::{change_items, set_missing_at};

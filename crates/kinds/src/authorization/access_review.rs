@@ -9,7 +9,7 @@ use holdfast_resource::selector::{FieldSelector, LabelSelector};
 use holdfast_resource::{Field, FieldError, Refusal, Review, WriteContext};
 use holdfast_value::{Map, SmolStr, Value};
 
-use crate::validation::{Errors, report};
+use crate::validation::{Errors, aggregate, report};
 
 /// Whom a review is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,11 +185,7 @@ fn unheard_selectors(resource: &Field<'_, '_>) -> Option<String> {
             (unread > 0).then(|| format!("{} {part}ignored due to parse error", selector.path()))
         });
     let told: Vec<String> = told.collect();
-    match told.as_slice() {
-        [] => None,
-        [only] => Some(only.clone()),
-        several => Some(format!("[{}]", several.join(", "))),
-    }
+    (!told.is_empty()).then(|| aggregate(&told))
 }
 
 /// Whether a requirement can be made a selector of. Those of fields know one value alone.

@@ -4,6 +4,8 @@ use holdfast_authorization::Rule;
 use holdfast_resource::{Refusal, Review, WriteContext};
 use holdfast_value::{List, Map, SmolStr, Value};
 
+use crate::validation::aggregate;
+
 /// What SelfSubjectRulesReviews do.
 pub(super) struct RulesReview;
 
@@ -22,12 +24,7 @@ impl Review for RulesReview {
         status.insert("nonResourceRules", shown(paths));
         status.insert("incomplete", Value::Bool(found.incomplete));
         if !found.errors.is_empty() {
-            let together = found.errors.join(", ");
-            let told = match found.errors.len() {
-                1 => together,
-                _ => format!("[{together}]"),
-            };
-            status.insert("evaluationError", Value::from(told));
+            status.insert("evaluationError", Value::from(aggregate(&found.errors)));
         }
         // The answer is an object of its own, of which the question shows nothing.
         let mut answer = Value::empty_map();

@@ -6,8 +6,7 @@ use holdfast_value::Value;
 
 use super::job::validate_job_spec;
 use super::schedule;
-use crate::config::Config;
-use crate::config::PodSettings;
+use crate::config::{Config, PodSettings};
 use crate::core::pod_spec::template_warnings;
 use crate::validation::{Errors, same};
 use crate::workload::name_warnings;

@@ -9,6 +9,7 @@ use aws_lc_rs::signature::{
 };
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::metadata::formats::{dns_subdomain, domain_prefixed_path};
 use holdfast_resource::table::{NamedCell, items, parse_time};
 use holdfast_resource::{Field, FieldError, FieldPath, NoRules, Refusal, Strategy, WriteContext};
@@ -20,7 +21,6 @@ use x509_parser::public_key::PublicKey;
 use super::validate_signer_name;
 use crate::admission::may_use_signer;
 use crate::validation::{Errors, report, same};
-use holdfast_resource::metadata::conditions::validate_conditions;
 
 /// What only PodCertificateRequests do.
 pub(crate) struct PodCertificateRequest;
@@ -66,11 +66,11 @@ impl Strategy for PodCertificateRequest {
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let (root, old_root) = (Field::root(object), Field::root(old));
-        let mut errors = Errors::new();
         if context.subresource.is_none() {
             return context.check_changes(object, old, &NoRules);
         }
+        let (root, old_root) = (Field::root(object), Field::root(old));
+        let mut errors = Errors::new();
         validate_status(context, &root, &old_root, &mut errors);
         let signer = old.str_at(&["spec", "signerName"]).unwrap_or_default();
         let changes = !same(object.get("status"), old.get("status"));

@@ -90,10 +90,15 @@ impl Strategy for Event {
 
 impl<'v> Rules<'v> for Event {
     fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-        // The own group shows its own name of this one field.
-        let reporter = part.child(name);
-        let shown = Field::placed(reporter.value(), "reportingController");
-        immutable_text(&shown, &old.child(name), &mut check.errors);
+        match name {
+            "reportingComponent" => {
+                // The own group shows its own name of this one field.
+                let reporter = part.child(name);
+                let shown = Field::placed(reporter.value(), "reportingController");
+                immutable_text(&shown, &old.child(name), &mut check.errors);
+            }
+            _ => check.unknown_rule(name, part),
+        }
     }
 }
 

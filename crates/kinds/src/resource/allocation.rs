@@ -84,7 +84,7 @@ pub(super) struct StatusRules<'v> {
     /// The claim has been deleted, and waits for its finalizers.
     is_ending: bool,
     /// The status that was there before.
-    old: Option<&'v Value>,
+    old: Field<'v, 'v>,
 }
 
 impl<'v> StatusRules<'v> {
@@ -95,7 +95,7 @@ impl<'v> StatusRules<'v> {
             devices: RequestRules::of(claim.at(&["spec", "devices"])),
             allocated: allocated(claim.get("status")),
             is_ending: deletion.is_some_and(|time| !time.is_null()),
-            old: old.get("status"),
+            old: Field::placed(old.get("status"), "status"),
         }
     }
 }
@@ -122,15 +122,14 @@ impl<'v> Rules<'v> for StatusRules<'v> {
     }
 }
 
-impl StatusRules<'_> {
+impl<'v> StatusRules<'v> {
     /// Only an allocated claim is reserved, and one that is being deleted gets no new consumers.
     fn validate_reserved(&self, status: &Field<'_, '_>, errors: &mut Errors) {
         let reserved = status.child("reservedFor");
         if !reserved.is_empty() && !status.child("allocation").is_set() {
             errors.push(reserved.forbidden("may not be specified when `allocated` is not set"));
         } else if self.is_ending {
-            let old = Field::placed(self.old, "status");
-            let before = old.child("reservedFor");
+            let before = self.old.child("reservedFor");
             let is_new = |consumer: &Value| !before.slice().iter().any(|known| same(Some(known), Some(consumer)));
             if reserved.slice().iter().any(is_new) {
                 errors.push(reserved.forbidden(
@@ -151,13 +150,10 @@ impl StatusRules<'_> {
             });
         }
     }
-}
 
-impl<'v> StatusRules<'v> {
     /// An allocation that was made stays.
     fn validate_allocation(&self, status: &Part<'v, '_>, check: &mut Check<'_>) {
-        let old = Field::placed(self.old, "status");
-        let (allocation, before) = (status.child("allocation"), old.child("allocation"));
+        let (allocation, before) = (status.child("allocation"), self.old.child("allocation"));
         if allocation.is_set() && before.is_set() {
             immutable(&allocation, &before, &mut check.errors);
         } else {

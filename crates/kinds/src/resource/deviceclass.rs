@@ -20,8 +20,11 @@ impl Strategy for DeviceClass {
             true => Stored::Yes,
             false => Stored::No,
         };
-        let mut rules = RequestRules::of(None);
-        (rules.selectors, rules.configurations) = (stored("selectors"), stored("config"));
+        let rules = RequestRules {
+            selectors: stored("selectors"),
+            configurations: stored("config"),
+            ..RequestRules::of(None)
+        };
         context.check(object, &ClassRules(rules))
     }
 }

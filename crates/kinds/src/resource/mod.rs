@@ -17,8 +17,6 @@ mod resourceslice;
 mod selectors;
 mod versions;
 
-pub(crate) use names::validate_driver as validate_driver_name;
-
 use holdfast_resource::SelectorWords;
 
 use crate::config::Config;

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 
 use holdfast_resource::metadata::formats::dns_subdomain;
-use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::{Field, FieldError};
 use holdfast_value::Value;
 
@@ -15,8 +14,6 @@ const DRIVER_NAME: usize = 63;
 const IDENTIFIER: usize = 32;
 /// The longest key of an attribute or a capacity.
 pub(super) const QUALIFIED_NAME: usize = DRIVER_NAME + 1 + IDENTIFIER;
-/// The most conditions of either type that a device waits for.
-const BINDING_CONDITIONS: usize = 4;
 
 const NOT_AN_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of \
      alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for validation is \
@@ -24,16 +21,8 @@ const NOT_AN_IDENTIFIER: &str = "a valid C identifier must start with alphabetic
 const NORMALIZED: &str = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase \
      hexadecimal characters";
 
-/// Reports what can be no name of a driver: `ValidateCSIDriverName`.
-pub(crate) fn validate_driver(driver: &Field<'_, '_>, errors: &mut Errors) {
-    match driver.text() {
-        "" => errors.push(driver.required("")),
-        name => validate_driver_text(driver, name, errors),
-    }
-}
-
-/// Reports the name of a driver `name` at `at`.
-fn validate_driver_text(at: &Field<'_, '_>, name: &str, errors: &mut Errors) {
+/// Reports at `at` what can be no name of a driver: `ValidateCSIDriverName`.
+fn validate_driver_name(at: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     if name.len() > DRIVER_NAME {
         errors.push(at.too_long(DRIVER_NAME));
     }
@@ -62,7 +51,7 @@ pub(super) fn validate_qualified_name(at: &Field<'_, '_>, name: &str, errors: &m
     }
     match domain {
         "" => errors.push(at.invalid_as("", "the domain must not be empty")),
-        domain => validate_driver_text(at, domain, errors),
+        domain => validate_driver_name(at, domain, errors),
     }
     match identifier {
         "" => errors.push(at.invalid_as("", "the name must not be empty")),
@@ -129,19 +118,7 @@ pub(super) fn exceeds(list: &Field<'_, '_>, most: usize, errors: &mut Errors) ->
     exceeds
 }
 
-/// Checks the items of a list unless there are too many: `validateSlice`.
-pub(super) fn validate_slice(
-    list: &Field<'_, '_>,
-    most: usize,
-    errors: &mut Errors,
-    check: impl Fn(&Field<'_, '_>, &mut Errors),
-) {
-    if !exceeds(list, most, errors) {
-        list.items().for_each(|item| check(&item, errors));
-    }
-}
-
-/// As [`validate_slice`], and reports items whose key stands there before: `validateSet`.
+/// Checks the items of a list unless there are too many, and reports those whose key stands there before: `validateSet`.
 pub(super) fn validate_set(
     list: &Field<'_, '_>,
     most: usize,
@@ -198,14 +175,12 @@ fn shortened(text: &str, most: usize) -> String {
     format!("{}...{}", String::from_utf8_lossy(head), String::from_utf8_lossy(tail))
 }
 
-/// Reports conditions that a device can not wait for: `validateDeviceBindingParameters`.
+/// Reports conditions that do not go together: what `validateDeviceBindingParameters` says of more than one of them.
 pub(super) fn validate_binding_conditions(parent: &Field<'_, '_>, errors: &mut Errors) {
     let (conditions, failures) = (
         parent.child("bindingConditions"),
         parent.child("bindingFailureConditions"),
     );
-    validate_slice(&conditions, BINDING_CONDITIONS, errors, validate_label_name);
-    validate_slice(&failures, BINDING_CONDITIONS, errors, validate_label_name);
     let mut awaited = HashSet::new();
     for condition in conditions.items() {
         if !awaited.insert(condition.text()) {

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use holdfast_resource::metadata::formats::{dns_label, label_value};
+use holdfast_resource::table::items;
 use holdfast_resource::{Check, Field, Part, Rules};
 use holdfast_value::{Value, json};
 
@@ -187,8 +188,9 @@ pub(super) enum Stored {
 
 /// Whether the configurations at `path` have parameters in which blanks may stand.
 pub(super) fn has_blanks(object: &Value, path: &[&str]) -> bool {
-    let configurations = object.at(path).and_then(Value::as_list).into_iter().flatten();
-    let mut parameters = configurations.filter_map(|one| one.at(&["opaque", "parameters"]));
+    let mut parameters = items(object, path)
+        .iter()
+        .filter_map(|one| one.at(&["opaque", "parameters"]));
     parameters.any(may_have_blanks)
 }
 

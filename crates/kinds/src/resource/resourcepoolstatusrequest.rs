@@ -2,12 +2,12 @@
 
 use std::time::SystemTime;
 
+use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::table::{NamedCell, age, items};
 use holdfast_resource::{Field, FieldError, NoRules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::{Errors, immutable};
-use holdfast_resource::metadata::conditions::validate_conditions;
 
 /// What only ResourcePoolStatusRequests do.
 pub(crate) struct ResourcePoolStatusRequest;

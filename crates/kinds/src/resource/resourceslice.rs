@@ -206,6 +206,28 @@ mod tests {
     }
 
     #[test]
+    fn devices_wait_for_a_few_conditions_of_two_types() {
+        let errors = errors_of("bindingConditions: ['a b', c, c], bindingFailureConditions: [d, d, c, e, f]");
+        let texts: Vec<&str> = errors
+            .iter()
+            .filter_map(|error| error.strip_prefix("spec.devices[0]."))
+            .collect();
+        assert!(
+            texts[0].starts_with("bindingConditions[0]: Invalid value: \"a b\": name part must consist of"),
+            "{texts:?}"
+        );
+        assert_eq!(
+            texts[1..],
+            [
+                "bindingFailureConditions: Too many: 5: must have at most 4 items",
+                "bindingConditions[2]: Duplicate value: \"c\"",
+                "bindingFailureConditions[1]: Duplicate value: \"d\"",
+                "bindingFailureConditions[2]: Invalid value: \"c\": bindingFailureConditions must not overlap with bindingConditions",
+            ]
+        );
+    }
+
+    #[test]
     fn what_requests_may_take_of_a_capacity_fits_it() {
         let errors = |policy: &str| {
             let capacity = format!("capacity: {{m: {{value: '4', requestPolicy: {{{policy}}}}}}}");

@@ -1,11 +1,11 @@
 //! Workloads and the groups of Pods that are made of their templates (<https://kubernetes.io/docs/concepts/workloads/workload-api/>).
 
+use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::Errors;
-use holdfast_resource::metadata::conditions::validate_conditions;
 
 /// What only PodGroups do.
 pub(crate) struct PodGroup;

@@ -7,7 +7,6 @@ use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy
 use holdfast_value::Value;
 
 use crate::defaults::{change_items, none_if_empty};
-use crate::resource::validate_driver_name;
 use crate::validation::{Errors, same};
 
 /// What only CSINodes do.
@@ -66,7 +65,6 @@ impl<'v> Rules<'v> for CsiNode {
                 let drivers = part.child(name);
                 let mut names = HashSet::new();
                 for driver in check.items(part, name, &drivers) {
-                    validate_driver_id(&driver, &mut check.errors);
                     check.values(&driver, self);
                     let name = driver.child("name");
                     if !names.insert(name.text()) {
@@ -75,15 +73,14 @@ impl<'v> Rules<'v> for CsiNode {
                     validate_topology_keys(&driver, &mut check.errors);
                 }
             }
+            "node" => validate_node_id(&part.child("nodeID"), &mut check.errors),
             _ => check.unknown_rule(name, part),
         }
     }
 }
 
-/// `validateCSINodeDriverNodeID`, and the name before it.
-fn validate_driver_id(driver: &Field<'_, '_>, errors: &mut Errors) {
-    let (name, node) = (driver.child("name"), driver.child("nodeID"));
-    validate_driver_name(&name, errors);
+/// `validateCSINodeDriverNodeID`
+fn validate_node_id(node: &Field<'_, '_>, errors: &mut Errors) {
     if node.text().is_empty() {
         errors.push(node.required(""));
     } else if node.text().len() > NODE_ID_LENGTH {
@@ -124,6 +121,16 @@ mod tests {
         let fields: Vec<&str> = errors.iter().filter_map(|error| error.split(": ").next()).collect();
         let (first, second) = ("spec.drivers[0]", ["spec.drivers[1].nodeID", "spec.drivers[1].name"]);
         assert_eq!(fields, [first, first, first, first, second[0], second[1]]);
+    }
+
+    #[test]
+    fn drivers_have_names_in_any_case() {
+        let errors = |name: &str| Harness::new().errors(&node(&format!("{{name: '{name}', nodeID: one}}")));
+        assert!(errors("D.example.com").is_empty());
+        assert_eq!(errors(""), ["spec.drivers[0].name: Required value"]);
+        let long = errors(&"d".repeat(64));
+        assert_eq!(long, ["spec.drivers[0].name: Too long: may not be more than 63 bytes"]);
+        assert!(errors("a b")[0].starts_with("spec.drivers[0].name: Invalid value: \"a b\": "));
     }
 
     #[test]

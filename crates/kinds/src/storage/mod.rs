@@ -38,7 +38,6 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .metadata_checks(with_status(of_core(1, 0), 1, 0))
             .done(),
         "volumeattributesclasses" => kind(volumeattributesclass::VolumeAttributesClass)
-            .metadata_checks(of_core(1, 1))
             .converts_by(config, "storage.k8s.io", ATTRIBUTES_CLASSES)
             .done(),
         _ => return None,

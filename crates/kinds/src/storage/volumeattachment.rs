@@ -4,7 +4,6 @@ use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::{Check, Field, Part, Rules, Strategy};
 
 use crate::core::persistentvolume::validate_inline_volume;
-use crate::resource::validate_driver_name;
 use crate::validation::{Errors, immutable, report};
 
 /// What only VolumeAttachments do.
@@ -24,7 +23,6 @@ impl<'v> Rules<'v> for VolumeAttachment {
         let errors = &mut check.errors;
         match name {
             "source" => validate_source(&part.child(name), check),
-            "attacher" => validate_driver_name(&part.child(name), errors),
             "volume" => {
                 let source = part.child("source");
                 let volume = source.child("persistentVolumeName");
@@ -113,6 +111,17 @@ mod tests {
                 format!("{place}.storageClassName: Forbidden: may not be specified in the context of inline volumes"),
             ]
         );
+    }
+
+    #[test]
+    fn an_attacher_has_the_name_of_a_driver() {
+        let errors = |name: &str| {
+            let attachment = attachment("source: {persistentVolumeName: v}", "");
+            Harness::new().errors(&attachment.replace("attacher: a", &format!("attacher: '{name}'")))
+        };
+        assert!(errors("D.example.com").is_empty());
+        assert_eq!(errors(""), ["spec.attacher: Required value"]);
+        assert!(errors("a b")[0].starts_with("spec.attacher: Invalid value: \"a b\": "));
     }
 
     #[test]

@@ -164,8 +164,8 @@ impl Reader<'_> {
         let (at, is_served) = self.current?;
         match *words {
             ["feature", name] => {
-                let feature = Feature::ALL.iter().find(|feature| feature.name() == name)?;
-                self.found.get_mut(at)?.is_on = self.config.features.has(*feature);
+                let feature = Feature::named(name)?;
+                self.found.get_mut(at)?.is_on = self.config.features.has(feature);
                 Some(())
             }
             ["version", version, verbs, ref marks @ ..] => {

@@ -1,3 +1,6 @@
+use std::sync::LazyLock;
+
+use holdfast_resource::schema::TypeTable;
 use holdfast_value::{Limits, Value, json};
 
 use super::{Errors, name_faults};
@@ -9,7 +12,8 @@ const WIDGETS: &str = r#"{"metadata":{"name":"widgets.example.com"},"spec":{"gro
     "status":{"storedVersions":["v1"]}}"#;
 
 fn validate(definition: &Value, old: Option<&Value>) -> Errors {
-    super::validate(&crate::tables::types().unwrap(), definition, old)
+    static TYPES: LazyLock<TypeTable> = LazyLock::new(|| crate::tables::types().unwrap());
+    super::validate(&TYPES, definition, old)
 }
 
 fn value(text: &str) -> Value {

@@ -1,12 +1,12 @@
 //! Bindings: a scheduler says which node a Pod is to run on.
 
-use holdfast_resource::metadata::formats::path_segment;
+use holdfast_resource::metadata::formats::check_key;
 use holdfast_resource::{ActionStep, Field, FieldError, Refusal, SubresourceAction, WriteContext};
 use holdfast_value::Value;
 
 use super::super::of_core;
 use crate::time::time_text;
-use crate::validation::Errors;
+use crate::validation::{Errors, aggregate};
 
 /// Puts a Pod on a node: the one of the path, or for the resource `bindings` the one that the body names.
 pub(crate) struct Binding;
@@ -20,7 +20,7 @@ impl SubresourceAction for Binding {
             ));
         }
         validate(request)?;
-        check_key(name)?;
+        check_key(true, context.namespace, name).map_err(Refusal::BadRequest)?;
         let pods = of_core("pods");
         let Some(pod) = context.lookup.get(&pods, context.namespace, name) else {
             return Err(Refusal::NotFound {
@@ -56,24 +56,10 @@ fn validate(request: &Value) -> Result<(), Refusal> {
         errors.push(name.required(""));
     }
     let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
-    match texts.as_slice() {
-        [] => Ok(()),
-        [one] => Err(Refusal::Failed(one.clone())),
-        several => Err(Refusal::Failed(format!("[{}]", several.join(", ")))),
+    match texts.is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::Failed(aggregate(&texts))),
     }
-}
-
-/// A Pod is looked for under a name that can stand in a path.
-fn check_key(name: &str) -> Result<(), Refusal> {
-    let faults = path_segment(name);
-    if name.is_empty() {
-        return Err(Refusal::BadRequest("Name parameter required.".to_owned()));
-    }
-    if !faults.is_empty() {
-        let why = faults.join(";");
-        return Err(Refusal::BadRequest(format!("Name parameter invalid: {name:?}: {why}")));
-    }
-    Ok(())
 }
 
 fn check_preconditions(context: &WriteContext<'_>, request: &Value, pod: &Value) -> Result<(), Refusal> {

@@ -144,7 +144,7 @@ impl Strategy for Pod {
             Some("resize") => resize::validate_resize(&Field::root(object), &Field::root(old), &mut errors),
             _ => {
                 validate_annotations_update(object, old, self.config.features, &mut errors);
-                update::validate_update(object, old, self.config.pods(), &mut errors);
+                update::validate_update(object, old, self.config.features, &mut errors);
             }
         }
         errors

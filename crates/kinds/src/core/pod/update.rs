@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use holdfast_resource::{Field, FieldError, FieldPath};
 use holdfast_value::{Map, Value, json};
 
-use crate::config::PodSettings;
-use crate::core::pod_spec::{PodRules, validate_container_updates, validate_tolerations};
+use crate::core::pod_spec::{tolerations_compare, validate_container_updates, validate_tolerations};
 use crate::defaults::change_items;
+use crate::features::Features;
 use crate::validation::{Errors, same};
 
 const MUTABLE: &str = "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,\
@@ -15,7 +15,7 @@ const MUTABLE: &str = "pod updates may not change fields other than `spec.contai
      `spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)";
 
 /// Reports changes of a Pod that no update may make.
-pub(super) fn validate_update(object: &Value, old_object: &Value, settings: PodSettings, errors: &mut Errors) {
+pub(super) fn validate_update(object: &Value, old_object: &Value, features: Features, errors: &mut Errors) {
     let (root, old_root) = (Field::root(object), Field::root(old_object));
     let (spec, old) = (root.child("spec"), old_root.child("spec"));
     for list in ["containers", "initContainers"] {
@@ -26,7 +26,7 @@ pub(super) fn validate_update(object: &Value, old_object: &Value, settings: PodS
     if !validate_deadline(&spec, &old, errors) {
         return;
     }
-    let compares = PodRules::new(settings, None, old.value()).compares;
+    let compares = tolerations_compare(features, old.value());
     validate_added_tolerations(&spec.child("tolerations"), &old.child("tolerations"), compares, errors);
     validate_gates(&spec.child("schedulingGates"), &old.child("schedulingGates"), errors);
     let mut left = spec.value().cloned().unwrap_or_default();

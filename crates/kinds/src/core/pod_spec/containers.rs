@@ -220,7 +220,10 @@ fn validate_restart_policy<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>,
         check.errors.push(policy.required(fault));
     }
     check.field(container, "restartPolicyRules", pod);
-    for rule in rules.items().filter(|_| !pod.rules.restarts_all) {
+    if pod.rules.restarts_all {
+        return;
+    }
+    for rule in rules.items() {
         let action = rule.child("action");
         if action.text() == super::RESTART_ALL {
             check.errors.push(action.not_supported(&["Restart"]));

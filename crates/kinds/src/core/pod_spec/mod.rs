@@ -30,11 +30,12 @@ pub(crate) use template::{
 pub(crate) use warnings::{deprecated_node_label, node_selector_warnings, pod_spec_warnings, template_warnings};
 
 use holdfast_resource::metadata::labels::validate_label_name;
+use holdfast_resource::table::items;
 use holdfast_resource::{Check, Field, Part, Rules};
 use holdfast_value::Value;
 
 use crate::config::PodSettings;
-use crate::features::Feature;
+use crate::features::{Feature, Features};
 use crate::validation::Errors;
 use crate::validation::paths::no_back_steps;
 use crate::validation::ports::port_number_or_name;
@@ -46,12 +47,10 @@ use scheduling::validate_node_selector_term;
 /// What the checks of a pod specification depend on beside the specification.
 #[derive(Clone, Copy)]
 pub(crate) struct PodRules<'a> {
-    /// The settings of the server.
-    pub(crate) settings: PodSettings,
-    /// Whether this is a Pod rather than a template of Pods.
-    pub(crate) is_pod: bool,
-    /// The name of the Pod; empty in a template.
-    pub(crate) name: &'a str,
+    /// Whether containers may be privileged.
+    pub(crate) allow_privileged: bool,
+    /// The name of the Pod; none for a template of Pods.
+    pub(crate) name: Option<&'a str>,
     /// Whether SELinux labels may be set by mounts.
     pub(crate) labels_mounts: bool,
     /// Whether tolerations may compare numbers.
@@ -68,41 +67,40 @@ impl<'a> PodRules<'a> {
     pub(crate) fn new(settings: PodSettings, name: Option<&'a str>, old: Option<&Value>) -> Self {
         let allows = |feature, is_used: fn(&Value) -> bool| settings.features.has(feature) || old.is_some_and(is_used);
         Self {
-            settings,
-            is_pod: name.is_some(),
-            name: name.unwrap_or_default(),
+            allow_privileged: settings.allow_privileged,
+            name,
             labels_mounts: allows(Feature::SELinuxMount, |old| {
                 old.at(&["securityContext", "seLinuxChangePolicy"]).is_some()
             }),
-            compares: allows(Feature::TaintTolerationComparisonOperators, |old| {
-                let compares = |one: &Value| matches!(one.str_at(&["operator"]), Some("Lt" | "Gt"));
-                items(old, "tolerations").iter().any(compares)
-            }),
+            compares: tolerations_compare(settings.features, old),
             own_users_on_host: allows(Feature::UserNamespacesHostNetworkSupport, |old| {
                 let is = |name, wanted| old.get(name).and_then(Value::as_bool) == Some(wanted);
                 is("hostNetwork", true) && is("hostUsers", false)
             }),
             restarts_all: allows(Feature::RestartAllContainersOnContainerExits, |old| {
                 let restarts = |rule: &Value| rule.str_at(&["action"]) == Some(RESTART_ALL);
-                let any = |one: &Value| items(one, "restartPolicyRules").iter().any(restarts);
+                let any = |one: &Value| items(one, &["restartPolicyRules"]).iter().any(restarts);
                 ["containers", "initContainers"]
                     .iter()
-                    .any(|list| items(old, list).iter().any(any))
+                    .any(|list| items(old, &[list]).iter().any(any))
             }),
         }
     }
 }
 
+/// Whether tolerations may compare numbers in a specification that takes the place of `old`.
+pub(crate) fn tolerations_compare(features: Features, old: Option<&Value>) -> bool {
+    let compares = |one: &Value| matches!(one.str_at(&["operator"]), Some("Lt" | "Gt"));
+    features.has(Feature::TaintTolerationComparisonOperators)
+        || old.is_some_and(|old| items(old, &["tolerations"]).iter().any(compares))
+}
+
 /// What starts all containers of a Pod again.
 const RESTART_ALL: &str = "RestartAllContainers";
 
-fn items<'v>(value: &'v Value, list: &str) -> &'v [Value] {
-    value.get(list).and_then(Value::as_list).map_or(&[], |list| list)
-}
-
 /// `ValidatePodSpec`: checks the specification of a Pod or of a template of Pods.
 pub(crate) fn validate_pod_spec(spec: &Part<'_, '_>, rules: PodRules<'_>, check: &mut Check<'_>) {
-    let volumes = volumes::validate_volumes(spec, rules.name, check);
+    let volumes = volumes::validate_volumes(spec, rules.name.unwrap_or_default(), check);
     let claims = spec.child("resourceClaims");
     scheduling::validate_resource_claims(&claims, &mut check.errors);
     let claims = ClaimNames::of(&claims);
@@ -158,7 +156,7 @@ impl containers::PodParts<'_, '_> {
         match name {
             "resources" => {
                 validate_pod_resources(part, self.claims, errors);
-                networking::validate_host_ports(part, self.rules.is_pod, errors);
+                networking::validate_host_ports(part, self.rules.name.is_some(), errors);
             }
             "dns_config" => networking::validate_dns_config(part, errors),
             "host" => {

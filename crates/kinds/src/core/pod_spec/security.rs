@@ -75,7 +75,7 @@ pub(super) fn validate_container_security<'v>(container: &Part<'v, '_>, pod: &Po
         return;
     };
     let privileged = context.child("privileged");
-    if privileged.is_true() && !pod.rules.settings.allow_privileged {
+    if privileged.is_true() && !pod.rules.allow_privileged {
         check.errors.push(privileged.forbidden("disallowed by cluster policy"));
     }
     for part in ["runAsUser", "runAsGroup", "procMount"] {

@@ -16,7 +16,7 @@ use crate::validation::Errors;
 pub(crate) struct Template<'a> {
     /// How the reference names the workload that takes no deadline.
     pub(crate) workload: &'a str,
-    /// Whether containers may be privileged.
+    /// The settings of the server.
     pub(crate) settings: PodSettings,
 }
 

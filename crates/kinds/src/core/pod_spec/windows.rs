@@ -126,7 +126,7 @@ pub(super) fn validate_host_processes(spec: &Field<'_, '_>, rules: PodRules<'_>,
             "hostNetwork must be true if pod contains any hostProcess containers",
         ));
     }
-    if !rules.settings.allow_privileged {
+    if !rules.allow_privileged {
         errors.push(spec.forbidden("hostProcess containers are disallowed by cluster policy"));
     }
 }

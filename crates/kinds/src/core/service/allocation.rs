@@ -561,14 +561,14 @@ mod tests {
             let Err(Refusal::Invalid(errors)) = allocations.allocate(&mut nameless, None, false) else {
                 unreachable!()
             };
-            let told = errors.first().unwrap().to_string();
+            let error = errors.first().unwrap().to_string();
             assert!(
-                told.contains(&format!("failed to allocate IP{shown}: IPAddress.networking")),
-                "{told}"
+                error.contains(&format!("failed to allocate IP{shown}: IPAddress.networking")),
+                "{error}"
             );
             assert!(
-                told.ends_with("is invalid: spec.parentRef.name: Required value"),
-                "{told}"
+                error.ends_with("is invalid: spec.parentRef.name: Required value"),
+                "{error}"
             );
         }
     }
