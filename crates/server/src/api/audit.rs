@@ -76,15 +76,15 @@ pub(crate) fn capture(audit: &Recorder, context: &representation::Context, respo
     if audit.decision().level < Level::RequestResponse {
         return;
     }
-    let Some(form) = Form::of(response) else { return };
+    let Some(format) = shown_format(response) else { return };
     match response.body().whole() {
         Some(bytes) => {
-            if let Some(shown) = form.shown(audit, context, &bytes) {
+            if let Some(shown) = shown_object(format, audit, context, &bytes) {
                 audit.response_object(shown);
             }
         }
         // Lists are sent as they are written.
-        None if form == Form::Json => response.body_mut().observe(Gathering {
+        None if format == Format::Json => response.body_mut().observe(Gathering {
             audit: audit.clone(),
             types: std::sync::Arc::clone(&context.types),
             gathered: Vec::new(),
@@ -101,9 +101,8 @@ pub(crate) fn status(context: &representation::Context, response: &Response) -> 
         code,
         ..ResponseStatus::default()
     };
-    let Some(status) = Form::of(response).and_then(|form| form.status(context, &response.body().whole()?)) else {
-        return bare;
-    };
+    let status = shown_format(response).and_then(|format| shown_status(format, context, &response.body().whole()?));
+    let Some(status) = status else { return bare };
     let text = |name| status.str_at(&[name]).unwrap_or_default();
     let details = status.get("details").map(|details| {
         let mut out = Vec::new();
@@ -119,61 +118,41 @@ pub(crate) fn status(context: &representation::Context, response: &Response) -> 
     }
 }
 
-/// The forms of answers that show objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Json,
-    Yaml,
-    Protobuf,
-    Cbor,
+/// The format in which an answer shows an object; `None` where it shows none.
+fn shown_format(response: &Response) -> Option<Format> {
+    let headers = response.headers();
+    if headers.contains_key(header::CONTENT_ENCODING) {
+        return None;
+    }
+    let found = headers.get(header::CONTENT_TYPE)?.as_bytes();
+    let mut formats = [Format::Json, Format::Yaml, Format::Protobuf, Format::Cbor].into_iter();
+    formats.find(|format| found.starts_with(format.media_type().as_bytes()))
 }
 
-impl Form {
-    /// That of `response`; `None` where it shows no object.
-    fn of(response: &Response) -> Option<Self> {
-        let headers = response.headers();
-        if headers.contains_key(header::CONTENT_ENCODING) {
-            return None;
+/// The `Status` that `bytes` are, if they are one.
+fn shown_status(format: Format, context: &representation::Context, bytes: &[u8]) -> Option<Value> {
+    let parsed = match format {
+        Format::Json if begins_as_status(bytes) => json::parse(bytes, &Limits::TRUSTED).ok(),
+        Format::Yaml if bytes.len() < MOST_STATUS => yaml::parse(bytes, &Limits::TRUSTED).ok(),
+        Format::Cbor if bytes.len() < MOST_STATUS => cbor::parse(bytes, &Limits::TRUSTED).ok(),
+        Format::Protobuf if Envelope::read(bytes).is_ok_and(|envelope| envelope.kind == "Status") => {
+            decoded(context, bytes)
         }
-        let found = headers.get(header::CONTENT_TYPE)?;
-        let forms = [
-            (Format::Json, Self::Json),
-            (Format::Yaml, Self::Yaml),
-            (Format::Protobuf, Self::Protobuf),
-            (Format::Cbor, Self::Cbor),
-        ];
-        let known = forms.into_iter().find(|(format, _)| {
-            let named = format.content_type();
-            found.as_bytes().starts_with(named.as_bytes())
-        });
-        known.map(|(_, form)| form)
-    }
+        _ => None,
+    };
+    parsed.filter(|status| status.str_at(&["kind"]) == Some("Status"))
+}
 
-    /// The `Status` that `bytes` are, if they are one.
-    fn status(self, context: &representation::Context, bytes: &[u8]) -> Option<Value> {
-        let parsed = match self {
-            Self::Json if begins_as_status(bytes) => json::parse(bytes, &Limits::TRUSTED).ok(),
-            Self::Yaml if bytes.len() < MOST_STATUS => yaml::parse(bytes, &Limits::TRUSTED).ok(),
-            Self::Cbor if bytes.len() < MOST_STATUS => cbor::parse(bytes, &Limits::TRUSTED).ok(),
-            Self::Protobuf if Envelope::read(bytes).is_ok_and(|envelope| envelope.kind == "Status") => {
-                decoded(context, bytes)
-            }
-            _ => None,
-        };
-        parsed.filter(|status| status.str_at(&["kind"]) == Some("Status"))
-    }
-
-    /// The object that `bytes` show, as the log keeps it.
-    fn shown(self, audit: &Recorder, context: &representation::Context, bytes: &Bytes) -> Option<Bytes> {
-        let tree = match self {
-            Self::Json => return shown_json(audit, &context.types, bytes),
-            Self::Yaml => yaml::parse(bytes, &Limits::TRUSTED).ok()?,
-            Self::Protobuf => decoded(context, bytes)?,
-            Self::Cbor => cbor::parse(bytes, &Limits::TRUSTED).ok()?,
-        };
-        tree.str_at(&["kind"])?;
-        Some(objects::encode_answer(&context.types, &kept(audit, tree)).into())
-    }
+/// The object that `bytes` show, as the log keeps it.
+fn shown_object(format: Format, audit: &Recorder, context: &representation::Context, bytes: &Bytes) -> Option<Bytes> {
+    let tree = match format {
+        Format::Json => return shown_json(audit, &context.types, bytes),
+        Format::Yaml => yaml::parse(bytes, &Limits::TRUSTED).ok()?,
+        Format::Protobuf => decoded(context, bytes)?,
+        Format::Cbor => cbor::parse(bytes, &Limits::TRUSTED).ok()?,
+    };
+    tree.str_at(&["kind"])?;
+    Some(objects::encode_answer(&context.types, &kept(audit, tree)).into())
 }
 
 /// The most bytes of a `Status` in YAML and CBOR, which nothing in its first bytes tells from other objects.

@@ -40,8 +40,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
 /// can say what is the most recent.
 pub(super) async fn snapshot(context: &Context, request: &ResourceRequest) -> Result<Snapshot, ApiError> {
     let options = GetOptions::parse(&request.query)?;
-    let storage = request.served.resource.storage.as_ref();
-    let prefix = storage.map_or("", |storage| storage.prefix.as_str());
+    let prefix = objects::key_prefix(&request.served.resource);
     let store = context.shared.store.of(prefix.as_bytes());
     fresh(store, revision(&options.resource_version)?).await
 }

@@ -22,7 +22,10 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     audit::patched(&request, &body);
     let target = write::target(&request, options.write.clone());
     let fingerprint = match patch_type {
-        PatchType::Apply => context.write.fingerprints.of(&target, &options, &body),
+        PatchType::Apply => {
+            let fingerprints = &context.write.fingerprints;
+            fingerprints.of(&context.shared.store, &target, &options, &body)
+        }
         _ => None,
     };
     if let Some(result) = fingerprint.and_then(|print| write::settled_answer(&context.write, &target, print)) {

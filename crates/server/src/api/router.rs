@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime};
 
 use holdfast_audit::Recorder;
 use holdfast_authorization::User;
-use holdfast_resource::{Registry, Served, Verb};
+use holdfast_resource::{Registry, Resource, Served, Verb};
 use http::{HeaderMap, Method};
 use smol_str::SmolStr;
 
@@ -86,12 +86,11 @@ pub async fn serve_resource(
             let compress =
                 request.verb != Verb::Watch && context.config.compress && compression::is_wanted(&request.headers);
             let audit = request.audit.clone().filter(|_| compress);
-            // What refuses a request before it gets here does not know this format.
-            let errors = Some(request.representation).filter(|form| form.format == Format::Cbor);
-            let answer = super::handle(context, request).await;
-            let mut response = match errors {
-                Some(errors) => answer.unwrap_or_else(|error| response::error(context.messages(), &error, &errors)),
-                None => answer?,
+            let form = request.representation;
+            let mut response = match super::handle(context, request).await {
+                // What refuses a request before it gets here does not know this format.
+                Err(error) if form.format == Format::Cbor => response::error(context.messages(), &error, &form),
+                answer => answer?,
             };
             if let Some(audit) = &audit {
                 // What is compressed cannot be read any more.
@@ -133,22 +132,7 @@ pub fn resource_request(
     let connecter = place.served.resource.capabilities.connecter(&place.subresource);
     let connects = connecter.is_some_and(|connecter| connecter.connects());
     if verb == Verb::Patch && !connects {
-        let patch_type = negotiation::patch_type(&headers, cbor);
-        if !place.served.resource.conventions.strategic_merge {
-            patch_type
-                .ok()
-                .filter(|patch_type| *patch_type != PatchType::Strategic)
-                .ok_or_else(|| {
-                    let read = if cbor {
-                        &CUSTOM_PATCH_TYPES[..]
-                    } else {
-                        &CUSTOM_PATCH_TYPES[..3]
-                    };
-                    ApiError::unsupported_body_type(read)
-                })?;
-        } else {
-            patch_type?;
-        }
+        check_patch_type(&headers, cbor, &place.served.resource)?;
     }
     let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);
     let produced: &[&str] = match connecter {
@@ -193,6 +177,19 @@ pub fn resource_request(
         audit,
         cbor,
     })
+}
+
+/// Checks that objects of the resource take a patch of the type that the body is.
+fn check_patch_type(headers: &HeaderMap, cbor: bool, resource: &Resource) -> Result<(), ApiError> {
+    let patch_type = negotiation::patch_type(headers, cbor);
+    if resource.conventions.strategic_merge {
+        return patch_type.map(drop);
+    }
+    match patch_type {
+        Ok(patch_type) if patch_type != PatchType::Strategic => Ok(()),
+        _ if cbor => Err(ApiError::unsupported_body_type(&CUSTOM_PATCH_TYPES)),
+        _ => Err(ApiError::unsupported_body_type(&CUSTOM_PATCH_TYPES[..3])),
+    }
 }
 
 /// The name of the object that a request is about; none where it makes one.

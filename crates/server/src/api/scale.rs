@@ -48,9 +48,9 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     let options = UpdateOptions::parse(&request.query)?;
     let (_, decoded) = read_object(context, &mut request, &options.write).await?;
     let mut object = decoded.object;
-    let told = decoded.warnings.clone();
+    let warnings = decoded.warnings.clone();
     // A refusal warns of the fields that were dropped as well.
-    let warned = |error: ApiError| error.with_warnings(told.clone());
+    let warned = |error: ApiError| error.with_warnings(warnings.clone());
     let placed = check_place(&mut object, &request.name, &request.namespace);
     placed.map_err(|error| warned(error.into()))?;
     let change = Change::Replace {

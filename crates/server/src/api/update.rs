@@ -22,9 +22,9 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     let mut object = filled_in(kind_type.as_ref(), decoded.object)?;
     let repeated = metadata::drop_repeated_owners(&mut object, false);
     decoded.warnings.extend(repeated);
-    let told = decoded.warnings.clone();
+    let warnings = decoded.warnings.clone();
     // A refusal warns of the fields that were dropped as well.
-    let warned = |error: ApiError| error.with_warnings(told.clone());
+    let warned = |error: ApiError| error.with_warnings(warnings.clone());
     let refused = |error: Error| warned(error.into());
     check_place(&mut object, &request.name, &request.namespace).map_err(refused)?;
     let change = Change::Replace {

@@ -22,8 +22,8 @@ use crate::representation::RequestedVersion;
 use crate::wire::body::ResponseBody;
 use crate::wire::websocket::MessageKind;
 
-const CBOR_SEQUENCE: HeaderValue = HeaderValue::from_static("application/cbor-seq");
-const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch");
+const CBOR_SEQUENCE: HeaderValue = HeaderValue::from_static(negotiation::CBOR_SEQUENCE);
+const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static(negotiation::PROTOBUF_STREAM);
 
 /// Answers a watch.
 ///

@@ -52,13 +52,12 @@ const YAML: &str = "application/yaml";
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const CBOR: &str = "application/cbor";
 
-/// The formats of documents, in the order in which one is looked for that a clause accepts.
-const FORMATS: [Format; 3] = [Format::Json, Format::Yaml, Format::Protobuf];
-const FORMATS_WITH_CBOR: [Format; 4] = [Format::Json, Format::Yaml, Format::Protobuf, Format::Cbor];
+/// The formats, in the order in which one is looked for that a clause accepts.
+const FORMATS: [Format; 4] = [Format::Json, Format::Yaml, Format::Protobuf, Format::Cbor];
 
-/// The formats of objects, with or without CBOR.
+/// The formats of objects, with or without CBOR. Documents have those without.
 fn formats(cbor: bool) -> &'static [Format] {
-    if cbor { &FORMATS_WITH_CBOR } else { &FORMATS }
+    if cbor { &FORMATS } else { &FORMATS[..3] }
 }
 
 /// The media types that messages name, as the reference does.
@@ -76,8 +75,8 @@ pub fn stream_types(cbor: bool) -> &'static [&'static str] {
 }
 
 const JSON_STREAM: &str = "application/json;stream=watch";
-const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
-const CBOR_SEQUENCE: &str = "application/cbor-seq";
+pub(crate) const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+pub(crate) const CBOR_SEQUENCE: &str = "application/cbor-seq";
 const STREAM_TYPES: [&str; 3] = [JSON_STREAM, PROTOBUF_STREAM, CBOR_SEQUENCE];
 
 /// The media types that messages of routes name which can be watched, with or without CBOR.
@@ -330,7 +329,7 @@ impl Clause {
 
     /// The format of documents that this clause accepts, if it is one that is served.
     pub(crate) fn format(&self) -> Option<Format> {
-        self.format_of(&FORMATS)
+        self.format_of(formats(false))
     }
 
     /// The first of `formats` that this clause accepts. A part that is a wildcard is so alone, or last.
@@ -396,13 +395,9 @@ pub fn body_format(headers: &HeaderMap, cbor: bool) -> Result<Format, ApiError> 
     let stated = headers.get(header::CONTENT_TYPE).is_some_and(|value| !value.is_empty());
     let bare = bare.as_deref().unwrap_or(if stated { "" } else { JSON });
     // The names of media types are read in any case here, while the router's check of patches is exact.
-    let read = formats(cbor);
-    let found = read
-        .iter()
-        .find(|format| bare.eq_ignore_ascii_case(format.media_type()));
-    found
-        .copied()
-        .ok_or_else(|| ApiError::unsupported_body_type(named_types(cbor)))
+    let mut read = formats(cbor).iter().copied();
+    let found = read.find(|format| bare.eq_ignore_ascii_case(format.media_type()));
+    found.ok_or_else(|| ApiError::unsupported_body_type(named_types(cbor)))
 }
 
 /// The types of patches, by the content type of their bodies.
@@ -735,20 +730,23 @@ mod tests {
 
     #[test]
     fn cbor_is_there_where_it_is_served() {
-        let asked = |accept, cbor| {
+        let negotiated = |accept, cbor| {
             let forms = Forms { cbor, ..ALL };
             let form = Representation::of_object(&headers(accept), &Query::default(), forms).ok()?;
             Some((form.format, form.view))
         };
-        assert_eq!(asked("application/cbor", true), Some((Format::Cbor, View::Whole)));
-        assert_eq!(asked("application/cbor", false), None);
-        assert_eq!(asked("application/cbor, */*", false), Some((Format::Json, View::Whole)));
-        assert_eq!(asked("application/*", true), Some((Format::Json, View::Whole)));
+        assert_eq!(negotiated("application/cbor", true), Some((Format::Cbor, View::Whole)));
+        assert_eq!(negotiated("application/cbor", false), None);
+        assert_eq!(
+            negotiated("application/cbor, */*", false),
+            Some((Format::Json, View::Whole))
+        );
+        assert_eq!(negotiated("application/*", true), Some((Format::Json, View::Whole)));
         let table = "application/cbor;as=Table;v=v1;g=meta.k8s.io";
-        assert_eq!(asked(table, true), None);
+        assert_eq!(negotiated(table, true), None);
         let metadata = "application/cbor;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
         let partial = View::PartialObject(MetaVersion::V1);
-        assert_eq!(asked(metadata, true), Some((Format::Cbor, partial)));
+        assert_eq!(negotiated(metadata, true), Some((Format::Cbor, partial)));
         let body = |media_type: &'static str| {
             HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(media_type))])
         };

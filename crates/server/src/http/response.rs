@@ -67,23 +67,9 @@ pub(crate) fn document_bytes(
             let text = serde_json::to_vec_pretty(document).map_err(|error| fault(&error))?;
             json::html_safe(text)
         }
-        (Format::Yaml, _) => {
-            let json = serde_json::to_vec(document).map_err(|error| fault(&error))?;
-            let value = json::parse(&json, &Limits::TRUSTED).map_err(|error| fault(&error))?;
-            let mut text = Vec::with_capacity(json.len());
-            yaml::write(&value, &mut text);
-            text
-        }
-        (Format::Cbor, _) => {
-            let json = serde_json::to_vec(document).map_err(|error| fault(&error))?;
-            let value = json::parse(&json, &Limits::TRUSTED).map_err(|error| fault(&error))?;
-            let mut item = Vec::with_capacity(json.len());
-            cbor::write(&value, &mut item);
-            item
-        }
-        (Format::Protobuf, _) => {
-            let json = serde_json::to_vec(document).map_err(|error| fault(&error))?;
-            protobuf::from_json(messages, &json)?
+        (format, _) => {
+            let text = serde_json::to_vec(document).map_err(|error| fault(&error))?;
+            return converted(messages, format, text.into());
         }
     };
     Ok(body.into())
@@ -101,25 +87,28 @@ pub fn encoded(
     text: impl Into<Bytes>,
 ) -> Result<Response, ApiError> {
     let text = text.into();
-    let parse = || json::parse(&text, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()));
-    let mut out = Vec::new();
     let body = match (representation.format, representation.pretty) {
-        (Format::Json, false) => text,
         (Format::Json, true) => {
+            let mut out = Vec::new();
             json::Indenter::default().write(&text, &mut out);
             out.into()
         }
-        (Format::Yaml, _) => {
-            yaml::write(&parse()?, &mut out);
-            out.into()
-        }
-        (Format::Cbor, _) => {
-            cbor::write(&parse()?, &mut out);
-            out.into()
-        }
-        (Format::Protobuf, _) => protobuf::from_json(messages, &text)?.into(),
+        (format, _) => converted(messages, format, text)?,
     };
     Ok(bytes(code, representation.format.content_type(), body))
+}
+
+/// The object whose JSON is `text`, in another format.
+fn converted(messages: &Messages, format: Format, text: Bytes) -> Result<Bytes, ApiError> {
+    let parse = || json::parse(&text, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()));
+    let mut out = Vec::new();
+    match format {
+        Format::Json => return Ok(text),
+        Format::Yaml => yaml::write(&parse()?, &mut out),
+        Format::Cbor => cbor::write(&parse()?, &mut out),
+        Format::Protobuf => out = protobuf::from_json(messages, &text)?,
+    }
+    Ok(out.into())
 }
 
 /// An answer that says nothing.

@@ -101,8 +101,8 @@ impl TokenAuthenticator for TokenFile {
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
         let user = self.user(token).ok_or(TokenError::Unknown)?;
         // An audience that is asked for twice is answered twice.
-        let asked = audiences.iter().filter(|audience| **audience == AUDIENCE).count();
-        let good = if audiences.is_empty() { 1 } else { asked };
+        let own = audiences.iter().filter(|audience| **audience == AUDIENCE).count();
+        let good = if audiences.is_empty() { 1 } else { own };
         if good == 0 {
             return Err(TokenError::Unknown);
         }

@@ -1,7 +1,9 @@
 //! Which metrics there are, whether they have values or not.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Desc};
 use prometheus::proto::{MetricFamily, MetricType};
 
 /// What there is of a metric.
@@ -21,14 +23,28 @@ pub struct Family {
 #[derive(Default)]
 pub(crate) struct Families {
     registry: prometheus::Registry,
-    known: Mutex<Vec<Family>>,
+    collectors: Mutex<Vec<Arc<dyn Collector>>>,
+}
+
+/// A collector that the registry and the list of all share.
+struct Shared(Arc<dyn Collector>);
+
+impl Collector for Shared {
+    fn desc(&self) -> Vec<&Desc> {
+        self.0.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        self.0.collect()
+    }
 }
 
 impl Families {
     /// Takes a metric, or a collector of several.
     pub(super) fn register(&self, metrics: impl Collector + 'static) -> prometheus::Result<()> {
-        self.known.lock().extend(of(&metrics));
-        self.registry.register(Box::new(metrics))
+        let metrics: Arc<dyn Collector> = Arc::new(metrics);
+        self.collectors.lock().push(Arc::clone(&metrics));
+        self.registry.register(Box::new(Shared(metrics)))
     }
 
     /// All that have values.
@@ -38,12 +54,13 @@ impl Families {
 
     /// All of them.
     pub(super) fn known(&self) -> Vec<Family> {
-        self.known.lock().clone()
+        let collectors = self.collectors.lock();
+        collectors.iter().flat_map(|metrics| of(metrics.as_ref())).collect()
     }
 }
 
 /// What there is of the metrics of one collector.
-fn of(metrics: &impl Collector) -> Vec<Family> {
+fn of(metrics: &dyn Collector) -> Vec<Family> {
     let collected = metrics.collect();
     let kind = |name: &str| {
         let family = collected.iter().find(|family| family.name() == name);

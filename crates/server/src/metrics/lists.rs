@@ -75,8 +75,8 @@ impl Lists {
         Tally {
             fetched: self.fetched.get_metric_with_label_values(&indexed).ok(),
             returned: self.returned.get_metric_with_label_values(&[group, plural]).ok(),
-            looked_at: 0,
-            given: 0,
+            objects_fetched: 0,
+            objects_returned: 0,
         }
     }
 
@@ -86,8 +86,8 @@ impl Lists {
         Tally {
             fetched: None,
             returned: self.initial.get_metric_with_label_values(&labels).ok(),
-            looked_at: 0,
-            given: 0,
+            objects_fetched: 0,
+            objects_returned: 0,
         }
     }
 
@@ -109,30 +109,33 @@ impl Lists {
     }
 }
 
-/// How many objects were looked at and given, which is added to the counters in the end.
+/// How many objects were looked at and returned, which is added to the counters in the end.
 #[derive(Default)]
 pub(crate) struct Tally {
     fetched: Option<IntCounter>,
     returned: Option<IntCounter>,
-    looked_at: u64,
-    given: u64,
+    objects_fetched: u64,
+    objects_returned: u64,
 }
 
 impl Tally {
     /// So many objects were looked at.
-    pub(crate) fn look(&mut self, objects: usize) {
-        self.looked_at += objects as u64;
+    pub(crate) fn add_fetched(&mut self, objects: usize) {
+        self.objects_fetched += objects as u64;
     }
 
-    /// An object was given.
-    pub(crate) fn give(&mut self) {
-        self.given += 1;
+    /// One more object was returned.
+    pub(crate) fn add_returned(&mut self) {
+        self.objects_returned += 1;
     }
 }
 
 impl Drop for Tally {
     fn drop(&mut self) {
-        for (counter, number) in [(&self.fetched, self.looked_at), (&self.returned, self.given)] {
+        for (counter, number) in [
+            (&self.fetched, self.objects_fetched),
+            (&self.returned, self.objects_returned),
+        ] {
             if let Some(counter) = counter.as_ref().filter(|_| number > 0) {
                 counter.inc_by(number);
             }

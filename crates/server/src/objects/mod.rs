@@ -102,7 +102,7 @@ impl Index {
     }
 
     /// Remembers an apply that changed nothing.
-    pub(crate) fn settle(&self, settled: Settled) {
+    pub(crate) fn remember_apply(&self, settled: Settled) {
         self.settled.lock().get_or_insert_default().insert(settled);
     }
 
@@ -169,7 +169,7 @@ impl Indexer for Objects {
 /// The index of an object that is about to be stored.
 /// `api_version` is that in which the object was made.
 pub fn index_of(registry: &Registry, resource: &Resource, object: &Value, api_version: &str) -> Index {
-    let prefix = resource.storage.as_ref().map_or("", |storage| storage.prefix.as_str());
+    let prefix = key_prefix(resource);
     if !resource.conventions.form_changes {
         return Index::of(registry.stored_at(prefix).iter(), object);
     }
@@ -219,6 +219,11 @@ pub(crate) fn check_key(resource: &Resource, namespace: &str, name: &str) -> Res
     formats::check_key(resource.namespaced(), namespace, name).map_err(ApiError::bad_request)
 }
 
+/// What the keys of the objects of a resource begin with; empty where it stores none.
+pub(crate) fn key_prefix(resource: &Resource) -> &str {
+    resource.storage.as_ref().map_or("", |storage| storage.prefix.as_str())
+}
+
 /// The name of the object that is kept at `key`.
 #[expect(clippy::indexing_slicing, reason = "the place was found in this very key")]
 pub fn name_of_key(key: &[u8]) -> &str {
@@ -229,8 +234,7 @@ pub fn name_of_key(key: &[u8]) -> &str {
 /// The namespace of the object that is kept at `key`; empty where its resource has none.
 #[expect(clippy::indexing_slicing, reason = "the place was found in this very key")]
 pub fn namespace_of_key<'a>(resource: &Resource, key: &'a [u8]) -> &'a str {
-    let prefix = resource.storage.as_ref().map_or(0, |storage| storage.prefix.len());
-    let rest = key.get(prefix..).unwrap_or_default();
+    let rest = key.get(key_prefix(resource).len()..).unwrap_or_default();
     let end = rest.iter().position(|byte| *byte == b'/').unwrap_or_default();
     std::str::from_utf8(&rest[..end]).unwrap_or_default()
 }

@@ -55,10 +55,10 @@ impl Browsers {
 mod tests {
     use super::*;
 
-    fn told(browsers: &Browsers, origin: &'static str) -> HeaderMap {
-        let asked = HeaderMap::from_iter([(header::ORIGIN, HeaderValue::from_static(origin))]);
+    fn answered(browsers: &Browsers, origin: &'static str) -> HeaderMap {
+        let request = HeaderMap::from_iter([(header::ORIGIN, HeaderValue::from_static(origin))]);
         let mut answer = HeaderMap::new();
-        browsers.tell(&mut answer, browsers.allowed_origin(&asked));
+        browsers.tell(&mut answer, browsers.allowed_origin(&request));
         answer
     }
 
@@ -68,11 +68,11 @@ mod tests {
             origins: RegexSet::new(["//example\\.com(:|$)"]).unwrap(),
             transport_security: None,
         };
-        let answer = told(&browsers, "https://example.com:8443");
+        let answer = answered(&browsers, "https://example.com:8443");
         assert_eq!(answer[header::ACCESS_CONTROL_ALLOW_ORIGIN], "https://example.com:8443");
         assert_eq!(answer[header::ACCESS_CONTROL_ALLOW_CREDENTIALS], "true");
-        assert!(told(&browsers, "https://example.com.evil").is_empty());
-        assert!(told(&browsers, "").is_empty());
+        assert!(answered(&browsers, "https://example.com.evil").is_empty());
+        assert!(answered(&browsers, "").is_empty());
     }
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
             ..Browsers::default()
         };
         assert_eq!(
-            told(&browsers, "https://a")[header::STRICT_TRANSPORT_SECURITY],
+            answered(&browsers, "https://a")[header::STRICT_TRANSPORT_SECURITY],
             "max-age=1; preload"
         );
         let mut own =

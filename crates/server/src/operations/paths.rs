@@ -263,7 +263,8 @@ impl Paths {
     }
 
     fn flagz(&self, document: &Document<'_>) -> Result<Response, ApiError> {
-        zpage::respond(&Flagz(&self.flags), document.messages, document.headers, document.query)
+        let page = Flagz { flags: &self.flags };
+        zpage::respond(&page, document.messages, document.headers, document.query)
     }
 
     fn aggregated(&self, document: &Document<'_>, root: Root, format: Format) -> Result<Response, ApiError> {

@@ -25,7 +25,7 @@ pub(super) struct Statusz<'a> {
 /// What an object tells.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Status<'a> {
+struct Status<'a> {
     start_time: String,
     uptime_seconds: u64,
     go_version: &'a str,
@@ -37,12 +37,7 @@ pub(super) struct Status<'a> {
 impl Page for Statusz<'_> {
     const KIND: &'static str = "Statusz";
 
-    type Content<'a>
-        = Status<'a>
-    where
-        Self: 'a;
-
-    fn content(&self) -> Status<'_> {
+    fn content(&self) -> impl Serialize {
         Status {
             start_time: rfc3339(self.started).to_string(),
             uptime_seconds: self.seconds(),

@@ -30,12 +30,7 @@ pub(super) trait Page {
     const KIND: &'static str;
 
     /// What an object of the kind holds besides kind, version and name.
-    type Content<'a>: Serialize
-    where
-        Self: 'a;
-
-    /// The content as an object shows it.
-    fn content(&self) -> Self::Content<'_>;
+    fn content(&self) -> impl Serialize;
 
     /// The content as text, behind the warning that all pages begin with.
     fn text(&self) -> String;
@@ -128,8 +123,8 @@ fn form(headers: &HeaderMap, kind: &str) -> Result<Form, ApiError> {
 
 /// The form for a clause that accepts a media type: text has no object, and the others have nothing else.
 fn form_of(clause: &Clause, format: Option<Format>, kind: &str) -> Option<Form> {
-    let asked = |name: &str| clause.parameter(name).unwrap_or_default();
-    if !asked("stream").is_empty() || !asked("sv").is_empty() {
+    let parameter = |name: &str| clause.parameter(name).unwrap_or_default();
+    if !parameter("stream").is_empty() || !parameter("sv").is_empty() {
         return None;
     }
     let wanted = ["as", "g", "v"].map(|name| clause.parameter(name));

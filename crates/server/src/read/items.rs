@@ -154,7 +154,7 @@ impl Items {
     /// The same, with `tally` to count what is looked at and taken.
     pub(crate) fn counted_by(mut self, tally: Tally) -> Self {
         self.tally = tally;
-        self.tally.look(self.found.len());
+        self.tally.add_fetched(self.found.len());
         self
     }
 
@@ -191,7 +191,7 @@ impl Items {
         let mut others = Vec::new();
         let by_webhook = self.conversion.as_ref().filter(|_| !rest.selection.is_everything());
         for entry in range.take(LOOK) {
-            self.tally.look(1);
+            self.tally.add_fetched(1);
             match by_webhook {
                 Some(_) => others.push(Arc::clone(entry)),
                 None if rest.selection.selects(&rest.resource, entry) => self.found.push_back(Item::stored(entry)),
@@ -243,7 +243,7 @@ impl Items {
                 self.convert_front().await?;
             }
             if let Some(item) = self.found.pop_front() {
-                self.tally.give();
+                self.tally.add_returned();
                 return Ok(Some(item));
             }
             if !self.look().await? {

@@ -17,8 +17,7 @@ use super::items::{Conversion, Items};
 use crate::http::ApiError;
 use crate::http::options::{ListOptions, ResourceVersionMatch};
 use crate::http::request::ResourceRequest;
-use crate::metrics::Tally;
-use crate::objects::{Entry, Selection, Snapshot, Store};
+use crate::objects::{self, Entry, Selection, Snapshot, Store};
 use crate::read::Context;
 use crate::representation::RequestedVersion;
 
@@ -41,27 +40,17 @@ pub(crate) async fn page(
         // The objects of a collection are deleted page by page.
         limited: options.limit > 0 || request.verb == Verb::DeleteCollection,
     };
-    let (lists, resource) = (context.shared.metrics.lists(), &request.served.resource);
+    let resource = &request.served.resource;
     let begun = Instant::now();
-    let prefix = resource.storage.as_ref().map_or("", |storage| storage.prefix.as_str());
-    let store = context.shared.store.of(prefix.as_bytes());
+    let store = context.shared.store.of(objects::key_prefix(resource).as_bytes());
     let snapshot = snapshot(store, options, extent, token.as_ref()).await;
     if options.resource_version != "0" {
         let recent = options.resource_version.is_empty() && token.is_none();
+        let lists = context.shared.metrics.lists();
         lists.reached(resource, recent, snapshot.is_ok(), begun.elapsed());
     }
     let snapshot = snapshot?;
-    let conversion = Conversion::of(&context.representation, &RequestedVersion::of_request(request));
-    let tally = lists.begin(resource);
-    let page = Page::read(
-        request,
-        options,
-        selection,
-        token.as_ref(),
-        &snapshot,
-        (conversion, tally),
-    )
-    .await?;
+    let page = Page::read(context, request, options, selection, token.as_ref(), &snapshot).await?;
     if !page.continue_token.is_empty() {
         store.keep(&snapshot);
     }
@@ -204,17 +193,19 @@ pub(crate) struct Page {
 
 impl Page {
     async fn read(
+        context: &Context,
         request: &ResourceRequest,
         options: &ListOptions,
         selection: &Selection,
         token: Option<&ContinueToken>,
         snapshot: &Snapshot,
-        (conversion, tally): (Option<Conversion>, Tally),
     ) -> Result<Self, ApiError> {
         let place = KeyRange::of(request, selection);
         let prefix = place.prefix.as_bytes();
         let from = token.map(|token| [prefix, token.start()].concat());
         let resource = &request.served.resource;
+        let tally = context.shared.metrics.lists().begin(resource);
+        let conversion = Conversion::of(&context.representation, &RequestedVersion::of_request(request));
         let items = place.items(snapshot, resource, selection, from.as_deref(), conversion);
         let items = items.await?;
         let mut page = Self {

@@ -131,7 +131,7 @@ impl Writer {
                 )));
             }
             View::Table(version) => {
-                let rows = Rows::new(context, shown, IncludeObject::parse(query)?, version);
+                let rows = Rows::new(context, shown, IncludeObject::parse(query)?, version).of_stored();
                 let head = rows.head(metadata, true);
                 (ItemForm::Row(rows), head)
             }

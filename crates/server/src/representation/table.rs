@@ -24,7 +24,7 @@ pub(crate) struct Rows {
     version: MetaVersion,
     include: IncludeObject,
     now: SystemTime,
-    /// What is read of an object whose metadata are at hand as JSON; `None` where that cannot be told.
+    /// What is read of an object whose metadata are at hand as JSON; `None` where it is all of the object.
     selected: Option<Selected>,
 }
 
@@ -40,10 +40,16 @@ impl Rows {
             types: Arc::clone(&context.types),
             shown: shown.clone(),
             version,
-            selected: selected(shown, include),
+            selected: None,
             include,
             now: context.shared.clock.now(),
         }
+    }
+
+    /// The same for many stored objects, of which no more is read than rows show.
+    pub(crate) fn of_stored(mut self) -> Self {
+        self.selected = selected(&self.shown, self.include);
+        self
     }
 
     /// Writes the row of a stored object.
@@ -153,8 +159,8 @@ fn selected(shown: &RequestedVersion, include: IncludeObject) -> Option<Selected
     if let Some(conditions) = rows.conditions {
         selected.add(conditions.read.iter().copied());
     }
-    let told = shown.columns().iter().all(|column| column.select(&mut selected));
-    told.then_some(selected)
+    let known = shown.columns().iter().all(|column| column.select(&mut selected));
+    known.then_some(selected)
 }
 
 /// What stands before the first row.

@@ -200,23 +200,14 @@ pub(crate) async fn apply(
 ) -> Result<Written, ApiError> {
     target.check_key()?;
     let mut turn = turn(context, &target).await?;
-    update_once_more(context, &target, &change, &mut turn, fingerprint).await
+    update_in_turn(context, &target, &change, &mut turn, fingerprint).await
 }
 
-/// As [`update`], by one whose turn it is.
+/// As [`apply`], by one whose turn it is.
 ///
 /// # Errors
 /// What the client is to be told of a refusal.
 pub(super) async fn update_in_turn(
-    context: &Arc<Context>,
-    target: &Target,
-    change: &Change,
-    turn: &mut Turn<'_>,
-) -> Result<Written, ApiError> {
-    update_once_more(context, target, change, turn, None).await
-}
-
-async fn update_once_more(
     context: &Arc<Context>,
     target: &Target,
     change: &Change,
@@ -242,7 +233,7 @@ async fn update_by_sight(
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
         let lookup = lookup(context, &target.registry, &snapshot);
-        let witness = fingerprint.map(|fingerprint| Witness::of(context, target, fingerprint, &lookup));
+        let witness = fingerprint.and_then(|fingerprint| Witness::of(context, target, fingerprint, &lookup));
         let stage = match &witness {
             Some(witness) => witnessed_stage(context, target, witness),
             None => stage(context, target, &lookup),
@@ -261,7 +252,7 @@ async fn update_by_sight(
         let charges = match (staged.write, entry) {
             (Write::Unchanged, Some(entry)) => {
                 if let Some(settled) = witness.and_then(|witness| witness.settled(context, target, &staged.warnings)) {
-                    entry.index().settle(settled);
+                    entry.index().remember_apply(settled);
                 }
                 return Ok(kept(staged, Arc::clone(entry)));
             }
@@ -291,8 +282,7 @@ async fn update_by_sight(
 
 /// What the keys of the objects of a target begin with.
 fn prefix(target: &Target) -> &[u8] {
-    let storage = target.resource.storage.as_ref();
-    storage.map_or(&[][..], |storage| storage.prefix.as_bytes())
+    objects::key_prefix(&target.resource).as_bytes()
 }
 
 /// By what state a write is judged. Where other servers write to the same store, the state at hand may not show their last

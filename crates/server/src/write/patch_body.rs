@@ -19,18 +19,13 @@ pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions)
             let parsed = yaml::parse_with_findings(bytes, &Limits::REQUEST);
             let parsed =
                 parsed.map_err(|error| undecodable_apply(format!("error converting YAML to JSON: {error}")))?;
-            return read_apply(parsed, "error unmarshaling JSON: while decoding JSON: json", options);
+            let reader = "error unmarshaling JSON: while decoding JSON: json";
+            return read_apply(parsed, (reader, Value::json_kind), options);
         }
         PatchType::ApplyCbor => {
             let value = cbor::parse(bytes, &Limits::REQUEST).map_err(undecodable_apply)?;
-            return read_apply(
-                Parsed {
-                    value,
-                    findings: Vec::new(),
-                },
-                "cbor",
-                options,
-            );
+            let findings = Vec::new();
+            return read_apply(Parsed { value, findings }, ("cbor", cbor::kind_of), options);
         }
         PatchType::Json if validation == FieldValidation::Ignore => read_untyped_json(bytes),
         PatchType::Json => read_json(bytes),
@@ -40,18 +35,18 @@ pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions)
     Ok(Change::Patch { patch, validation })
 }
 
-/// Makes a configuration of the body of an apply; `reader` is who refuses what is none.
-fn read_apply(parsed: Parsed, reader: &str, options: &PatchOptions) -> Result<Change, Error> {
+/// Makes a configuration of the body of an apply; `reader` is who refuses what is none, by its kind as `kind_of` names it.
+fn read_apply(
+    parsed: Parsed,
+    (reader, kind_of): (&str, fn(&Value) -> &'static str),
+    options: &PatchOptions,
+) -> Result<Change, Error> {
     let Parsed { value, findings } = parsed;
     let mut configuration = match value {
         Value::Map(_) => value,
         Value::Null => Value::empty_map(),
         other => {
-            let found = if reader == "cbor" {
-                cbor::kind_of(&other)
-            } else {
-                other.json_kind()
-            };
+            let found = kind_of(&other);
             return Err(undecodable_apply(format!(
                 "{reader}: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
             )));

@@ -21,9 +21,9 @@ use parking_lot::Mutex;
 use super::commit::{Shape, Written};
 use super::environment::{self, stage};
 use crate::http::options::PatchOptions;
-use crate::objects::Snapshot;
 use crate::objects::lookup::SnapshotLookup;
 use crate::objects::settled::{Fingerprint, Settled, revision_of};
+use crate::objects::{Snapshot, Store};
 use crate::write::Context;
 
 /// The keys of fingerprints, so that nobody can make two applies of one.
@@ -31,9 +31,17 @@ use crate::write::Context;
 pub struct Fingerprints([RandomState; 2]);
 
 impl Fingerprints {
-    /// The fingerprint of an apply; `None` where it cannot be answered without a run.
-    pub(crate) fn of(&self, target: &Target, options: &PatchOptions, text: &[u8]) -> Option<Fingerprint> {
-        let always_runs = target.audit.is_some()
+    /// The fingerprint of an apply to `store`; `None` where it cannot be answered without a run.
+    pub(crate) fn of(
+        &self,
+        store: &Store,
+        target: &Target,
+        options: &PatchOptions,
+        text: &[u8],
+    ) -> Option<Fingerprint> {
+        // What others wrote to the same store may not show yet.
+        let always_runs = store.is_shared()
+            || target.audit.is_some()
             || target.internal
             || target.scale.is_some()
             || target.resource.conversion_webhook().is_some();
@@ -58,10 +66,7 @@ impl Fingerprints {
 
 /// The end of an apply that is known to change nothing.
 pub(crate) fn answer(context: &Context, target: &Target, fingerprint: Fingerprint) -> Option<Written> {
-    // What others wrote to the same store may not show yet.
-    if context.shared.store.is_shared() || target.check_deadline().is_err() {
-        return None;
-    }
+    target.check_deadline().ok()?;
     let snapshot = context.shared.store.newest();
     let entry = snapshot.get(target.key(&target.name).as_bytes())?;
     let index = entry.known_index()?;
@@ -89,29 +94,33 @@ pub(super) struct Witness<'a> {
     lookup: &'a SnapshotLookup<'a>,
     authorizer: &'a dyn Authorizer,
     seen: Mutex<Vec<(Key, Revision)>>,
-    /// Whether it looked at what cannot be noted, or others hear of it.
+    /// Whether it looked at what cannot be noted.
     beyond: AtomicBool,
 }
 
 impl<'a> Witness<'a> {
-    /// A witness of the run of an apply that sees the other objects by `lookup`.
+    /// A witness of the run of an apply that sees the other objects by `lookup`; `None` where others hear of the run.
     pub(super) fn of(
         context: &'a Context,
         target: &'a Target,
         fingerprint: Fingerprint,
         lookup: &'a SnapshotLookup<'a>,
-    ) -> Self {
-        Self {
+    ) -> Option<Self> {
+        if is_heard_of(context, target, lookup.snapshot) {
+            return None;
+        }
+        Some(Self {
             fingerprint,
             lookup,
             authorizer: context.shared.authorizer.as_ref(),
             seen: Mutex::default(),
-            beyond: AtomicBool::new(is_heard_of(context, target, lookup.snapshot)),
-        }
+            beyond: AtomicBool::default(),
+        })
     }
 
     /// What is to be remembered of the run, which changed nothing.
     pub(super) fn settled(self, context: &Context, target: &Target, warnings: &[String]) -> Option<Settled> {
+        // Others may have begun to hear of it meanwhile.
         if self.beyond.into_inner() || is_heard_of(context, target, self.lookup.snapshot) {
             return None;
         }

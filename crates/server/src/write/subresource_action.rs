@@ -61,9 +61,8 @@ async fn perform_in_turn(
         for (_, turn) in &mut held {
             turn.retake().await?;
         }
-        let storage = target.resource.storage.as_ref();
-        let prefix = storage.map_or(&[][..], |storage| storage.prefix.as_bytes());
-        let snapshot = context.shared.store.latest_with(prefix).await?;
+        let prefix = objects::key_prefix(&target.resource);
+        let snapshot = context.shared.store.latest_with(prefix.as_bytes()).await?;
         let (steps, warnings) = plan(context, target, &snapshot, action, request)?;
         let key = steps
             .first()
@@ -254,7 +253,7 @@ async fn write_status(
         object,
         warnings: Vec::new(),
     };
-    update_in_turn(context, &server, &change, turn).await.map(|_| ())
+    update_in_turn(context, &server, &change, turn, None).await.map(|_| ())
 }
 
 async fn delete(
