@@ -5,9 +5,11 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use http::Method;
 use serde_json::Value;
 
-use crate::client::Target;
+use crate::client::{Connection, Target};
 use crate::server::{Binary, Server, root};
 
 /// The pages that the binary writes, by their names to it and in the folder.
@@ -40,7 +42,8 @@ pub async fn reference(binary: &Binary) -> Result<Vec<Page>> {
         pages.push(page(name, String::from_utf8(output.stdout)?));
     }
     let server = Server::start(binary, &[])?;
-    pages.push(page("endpoints", endpoints(&Target::of(&server)?).await?));
+    let mut connection = Target::of(&server)?.connect().await?;
+    pages.push(page("endpoints", endpoints(&mut connection).await?));
     Ok(pages)
 }
 
@@ -52,12 +55,12 @@ fn page(name: &str, text: String) -> Page {
 }
 
 /// What a server serves.
-async fn endpoints(target: &Target) -> Result<String> {
+async fn endpoints(connection: &mut Connection) -> Result<String> {
     let mut text = String::from(
         "# Endpoints\n\nWhat a server with the default flags serves; `--runtime-config` and `--feature-gates` switch further APIs on. \
          Custom resources and aggregated servers come to it while the server runs.\n\n## Besides resources\n\n",
     );
-    let paths = get(target, "/").await?;
+    let paths = get(connection, "/").await?;
     let of_resources = |path: &str| path.starts_with("/api/") || path.starts_with("/apis/");
     let mut checks = BTreeMap::<&str, Vec<&str>>::new();
     for path in strings(&paths, "paths").filter(|path| !of_resources(path)) {
@@ -77,13 +80,13 @@ async fn endpoints(target: &Target) -> Result<String> {
     text += "\n## Resources\n\nA resource of the group `G` in version `V` is at `/apis/G/V/…`, one without a group at `/api/v1/…`; where it \
              is namespaced, at `namespaces/NAMESPACE/RESOURCE` below that.\n\n\
              | group and version | resource | kind | namespaced | verbs |\n|---|---|---|---|---|\n";
-    let groups = get(target, "/apis").await?;
+    let groups = get(connection, "/apis").await?;
     let versions = array(&groups, "groups").flat_map(|group| array(group, "versions"));
     let versions = versions.filter_map(|version| version.get("groupVersion")?.as_str());
     let mut rows = BTreeMap::new();
     for (at, version) in ["v1"].into_iter().chain(versions).enumerate() {
         let root = if at == 0 { "/api" } else { "/apis" };
-        let list = get(target, &format!("{root}/{version}")).await?;
+        let list = get(connection, &format!("{root}/{version}")).await?;
         for resource in array(&list, "resources") {
             let named = |field: &str| resource.get(field).and_then(Value::as_str).unwrap_or_default();
             let namespaced = resource.get("namespaced").and_then(Value::as_bool).unwrap_or_default();
@@ -104,10 +107,8 @@ async fn endpoints(target: &Target) -> Result<String> {
     Ok(text)
 }
 
-async fn get(target: &Target, path: &str) -> Result<Value> {
-    let mut connection = target.connect().await?;
-    let answer = connection.get(path, "application/json").await?;
-    let bytes = http_body_util::BodyExt::collect(answer.into_body()).await?.to_bytes();
+async fn get(connection: &mut Connection, path: &str) -> Result<Value> {
+    let bytes = connection.send(Method::GET, path, "", Bytes::new()).await?;
     serde_json::from_slice(&bytes).with_context(|| path.to_owned())
 }
 

@@ -143,6 +143,15 @@ impl Target {
         })
     }
 
+    /// Whether the check of health at `path` says yes.
+    pub(crate) async fn is_healthy(&self, path: &str) -> bool {
+        let Ok(mut connection) = self.connect().await else {
+            return false;
+        };
+        let answer = connection.ask(Method::GET, path, "", Bytes::new()).await;
+        answer.is_ok_and(|(status, _)| status == StatusCode::OK)
+    }
+
     /// A new connection that carries many requests at a time.
     ///
     /// # Errors

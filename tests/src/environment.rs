@@ -7,22 +7,16 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bytes::Bytes;
-use http::{Method, StatusCode};
 use tempfile::TempDir;
 
 use crate::client::Target;
-use crate::process::Process;
-use crate::server::{ADMIN_TOKEN, Binary, TOKENS, free_address, tail};
+use crate::process::{self, Process};
+use crate::reference::{END_LIMIT, KEY, PUBLIC_KEY, START_LIMIT, TOKEN_FILE, write_credentials};
+use crate::server::{ADMIN_TOKEN, Binary, free_address, tail};
 
-/// How long one of the two may take until it is healthy, on a machine that builds beside the tests.
-const START_LIMIT: Duration = Duration::from_secs(180);
-/// How long one of the two may take to end.
-const END_LIMIT: Duration = Duration::from_secs(20);
-/// What is given to the servers, in the environment's folder.
-const TOKEN_FILE: &str = "tokens";
-const KEY: &str = "sa.key";
-const PUBLIC_KEY: &str = "sa.pub";
+/// The logs of both, in the environment's folder.
+const ETCD_LOG: &str = "etcd.log";
+const API_SERVER_LOG: &str = "api-server.log";
 
 /// An `etcd` and a `kube-apiserver`. They are ended when this is dropped.
 pub struct Environment {
@@ -37,6 +31,7 @@ pub struct Environment {
 /// One of the two programs.
 struct Running {
     child: Child,
+    log: PathBuf,
     began: Instant,
     /// From its start until its check of health said yes.
     took: Duration,
@@ -68,25 +63,22 @@ impl Environment {
         for name in ["etcd", "certs"] {
             std::fs::create_dir(path(name))?;
         }
-        std::fs::write(path(TOKEN_FILE), TOKENS)?;
-        let key = rcgen::KeyPair::generate()?;
-        std::fs::write(path(KEY), key.serialize_pem())?;
-        std::fs::write(path(PUBLIC_KEY), key.public_key_pem())?;
+        write_credentials(folder.path())?;
         let etcd_port = free_address()?.port();
+        let url = format!("http://127.0.0.1:{etcd_port}");
         let mut etcd = Running::start(
             Command::new(assets.join("etcd"))
-                .arg(format!("--advertise-client-urls=http://127.0.0.1:{etcd_port}"))
+                .arg(format!("--advertise-client-urls={url}"))
                 .arg(format!("--data-dir={}", path("etcd").display()))
-                .arg(format!("--listen-client-urls=http://127.0.0.1:{etcd_port}"))
+                .arg(format!("--listen-client-urls={url}"))
                 .arg(format!(
                     "--listen-peer-urls=http://127.0.0.1:{}",
                     free_address()?.port()
                 ))
                 .arg("--unsafe-no-fsync=true"),
-            &path("etcd.log"),
+            path(ETCD_LOG),
         )?;
-        let url = format!("http://127.0.0.1:{etcd_port}");
-        etcd.wait(|| Target::at(&url, None, None), "/health", &path("etcd.log"))?;
+        etcd.wait(|| Target::at(&url, None, None), "/health")?;
         let mut environment = Self {
             etcd,
             api_server: None,
@@ -123,9 +115,9 @@ impl Environment {
             .arg("--service-cluster-ip-range=10.0.0.0/24")
             .arg(format!("--token-auth-file={}", path(TOKEN_FILE).display()))
             .args(more);
-        let mut api_server = Running::start(&mut command, &path("api-server.log"))?;
+        let mut api_server = Running::start(&mut command, path(API_SERVER_LOG))?;
         // The certificate is there once the server has made it.
-        api_server.wait(|| self.target(), "/healthz", &path("api-server.log"))?;
+        api_server.wait(|| self.target(), "/healthz")?;
         self.api_server = Some(api_server);
         Ok(())
     }
@@ -142,12 +134,12 @@ impl Environment {
 
     /// The process of `etcd`, and how long it took until it was healthy.
     pub fn etcd(&self) -> (Process, Duration) {
-        self.etcd.told()
+        self.etcd.figures()
     }
 
     /// The process of `kube-apiserver`, and how long it took until it was healthy; none after its end.
     pub fn api_server(&self) -> Option<(Process, Duration)> {
-        self.api_server.as_ref().map(Running::told)
+        self.api_server.as_ref().map(Running::figures)
     }
 
     /// Ends the `kube-apiserver`, as envtest does, and gives its exit code.
@@ -177,7 +169,7 @@ impl Environment {
     /// # Errors
     /// Where the folder cannot be read.
     pub fn made(&self) -> Result<Vec<String>> {
-        let given = [TOKEN_FILE, KEY, PUBLIC_KEY, "etcd.log", "api-server.log"];
+        let given = [TOKEN_FILE, KEY, PUBLIC_KEY, ETCD_LOG, API_SERVER_LOG];
         let mut names = Vec::new();
         for entry in std::fs::read_dir(self.folder.path())? {
             let name = entry?.file_name().to_string_lossy().into_owned();
@@ -190,72 +182,52 @@ impl Environment {
     }
 }
 
-impl Drop for Environment {
-    fn drop(&mut self) {
-        // A kube-apiserver whose etcd is gone takes long to end.
-        self.api_server = None;
-    }
-}
-
 impl Running {
-    fn start(command: &mut Command, log: &Path) -> Result<Self> {
+    fn start(command: &mut Command, log: PathBuf) -> Result<Self> {
         let began = Instant::now();
         let child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::create(log)?)
+            .stderr(File::create(&log)?)
             .spawn()
             .with_context(|| format!("{command:?}"))?;
         Ok(Self {
             child,
+            log,
             began,
             took: Duration::ZERO,
         })
     }
 
-    fn told(&self) -> (Process, Duration) {
+    fn figures(&self) -> (Process, Duration) {
         (Process(self.child.id()), self.took)
     }
 
     /// Waits until its check of health says yes.
-    fn wait(&mut self, target: impl Fn() -> Result<Target>, path: &str, log: &Path) -> Result<()> {
+    fn wait(&mut self, target: impl Fn() -> Result<Target>, path: &str) -> Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         loop {
-            let healthy = runtime.block_on(async {
-                let mut connection = target()?.connect().await?;
-                let (status, _) = connection.ask(Method::GET, path, "", Bytes::new()).await?;
-                anyhow::Ok(status == StatusCode::OK)
-            });
-            if healthy.is_ok_and(|healthy| healthy) {
+            if target().is_ok_and(|target| runtime.block_on(target.is_healthy(path))) {
                 self.took = self.began.elapsed();
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
-                bail!("ended with {status}:\n{}", tail(log));
+                bail!("ended with {status}:\n{}", tail(&self.log));
             }
-            ensure!(self.began.elapsed() < START_LIMIT, "not healthy:\n{}", tail(log));
+            ensure!(self.began.elapsed() < START_LIMIT, "not healthy:\n{}", tail(&self.log));
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
     /// Asks it to end, and gives its exit code.
     fn stop(&mut self) -> Result<Option<i32>> {
-        // One that is gone by now needs no signal.
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-        let end = Instant::now() + END_LIMIT;
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status.code());
-            }
-            ensure!(Instant::now() < end, "it does not end");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        Process(self.child.id()).terminate();
+        Ok(process::wait_for_end(&mut self.child, END_LIMIT)?.code())
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = process::kill(&mut self.child);
     }
 }

@@ -5,6 +5,7 @@
 pub mod aggregated;
 pub mod book;
 mod client;
+pub mod clients;
 mod environment;
 #[path = "../../crates/server/tests/hook/mod.rs"]
 pub mod hook;

@@ -1,8 +1,9 @@
-//! What the kernel tells of a process.
+//! What the kernel tells of a process, and its end.
 
-use std::time::Duration;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 /// A running process, by its number.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +52,12 @@ impl Process {
         self.kilobytes("smaps_rollup", "Pss:")
     }
 
+    /// Asks it to end as a supervisor would (SIGTERM).
+    pub(crate) fn terminate(self) {
+        // A process that is gone already needs no signal.
+        let _ = Command::new("kill").arg(self.0.to_string()).status();
+    }
+
     fn status(self, field: &str) -> Result<u64> {
         self.kilobytes("status", field)
     }
@@ -65,4 +72,29 @@ impl Process {
             .with_context(|| field.to_owned())?;
         Ok(kilobytes * 1024)
     }
+}
+
+/// Waits until a process has ended.
+///
+/// # Errors
+/// Where it goes on past `limit`.
+pub(crate) fn wait_for_end(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+    let end = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        ensure!(Instant::now() < end, "it does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Kills a process where it stands.
+///
+/// # Errors
+/// Where the system refuses.
+pub(crate) fn kill(child: &mut Child) -> Result<()> {
+    child.kill()?;
+    child.wait()?;
+    Ok(())
 }

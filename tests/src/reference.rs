@@ -6,16 +6,33 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use bytes::Bytes;
-use http::Method;
 use tempfile::TempDir;
 
 use crate::client::Target;
-use crate::process::Process;
+use crate::process::{self, Process};
 use crate::server::{ADMIN_TOKEN, TOKENS, free_address, tail};
 
 /// How long it may take until it is ready, on a machine that builds beside the tests.
-const START_LIMIT: Duration = Duration::from_secs(180);
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(180);
+/// How long it may take to end.
+pub(crate) const END_LIMIT: Duration = Duration::from_secs(20);
+
+/// The files of users and of the key for tokens of service accounts.
+pub(crate) const TOKEN_FILE: &str = "tokens.csv";
+pub(crate) const KEY: &str = "sa.key";
+pub(crate) const PUBLIC_KEY: &str = "sa.pub";
+
+/// Makes these files, with a new key.
+///
+/// # Errors
+/// Where they cannot be written.
+pub(crate) fn write_credentials(folder: &Path) -> Result<()> {
+    std::fs::write(folder.join(TOKEN_FILE), TOKENS)?;
+    let key = rcgen::KeyPair::generate()?;
+    std::fs::write(folder.join(KEY), key.serialize_pem())?;
+    std::fs::write(folder.join(PUBLIC_KEY), key.public_key_pem())?;
+    Ok(())
+}
 
 /// A running kube-apiserver. It is ended when this is dropped.
 pub struct Reference {
@@ -33,18 +50,15 @@ impl Reference {
     pub async fn start(program: &Path, etcd: &str, more: &[&str]) -> Result<Self> {
         let folder = TempDir::new().context("a folder for kube-apiserver")?;
         let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("tokens.csv"), TOKENS)?;
-        let key = rcgen::KeyPair::generate()?;
-        std::fs::write(at("sa.key"), key.serialize_pem())?;
-        std::fs::write(at("sa.pub"), key.public_key_pem())?;
+        write_credentials(folder.path())?;
         let address = free_address()?;
         let child = Command::new(program)
             .arg(format!("--etcd-servers={etcd}"))
             .arg(format!("--secure-port={}", address.port()))
             .arg(format!("--cert-dir={}", at("certificates").display()))
-            .arg(format!("--token-auth-file={}", at("tokens.csv").display()))
-            .arg(format!("--service-account-signing-key-file={}", at("sa.key").display()))
-            .arg(format!("--service-account-key-file={}", at("sa.pub").display()))
+            .arg(format!("--token-auth-file={}", at(TOKEN_FILE).display()))
+            .arg(format!("--service-account-signing-key-file={}", at(KEY).display()))
+            .arg(format!("--service-account-key-file={}", at(PUBLIC_KEY).display()))
             .args([
                 "--service-account-issuer=https://kubernetes.default.svc",
                 "--bind-address=127.0.0.1",
@@ -75,12 +89,12 @@ impl Reference {
 
     /// The key by which it signs tokens of service accounts.
     pub fn key(&self) -> PathBuf {
-        self.folder.path().join("sa.key")
+        self.folder.path().join(KEY)
     }
 
     /// The public half of that key.
     pub fn public_key(&self) -> PathBuf {
-        self.folder.path().join("sa.pub")
+        self.folder.path().join(PUBLIC_KEY)
     }
 
     /// Its process.
@@ -93,14 +107,9 @@ impl Reference {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // One that is gone by now needs no signal.
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
-        let end = Instant::now() + Duration::from_secs(20);
-        while matches!(self.child.try_wait(), Ok(None)) {
-            if Instant::now() > end {
-                let _ = self.child.kill();
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        self.process().terminate();
+        if process::wait_for_end(&mut self.child, END_LIMIT).is_err() {
+            let _ = process::kill(&mut self.child);
         }
     }
 
@@ -126,16 +135,10 @@ impl Reference {
     }
 
     async fn is_ready(&self) -> bool {
-        let Ok(target) = self.target() else {
-            return false;
-        };
-        let Ok(mut connection) = target.connect().await else {
-            return false;
-        };
-        connection
-            .ask(Method::GET, "/readyz", "", Bytes::new())
-            .await
-            .is_ok_and(|(status, _)| status.is_success())
+        match self.target() {
+            Ok(target) => target.is_healthy("/readyz").await,
+            Err(_) => false,
+        }
     }
 }
 

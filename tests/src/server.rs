@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
 
-use crate::process::Process;
+use crate::process::{self, Process};
 
 /// The token of the user `admin` of group `system:masters`.
 pub const ADMIN_TOKEN: &str = "admintoken";
@@ -127,9 +127,7 @@ impl Server {
     /// # Errors
     /// Where the system refuses.
     pub fn kill(&mut self) -> Result<()> {
-        self.child.kill()?;
-        self.child.wait()?;
-        Ok(())
+        process::kill(&mut self.child)
     }
 
     /// Starts it again on its data, after its end.
@@ -233,8 +231,7 @@ impl Server {
 
     /// Asks it to end as a supervisor would (SIGTERM).
     pub fn terminate(&self) {
-        // A process that is gone already needs no signal.
-        let _ = Command::new("kill").arg(self.child.id().to_string()).status();
+        self.process().terminate();
     }
 
     /// Waits until it has ended, and gives its exit code.
@@ -242,14 +239,8 @@ impl Server {
     /// # Errors
     /// Where it goes on past `limit`.
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Option<i32>> {
-        let end = Instant::now() + limit;
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                return Ok(status.code());
-            }
-            ensure!(Instant::now() < end, "the server did not end:\n{}", self.log_tail());
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let status = process::wait_for_end(&mut self.child, limit).with_context(|| self.log_tail())?;
+        Ok(status.code())
     }
 
     /// Asks it to end, and waits; kills it if it takes too long.
@@ -259,8 +250,7 @@ impl Server {
         }
         self.terminate();
         if self.wait_for_end(Duration::from_secs(10)).is_err() {
-            let _ = self.child.kill();
-            let _ = self.child.wait();
+            let _ = self.kill();
         }
     }
 }

@@ -385,10 +385,7 @@ async fn the_certificate_is_read_again_and_a_bad_one_is_not_taken() {
 
 #[tokio::test]
 async fn metrics_come_from_a_small_server_behind() {
-    let certificates = Certificates::new("metrics");
-    let metrics = MetricsServer::start(&certificates).await;
-    let server = start(&certificates.before());
-    let before = serve_metrics(&server, &certificates, &metrics).await;
+    let (_certificates, _server, before, metrics) = before_metrics().await;
     let nodes = read(&before, "/apis/metrics.k8s.io/v1beta1/nodes", JSON).await;
     assert_eq!(nodes["items"][0]["usage"]["cpu"], "250m");
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
@@ -431,10 +428,7 @@ async fn metrics_come_from_a_small_server_behind() {
 
 #[tokio::test]
 async fn spdy_goes_through_to_a_server_behind() {
-    let certificates = Certificates::new("metrics");
-    let metrics = MetricsServer::start(&certificates).await;
-    let server = start(&certificates.before());
-    let before = serve_metrics(&server, &certificates, &metrics).await;
+    let (_certificates, _server, before, _metrics) = before_metrics().await;
     let mut socket = before.raw().await.unwrap();
     let request = "POST /apis/metrics.k8s.io/v1beta1/stream HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer admintoken\r\n\
                    Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n";
@@ -459,9 +453,12 @@ async fn spdy_goes_through_to_a_server_behind() {
     tokio::time::timeout(PATIENCE, exchange).await.unwrap();
 }
 
-/// Serves `metrics.k8s.io` from `metrics`.
-async fn serve_metrics(server: &Server, certificates: &Certificates, metrics: &MetricsServer) -> Target {
-    let mut client = Client::of(server).await;
+/// A server that has `metrics.k8s.io` from a small one behind.
+async fn before_metrics() -> (Certificates, Server, Target, MetricsServer) {
+    let certificates = Certificates::new("metrics");
+    let metrics = MetricsServer::start(&certificates).await;
+    let server = start(&certificates.before());
+    let mut client = Client::of(&server).await;
     client
         .make("/api/v1/namespaces/default/services", service("metrics"))
         .await;
@@ -470,19 +467,16 @@ async fn serve_metrics(server: &Server, certificates: &Certificates, metrics: &M
     client
         .make(API_SERVICES, api_service("metrics.k8s.io", "v1beta1", spec))
         .await;
-    let before = Target::of(server).unwrap();
+    let before = Target::of(&server).unwrap();
     let path = format!("{API_SERVICES}/v1beta1.metrics.k8s.io");
     until(&before, &path, JSON, |object| condition(object).1 == "Passed").await;
-    before
+    (certificates, server, before, metrics)
 }
 
 #[needs(kubectl)]
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_top_works_through_it() {
-    let certificates = Certificates::new("metrics");
-    let metrics = MetricsServer::start(&certificates).await;
-    let server = start(&certificates.before());
-    let before = serve_metrics(&server, &certificates, &metrics).await;
+    let (_certificates, server, before, _metrics) = before_metrics().await;
     let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"},
         "status": {"allocatable": {"cpu": "1", "memory": "4Gi"}, "capacity": {"cpu": "1", "memory": "4Gi"}}});
     ask(&before, Method::POST, "/api/v1/nodes", &node.to_string()).await;

@@ -4,23 +4,19 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
 use bytes::Bytes;
-use conformance::{Binary, Server, Target};
+use conformance::{Binary, MERGE, Server, Target};
 use http::Method;
-use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
 const JSON: &str = "application/json";
-const MERGE: &str = "application/merge-patch+json";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
 
 /// The status of the answer, and the answer.
 async fn ask(server: &Server, method: Method, path: &str, media_type: &str, body: &str) -> (u16, Value) {
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     let body = Bytes::from(body.to_owned());
-    let answer = connection.open(method, path, media_type, body).await.unwrap();
-    let status = answer.status().as_u16();
-    let bytes = answer.into_body().collect().await.unwrap().to_bytes();
-    (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    let (status, bytes) = connection.ask(method, path, media_type, body).await.unwrap();
+    (status.as_u16(), serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
 async fn post(server: &Server, path: &str, body: Value) -> (u16, Value) {

@@ -9,15 +9,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use conformance::{Binary, Server, root};
+use conformance::{Binary, Server, clients};
 use test_support::needs;
 
 /// What fetches the clients.
 const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
-
-fn sources() -> PathBuf {
-    root().join("tests/clients/java")
-}
 
 /// Runs a command that must do well, and gives what it printed.
 fn run(command: &mut Command) -> String {
@@ -30,20 +26,17 @@ fn run(command: &mut Command) -> String {
 
 /// The folder of the clients' archives.
 fn archives() -> PathBuf {
-    let folder = root().join("target/clients/java");
-    let stamp = folder.join("installed");
-    let wants = fs::read_to_string(sources().join("pom.xml")).unwrap();
-    let archives = folder.join("archives");
-    if !fs::read_to_string(&stamp).is_ok_and(|has| has == wants) {
+    let folder = clients::installed("java", "pom.xml", |sources, folder| {
+        let archives = folder.join("archives");
         let _ = fs::remove_dir_all(&archives);
-        fs::create_dir_all(&folder).unwrap();
         let mut fetch = Command::new("mvn");
-        fetch.args(["--batch-mode", "--quiet", PLUGIN]);
-        fetch.arg(format!("-DoutputDirectory={}", archives.display()));
-        run(fetch.current_dir(sources()));
-        fs::write(stamp, wants).unwrap();
-    }
-    archives
+        fetch
+            .args(["--batch-mode", "--quiet", PLUGIN])
+            .arg(format!("-DoutputDirectory={}", archives.display()))
+            .current_dir(sources);
+        vec![fetch]
+    });
+    folder.unwrap().join("archives")
 }
 
 /// Where Java finds classes: a folder of them, and all archives.
@@ -59,7 +52,9 @@ fn the_official_client_and_fabric8_work() {
     let path = class_path(classes.path(), &archives);
     let mut compile = Command::new("javac");
     compile.arg("-d").arg(classes.path()).arg("-cp").arg(&path);
-    let files = fs::read_dir(sources()).unwrap().map(|entry| entry.unwrap().path());
+    let files = fs::read_dir(clients::sources("java"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
     compile.args(files.filter(|file| file.extension().is_some_and(|extension| extension == "java")));
     run(&mut compile);
 

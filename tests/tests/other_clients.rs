@@ -4,15 +4,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
 
-use conformance::{Binary, Server, root};
+use conformance::{Binary, Server, clients};
 use test_support::needs;
-
-/// Clients are installed one at a time: several tests use what is in one folder.
-static INSTALLING: Mutex<()> = Mutex::new(());
 
 /// A client in another language.
 struct Client {
@@ -27,35 +23,11 @@ struct Client {
 }
 
 impl Client {
-    fn sources(&self) -> PathBuf {
-        root().join("tests/clients").join(self.name)
-    }
-
-    /// Where the client is installed, or why it is not.
-    fn installed(&self) -> Result<PathBuf, String> {
-        let _turn = INSTALLING.lock().unwrap_or_else(PoisonError::into_inner);
-        let folder = root().join("target/clients").join(self.name);
-        let stamp = folder.join("installed");
-        let wants = std::fs::read_to_string(self.sources().join(self.wants)).unwrap();
-        if std::fs::read_to_string(&stamp).is_ok_and(|has| has == wants) {
-            return Ok(folder);
-        }
-        std::fs::create_dir_all(&folder).unwrap();
-        for mut command in (self.install)(&self.sources(), &folder) {
-            let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-            if !output.status.success() {
-                return Err(format!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)));
-            }
-        }
-        std::fs::write(stamp, wants).unwrap();
-        Ok(folder)
-    }
-
     /// Runs the checks with further arguments behind the kubeconfig.
     fn check(&self, more: &[&str]) {
-        let folder = self.installed().unwrap();
+        let folder = clients::installed(self.name, self.wants, self.install).unwrap();
         let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
-        let output = (self.run)(&self.sources(), &folder)
+        let output = (self.run)(&clients::sources(self.name), &folder)
             .arg(server.kubeconfig())
             .args(more)
             // kopf's client reads it when it is loaded.

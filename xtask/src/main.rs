@@ -56,7 +56,7 @@ enum Habit {
     /// Run the suites of published Go modules that test with envtest against the server in its place.
     Suites(suites::Arguments),
     /// Write the pages of the reference in docs/reference, as the code has them.
-    Docs(docs::Arguments),
+    Docs,
     /// Start a release server and measure it.
     Bench(bench::Arguments),
 }
@@ -75,7 +75,7 @@ fn main() -> ExitCode {
         Habit::Etcd(arguments) => habits::etcd(&arguments),
         Habit::KubeApiserver => habits::kube_apiserver(),
         Habit::Suites(arguments) => suites::run(&arguments),
-        Habit::Docs(arguments) => docs::run(&arguments),
+        Habit::Docs => docs::run(),
         Habit::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

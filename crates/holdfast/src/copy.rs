@@ -69,7 +69,7 @@ const CLAIMANTS: &str = "/registry/services/specs/";
 /// The label of what is claimed, and who sets it.
 const CLAIMED: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
 
-/// How many objects are written by one transaction, and about how many bytes: what an etcd takes that is not told otherwise.
+/// How many objects are written by one transaction, and about how many bytes: what an etcd takes by default.
 const BATCH: usize = 128;
 const BATCH_BYTES: usize = 1 << 20;
 /// How many transactions are under way at a time.
@@ -336,13 +336,13 @@ async fn write(store: &Store, batch: Batch<'_>) -> Result<u64> {
         .collect();
     drop(there);
     match commit(store, &missing).await {
-        // An etcd may be told to take less at a time.
+        // The limits of an etcd may be lower.
         Err(CommitError::Refused(_)) if missing.len() > 1 => {
             for one in &missing {
-                told(commit(store, std::slice::from_ref(one)).await, one.0)?;
+                explained(commit(store, std::slice::from_ref(one)).await, one.0)?;
             }
         }
-        outcome => told(outcome, missing.first().map_or("", |(key, _)| *key))?,
+        outcome => explained(outcome, missing.first().map_or("", |(key, _)| *key))?,
     }
     Ok(batch.len() as u64)
 }
@@ -358,8 +358,8 @@ async fn commit(store: &Store, objects: &[(&str, &Value)]) -> Result<(), CommitE
     store.commit(transaction).await.map(drop)
 }
 
-/// What became of a transaction that began with `key`.
-fn told(outcome: Result<(), CommitError>, key: &str) -> Result<()> {
+/// The outcome of a transaction that began with `key`, with a message where it failed.
+fn explained(outcome: Result<(), CommitError>, key: &str) -> Result<()> {
     match outcome {
         Ok(()) => Ok(()),
         Err(CommitError::GuardFailed { key: failed, .. }) => {

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use arc_swap::ArcSwap;
+use futures_util::future::try_join_all;
 use holdfast_authorization::rbac::Policy;
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
-use holdfast_controllers::{Identity, Selection};
+use holdfast_controllers::{Identity, IdentityLease, KubernetesEndpoints, Selection};
 use holdfast_kinds::apis::Apis;
 use holdfast_kinds::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
@@ -83,6 +84,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let gates = flags.served.gates()?;
     let controllers = Selection::parse(&flags.controllers)?;
     flags.endpoints.check()?;
+    let rules = flags.transport.tls()?;
     let host = hostname();
     // Who has a store of its own need not ask anybody.
     let election = match flags.storage.etcd_servers.is_empty() {
@@ -117,7 +119,9 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let (listener, waiting) = match flags.storage.etcd_servers.is_empty() {
         true => (listener, None),
         false => {
-            let certificates = certificates(flags, &url).await.context("cannot make certificates")??;
+            let certificates = certificates(flags, &url, rules.clone())
+                .await
+                .context("cannot make certificates")??;
             let tls = certificates.tls.load()?;
             let (listener, other) = twice(listener).context("cannot wait for connections")?;
             (listener, Some(Waiting::begin(other, &tls.config)))
@@ -132,7 +136,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let (store, clusters) = opened?;
     let new = store.snapshot().is_empty();
     // Certificates and the first objects wait for different things at a first start, and are made side by side.
-    let certificates = certificates(flags, &url);
+    let certificates = certificates(flags, &url, rules);
     let milestones = Milestones::default();
     let (service, aggregation) = service(
         flags,
@@ -190,16 +194,10 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         quota_sync_period: flags.controller.resource_quota_sync_period,
         shares_store: store.is_shared(),
     };
-    let (mut endpoints, mut lease) = (None, None);
-    if !flags.storage.etcd_servers.is_empty() {
-        let identity = Identity {
-            host,
-            uid: RandomIdentifiers.uid(),
-            address: reached.to_string(),
-        };
-        endpoints = flags.endpoints.run(&service, &store, reached, &identity);
-        lease = identity.run(&service);
-    }
+    let presence = match store.is_shared() {
+        true => Presence::begin(flags, &service, &store, host, reached),
+        false => Presence::default(),
+    };
     let released = controllers.run(&service, &surroundings, election);
     let auditor = service.auditor.clone();
     drop(service);
@@ -218,12 +216,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     if let Some(path) = &flags.ready_file {
         let _ = std::fs::remove_file(path);
     }
-    if let Some(endpoints) = endpoints {
-        let _ = tokio::time::timeout(RELEASE_LIMIT, endpoints.end()).await;
-    }
-    if let Some(lease) = lease {
-        let _ = tokio::time::timeout(RELEASE_LIMIT, lease.end()).await;
-    }
+    presence.end().await;
     tokio::select! {
         () = tokio::time::sleep(flags.shutdown_delay_duration) => {}
         _ = terminate.recv() => {}
@@ -241,6 +234,37 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     store.close().await.context("cannot close the store")?;
     tracing::info!("ended");
     Ok(())
+}
+
+/// What a server writes into a store that it shares, so that others know that it lives.
+#[derive(Default)]
+struct Presence {
+    endpoints: Option<Arc<KubernetesEndpoints>>,
+    lease: Option<Arc<IdentityLease>>,
+}
+
+impl Presence {
+    fn begin(flags: &Serve, service: &Arc<Service>, store: &Arc<Store>, host: String, reached: SocketAddr) -> Self {
+        let identity = Identity {
+            host,
+            uid: RandomIdentifiers.uid(),
+            address: reached.to_string(),
+        };
+        Self {
+            endpoints: flags.endpoints.run(service, store, reached, &identity),
+            lease: identity.run(service),
+        }
+    }
+
+    /// Takes it away, in good time.
+    async fn end(self) {
+        if let Some(endpoints) = self.endpoints {
+            let _ = tokio::time::timeout(RELEASE_LIMIT, endpoints.end()).await;
+        }
+        if let Some(lease) = self.lease {
+            let _ = tokio::time::timeout(RELEASE_LIMIT, lease.end()).await;
+        }
+    }
 }
 
 /// What the server and its clients show each other.
@@ -263,7 +287,7 @@ impl Certificates {
 
 /// Makes what the server and its first clients show each other, where it is not there. Clients are trusted if the server's own
 /// authority or that of the flags signed their certificate.
-fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Certificates>> {
+fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHandle<Result<Certificates>> {
     let (names, url, folder) = (names(flags), url.to_owned(), flags.data_dir.clone());
     let brought = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
         (Some(certificate), Some(key)) => Some(Pair {
@@ -275,10 +299,9 @@ fn certificates(flags: &Serve, url: &str) -> JoinHandle<Result<Certificates>> {
     let cert_dir = flags.cert_dir.clone();
     let client_authority = flags.client_ca_file.clone();
     let proxies = flags.aggregation.requestheader_client_ca_file.clone();
-    let rules = flags.transport.tls();
     let stands_alone = flags.as_kube_apiserver;
     tokio::task::spawn_blocking(move || {
-        let (now, rules) = (OffsetDateTime::now_utc(), rules?);
+        let now = OffsetDateTime::now_utc();
         let served = match (brought, cert_dir) {
             (None, Some(folder)) => Some(Pair::ensure(&folder, &names, now)?),
             (brought, _) => brought,
@@ -390,14 +413,15 @@ async fn open_store(
 ) -> Result<(Arc<Store>, Option<Clusters>)> {
     flags.storage.check()?;
     if let Some(clusters) = flags.storage.etcd(registry, apis)? {
-        let (mut elsewhere, mut overrides) = (Vec::new(), Vec::new());
-        for other in clusters.elsewhere {
-            elsewhere.push((other.prefix, open_etcd(other.config, registry).await?));
-            overrides.push(other.cluster);
-        }
-        let store = open_etcd(clusters.main, registry).await?.with_elsewhere(elsewhere);
+        let overrides = clusters.elsewhere.iter().map(|other| other.cluster).collect();
+        let elsewhere = clusters
+            .elsewhere
+            .into_iter()
+            .map(async |other| anyhow::Ok((other.prefix, open_etcd(other.config, registry).await?)));
+        let (store, elsewhere) = tokio::try_join!(open_etcd(clusters.main, registry), try_join_all(elsewhere))?;
         let calls = clusters.calls;
-        return Ok((Arc::new(store), Some(Clusters { calls, overrides })));
+        let store = Arc::new(store.with_elsewhere(elsewhere));
+        return Ok((store, Some(Clusters { calls, overrides })));
     }
     let config = holdfast_store::Config {
         accept_data_loss: flags.accept_data_loss,
@@ -592,6 +616,17 @@ fn service(
     Ok((Arc::new(service), aggregation))
 }
 
+/// The checks that only etcd has: its readiness, and the other clusters. `overrides` has the cluster of each store beside `store`.
+fn with_etcds(health: Health, store: &Arc<Store>, overrides: &[usize]) -> Health {
+    let main = Arc::clone(store);
+    let health = health.with("etcd-readiness", &[Endpoint::Readyz], move || main.readiness());
+    let clusters = 0..overrides.iter().max().map_or(0, |last| last + 1);
+    clusters.fold(health, |health, cluster| {
+        let stores = overrides.iter().enumerate().filter(|(_, of)| **of == cluster);
+        with_override(health, store, cluster, stores.map(|(number, _)| number).collect())
+    })
+}
+
 /// The checks of another etcd, which has these of the stores beside `store`.
 fn with_override(health: Health, store: &Arc<Store>, cluster: usize, stores: Vec<usize>) -> Health {
     let check = |outcome: fn(&Store) -> Result<(), String>| {
@@ -645,19 +680,7 @@ fn health(
         })
         .with("etcd", LIVE, stored(&store));
     let health = match store.is_shared() {
-        true => {
-            let store = Arc::clone(&store);
-            let health = health.with("etcd-readiness", &[Endpoint::Readyz], {
-                let store = Arc::clone(&store);
-                move || store.readiness()
-            });
-            let clusters = 0..overrides.iter().max().map_or(0, |last| last + 1);
-            clusters.fold(health, |health, cluster| {
-                let of = overrides.iter().enumerate().filter(|(_, of)| **of == cluster);
-                let of: Vec<usize> = of.map(|(number, _)| number).collect();
-                with_override(health, &store, cluster, of)
-            })
-        }
+        true => with_etcds(health, &store, overrides),
         false => health,
     };
     let health = health

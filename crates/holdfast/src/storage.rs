@@ -204,39 +204,38 @@ impl StorageFlags {
             observer: Box::new(calls.of_cluster(cluster)),
             ..EtcdConfig::new(connection, Arc::clone(&codec) as Arc<dyn Codec>)
         };
-        let elsewhere = overrides.iter().map(|(prefix, servers, cluster)| {
+        let main = EtcdConfig {
+            without: overrides.iter().map(|other| other.prefix.clone()).collect(),
+            ..config(connection.clone(), 0)
+        };
+        let elsewhere = overrides.into_iter().map(|other| {
             let connection = Connection {
-                servers: servers.clone(),
+                servers: other.servers,
                 ..connection.clone()
             };
             let config = EtcdConfig {
-                only: Some(prefix.clone()),
-                ..config(connection, cluster + 1)
+                only: Some(other.prefix.clone()),
+                ..config(connection, other.cluster + 1)
             };
             Elsewhere {
-                prefix: prefix.clone(),
-                cluster: *cluster,
+                prefix: other.prefix,
+                cluster: other.cluster,
                 config,
             }
         });
         let elsewhere = elsewhere.collect();
-        let main = EtcdConfig {
-            without: overrides.iter().map(|(prefix, ..)| prefix.clone()).collect(),
-            ..config(connection.clone(), 0)
-        };
         Ok(Some(Clusters { main, elsewhere, calls }))
     }
 
-    /// What the keys begin with that other etcds hold, the servers of each and which of these clusters it is. Resources that are
-    /// not built in stay where the others are, as in the reference.
-    fn overrides(&self, registry: &Registry) -> Result<Vec<(Key, Vec<String>, usize)>> {
+    /// What other etcds hold. Resources that are not built in stay where the others are, as in the reference.
+    fn overrides(&self, registry: &Registry) -> Result<Vec<Overridden>> {
         let sorted = |servers: &[String]| {
             let mut servers = servers.to_vec();
             servers.sort_unstable();
             servers
         };
         let own = sorted(&self.etcd_servers);
-        let (mut overrides, mut clusters) = (Vec::<(Key, Vec<String>, usize)>::new(), Vec::new());
+        let (mut overrides, mut clusters) = (Vec::<Overridden>::new(), Vec::new());
         for entry in &self.etcd_servers_overrides {
             let Override { resource, servers } = Override::parse(entry)?;
             let storage = registry.resource(&resource).and_then(|found| found.storage.as_ref());
@@ -246,7 +245,7 @@ impl StorageFlags {
             };
             let prefix = Key::from(storage.prefix.as_str());
             // The last one counts.
-            overrides.retain(|(known, ..)| *known != prefix);
+            overrides.retain(|known| known.prefix != prefix);
             let of_cluster = sorted(&servers);
             if of_cluster == own {
                 continue;
@@ -258,7 +257,11 @@ impl StorageFlags {
                     clusters.push(of_cluster);
                     clusters.len() - 1
                 });
-            overrides.push((prefix, servers, cluster));
+            overrides.push(Overridden {
+                prefix,
+                servers,
+                cluster,
+            });
         }
         Ok(overrides)
     }
@@ -279,6 +282,15 @@ pub(crate) struct Elsewhere {
     /// Which of the other clusters it is.
     pub(crate) cluster: usize,
     pub(crate) config: EtcdConfig,
+}
+
+/// A resource whose objects another etcd holds.
+struct Overridden {
+    /// What their keys begin with.
+    prefix: Key,
+    servers: Vec<String>,
+    /// Which of the other clusters it is.
+    cluster: usize,
 }
 
 /// What an entry of `--etcd-servers-overrides` says.

@@ -31,7 +31,7 @@ fn config_map(name: &str, value: &str) -> ConfigMap {
     .unwrap()
 }
 
-fn deployment(name: &str) -> serde_json::Value {
+pub(crate) fn deployment(name: &str) -> serde_json::Value {
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",

@@ -20,6 +20,7 @@ use kube::{Resource as _, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::json;
 
+use crate::objects::deployment;
 use crate::{PATIENCE, next, refusal, start, until};
 
 fn object<K: DeserializeOwned>(value: serde_json::Value) -> K {
@@ -292,16 +293,7 @@ async fn nodes_are_cordoned_and_workloads_restarted() {
     assert!(!unschedulable(nodes.uncordon("one").await.unwrap()));
 
     let deployments: Api<Deployment> = Api::default_namespaced(client);
-    let web: Deployment = object(json!({
-        "metadata": {"name": "web"},
-        "spec": {
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {"containers": [{"name": "main", "image": "registry.example.com/main:1"}]},
-            },
-        },
-    }));
+    let web: Deployment = object(deployment("web"));
     deployments.create(&PostParams::default(), &web).await.unwrap();
     let restarted = deployments.restart("web").await.unwrap();
     assert_eq!(restarted.metadata.generation, Some(2));
@@ -344,17 +336,7 @@ async fn pods_are_evicted_and_get_containers_for_a_look() {
 async fn scale_is_read_patched_and_replaced() {
     let (_server, client) = start().await;
     let deployments: Api<Deployment> = Api::default_namespaced(client);
-    let web: Deployment = object(json!({
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {"containers": [{"name": "main", "image": "registry.example.com/main:1"}]},
-            },
-        },
-    }));
+    let web: Deployment = object(deployment("web"));
     deployments.create(&PostParams::default(), &web).await.unwrap();
     let five = Patch::Merge(json!({"spec": {"replicas": 5}}));
     let scale = deployments

@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     write: bool,
     /// Measure environments of envtest instead, with this server in the place of its binaries, and, where HOLDFAST_KUBE_APISERVER
     /// and HOLDFAST_ETCD name them, with the reference's.
-    #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "instructions", "million"])]
+    #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "million"])]
     envtest: bool,
     /// Count the instructions of requests under callgrind instead, and compare with the counts that are kept.
     #[arg(long)]
@@ -105,20 +105,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         };
     }
     let rows = runtime.block_on(async {
-        if arguments.operators_only {
-            return operators::rows(&binary, arguments.objects, arguments.connections).await;
-        }
+        let all = !(arguments.scale_only || arguments.custom_only || arguments.operators_only);
         let mut rows = Vec::new();
-        if !arguments.scale_only && !arguments.custom_only {
+        if all {
             rows = measure(&binary, arguments).await?;
         }
-        if !arguments.custom_only {
+        if all || arguments.scale_only {
             rows.extend(scale::rows(&binary, arguments.million).await?);
         }
-        if !arguments.scale_only {
+        if all || arguments.custom_only {
             rows.extend(custom::rows(&binary, arguments.objects, arguments.connections).await?);
             rows.extend(definitions::rows(&binary).await?);
             rows.extend(admission::rows(&binary, arguments.objects, arguments.connections).await?);
+        }
+        if all || arguments.operators_only {
             rows.extend(operators::rows(&binary, arguments.objects, arguments.connections).await?);
         }
         Ok::<_, anyhow::Error>(rows)

@@ -65,11 +65,6 @@ pub(crate) fn reference(flags: ReferenceFlags) -> Result<()> {
 /// The command line without what only the project's own habits call.
 fn shown() -> Command {
     let command = Arguments::command();
-    let hidden: Vec<String> = command
-        .get_subcommands()
-        .filter(|command| command.is_hide_set())
-        .map(|command| command.get_name().to_owned())
-        .collect();
     // Scripts for shells name what is hidden as well, unless it is not there.
     let mut shown = Command::new("holdfast").version(env!("CARGO_PKG_VERSION"));
     if let Some(about) = command.get_about() {
@@ -78,9 +73,7 @@ fn shown() -> Command {
     if let Some(about) = command.get_long_about() {
         shown = shown.long_about(about.clone());
     }
-    let commands = command
-        .get_subcommands()
-        .filter(|command| !hidden.iter().any(|name| name == command.get_name()));
+    let commands = command.get_subcommands().filter(|command| !command.is_hide_set());
     shown
         .args(command.get_arguments().cloned())
         .subcommands(commands.cloned())

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
-use clap::{Arg, Command, CommandFactory as _, ValueEnum};
+use clap::{Arg, Command, ValueEnum};
 use holdfast_admission::AdmissionChain;
 use holdfast_kinds::admission::{KNOWN, PluginSettings, all_plugins};
 use holdfast_kinds::features::{Feature, FeatureGates, Stage};
 
-use crate::flags::Arguments;
+use super::shown;
 use crate::{admission, compatible};
 
 /// A page.
@@ -37,7 +37,7 @@ impl Page {
 }
 
 fn flags() -> String {
-    let command = Arguments::command();
+    let command = shown();
     let mut page = String::from(
         "# Flags\n\nFlags have kube-apiserver's names where it has one for the same thing. Truth values are written `--flag`, \
          `--flag=true` or `--flag=false`; of a flag that takes one value and is given several times, the last counts.\n\n\
@@ -49,7 +49,7 @@ fn flags() -> String {
     let ignored: Vec<String> = compatible::names().map(|name| format!("`--{name}`")).collect();
     page += &ignored.join(", ");
     page += "\n";
-    for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+    for command in command.get_subcommands() {
         of_command(&mut page, "holdfast", command);
     }
     page

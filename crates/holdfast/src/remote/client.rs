@@ -99,11 +99,7 @@ impl Client {
     pub(crate) async fn text(&mut self, path: &str) -> Result<String> {
         let request = Request::get(format!("{}{path}", self.root)).header(header::ACCEPT, "*/*");
         let (status, body) = self.ask(request, Bytes::new()).await?;
-        let said: String = String::from_utf8_lossy(&body).chars().take(TOLD).collect();
-        if !status.is_success() {
-            bail!("the server answered {status}: {}", said.trim());
-        }
-        Ok(said)
+        beginning(status, &body)
     }
 
     /// Posts JSON to the URL of the server, with what stands in `query`.
@@ -113,11 +109,7 @@ impl Client {
             .header(header::ACCEPT, "application/json, */*")
             .header(header::CONTENT_TYPE, "application/json");
         let (status, body) = self.ask(request, body).await?;
-        if !status.is_success() {
-            let said: String = String::from_utf8_lossy(&body).chars().take(TOLD).collect();
-            bail!("the server answered {status}: {}", said.trim());
-        }
-        Ok(())
+        beginning(status, &body).map(drop)
     }
 
     async fn ask(&mut self, request: Builder, body: Bytes) -> Result<(StatusCode, Bytes)> {
@@ -147,8 +139,17 @@ trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// How much of a refusal is told, in characters.
-const TOLD: usize = 1000;
+/// How much of a text is shown, in characters.
+const SHOWN: usize = 1000;
+
+/// The beginning of an answer; an error with it where the answer is a refusal.
+fn beginning(status: StatusCode, body: &[u8]) -> Result<String> {
+    let said: String = String::from_utf8_lossy(body).chars().take(SHOWN).collect();
+    if !status.is_success() {
+        bail!("the server answered {status}: {}", said.trim());
+    }
+    Ok(said)
+}
 
 fn tls(access: &Access) -> Result<ClientConfig> {
     let provider = Arc::new(aws_lc_rs::default_provider());

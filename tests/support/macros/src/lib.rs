@@ -2,7 +2,7 @@
 //! The attribute `needs`. See the crate `test-support`.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use proc_macro::TokenStream;
 
@@ -85,22 +85,13 @@ fn etcd() -> bool {
 
 /// Whether `test_support::etcd` can make a disk that is full.
 fn full_disk() -> bool {
-    let mount = [
-        "--user",
-        "--map-root-user",
-        "--mount",
-        "mount",
-        "-t",
-        "tmpfs",
-        "tmpfs",
-        "/mnt",
-    ];
-    let mut command = std::process::Command::new("unshare");
-    command
-        .args(mount)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null());
-    on_the_path("nsenter") && command.status().is_ok_and(|status| status.success())
+    let mut mount = Command::new("unshare");
+    mount
+        .args(["--user", "--map-root-user", "--mount"])
+        .args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    on_the_path("nsenter") && mount.status().is_ok_and(|status| status.success())
 }
 
 /// The root of the repository.
