@@ -53,8 +53,8 @@ pub(crate) enum NoTimestamp {
 }
 
 /// The first and the last second that a timestamp can name.
-const FIRST: i64 = -62_135_596_800;
-const LAST: i64 = 253_402_300_799;
+const FIRST: i64 = time::Timestamp::ZERO.seconds;
+const LAST: i64 = *time::Timestamp::WRITABLE.end();
 
 /// A date and the time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 
 pub mod calendar;
 pub mod duration;
+pub mod errors;
 pub mod number;
 pub mod quantity;
 pub mod quote;

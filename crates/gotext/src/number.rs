@@ -1,4 +1,9 @@
-//! Numbers as Go prints them.
+//! Numbers as Go prints and reads them.
+
+use std::num::{IntErrorKind, ParseIntError};
+use std::str::FromStr;
+
+use crate::quote::quote;
 
 /// A float as Go's `%v` and `strconv.FormatFloat(f, 'g', -1, 64)` show it: the shortest digits, with an exponent below
 /// 1e-4 and from 1e6.
@@ -42,9 +47,69 @@ fn shape(scientific: &str) -> String {
     }
 }
 
+/// Reads a number as Go's `strconv.ParseInt` does to the base 10, of the size of `T`.
+///
+/// # Errors
+/// Go's words for a text that is none.
+pub fn parse_int<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
+    parse("ParseInt", text)
+}
+
+/// As [`parse_int`], in the words of `strconv.Atoi`.
+///
+/// # Errors
+/// Those of [`parse_int`].
+pub fn atoi<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
+    parse("Atoi", text)
+}
+
+/// Reads a number as Go's `strconv.ParseUint` does to the base 10, of the size of the unsigned `T`: without any sign.
+///
+/// # Errors
+/// Go's words for a text that is none.
+pub fn parse_uint<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
+    match text.strip_prefix('+') {
+        Some(_) => Err(fault("ParseUint", text, "invalid syntax")),
+        None => parse("ParseUint", text),
+    }
+}
+
+fn parse<T: FromStr<Err = ParseIntError>>(function: &str, text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: ParseIntError| {
+        let why = match error.kind() {
+            IntErrorKind::NegOverflow | IntErrorKind::PosOverflow => "value out of range",
+            _ => "invalid syntax",
+        };
+        fault(function, text, why)
+    })
+}
+
+fn fault(function: &str, text: &str, why: &str) -> String {
+    format!("strconv.{function}: parsing {}: {why}", quote(text))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_number_is_refused_in_gos_words() {
+        assert_eq!(parse_int::<i64>("+7"), Ok(7));
+        assert_eq!(atoi::<i64>("-7"), Ok(-7));
+        assert_eq!(parse_uint::<u64>("7"), Ok(7));
+        let refused = |outcome: Result<i32, String>| outcome.unwrap_err();
+        assert_eq!(
+            refused(parse_int("9999999999")),
+            "strconv.ParseInt: parsing \"9999999999\": value out of range"
+        );
+        assert_eq!(refused(atoi("")), "strconv.Atoi: parsing \"\": invalid syntax");
+        for signed in ["+7", "-7"] {
+            assert_eq!(
+                parse_uint::<u16>(signed),
+                Err(format!("strconv.ParseUint: parsing \"{signed}\": invalid syntax"))
+            );
+        }
+    }
 
     #[test]
     fn floats_have_gos_general_form() {

@@ -2,6 +2,7 @@
 //! of a second ([`Precision::Micros`], `MicroTime`).
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use smol_str::{SmolStr, format_smolstr};
@@ -63,6 +64,15 @@ impl fmt::Display for TimeProblem {
 const SECONDS_A_DAY: i64 = 86_400;
 
 impl Timestamp {
+    /// The time that stands for "not set" in Go: 0001-01-01T00:00:00Z.
+    pub const ZERO: Self = Self {
+        seconds: -62_135_596_800,
+        nanos: 0,
+    };
+
+    /// The seconds since 1970 of the years that RFC 3339 can write: 0 to 9999.
+    pub const WRITABLE: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
+
     /// Reads a time.
     ///
     /// # Errors

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use holdfast_gotext::errors::aggregate;
 use anyhow::{Context as _, Result, anyhow, bail};
 use bytes::Bytes;
 use clap::{ArgAction, Args};
@@ -347,10 +348,9 @@ impl AuditFlags {
         if named(self.audit_webhook_config_file.as_ref()).is_some() {
             faults.extend(self.webhook().faults());
         }
-        match faults.as_slice() {
-            [] => Ok(()),
-            [fault] => bail!("{fault}"),
-            faults => bail!("[{}]", faults.join(", ")),
+        match faults.is_empty() {
+            true => Ok(()),
+            false => bail!(aggregate(&faults)),
         }
     }
 

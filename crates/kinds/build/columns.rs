@@ -17,7 +17,7 @@ type Definitions = BTreeMap<String, Value>;
 
 /// The columns with the numbers of their descriptions, which stand in front; see `Columns` of the crate.
 pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Error>> {
-    let columns = std::fs::read_to_string(COLUMNS)?;
+    let columns = written_out(&std::fs::read_to_string(COLUMNS)?);
     let resources = std::fs::read_to_string(RESOURCES)? + &std::fs::read_to_string(MORE_RESOURCES)?;
     let (mut descriptions, mut body) = (Vec::<String>::new(), String::new());
     let mut root = None;
@@ -52,6 +52,17 @@ pub(crate) fn described(definitions: &Definitions) -> Result<String, Box<dyn Err
         writeln!(table, "= {}", super::escape(description))?;
     }
     Ok(table + &body)
+}
+
+/// The columns with the paths in the place of the names that `$NAME = PATHS` gives them.
+fn written_out(columns: &str) -> String {
+    let names = columns.lines().filter_map(|line| line.split_once(" = "));
+    let names: Vec<(&str, &str)> = names.filter(|(name, _)| name.starts_with('$')).collect();
+    let lines = columns.lines().filter(|line| !line.starts_with('$'));
+    let columns: Vec<&str> = lines.collect();
+    names
+        .iter()
+        .fold(columns.join("\n"), |columns, (name, paths)| columns.replace(name, paths))
 }
 
 /// The definition of the kind of a resource. What is said of all resources stands in the metadata of any kind.

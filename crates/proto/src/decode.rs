@@ -497,25 +497,14 @@ fn time(mut input: Input<'_>, precision: Precision) -> Result<Value, DecodeError
         time.seconds = seconds.saturating_add(i64::from(nanos.div_euclid(BILLION)));
         time.nanos = nanos.rem_euclid(BILLION).cast_unsigned();
     }
-    if time == ZERO_TIME {
+    if time == Timestamp::ZERO {
         return Ok(Value::Null);
     }
-    if !(YEAR_ZERO..YEAR_TEN_THOUSAND).contains(&time.seconds) {
+    if !Timestamp::WRITABLE.contains(&time.seconds) {
         return Err(DecodeError::TimeOutOfRange);
     }
     Ok(Value::String(time.text(precision)))
 }
-
-/// The time that stands for "not set" in the reference: 0001-01-01T00:00:00Z.
-pub(crate) const ZERO_TIME: Timestamp = Timestamp {
-    seconds: -62_135_596_800,
-    nanos: 0,
-};
-
-/// 0000-01-01T00:00:00Z.
-const YEAR_ZERO: i64 = -62_167_219_200;
-/// 10000-01-01T00:00:00Z.
-const YEAR_TEN_THOUSAND: i64 = 253_402_300_800;
 
 fn nodes_in(value: &Value) -> usize {
     match value {

@@ -5,7 +5,6 @@ use holdfast_resource::schema::{Field, Scalar, Shape, TypeId, TypeKind, write_fi
 use holdfast_value::{Map, SmolStr, Value, json};
 
 use crate::back_to_front::BackToFront;
-use crate::decode::ZERO_TIME;
 use crate::layout::{Holds, Nodes};
 use crate::wire::Wire;
 use crate::{EncodeError, Messages};
@@ -256,7 +255,7 @@ impl<'v> Encoder<'_, 'v> {
             found: "string",
         })?;
         let nanos = match precision {
-            _ if time == ZERO_TIME => return Ok(()),
+            _ if time == Timestamp::ZERO => return Ok(()),
             Precision::Seconds => 0,
             Precision::Micros => u64::from(time.nanos / 1000 * 1000),
         };

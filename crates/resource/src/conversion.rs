@@ -345,11 +345,9 @@ fn check_texts(metadata: &Value, name: &str) -> Result<(), String> {
         }
         _ => validate_labels(&Field::placed(metadata.get(name), "metadata.labels"), &mut errors),
     }
-    let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
-    match texts.as_slice() {
-        [] => Ok(()),
-        [one] => Err(one.clone()),
-        several => Err(format!("[{}]", several.join(", "))),
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(Aggregate(&errors).to_string()),
     }
 }
 

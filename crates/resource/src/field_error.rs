@@ -1,8 +1,8 @@
 //! What is wrong with a field, in the form that clients see as the causes of a 422.
 
-use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
+use holdfast_gotext::errors::aggregate;
 use holdfast_gotext::number::general;
 use holdfast_gotext::quote::quote;
 use holdfast_value::Value;
@@ -284,18 +284,12 @@ impl fmt::Display for Aggregate<'_> {
         let texts = self.0.iter().map(FieldError::to_string);
         let mut texts: Vec<String> = texts.take_while(|text| is_told(&mut left, text)).collect();
         let untold = self.0.len() - texts.len();
-        let mut seen = HashSet::with_capacity(texts.len());
-        let first: Vec<bool> = texts.iter().map(|text| seen.insert(text.as_str())).collect();
-        drop(seen);
-        let mut first = first.into_iter();
-        texts.retain(|_| first.next().unwrap_or(true));
         if untold > 0 {
             texts.push(format!("{untold} more errors"));
         }
-        match texts.as_slice() {
-            [] => f.write_str("<nil>"),
-            [only] => f.write_str(only),
-            several => write!(f, "[{}]", several.join(", ")),
+        match texts.is_empty() {
+            true => f.write_str("<nil>"),
+            false => f.write_str(&aggregate(&texts)),
         }
     }
 }

@@ -341,20 +341,58 @@ impl<X: Indexer> Store<X> {
     /// Finishes the writes that wait, ends the watches and lets go of the directory. Reads still work.
     ///
     /// # Errors
-    /// If the last checkpoint failed; what was acknowledged is durable all the same.
+    /// If the last checkpoint failed, of several the first; what was acknowledged is durable all the same.
     pub async fn close(&self) -> Result<(), StorageError> {
-        for (_, store) in &self.elsewhere {
-            store.engine.close().await?;
+        let others = self.elsewhere.iter().map(|(_, store)| &store.engine);
+        let mut outcome = Ok(());
+        for engine in others.chain([&self.engine]) {
+            outcome = outcome.and(engine.close().await);
         }
-        self.engine.close().await
+        outcome
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
+    use crate::engine::Pending;
     use crate::entry::Value;
+
+    /// An engine that counts its closings, none of which goes well.
+    struct Stuck(Arc<AtomicUsize>);
+
+    impl Engine<()> for Stuck {
+        fn commit(&self, _: Transaction<()>) -> Pending<'_, Result<Committed<()>, CommitError>> {
+            Box::pin(async { Err(CommitError::Closed) })
+        }
+
+        fn close(&self) -> Pending<'_, Result<(), StorageError>> {
+            let closing = self.0.fetch_add(1, Ordering::Relaxed);
+            Box::pin(async move {
+                Err(StorageError {
+                    path: Arc::default(),
+                    detail: format!("{closing}").into(),
+                    full: false,
+                })
+            })
+        }
+    }
+
+    #[tokio::test]
+    async fn all_stores_are_closed_and_the_first_error_is_told() {
+        let (directories, closings) = ([(); 3].map(|()| tempfile::tempdir().unwrap()), Arc::default());
+        let mut stores = directories.iter().map(|directory| Store {
+            engine: Box::new(Stuck(Arc::clone(&closings))),
+            ..Store::open(Config::new(directory.path()), ()).unwrap()
+        });
+        let store = stores.next().unwrap();
+        let elsewhere = stores.map(|other| (Key::from("/registry/events/"), other));
+        let error = store.with_elsewhere(elsewhere.collect()).close().await.unwrap_err();
+        assert_eq!((&*error.detail, closings.load(Ordering::Relaxed)), ("0", 3));
+    }
 
     #[tokio::test]
     async fn a_transaction_goes_to_the_stores_of_its_keys() {

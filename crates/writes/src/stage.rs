@@ -1,6 +1,7 @@
 //! One run of a write over one state of the other objects: what its steps share. The runs themselves are in `create.rs`,
 //! `update.rs`, `delete.rs`, `answer.rs` and `connect.rs`.
 
+use holdfast_gotext::number::parse_uint;
 use holdfast_resource::{
     FieldError, FieldPath, GroupKind, GroupVersion, KindType, Operation, Refusal, Resource, WriteContext, convert,
 };
@@ -212,12 +213,7 @@ pub(crate) fn version_number(object: &Value) -> Result<u64, Error> {
     if version.is_empty() {
         return Ok(0);
     }
-    let (digits, number) = (version.bytes().all(|byte| byte.is_ascii_digit()), version.parse());
-    let why = if digits { "value out of range" } else { "invalid syntax" };
-    number
-        .ok()
-        .filter(|_| digits)
-        .ok_or_else(|| Error::unclassified(format!("strconv.ParseUint: parsing {version:?}: {why}")))
+    parse_uint(version).map_err(Error::unclassified)
 }
 
 /// A new object has no version yet. What is no version does not count.

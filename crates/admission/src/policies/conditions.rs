@@ -2,6 +2,7 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-matchconditions>).
 
 use holdfast_cel::{Activation, Budget, PatternMemory, limits};
+use holdfast_gotext::errors::aggregate;
 use holdfast_resource::Field;
 use holdfast_value::Value;
 
@@ -45,18 +46,9 @@ impl Conditions {
                 Err(failure) => failures.push(failure.message()),
             }
         }
-        match failures.len() {
-            0 => Ok(true),
-            1 => Err(failures.remove(0)),
-            _ => {
-                // The reference tells each text once.
-                let mut seen = std::collections::HashSet::new();
-                failures.retain(|failure| seen.insert(failure.clone()));
-                if let [only] = failures.as_slice() {
-                    return Err(only.clone());
-                }
-                Err(format!("[{}]", failures.join(", ")))
-            }
+        match failures.is_empty() {
+            true => Ok(true),
+            false => Err(aggregate(&failures)),
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::cmp::Ordering;
 
+use holdfast_gotext::number::parse_uint;
 use holdfast_gotext::quote::quote;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
@@ -106,19 +107,7 @@ fn parse_number(what: &str, part: &str) -> Result<u64, String> {
     if leads_with_zero(part) {
         return Err(format!("{what} number must not contain leading zeroes {}", quote(part)));
     }
-    unsigned(part)
-}
-
-/// What Go's `strconv.ParseUint` makes of digits.
-fn unsigned(digits: &str) -> Result<u64, String> {
-    let why = if digits.is_empty() {
-        "invalid syntax"
-    } else {
-        "value out of range"
-    };
-    digits
-        .parse()
-        .map_err(|_| format!("strconv.ParseUint: parsing \"{digits}\": {why}"))
+    parse_uint(part)
 }
 
 fn is_identifier(part: &str) -> bool {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use holdfast_gotext::number::atoi;
 use holdfast_gotext::number::general;
 use holdfast_gotext::quote::quote;
 
@@ -98,15 +99,10 @@ fn precision(after: &str) -> Result<(Option<usize>, &str), String> {
     if after.is_empty() {
         return Err("could not find end of precision specifier".to_owned());
     }
-    let number =
-        |why: &str| format!("error while converting precision to integer: strconv.Atoi: parsing \"{digits}\": {why}");
-    if digits.is_empty() {
-        return Err(number("invalid syntax"));
-    }
-    match digits.parse() {
+    match atoi(digits) {
         Ok(precision) if precision <= MAX_PRECISION => Ok((Some(precision), after)),
         Ok(precision) => Err(format!("precision {precision} exceeds the limit {MAX_PRECISION}")),
-        Err(_) => Err(number("value out of range")),
+        Err(why) => Err(format!("error while converting precision to integer: {why}")),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use holdfast_gotext::quote::quote;
+use holdfast_gotext::number::atoi;
 use jiff::tz::TimeZoneDatabase;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
@@ -83,15 +83,7 @@ fn in_zone(at: Timestamp, zone: Option<&CelValue>) -> Outcome<Civil> {
 
 /// Seconds east of an offset. Any numbers do, as long as a date comes of them.
 fn numeric_offset(zone: &str, hours: &str, minutes: &str) -> Outcome<i64> {
-    let number = |text: &str| {
-        let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-        let valid = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-        let refuse = |why: &str| EvaluationError::failed(format!("strconv.Atoi: parsing {}: {why}", quote(text)));
-        if !valid {
-            return Err(refuse("invalid syntax"));
-        }
-        text.parse::<i64>().map_err(|_| refuse("value out of range"))
-    };
+    let number = |text: &str| atoi::<i64>(text).map_err(EvaluationError::failed);
     let (hours, minutes) = (number(hours)?, number(minutes)?);
     let minutes = if zone.starts_with('-') {
         hours.saturating_mul(60).saturating_sub(minutes)

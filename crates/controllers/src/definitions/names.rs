@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use holdfast_gotext::errors::aggregate;
 use holdfast_resource::Resource;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
 use holdfast_server::webhooks::authorities_fault;
@@ -235,10 +236,9 @@ fn accept<'a>(
                 .filter(|name| taken(name))
                 .map(|name| in_use(name))
                 .collect();
-            match errors.len() {
-                0 => keep(&mut names, field),
-                1 => conflict = Some((reason, errors.concat())),
-                _ => conflict = Some((reason, format!("[{}]", errors.join(", ")))),
+            match errors.is_empty() {
+                true => keep(&mut names, field),
+                false => conflict = Some((reason, aggregate(&errors))),
             }
             continue;
         }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use holdfast_gotext::errors::aggregate;
 use holdfast_server::operations::loopback::RequestError;
 use holdfast_value::Value;
 
@@ -111,12 +112,8 @@ impl Findings {
         match condition {
             "NamespaceDeletionContentFailure" if !self.failures.is_empty() => {
                 let count = self.failures.len();
-                let mut messages: Vec<&str> = self.failures.iter().map(|failure| failure.message.as_str()).collect();
-                messages.dedup();
-                let messages = match messages.as_slice() {
-                    [only] => (*only).to_owned(),
-                    several => format!("[{}]", several.join(", ")),
-                };
+                let messages: Vec<&str> = self.failures.iter().map(|failure| failure.message.as_str()).collect();
+                let messages = aggregate(&messages);
                 let message = format!("Failed to delete all resource types, {count} remaining: {messages}");
                 Some(("ContentDeletionFailed", message))
             }

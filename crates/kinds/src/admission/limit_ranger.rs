@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use holdfast_gotext::errors::aggregate;
 use holdfast_admission::{AdmissionPlugin, Interest};
 use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::quota::{Amounts, amounts};
@@ -12,7 +13,6 @@ use parking_lot::Mutex;
 
 use super::group_resource;
 use crate::pod_resources::of_containers;
-use crate::validation::aggregate;
 
 /// Fills in what containers leave out and refuses what does not keep to the limits of the namespace.
 #[derive(Default)]

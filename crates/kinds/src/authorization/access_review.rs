@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use holdfast_gotext::errors::aggregate;
 use holdfast_authorization::{AccessTarget, Attributes, Decision, ResourceTarget, User};
 use holdfast_resource::metadata::formats::label_value;
 use holdfast_resource::metadata::labels::validate_label_name;
@@ -9,7 +10,7 @@ use holdfast_resource::selector::{FieldSelector, LabelSelector};
 use holdfast_resource::{Field, FieldError, Refusal, Review, WriteContext};
 use holdfast_value::{Map, SmolStr, Value};
 
-use crate::validation::{Errors, aggregate, report};
+use crate::validation::{Errors, report};
 
 /// Whom a review is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

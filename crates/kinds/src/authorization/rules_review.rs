@@ -1,10 +1,10 @@
 //! SelfSubjectRulesReview: all that the asker may do in a namespace.
 
+use holdfast_gotext::errors::aggregate;
 use holdfast_authorization::Rule;
 use holdfast_resource::{Refusal, Review, WriteContext};
 use holdfast_value::{List, Map, SmolStr, Value};
 
-use crate::validation::aggregate;
 
 /// What SelfSubjectRulesReviews do.
 pub(super) struct RulesReview;

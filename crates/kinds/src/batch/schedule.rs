@@ -1,5 +1,6 @@
 //! The schedules of CronJobs: five fields of cron, or a descriptor such as `@daily`.
 
+use holdfast_gotext::number::atoi;
 use holdfast_gotext::duration;
 
 /// Says what is wrong with a schedule, in the words of the reference's parser.
@@ -34,8 +35,8 @@ pub(super) fn check(line: &str) -> Result<(), String> {
 
 /// What a field of a schedule may hold.
 struct Bounds {
-    least: u32,
-    most: u32,
+    least: i64,
+    most: i64,
     names: &'static [&'static str],
 }
 
@@ -44,7 +45,7 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
-const fn bounds(least: u32, most: u32, names: &'static [&'static str]) -> Bounds {
+const fn bounds(least: i64, most: i64, names: &'static [&'static str]) -> Bounds {
     Bounds { least, most, names }
 }
 
@@ -120,22 +121,20 @@ fn check_range(text: &str, bounds: &Bounds) -> Result<(), String> {
     Ok(())
 }
 
-fn number_or_name(text: &str, bounds: &Bounds) -> Result<u32, String> {
+fn number_or_name(text: &str, bounds: &Bounds) -> Result<i64, String> {
     let lower = text.to_lowercase();
     match bounds.names.iter().position(|name| *name == lower) {
-        Some(at) => Ok(bounds.least + at as u32),
+        Some(at) => Ok(bounds.least + at as i64),
         None => number(text),
     }
 }
 
-fn number(text: &str) -> Result<u32, String> {
-    let unsigned = text.strip_prefix('+').unwrap_or(text);
-    if let Some(below) = text.strip_prefix('-').filter(|below| below.parse::<u32>().is_ok()) {
-        return Err(format!("negative number (-{below}) not allowed: {text}"));
+fn number(text: &str) -> Result<i64, String> {
+    match atoi(text) {
+        Ok(number) if number < 0 => Err(format!("negative number ({number}) not allowed: {text}")),
+        Ok(number) => Ok(number),
+        Err(why) => Err(format!("failed to parse int from {text}: {why}")),
     }
-    unsigned
-        .parse()
-        .map_err(|_| format!("failed to parse int from {text}: strconv.Atoi: parsing \"{text}\": invalid syntax"))
 }
 
 /// Says what is wrong with the name of a time zone: `validateTimeZone`.

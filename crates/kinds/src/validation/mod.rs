@@ -24,14 +24,6 @@ pub(crate) fn may_have_blanks(value: &Value) -> bool {
     }
 }
 
-/// Errors in one text, as the reference's aggregates show them: one as it is, several in brackets.
-pub(crate) fn aggregate(errors: &[String]) -> String {
-    match errors {
-        [only] => only.clone(),
-        several => format!("[{}]", several.join(", ")),
-    }
-}
-
 /// Reports each fault of the text at `field`.
 pub(crate) fn report(field: &Field<'_, '_>, faults: Faults, errors: &mut Errors) {
     errors.extend(faults.into_iter().map(|fault| field.invalid_text(fault)));

@@ -141,12 +141,9 @@ impl LabelRequirement {
                     .map(|text| FieldError::invalid(&field, value.clone(), text)),
             );
         }
-        let mut texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
-        texts.dedup();
-        match texts.len() {
-            0 => Ok(Self { key, operator, values }),
-            1 => Err(SelectorError(texts.remove(0))),
-            _ => Err(SelectorError(format!("[{}]", texts.join(", ")))),
+        match errors.is_empty() {
+            true => Ok(Self { key, operator, values }),
+            false => Err(SelectorError(Aggregate(&errors).to_string())),
         }
     }
 

@@ -11,7 +11,7 @@ use holdfast_cel::PatternMemory;
 
 use super::{RuleBudget, Rules};
 use crate::schema::TypeTable;
-use crate::{FieldError, FieldPath};
+use crate::{Aggregate, FieldError, FieldPath};
 
 /// How deep defaults are looked for.
 const MAX_DEPTH: usize = 130;
@@ -236,12 +236,7 @@ impl Place<'_> {
             identity(object, &root, &mut faults);
         }
         node.validate_embedded(&object, &root, &mut faults);
-        let mut texts: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        match texts.len() {
-            0 => None,
-            1 => texts.pop(),
-            _ => Some(format!("[{}]", texts.join(", "))),
-        }
+        (!faults.is_empty()).then(|| Aggregate(&faults).to_string())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Requests that are for a node or a pod: proxies, logs, commands. Nothing is behind this server, so that the answer says how
 //! far the request came.
 
+use holdfast_gotext::number::parse_uint;
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{ConnectParameter, Connecter, Connection, ParameterForm};
 use holdfast_value::{Map, Value};
@@ -97,16 +98,8 @@ fn time(text: &str) -> Result<Value, ApiError> {
 fn ports<'q>(texts: impl Iterator<Item = &'q str>) -> Result<Option<Value>, ApiError> {
     let mut ports = Vec::new();
     for text in texts.flat_map(|text| text.split(',')) {
-        let fault = |why| {
-            ApiError::bad_request(format!(
-                "cannot convert to []int32: strconv.ParseUint: parsing {text:?}: {why}"
-            ))
-        };
-        // Signs are not read.
-        if text.starts_with('+') {
-            return Err(fault("invalid syntax"));
-        }
-        let port: u16 = text.parse().map_err(|error| fault(options::number_fault(&error)))?;
+        let port: u16 = parse_uint(text)
+            .map_err(|why| ApiError::bad_request(format!("cannot convert to []int32: {why}")))?;
         ports.push(Value::from(i64::from(port)));
     }
     Ok((!ports.is_empty()).then(|| ports.into()))

@@ -4,9 +4,8 @@
 //! Numbers that cannot be read are refused; booleans never are: anything but `false` and `0` counts as true, as in the
 //! reference. What is read but makes no sense is refused with a 422 that names the options' kind.
 
-use std::num::{IntErrorKind, ParseIntError};
 
-use holdfast_gotext::quote::quote;
+use holdfast_gotext::number::parse_int;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_writes::{DeleteOptions, FieldValidation, WriteOptions, dry_run, named};
@@ -339,18 +338,7 @@ fn integer(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
 /// # Errors
 /// 400.
 pub(crate) fn whole_number(text: &str) -> Result<i64, ApiError> {
-    text.parse().map_err(|error| {
-        let why = number_fault(&error);
-        ApiError::bad_request(format!("strconv.ParseInt: parsing {}: {why}", quote(text)))
-    })
-}
-
-/// What is wrong with the text of a number, in Go's words.
-pub(crate) fn number_fault(error: &ParseIntError) -> &'static str {
-    match error.kind() {
-        IntErrorKind::NegOverflow | IntErrorKind::PosOverflow => "value out of range",
-        _ => "invalid syntax",
-    }
+    parse_int(text).map_err(ApiError::bad_request)
 }
 
 #[cfg(test)]

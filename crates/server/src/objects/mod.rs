@@ -541,16 +541,9 @@ fn map_end(text: &[u8], mut member: impl FnMut(usize, usize) -> ControlFlow<()>)
     let (mut depth, mut at, mut start) = (0usize, 0, 1);
     loop {
         match text.get(at)? {
-            b'"' => {
-                // The string ends at the first quote that no backslash escapes.
-                loop {
-                    at += 1;
-                    match text.get(at)? {
-                        b'\\' => at += 1,
-                        b'"' => break,
-                        _ => {}
-                    }
-                }
+            b'"' if depth > 0 => {
+                at = json::end_of_string(text, at)?;
+                continue;
             }
             b'{' | b'[' => depth += 1,
             b'}' | b']' => {

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use holdfast_gotext::number::parse_uint;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
 use holdfast_resource::{Resource, Verb};
 use holdfast_store::HistoryError;
@@ -77,19 +78,14 @@ pub(crate) fn selection(request: &ResourceRequest, options: &ListOptions) -> Res
 /// # Errors
 /// What is wrong with it, in the reference's words.
 fn read_revision(text: &str) -> Result<Option<u64>, String> {
-    use std::num::IntErrorKind::PosOverflow;
     if text.is_empty() {
         return Ok(None);
     }
-    let why = match text.parse() {
-        Ok(number) if !text.starts_with('+') => return Ok(Some(number)),
-        Err(error) if *error.kind() == PosOverflow => "value out of range",
-        _ => "invalid syntax",
-    };
-    let quoted = Value::from(text);
-    Err(format!(
-        "resourceVersion: Invalid value: {quoted}: strconv.ParseUint: parsing {quoted}: {why}"
-    ))
+    let number = parse_uint(text).map_err(|why| {
+        let shown = Value::from(text);
+        format!("resourceVersion: Invalid value: {shown}: {why}")
+    })?;
+    Ok(Some(number))
 }
 
 /// The revision that a GET of one object or a watch names; `None` for none.

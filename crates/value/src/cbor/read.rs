@@ -1,7 +1,6 @@
 //! Trees from CBOR.
 
 use std::borrow::Cow;
-use std::ops::RangeInclusive;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -25,9 +24,6 @@ const TYPES: [&str; 8] = [
 /// The tags of times.
 const TIME_TEXT: u64 = 0;
 const TIME_NUMBER: u64 = 1;
-
-/// The seconds since 1970 of the years 0 to 9999.
-const WRITTEN_YEARS: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
 /// The most room that is made for a container before its items are there.
 const MOST_ROOM: usize = 64;
@@ -170,7 +166,7 @@ impl<'a> Reader<'a> {
                 }
             }
             TIME_NUMBER => match self.item(depth, shown)? {
-                Value::Int(seconds) if WRITTEN_YEARS.contains(&seconds) => {
+                Value::Int(seconds) if Timestamp::WRITABLE.contains(&seconds) => {
                     let time = Timestamp { seconds, nanos: 0 };
                     Ok(Value::String(time.text(Precision::Seconds)))
                 }

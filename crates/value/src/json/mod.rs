@@ -18,7 +18,7 @@ use crate::{Duplicates, Error, Limits, Parsed, Position, Value};
 pub use indent::Indenter;
 pub use places::{number_behind, places};
 pub(crate) use read::{Dialect, Reader};
-pub use scan::{end_of_value, is_compact};
+pub use scan::{end_of_string, end_of_value, is_compact};
 pub use select::{Selected, parse_selected, parse_selected_beside};
 pub(crate) use write::number_length;
 pub use write::{html_safe, length, string_length, to_string, to_vec, write, write_float, write_pretty, write_string};

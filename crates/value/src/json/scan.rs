@@ -43,7 +43,7 @@ pub fn end_of_value(text: &[u8], mut at: usize) -> Option<usize> {
 }
 
 /// Where the string ends whose first quote stands at `at`.
-pub(super) fn end_of_string(text: &[u8], at: usize) -> Option<usize> {
+pub fn end_of_string(text: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
         at += plain_run(text.get(at..)?);

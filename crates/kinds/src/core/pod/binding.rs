@@ -1,12 +1,13 @@
 //! Bindings: a scheduler says which node a Pod is to run on.
 
+use holdfast_gotext::errors::aggregate;
 use holdfast_resource::metadata::formats::check_key;
 use holdfast_resource::{ActionStep, Field, FieldError, Refusal, SubresourceAction, WriteContext};
 use holdfast_value::Value;
 
 use super::super::of_core;
 use crate::time::time_text;
-use crate::validation::{Errors, aggregate};
+use crate::validation::Errors;
 
 /// Puts a Pod on a node: the one of the path, or for the resource `bindings` the one that the body names.
 pub(crate) struct Binding;

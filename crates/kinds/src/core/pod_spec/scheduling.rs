@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use holdfast_gotext::quote::quote;
+use holdfast_gotext::number::parse_int;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, label_value, qualified_name};
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::{Check, Field, FieldError, Part, Rules};
@@ -127,15 +127,8 @@ fn validate_compared(value: &Field<'_, '_>, errors: &mut Errors) {
     } else if !is_decimal {
         errors.push(value.invalid_text("must be a valid decimal integer in canonical form"));
     }
-    let signed = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let is_number = !signed.is_empty() && signed.bytes().all(|byte| byte.is_ascii_digit());
-    if text.parse::<i64>().is_err() {
-        let why = if is_number {
-            "value out of range"
-        } else {
-            "invalid syntax"
-        };
-        errors.push(value.invalid_text(format!("strconv.ParseInt: parsing {}: {why}", quote(text))));
+    if let Err(why) = parse_int::<i64>(text) {
+        errors.push(value.invalid_text(why));
     }
 }
 
