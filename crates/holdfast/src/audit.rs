@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use holdfast_gotext::errors::aggregate;
 use anyhow::{Context as _, Result, anyhow, bail};
 use bytes::Bytes;
 use clap::{ArgAction, Args};
@@ -14,6 +13,7 @@ use holdfast_audit::sink::log::{Format, Retention, Target};
 use holdfast_audit::sink::{BackendConfig, Batching, Ended, Truncation};
 use holdfast_audit::{Auditor, Mode, Observer, Policy, Post, Sink};
 use holdfast_gotext::duration;
+use holdfast_gotext::errors::aggregate;
 use holdfast_server::runtime::background::Background;
 use holdfast_server::runtime::shutdown::Shutdown;
 use parking_lot::Mutex;

@@ -60,9 +60,9 @@ fn written_out(columns: &str) -> String {
     let names: Vec<(&str, &str)> = names.filter(|(name, _)| name.starts_with('$')).collect();
     let lines = columns.lines().filter(|line| !line.starts_with('$'));
     let columns: Vec<&str> = lines.collect();
-    names
-        .iter()
-        .fold(columns.join("\n"), |columns, (name, paths)| columns.replace(name, paths))
+    names.iter().fold(columns.join("\n"), |columns, (name, paths)| {
+        columns.replace(name, paths)
+    })
 }
 
 /// The definition of the kind of a resource. What is said of all resources stands in the metadata of any kind.

@@ -9,7 +9,6 @@ use holdfast_gotext::errors::aggregate;
 use std::collections::BTreeMap;
 use std::fmt;
 
-
 /// Names the gates that change something here.
 macro_rules! features {
     ($($(#[$doc:meta])* $name:ident,)+) => {

@@ -413,7 +413,7 @@ impl Harness {
     ) -> T {
         let resource = self.resource(object);
         let mut target = self.world.target(resource, object, subresource.unwrap_or_default());
-        target.empties.clone_from(&self.empties.lock().unwrap());
+        target.body.empties.clone_from(&self.empties.lock().unwrap());
         let access = Access {
             authorizer: &AlwaysAllow,
             tokens: &TesterToken,

@@ -10,7 +10,7 @@ use holdfast_value::{Limits, SmolStr, Value, json};
 
 use crate::metadata::labels::validate_labels;
 use crate::metadata::validate_annotations;
-use crate::{Field, FieldError, FieldPath};
+use crate::{Aggregate, Field, FieldPath};
 
 /// How long a webhook may take.
 pub const TIMEOUT: Duration = Duration::from_secs(30);

@@ -126,7 +126,7 @@ impl Change {
         };
         let kind_type = stage.kind_type()?;
         // The reference cannot convert the Scale of a custom resource.
-        let unconvertible = stage.resource().conventions.untyped_scale && stage.target.scale.is_some();
+        let unconvertible = stage.resource().conventions.untyped_scale && stage.target.body.scale.is_some();
         if unconvertible && live.is_some_and(|live| live.at(&["metadata", "managedFields"]).is_none()) {
             return Err(Error::unclassified(format!(
                 "failed to create manager for existing fields: failed to convert live object (/; {}) to proper version: request to convert CR to an invalid group/version: {}",

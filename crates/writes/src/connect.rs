@@ -55,7 +55,7 @@ impl Stage<'_> {
                 name: &target.name,
             }),
         };
-        let decision = self.environment.authorizer.authorize(&target.user, &attributes);
+        let decision = self.environment.authorizer.authorize(&target.writer.user, &attributes);
         if decision.allows() {
             return Ok(());
         }

@@ -18,7 +18,7 @@ impl Stage<'_> {
     pub async fn create(&self, mut object: Value) -> Result<Staged, Error> {
         if self.resource().capabilities.keeps_reset_fields_at_creation {
             let mut tracked = object.clone();
-            metadata::reset_fields(&mut tracked, None, &self.target.reset_fields);
+            metadata::reset_fields(&mut tracked, None, &self.target.body.reset_fields);
             tracking::update(self, None, &mut tracked).await;
             metadata::take(&mut object, &tracked, &["metadata", "managedFields"]);
         } else {
@@ -30,7 +30,7 @@ impl Stage<'_> {
     /// The run of an update where no object is: creation, where the change or the kind allows it.
     pub(crate) async fn update_of_nothing(&self, change: &Change, key: &str) -> Result<Staged, Error> {
         let target = self.target;
-        if target.scale.is_some() || !change.may_create(self.resource(), &target.subresource) {
+        if target.body.scale.is_some() || !change.may_create(self.resource(), &target.subresource) {
             return Err(Error::not_found(&self.resource().group_resource(), &target.name));
         }
         let Next {
@@ -46,7 +46,7 @@ impl Stage<'_> {
         self.check_uid(change, key, None)?;
         version_number(&object)?;
         // A dry run answers with what was sent.
-        if !target.dry_run {
+        if !target.request.dry_run {
             object.remove_at(&["metadata", "resourceVersion"]);
         }
         metadata::wipe(&mut object);
@@ -72,7 +72,7 @@ impl Stage<'_> {
         let checked = self.check_new(&call, &mut object, by_update).await;
         checked.map_err(|error| call.refused(error))?;
         let raw = self.resource().capabilities.raw;
-        let raw_as_sent = self.target.raw_as_sent && raw.is_some_and(|raw| (raw.found)(&object));
+        let raw_as_sent = self.target.body.raw_as_sent && raw.is_some_and(|raw| (raw.found)(&object));
         Ok(Staged {
             write: Write::Put,
             object: self.to_be_stored(object).await?,
@@ -96,7 +96,12 @@ impl Stage<'_> {
             check_namespace(object, &target.namespace)?;
         }
         call.warn_all(metadata::drop_repeated_owners(object, true));
-        metadata::fill_in(object, &target.namespace, self.environment.identifiers, target.now);
+        metadata::fill_in(
+            object,
+            &target.namespace,
+            self.environment.identifiers,
+            target.request.now,
+        );
         Ok(())
     }
 
@@ -159,20 +164,20 @@ impl Stage<'_> {
             verb: Verb::Create.name(),
             target: AccessTarget::Resource(ResourceTarget {
                 group: &resource.group,
-                version: target.body_version.rsplit('/').next().unwrap_or_default(),
+                version: target.body.api_version.rsplit('/').next().unwrap_or_default(),
                 resource: &resource.plural,
                 subresource: "",
                 namespace: &target.namespace,
                 name,
             }),
         };
-        let decision = self.environment.authorizer.authorize(&target.user, &attributes);
+        let decision = self.environment.authorizer.authorize(&target.writer.user, &attributes);
         if decision.allows() {
             return Ok(());
         }
         Err(ErrorKind::Unauthorized {
             verb: Verb::Create.name(),
-            user: target.user.name.to_string(),
+            user: target.writer.user.name.to_string(),
             resource: resource.group_resource(),
             namespace: target.namespace.clone(),
             name: name.to_owned(),

@@ -17,7 +17,7 @@ impl Stage<'_> {
         let name = &self.target.name;
         deletion::check_preconditions(self.resource(), options, &stored)?;
         // Admission does not get the names of the objects of a collection.
-        let told_name = if self.target.of_collection { "" } else { name };
+        let told_name = if self.target.request.of_collection { "" } else { name };
         let call = self.call(Operation::Delete, told_name);
         let attributes = Attributes::new("DELETE", told_name, Options::Delete(options));
         let refuse = |refusal| self.refusal(refusal, name);
@@ -45,7 +45,7 @@ impl Stage<'_> {
     /// is known before any of its objects goes.
     async fn check_can_be_shown(&self, live: &Live) -> Result<(), Error> {
         let (resource, version) = (self.resource(), &self.target.api_version);
-        if self.target.of_collection || convert::webhook(resource, &live.stored, version).is_none() {
+        if self.target.request.of_collection || convert::webhook(resource, &live.stored, version).is_none() {
             return Ok(());
         }
         self.shown(live).await.map(drop)

@@ -50,5 +50,5 @@ pub use options::{DeleteOptions, FieldValidation, PropagationPolicy, WriteOption
 pub use stage::{Stage, check_has_no_version, check_namespace, check_place};
 pub use staged::{Live, Staged, Write};
 pub use stated::{INTERNAL, Known, Stated};
-pub use target::Target;
+pub use target::{Target, TargetBody, WriteRequest, Writer};
 pub use tracking::{FieldManagers, manager_name, update_as};

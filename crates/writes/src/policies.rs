@@ -113,7 +113,7 @@ impl Stage<'_> {
     fn asks_policies(&self, plugin: DynamicPlugin) -> bool {
         self.environment.plugins.includes(plugin)
             && !self.resource().capabilities.exempt.policies
-            && !self.target.internal
+            && !self.target.writer.internal
     }
 
     /// The write as policies and match conditions see it.
@@ -128,10 +128,10 @@ impl Stage<'_> {
             name: attributes.name,
             operation: attributes.operation,
             old,
-            user: &self.target.user,
+            user: &self.target.writer.user,
             authorizer: self.environment.authorizer,
             options: attributes.options(),
-            dry_run: self.target.dry_run,
+            dry_run: self.target.request.dry_run,
             lookup: self.environment.lookup,
         }
     }

@@ -27,14 +27,9 @@ impl<'a> Stage<'a> {
     /// # Errors
     /// [`ErrorKind::Internal`](crate::ErrorKind::Internal) where there is none.
     pub(crate) fn kind_type(&self) -> Result<&'a dyn KindType, Error> {
-        let Target {
-            body_version,
-            body_kind,
-            kind_type,
-            ..
-        } = self.target;
-        let missing = || Error::internal(format!("{body_kind} in {body_version} has no type"));
-        kind_type.as_deref().ok_or_else(missing)
+        let body = &self.target.body;
+        let missing = || Error::internal(format!("{} in {} has no type", body.kind, body.api_version));
+        body.kind_type.as_deref().ok_or_else(missing)
     }
 
     /// The resource that is written.
@@ -49,14 +44,14 @@ impl<'a> Stage<'a> {
             subresource: Some(self.target.subresource.as_str()).filter(|name| !name.is_empty()),
             namespace: &self.target.namespace,
             name,
-            user: &self.target.user,
+            user: &self.target.writer.user,
             access: self.environment.access,
-            dry_run: self.target.dry_run,
-            now: self.target.now,
+            dry_run: self.target.request.dry_run,
+            now: self.target.request.now,
             resource: &self.target.resource,
             kinds: self.environment.field_managers.types(),
             types: self.environment.field_managers.types().table(),
-            empties: &self.target.empties,
+            empties: &self.target.body.empties,
             raw_rewritten: false,
             lookup: self.environment.lookup,
             audit: self.target.audit(),
@@ -72,7 +67,7 @@ impl<'a> Stage<'a> {
         } else {
             "UpdateOptions"
         };
-        Attributes::new(operation, name, Options::Write(&self.target.options, kind))
+        Attributes::new(operation, name, Options::Write(&self.target.request.options, kind))
     }
 
     /// The error that a client gets of a refusal by a kind or a plugin.
@@ -90,8 +85,8 @@ impl<'a> Stage<'a> {
     /// The error that a client gets of a refusal by a kind that is answered and not stored. Where an object is invalid, it names
     /// the kind `named` rather than that of the object.
     pub fn refusal_of_answer(&self, refusal: Refusal, named: Option<&'static str>) -> Error {
-        let (resource, body) = (self.resource(), &self.target.body_kind);
-        let group = GroupVersion::parse(&self.target.body_version).map(|version| version.group);
+        let (resource, body) = (self.resource(), &self.target.body.kind);
+        let group = GroupVersion::parse(&self.target.body.api_version).map(|version| version.group);
         let kind = GroupKind {
             group: group.unwrap_or_default(),
             kind: named.map_or_else(|| body.clone(), SmolStr::new_static),

@@ -5,14 +5,14 @@ use holdfast_authorization::User;
 use holdfast_resource::metadata::formats;
 use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{AuditAnnotations, KindType, Registry, Resource, ScaleFields, Subresource};
-use holdfast_value::SmolStr;
+use holdfast_value::{SmolStr, Value};
 
-use crate::{Error, ErrorKind, WriteOptions};
+use crate::{Error, ErrorKind, WriteOptions, metadata};
 
 /// The field manager for the server's own writes.
 const SERVER_MANAGER: &str = "kube-apiserver";
 
-/// What a write is about.
+/// What a write is about: an address, what it takes, who writes there, and how.
 pub struct Target {
     /// The resources at the time of the request.
     pub registry: Arc<Registry>,
@@ -22,34 +22,65 @@ pub struct Target {
     pub api_version: SmolStr,
     /// The subresource; empty for the object itself.
     pub subresource: SmolStr,
-    /// Where the fields of the Scale stand, for writes to one.
-    pub scale: Option<ScaleFields>,
-    /// The `apiVersion` of what the address takes.
-    pub body_version: SmolStr,
-    /// The kind of what the address takes.
-    pub body_kind: SmolStr,
-    /// The type of what the address takes, where it has one.
-    pub kind_type: Option<Arc<dyn KindType>>,
-    /// What the body of a POST or PUT gives as empty and the object does not hold for that.
-    pub empties: Vec<EmptyField>,
-    /// Whether the body of a POST or PUT has blanks, which its raw extensions keep.
-    pub raw_as_sent: bool,
-    /// What the write does not touch.
-    pub reset_fields: Arc<[Vec<SmolStr>]>,
     /// The namespace; empty for cluster-scoped resources.
     pub namespace: SmolStr,
     /// The name; empty for a POST.
     pub name: SmolStr,
-    /// The user who writes.
+    /// What the address takes.
+    pub body: TargetBody,
+    /// Who writes.
+    pub writer: Writer,
+    /// How it is written.
+    pub request: WriteRequest,
+}
+
+/// What an address takes, and what is known of the body that was sent to it.
+pub struct TargetBody {
+    /// Its `apiVersion`.
+    pub api_version: SmolStr,
+    /// Its kind.
+    pub kind: SmolStr,
+    /// Its type, where it has one.
+    pub kind_type: Option<Arc<dyn KindType>>,
+    /// Where the fields of the Scale stand, for writes to one.
+    pub scale: Option<ScaleFields>,
+    /// What the write does not touch.
+    pub reset_fields: Arc<[Vec<SmolStr>]>,
+    /// What the body of a POST or PUT gives as empty and the object does not hold for that.
+    pub empties: Vec<EmptyField>,
+    /// Whether the body of a POST or PUT has blanks, which its raw extensions keep.
+    pub raw_as_sent: bool,
+}
+
+/// Who writes.
+#[derive(Clone, Debug)]
+pub struct Writer {
+    /// The user.
     pub user: Arc<User>,
     /// The name of the field manager.
     pub manager: SmolStr,
+    /// Whether this is an internal client, or continues a write that was admitted before: no policy or webhook is called.
+    pub internal: bool,
+}
+
+impl Writer {
+    /// A user who writes as the server does.
+    fn new(user: Arc<User>) -> Self {
+        Self {
+            user,
+            manager: SmolStr::new_static(SERVER_MANAGER),
+            internal: false,
+        }
+    }
+}
+
+/// How it is written.
+#[derive(Clone)]
+pub struct WriteRequest {
     /// The options of the write, as the client gave them.
     pub options: WriteOptions,
     /// Whether nothing is to be stored.
     pub dry_run: bool,
-    /// Whether an internal client writes, or continues a write that was admitted before: no policy or webhook is called.
-    pub internal: bool,
     /// Whether the object is one of a collection that the request is about, rather than named by it.
     pub of_collection: bool,
     /// When it is written: the time of day for all that the write does.
@@ -58,6 +89,29 @@ pub struct Target {
     pub deadline: Option<Instant>,
     /// What the audit log says of the request, where it is audited.
     pub audit: Option<Arc<dyn AuditAnnotations>>,
+}
+
+impl WriteRequest {
+    /// A write at `now` without options, deadline and audit.
+    pub fn new(now: SystemTime) -> Self {
+        Self {
+            options: WriteOptions::default(),
+            dry_run: false,
+            of_collection: false,
+            now,
+            deadline: None,
+            audit: None,
+        }
+    }
+
+    /// A write that belongs to this request and has no options of its own.
+    pub fn inner(&self) -> Self {
+        Self {
+            options: WriteOptions::default(),
+            of_collection: false,
+            ..self.clone()
+        }
+    }
 }
 
 /// The fields of `reset_fields` that a write does not change. The others it may change without owning them.
@@ -100,34 +154,44 @@ impl Target {
             ),
         };
         Self {
-            kind_type: registry.types().of_body(resource, &body_version, body_kind),
             registry: Arc::clone(registry),
             resource: Arc::clone(resource),
             api_version: api_version.clone(),
-            scale: part.and_then(|part| part.scale.clone()),
-            empties: Vec::new(),
-            raw_as_sent: false,
-            body_version,
-            body_kind: body_kind.clone(),
             subresource: subresource.into(),
-            reset_fields: reset_fields.map_or_else(Default::default, |fields| untouched(fields, resource, subresource)),
             namespace: SmolStr::default(),
             name: SmolStr::default(),
-            user: Arc::clone(user),
-            manager: SmolStr::new_static(SERVER_MANAGER),
-            options: WriteOptions::default(),
-            dry_run: false,
-            internal: false,
-            of_collection: false,
-            now,
-            deadline: None,
-            audit: None,
+            body: TargetBody {
+                kind_type: registry.types().of_body(resource, &body_version, body_kind),
+                api_version: body_version,
+                kind: body_kind.clone(),
+                scale: part.and_then(|part| part.scale.clone()),
+                reset_fields: reset_fields
+                    .map_or_else(Default::default, |fields| untouched(fields, resource, subresource)),
+                empties: Vec::new(),
+                raw_as_sent: false,
+            },
+            writer: Writer::new(Arc::clone(user)),
+            request: WriteRequest::new(now),
         }
+    }
+
+    /// The same for the object of that namespace and name.
+    #[must_use]
+    pub fn at(mut self, namespace: &str, name: &str) -> Self {
+        (self.namespace, self.name) = (SmolStr::new(namespace), SmolStr::new(name));
+        self
+    }
+
+    /// The same for `object`, by its own metadata.
+    #[must_use]
+    pub fn at_object(self, object: &Value) -> Self {
+        let namespace = object.str_at(&["metadata", "namespace"]).unwrap_or_default();
+        self.at(namespace, metadata::name(object))
     }
 
     /// What the audit log says of the request, where it is audited.
     pub fn audit(&self) -> Option<&dyn AuditAnnotations> {
-        self.audit.as_deref()
+        self.request.audit.as_deref()
     }
 
     /// A stored object as it is stored, whatever versions are served.
@@ -140,13 +204,10 @@ impl Target {
     ) -> Self {
         let storage = resource.storage.as_ref();
         let api_version = storage.map(|storage| storage.api_version.clone()).unwrap_or_default();
-        Self {
-            reset_fields: Arc::default(),
-            namespace: SmolStr::new(namespace),
-            name: SmolStr::new(name),
-            manager: user.name.clone(),
-            ..Self::new(registry, resource, &api_version, "", user, now)
-        }
+        let mut target = Self::new(registry, resource, &api_version, "", user, now).at(namespace, name);
+        target.body.reset_fields = Arc::default();
+        target.writer.manager = user.name.clone();
+        target
     }
 
     /// What the server itself writes to a resource or a subresource of it, in the version that the resource is kept in. The
@@ -168,11 +229,10 @@ impl Target {
             name => &version.subresource(name)?.reset_fields,
         };
         let user = Arc::new(User::server());
-        Some(Self {
-            reset_fields: Arc::clone(reset_fields),
-            internal: true,
-            ..Self::new(registry, resource, &version.api_version, subresource, &user, now)
-        })
+        let mut target = Self::new(registry, resource, &version.api_version, subresource, &user, now);
+        target.body.reset_fields = Arc::clone(reset_fields);
+        target.writer.internal = true;
+        Some(target)
     }
 
     /// Refuses to begin a run when the time is over.
@@ -180,7 +240,7 @@ impl Target {
     /// # Errors
     /// [`ErrorKind::OutOfTime`].
     pub fn check_deadline(&self) -> Result<(), Error> {
-        match self.deadline {
+        match self.request.deadline {
             Some(deadline) if Instant::now() >= deadline => Err(ErrorKind::OutOfTime.into()),
             _ => Ok(()),
         }
@@ -196,7 +256,7 @@ impl Target {
                 versions.find(|version| version.api_version == self.api_version)
             }
         };
-        Arc::clone(main.map_or(&self.reset_fields, |version| &version.reset_fields))
+        Arc::clone(main.map_or(&self.body.reset_fields, |version| &version.reset_fields))
     }
 
     /// Refuses what no object can be stored under: names that mean something in paths, and none at all.

@@ -78,12 +78,11 @@ impl World {
     /// A write of `object`, at the address of its name in the namespace `default`, or of a subresource of it.
     pub fn target(&self, resource: &Arc<Resource>, object: &Value, subresource: &str) -> Target {
         let version = SmolStr::new(object.str_at(&["apiVersion"]).unwrap_or_default());
-        Target {
-            namespace: if resource.namespaced() { "default" } else { "" }.into(),
-            name: metadata::name(object).into(),
-            manager: "tests".into(),
-            ..Target::new(&self.registry, resource, &version, subresource, &self.user, Self::now())
-        }
+        let namespace = if resource.namespaced() { "default" } else { "" };
+        let target = Target::new(&self.registry, resource, &version, subresource, &self.user, Self::now());
+        let mut target = target.at(namespace, metadata::name(object));
+        target.writer.manager = "tests".into();
+        target
     }
 }
 

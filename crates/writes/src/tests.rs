@@ -188,7 +188,7 @@ fn an_update_that_changes_nothing_stages_nothing() {
     let world = world();
     let live = stored(&world, CONFIG);
     let mut target = target(&world, &live, "");
-    target.now += Duration::from_secs(3600);
+    target.request.now += Duration::from_secs(3600);
     let staged = update_at(&world, &target, Some(&live), &put(decoded(&world, CONFIG))).unwrap();
     assert_eq!(staged.write, Write::Unchanged);
     assert_eq!(staged.object, live, "the times of managers stay, too");
@@ -299,10 +299,8 @@ fn an_apply_takes_fields_from_others_by_force_alone() {
     let world = world();
     let live = stored(&world, CONFIG);
     let wanted = CONFIG.replace("'1'", "'2'");
-    let applier = Target {
-        manager: "applier".into(),
-        ..target(&world, &live, "")
-    };
+    let mut applier = target(&world, &live, "");
+    applier.writer.manager = "applier".into();
     let refused = kind_of(update_at(&world, &applier, Some(&live), &apply(&wanted, false)));
     let ErrorKind::ApplyConflict(conflicts) = refused else {
         panic!("{refused:?}")
@@ -405,7 +403,7 @@ fn a_run_begins_before_its_deadline_alone() {
     let world = world();
     let live = stored(&world, CONFIG);
     let mut target = target(&world, &live, "");
-    target.deadline = Some(std::time::Instant::now());
+    target.request.deadline = Some(std::time::Instant::now());
     let late = update_at(&world, &target, Some(&live), &put(decoded(&world, CONFIG)));
     assert!(matches!(kind_of(late), ErrorKind::OutOfTime));
 }

@@ -78,7 +78,7 @@ impl FieldManagers {
         {
             return Some(Arc::clone(manager));
         }
-        let manager = if target.body_kind != target.resource.kind {
+        let manager = if target.body.kind != target.resource.kind {
             self.make_for_body(target)?
         } else {
             let versions = Arc::new(self.versions(&target.resource));
@@ -99,8 +99,8 @@ impl FieldManagers {
 
     /// The field manager of a subresource that takes objects of another kind, such as a Scale.
     fn make_for_body(&self, target: &Target) -> Option<FieldManager> {
-        let (version, kind) = (&target.body_version, &target.body_kind);
-        let kind_type = target.kind_type.as_ref()?;
+        let (version, kind) = (&target.body.api_version, &target.body.kind);
+        let kind_type = target.body.kind_type.as_ref()?;
         let (schema, merge_type) = kind_type.merge_type()?;
         let versions = Arc::new(OneVersion::new(version.clone(), schema, merge_type));
         let builder = FieldManager::builder(version.clone(), kind.clone(), versions)
@@ -180,8 +180,8 @@ pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, object: &mut
     let Some(webhook) = webhook(stage.target) else {
         return update_as(stage.environment.field_managers, stage.target, live, object);
     };
-    let (new, name) = (std::mem::take(object), &stage.target.manager);
-    let run = |manager: &FieldManager| manager.update(live, new.clone(), name, stage.target.now);
+    let (new, name) = (std::mem::take(object), &stage.target.writer.manager);
+    let run = |manager: &FieldManager| manager.update(live, new.clone(), name, stage.target.request.now);
     *object = Box::pin(with_webhook(stage, webhook, run)).await;
 }
 
@@ -189,7 +189,7 @@ pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, object: &mut
 pub fn update_as(field_managers: &FieldManagers, target: &Target, live: Option<&Value>, object: &mut Value) {
     if let Some(manager) = field_managers.of(target) {
         let new = target.resource.round_trip(std::mem::take(object));
-        *object = manager.update(live, new, &target.manager, target.now);
+        *object = manager.update(live, new, &target.writer.manager, target.request.now);
     }
 }
 
@@ -201,7 +201,8 @@ pub(crate) async fn apply(
     force: bool,
 ) -> Result<Applied, Error> {
     let target = stage.target;
-    let run = |manager: &FieldManager| manager.apply(live, configuration, &target.manager, force, stage.target.now);
+    let run =
+        |manager: &FieldManager| manager.apply(live, configuration, &target.writer.manager, force, target.request.now);
     let applied = match webhook(target) {
         Some(webhook) => Box::pin(with_webhook(stage, webhook, run)).await,
         None => {
@@ -217,7 +218,7 @@ pub(crate) async fn apply(
 /// The webhook that managers of other versions need.
 fn webhook(target: &Target) -> Option<&ConversionWebhook> {
     let webhook = target.resource.conversion_webhook()?;
-    (target.body_kind == target.resource.kind).then_some(webhook)
+    (target.body.kind == target.resource.kind).then_some(webhook)
 }
 
 /// Runs `run` over a field manager that knows what the webhook makes of the objects it asks for. Merging is synchronous:

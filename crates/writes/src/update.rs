@@ -28,7 +28,7 @@ impl Stage<'_> {
         let Some(live) = live else {
             return self.update_of_nothing(change, &key).await;
         };
-        if let Some(fields) = &target.scale {
+        if let Some(fields) = &target.body.scale {
             return scale::update(self, change, fields, live).await;
         }
         self.check_uid(change, &key, Some(&live.stored))?;
@@ -49,7 +49,7 @@ impl Stage<'_> {
         } = next;
         self.target.check_deadline()?;
         self.check_place(&mut object)?;
-        metadata::reset_fields(&mut object, Some(shown), &self.target.reset_fields);
+        metadata::reset_fields(&mut object, Some(shown), &self.target.body.reset_fields);
         if !change.tracks() {
             tracking::update(self, Some(shown), &mut object).await;
         }
@@ -77,7 +77,9 @@ impl Stage<'_> {
         let of_object = sent.is_none() && self.target.subresource.is_empty();
         let raw = self.resource().capabilities.raw.filter(|_| of_object);
         // A patch brings raw extensions back without blanks; a write to a subresource does not touch them.
-        let raw_as_sent = raw.map_or(live.raw_as_sent, |raw| self.target.raw_as_sent && (raw.found)(&object));
+        let raw_as_sent = raw.map_or(live.raw_as_sent, |raw| {
+            self.target.body.raw_as_sent && (raw.found)(&object)
+        });
         if let Some(raw) = raw.filter(|_| raw_as_sent != live.raw_as_sent) {
             call = call.with_raw_rewritten((raw.found)(old) && (raw.found)(&object));
         }
@@ -85,7 +87,7 @@ impl Stage<'_> {
         let checked = self.check_changed(&call, &mut object, old, sent).await;
         checked.map_err(|error| call.refused(error))?;
         let completes = deletion::completes(self.resource(), &object, old);
-        if !self.target.dry_run {
+        if !self.target.request.dry_run {
             // The store drops it; a dry run answers with what was sent.
             object.remove_at(&["metadata", "selfLink"]);
         }
@@ -126,7 +128,7 @@ impl Stage<'_> {
             None => {
                 let mutated = self.mutate(call, &attributes, Some(object), Some(old), Some(&refuse));
                 if mutated.await? {
-                    metadata::reset_fields(object, Some(old), &target.reset_fields);
+                    metadata::reset_fields(object, Some(old), &target.body.reset_fields);
                     check_namespace(object, &target.namespace)?;
                 }
             }
@@ -183,7 +185,7 @@ impl Stage<'_> {
 
     /// The subresource that is written to. A write to the Scale counts as one to the object itself.
     fn address(&self) -> &str {
-        match self.target.scale {
+        match self.target.body.scale {
             Some(_) => "",
             None => &self.target.subresource,
         }
@@ -204,7 +206,7 @@ impl Stage<'_> {
             return Ok(());
         }
         // In the reference, a dry run does not reach the layer that adds the prefix to keys.
-        let key = match self.target.dry_run {
+        let key = match self.target.request.dry_run {
             true => key.strip_prefix("/registry").unwrap_or(key),
             false => key,
         };
@@ -229,7 +231,7 @@ impl Stage<'_> {
         }
         let group_resource = resource.group_resource();
         match version_number(object)? {
-            0 if resource.rules.unconditional_update || self.target.scale.is_some() => {
+            0 if resource.rules.unconditional_update || self.target.body.scale.is_some() => {
                 metadata::take(object, old, &["metadata", "resourceVersion"]);
                 Ok(())
             }

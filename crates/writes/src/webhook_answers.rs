@@ -183,10 +183,10 @@ impl Stage<'_> {
             name: attributes.name,
             namespace: self.review_namespace(attributes.name),
             operation: attributes.operation,
-            user: &target.user,
+            user: &target.writer.user,
             object: object.as_ref(),
             old_object: old.as_ref(),
-            dry_run: target.dry_run,
+            dry_run: target.request.dry_run,
             options: attributes.options(),
         };
         let review = review.encode(webhook.review_version);
@@ -202,6 +202,7 @@ impl Stage<'_> {
     fn time_for(&self, webhook: &Webhook) -> Duration {
         let left = self
             .target
+            .request
             .deadline
             .map(|deadline| deadline.saturating_duration_since(Instant::now()));
         left.map_or(webhook.timeout, |left| left.min(webhook.timeout))

@@ -254,7 +254,7 @@ impl Stage<'_> {
     /// Those of `hooks` that may be called for the write: all or none. Writes to their own configurations and writes of the
     /// server are exempt.
     fn callable<'h>(&self, hooks: &'h [Arc<Webhook>], plugin: DynamicPlugin) -> &'h [Arc<Webhook>] {
-        let exempt = || self.resource().capabilities.exempt.webhooks || self.target.internal;
+        let exempt = || self.resource().capabilities.exempt.webhooks || self.target.writer.internal;
         match hooks.is_empty() || !self.environment.plugins.includes(plugin) || exempt() {
             true => &[],
             false => hooks,
@@ -337,10 +337,10 @@ impl Stage<'_> {
     }
 
     pub(crate) fn body_kind(&self) -> GroupVersionKind {
-        let version = &self.target.body_version;
+        let version = &self.target.body.api_version;
         GroupVersionKind {
             group_version: GroupVersion::parse(version).unwrap_or_else(|| GroupVersion::new("", version.clone())),
-            kind: self.target.body_kind.clone(),
+            kind: self.target.body.kind.clone(),
         }
     }
 }

@@ -125,7 +125,7 @@ fn parse_prerelease(part: &str) -> Result<String, String> {
                 "Numeric PreRelease version must not contain leading zeroes {shown}"
             ));
         }
-        unsigned(part)?;
+        parse_uint::<u64>(part)?;
     } else if !is_identifier(part) {
         return Err(format!("Invalid character(s) found in prerelease {}", quote(part)));
     }

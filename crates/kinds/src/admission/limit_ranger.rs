@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_gotext::errors::aggregate;
 use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_gotext::errors::aggregate;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::quota::{Amounts, amounts};
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use holdfast_gotext::errors::aggregate;
 use holdfast_authorization::{AccessTarget, Attributes, Decision, ResourceTarget, User};
+use holdfast_gotext::errors::aggregate;
 use holdfast_resource::metadata::formats::label_value;
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::selector::{FieldSelector, LabelSelector};

@@ -1,10 +1,9 @@
 //! SelfSubjectRulesReview: all that the asker may do in a namespace.
 
-use holdfast_gotext::errors::aggregate;
 use holdfast_authorization::Rule;
+use holdfast_gotext::errors::aggregate;
 use holdfast_resource::{Refusal, Review, WriteContext};
 use holdfast_value::{List, Map, SmolStr, Value};
-
 
 /// What SelfSubjectRulesReviews do.
 pub(super) struct RulesReview;

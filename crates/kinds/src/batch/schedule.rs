@@ -1,7 +1,7 @@
 //! The schedules of CronJobs: five fields of cron, or a descriptor such as `@daily`.
 
-use holdfast_gotext::number::atoi;
 use holdfast_gotext::duration;
+use holdfast_gotext::number::atoi;
 
 /// Says what is wrong with a schedule, in the words of the reference's parser.
 pub(super) fn check(line: &str) -> Result<(), String> {

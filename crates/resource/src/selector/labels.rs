@@ -6,6 +6,7 @@ use holdfast_value::{SmolStr, Value};
 
 use super::SelectorError;
 use super::label_parser;
+use crate::Aggregate;
 use crate::metadata::formats;
 use crate::{FieldError, FieldPath};
 

@@ -31,8 +31,8 @@ pub(super) async fn connect(
     }
     let target = write::target(request, WriteOptions::default());
     let mut options = Map::new();
-    options.insert("kind", target.body_kind.as_str());
-    options.insert("apiVersion", target.body_version.as_str());
+    options.insert("kind", target.body.kind.as_str());
+    options.insert("apiVersion", target.body.api_version.as_str());
     for parameter in connecter.parameters() {
         if let Some(value) = option_of(request, parameter)? {
             options.insert(parameter.name, value);
@@ -98,8 +98,8 @@ fn time(text: &str) -> Result<Value, ApiError> {
 fn ports<'q>(texts: impl Iterator<Item = &'q str>) -> Result<Option<Value>, ApiError> {
     let mut ports = Vec::new();
     for text in texts.flat_map(|text| text.split(',')) {
-        let port: u16 = parse_uint(text)
-            .map_err(|why| ApiError::bad_request(format!("cannot convert to []int32: {why}")))?;
+        let port: u16 =
+            parse_uint(text).map_err(|why| ApiError::bad_request(format!("cannot convert to []int32: {why}")))?;
         ports.push(Value::from(i64::from(port)));
     }
     Ok((!ports.is_empty()).then(|| ports.into()))

@@ -22,13 +22,13 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     let options = CreateOptions::parse(&request.query)?;
     let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
     let mut target = write::target(&request, options.write);
-    target.empties = decoded.empties;
-    target.raw_as_sent = decoded.raw_as_sent;
+    target.body.empties = decoded.empties;
+    target.body.raw_as_sent = decoded.raw_as_sent;
     let capabilities = &request.served.resource.capabilities;
     let object = if capabilities.keeps_reset_fields_at_creation {
         decoded.object
     } else {
-        without(kind_type.as_ref(), decoded.object, &target.reset_fields)?
+        without(kind_type.as_ref(), decoded.object, &target.body.reset_fields)?
     };
     let mut object = filled_in(kind_type.as_ref(), object)?;
     let repeated = metadata::drop_repeated_owners(&mut object, false);

@@ -69,7 +69,7 @@ pub(super) async fn delete_collection(
         .map(|entry| {
             let mut target = target(&request, &options);
             target.name = objects::name_of_key(entry.key()).into();
-            target.of_collection = true;
+            target.request.of_collection = true;
             write::delete(&context.write, target, options.clone())
         })
         .buffered(together);

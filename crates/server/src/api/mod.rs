@@ -165,7 +165,7 @@ fn filled_in(kind_type: &dyn KindType, object: Value) -> Result<Value, ApiError>
 
 /// The answer to a write: the object as it is now.
 async fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
-    use crate::write::Shape;
+    use crate::write::WrittenObject;
     let shown = RequestedVersion::of_request(request);
     let code = if written.created {
         http::StatusCode::CREATED
@@ -174,10 +174,10 @@ async fn written(context: &Context, request: &ResourceRequest, written: &Written
     };
     let (query, representation) = (&request.query, &request.representation);
     let mut answer = match &written.object {
-        Shape::Stored(entry) => {
+        WrittenObject::Stored(entry) => {
             representation::entry(&context.representation, &shown, query, representation, code, entry).await?
         }
-        Shape::Tree(tree) => {
+        WrittenObject::Tree(tree) => {
             representation::tree(
                 &context.representation,
                 &shown,

@@ -32,8 +32,8 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
         warnings: decoded.warnings,
     };
     let mut target = write::target(&request, options.write);
-    target.empties = decoded.empties;
-    target.raw_as_sent = decoded.raw_as_sent;
+    target.body.empties = decoded.empties;
+    target.body.raw_as_sent = decoded.raw_as_sent;
     let result = write::update(&context.write, target, change).await.map_err(warned)?;
     written(context, &request, &result).await
 }

@@ -4,7 +4,6 @@
 //! Numbers that cannot be read are refused; booleans never are: anything but `false` and `0` counts as true, as in the
 //! reference. What is read but makes no sense is refused with a 422 that names the options' kind.
 
-
 use holdfast_gotext::number::parse_int;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
 use holdfast_resource::{FieldError, FieldPath};

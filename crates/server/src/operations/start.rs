@@ -147,21 +147,13 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
         filled.map_err(ApiError::too_large_because)
     };
     let (registry, user) = (context.registry(), Arc::new(User::server()));
-    let mut target = Target {
-        namespace,
-        internal: true,
-        ..Target::new(
-            &registry,
-            resource,
-            &version.api_version,
-            "",
-            &user,
-            context.shared.clock.now(),
-        )
-    };
+    let now = context.shared.clock.now();
+    let mut target = Target::new(&registry, resource, &version.api_version, "", &user, now);
+    target.namespace = namespace;
+    target.writer.internal = true;
     let kind = resource.capabilities.initial_objects.as_ref();
     if let Some(manager) = kind.and_then(|kind| kind.field_manager()) {
-        target.manager = SmolStr::new_static(manager);
+        target.writer.manager = SmolStr::new_static(manager);
     }
     let written = match next {
         None => write::create(&context.write, target, typed(object)?).await,

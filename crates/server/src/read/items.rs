@@ -28,7 +28,7 @@ use crate::wire::body::ResponseBody;
 const LOOK: usize = 64;
 
 /// How long a list works before others have a turn.
-const TURN: Duration = Duration::from_micros(100);
+const SLICE: Duration = Duration::from_micros(100);
 
 /// The size at which a run of bytes is sent.
 const RUN_BYTES: usize = 64 * 1024;
@@ -38,9 +38,9 @@ const LONG_BYTES: usize = 8 * 1024;
 
 /// Objects that are taken one after the other.
 #[derive(Default)]
-pub(crate) struct Items {
+pub(crate) struct ListItems {
     /// Those that were found and not taken yet.
-    found: VecDeque<Item>,
+    found: VecDeque<ListItem>,
     /// Where more are to be found.
     rest: Option<Rest>,
     /// As what they are shown, where a webhook may have to be asked for that.
@@ -51,7 +51,7 @@ pub(crate) struct Items {
 
 /// An object of a list.
 #[derive(Clone)]
-pub(crate) struct Item {
+pub(crate) struct ListItem {
     /// As it is stored.
     pub(crate) entry: Arc<Entry>,
     /// In the version that is shown, where a webhook had to be asked for that.
@@ -74,12 +74,12 @@ impl Conversion {
         })
     }
 
-    fn is_due(&self, item: &Item) -> bool {
+    fn is_due(&self, item: &ListItem) -> bool {
         item.converted.is_none() && self.shown.needs_webhook(&item.entry)
     }
 
     /// Converts what must be of the first of `items`: as many as go into one review.
-    async fn carry_out(&self, items: &mut VecDeque<Item>) -> Result<(), ApiError> {
+    async fn carry_out(&self, items: &mut VecDeque<ListItem>) -> Result<(), ApiError> {
         let (mut due, mut bytes) = (Vec::new(), 0);
         for (at, item) in items.iter().enumerate().filter(|(_, item)| self.is_due(item)) {
             if due.len() == TOGETHER || bytes > BYTES_TOGETHER {
@@ -111,7 +111,7 @@ enum Next {
     After(Key),
 }
 
-impl Items {
+impl ListItems {
     /// These objects, which are selected unless a webhook has to be asked first.
     pub(crate) async fn of(
         entries: Vec<Arc<Entry>>,
@@ -166,7 +166,7 @@ impl Items {
         if self.conversion.is_none() {
             return Ok(());
         }
-        let mut turn = Turn::default();
+        let mut turn = TimeSlice::default();
         while self.found.is_empty() && self.look().await? {
             turn.end_if_due().await;
         }
@@ -194,7 +194,7 @@ impl Items {
             self.tally.add_fetched(1);
             match by_webhook {
                 Some(_) => others.push(Arc::clone(entry)),
-                None if rest.selection.selects(&rest.resource, entry) => self.found.push_back(Item::stored(entry)),
+                None if rest.selection.selects(&rest.resource, entry) => self.found.push_back(ListItem::stored(entry)),
                 None => {}
             }
             last = Some(entry.key().clone());
@@ -218,7 +218,7 @@ impl Items {
     /// # Errors
     /// 500 where a webhook fails that has to be asked before objects can be selected.
     pub(crate) async fn first(mut self, limit: usize) -> Result<Self, ApiError> {
-        let mut turn = Turn::default();
+        let mut turn = TimeSlice::default();
         while self.found.len() < limit && self.look().await? {
             turn.end_if_due().await;
         }
@@ -236,7 +236,7 @@ impl Items {
     ///
     /// # Errors
     /// 500 where a webhook fails that has to be asked for it.
-    pub(crate) async fn next(&mut self, turn: &mut Turn) -> Result<Option<Item>, ApiError> {
+    pub(crate) async fn next(&mut self, turn: &mut TimeSlice) -> Result<Option<ListItem>, ApiError> {
         loop {
             turn.end_if_due().await;
             if self.conversion.is_some() {
@@ -259,7 +259,7 @@ impl Items {
             writer,
             indenter,
             run: head,
-            turn: Turn::default(),
+            turn: TimeSlice::default(),
             first: true,
             ended: false,
         };
@@ -270,7 +270,7 @@ impl Items {
     }
 }
 
-impl Item {
+impl ListItem {
     /// An object that nothing else is known of.
     pub(crate) fn stored(entry: &Arc<Entry>) -> Self {
         Self {
@@ -286,8 +286,8 @@ async fn select(
     resource: &Resource,
     selection: &Selection,
     conversion: Option<&Conversion>,
-) -> Result<VecDeque<Item>, ApiError> {
-    let mut items: VecDeque<Item> = entries.iter().map(Item::stored).collect();
+) -> Result<VecDeque<ListItem>, ApiError> {
+    let mut items: VecDeque<ListItem> = entries.iter().map(ListItem::stored).collect();
     if let Some(conversion) = conversion.filter(|_| !selection.is_everything()) {
         while items.iter().any(|item| conversion.is_due(item)) {
             conversion.carry_out(&mut items).await?;
@@ -301,18 +301,18 @@ async fn select(
 }
 
 /// The time that a list has had since others had a turn.
-pub(crate) struct Turn(Instant);
+pub(crate) struct TimeSlice(Instant);
 
-impl Default for Turn {
+impl Default for TimeSlice {
     fn default() -> Self {
         Self(Instant::now())
     }
 }
 
-impl Turn {
+impl TimeSlice {
     /// Gives others a turn if this has lasted long enough.
     pub(crate) async fn end_if_due(&mut self) {
-        if self.0.elapsed() >= TURN {
+        if self.0.elapsed() >= SLICE {
             tokio::task::yield_now().await;
             self.0 = Instant::now();
         }
@@ -320,12 +320,12 @@ impl Turn {
 }
 
 struct Body {
-    items: Items,
+    items: ListItems,
     writer: Writer,
     indenter: Option<Indenter>,
     run: Vec<u8>,
     /// Goes on from run to run: what the connection does with one counts as well.
-    turn: Turn,
+    turn: TimeSlice,
     first: bool,
     ended: bool,
 }

@@ -14,7 +14,7 @@ use holdfast_store::HistoryError;
 use holdfast_value::Value;
 
 use super::continue_token::ContinueToken;
-use super::items::{Conversion, Items};
+use super::items::{Conversion, ListItems};
 use crate::http::ApiError;
 use crate::http::options::{ListOptions, ResourceVersionMatch};
 use crate::http::request::ResourceRequest;
@@ -178,7 +178,7 @@ fn unreadable(error: HistoryError) -> ApiError {
 /// The objects of an answer.
 pub(crate) struct Page {
     /// The objects, in the order of their keys.
-    pub(crate) items: Items,
+    pub(crate) items: ListItems,
     /// The revision they were read at.
     revision: u64,
     /// The token of the next chunk; empty for the last.
@@ -324,16 +324,16 @@ impl KeyRange {
         selection: &Selection,
         from: Option<&[u8]>,
         conversion: Option<Conversion>,
-    ) -> Result<Items, ApiError> {
+    ) -> Result<ListItems, ApiError> {
         let prefix = self.prefix.as_bytes();
         let from = from.unwrap_or(prefix);
         match &self.key {
             Some(key) => {
                 let found = snapshot.get(key.as_bytes());
                 let found = found.filter(|entry| entry.key()[..] >= *from).cloned();
-                Items::of(found.into_iter().collect(), resource, selection, conversion).await
+                ListItems::of(found.into_iter().collect(), resource, selection, conversion).await
             }
-            None => Ok(Items::new(
+            None => Ok(ListItems::new(
                 snapshot.clone(),
                 Arc::clone(resource),
                 selection.clone(),

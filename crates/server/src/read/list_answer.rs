@@ -16,7 +16,7 @@ use crate::http::query::Query;
 use crate::http::response::{self, Response};
 use crate::http::table::IncludeObject;
 use crate::objects;
-use crate::read::items::{Item, Turn};
+use crate::read::items::{ListItem, TimeSlice};
 use crate::read::list::Page;
 use crate::representation::table::Rows;
 use crate::representation::{Context, RequestedVersion, Tree, go_package, write_partial};
@@ -147,7 +147,7 @@ impl Writer {
     ///
     /// # Errors
     /// 500 where it cannot be converted.
-    pub(crate) fn item(&self, item: &Item, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
+    pub(crate) fn item(&self, item: &ListItem, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         if let Some(tree) = &item.converted {
             return self.tree(Tree::Converted(tree), bytes);
         }
@@ -215,7 +215,7 @@ impl Writer {
 /// A list in protobuf, each item written once. Its length stands before it, so that it is made whole.
 async fn protobuf_list(messages: &Messages, shown: &RequestedVersion, mut page: Page) -> Result<Vec<u8>, ApiError> {
     let metadata = page.metadata();
-    let (mut items, mut turn) = (Vec::new(), Turn::default());
+    let (mut items, mut turn) = (Vec::new(), TimeSlice::default());
     while let Some(item) = page.items.next(&mut turn).await? {
         let tree = shown.answered(Tree::Stored(&objects::tree(&item.entry)))?;
         items.push(protobuf::message(messages, &shown.api_version, &shown.kind, &tree)?);

@@ -60,12 +60,8 @@ impl Charged {
         let registry = &write.registry;
         let missing = || ApiError::internal(format!("{resource} has no status"));
         let of = registry.resource(&resource).ok_or_else(missing)?;
-        let server = Target::of_server(registry, of, "status", write.now).ok_or_else(missing)?;
-        let target = Target {
-            namespace: object.str_at(&["metadata", "namespace"]).unwrap_or_default().into(),
-            name: metadata::name(&object).into(),
-            ..server
-        };
+        let server = Target::of_server(registry, of, "status", write.request.now).ok_or_else(missing)?;
+        let target = server.at_object(&object);
         let storage = of.storage.as_ref().ok_or_else(missing)?;
         let key = storage.key(&target.namespace, &target.name);
         let live = snapshot.get(key.as_bytes()).ok_or_else(missing)?;
@@ -157,4 +153,58 @@ async fn turns<'a>(
         turns.push(context.turns.take(key, deadline).await?);
     }
     Ok(turns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{CONFIG, World, refusal, stored};
+    use super::*;
+
+    const QUOTA: &str = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: q}}";
+
+    /// A world with a quota of so many config maps.
+    async fn world(places: usize) -> World {
+        let quota = holdfast_kinds::admission::plugins();
+        let quota = quota.into_iter().filter(|plugin| plugin.name() == "ResourceQuota");
+        let world = World::with_plugins(quota.collect());
+        world.create(QUOTA).await;
+        let status = format!("{{status: {{hard: {{configmaps: '{places}'}}, used: {{configmaps: '0'}}}}}}");
+        world.patch(QUOTA, "status", &status).await;
+        world
+    }
+
+    fn used(world: &World) -> String {
+        let quota = objects::tree(&world.entry(QUOTA).unwrap());
+        quota.str_at(&["status", "used", "configmaps"]).unwrap().to_owned()
+    }
+
+    #[tokio::test]
+    async fn what_is_taken_is_stored_together_with_the_write() {
+        let world = world(2).await;
+        let entry = world.create(CONFIG).await;
+        assert_eq!(used(&world), "1");
+        assert_eq!(world.entry(QUOTA).unwrap().mod_revision(), entry.mod_revision());
+        world.patch(CONFIG, "", "{data: {k: '2'}}").await;
+        assert_eq!(used(&world), "1", "an update takes nothing more");
+    }
+
+    #[tokio::test]
+    async fn where_too_little_is_left_nothing_is_stored() {
+        let world = world(0).await;
+        let (code, why) = refusal(world.try_create(CONFIG).await);
+        assert_eq!(code, 403);
+        assert!(why.contains("exceeded quota: q, requested: configmaps=1"), "{why}");
+        assert!(world.entry(CONFIG).is_none() && used(&world) == "0");
+    }
+
+    #[tokio::test]
+    async fn those_who_take_at_the_same_time_take_one_after_the_other() {
+        let world = world(3).await;
+        let texts = ["a", "b", "c", "d"].map(|name| CONFIG.replace("name: a", &format!("name: {name}")));
+        let outcomes = futures_util::future::join_all(texts.iter().map(|text| world.try_create(text))).await;
+        let (stored_ones, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+        assert_eq!((stored_ones.len(), refused.len()), (3, 1));
+        stored_ones.into_iter().for_each(|outcome| drop(stored(outcome)));
+        assert_eq!(used(&world), "3");
+    }
 }

@@ -6,9 +6,12 @@ use holdfast_admission::AdmissionChain;
 use holdfast_resource::Registry;
 use holdfast_resource::access::{Access, TokenIssuer};
 use holdfast_resource::schema::TypeTable;
+use holdfast_writes::Target;
 
 use super::decode::BodyTypes;
+use super::turns::Turn;
 use super::{FieldManagers, Fingerprints, Turns};
+use crate::http::ApiError;
 use crate::objects::Trees;
 use crate::objects::definitions::Definitions;
 use crate::representation::{self, Shared};
@@ -55,6 +58,18 @@ impl Context {
         }
     }
 
+    /// Waits until it is the turn of a write to the object that `target` names. A dry run waits for nobody.
+    ///
+    /// # Errors
+    /// 504 at the deadline, 429 where too many wait already.
+    pub(super) async fn turn(&self, target: &Target) -> Result<Turn<'_>, ApiError> {
+        if target.request.dry_run {
+            return Ok(self.turns.none());
+        }
+        let key = target.key(&target.name);
+        self.turns.take(&key, target.request.deadline).await
+    }
+
     /// The types of the built-in kinds.
     pub fn types(&self) -> &Arc<TypeTable> {
         &self.representation.types
@@ -66,5 +81,22 @@ impl Context {
             kinds: self.field_managers.types(),
             messages: &self.representation.messages,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+
+    use super::super::testing::{CONFIG, World};
+
+    #[tokio::test]
+    async fn a_dry_run_waits_for_nobody() {
+        let world = World::new();
+        let (context, mut target) = (&world.context, world.target(CONFIG, ""));
+        let first = context.turn(&target).await;
+        assert!(first.is_ok() && context.turn(&target).now_or_never().is_none());
+        target.request.dry_run = true;
+        assert!(context.turn(&target).now_or_never().is_some());
     }
 }

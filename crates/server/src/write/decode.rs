@@ -331,3 +331,119 @@ fn beginning(bytes: &[u8]) -> String {
     };
     format!("{text}{more}")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{CONFIG, World, refusal};
+    use super::*;
+
+    fn decoded(world: &World, format: Format, body: &str, validation: FieldValidation) -> Result<Decoded, ApiError> {
+        let kind_type = world.target(CONFIG, "").body.kind_type.unwrap();
+        let bytes = Bytes::from(body.to_owned());
+        object(
+            &bytes,
+            format,
+            world.context.body_types(),
+            kind_type.as_ref(),
+            validation,
+        )
+    }
+
+    #[tokio::test]
+    async fn a_body_is_of_the_kind_and_version_of_its_address_unless_it_says_otherwise() {
+        let world = World::new();
+        for body in [
+            "{}",
+            r#"{"kind":"ConfigMap"}"#,
+            r#"{"apiVersion":"v1","kind":"ConfigMap"}"#,
+        ] {
+            let object = decoded(&world, Format::Json, body, FieldValidation::Strict)
+                .ok()
+                .unwrap()
+                .object;
+            assert_eq!(
+                (object.str_at(&["kind"]), object.str_at(&["apiVersion"])),
+                (Some("ConfigMap"), Some("v1"))
+            );
+        }
+        let other = decoded(
+            &world,
+            Format::Json,
+            r#"{"apiVersion":"v1","kind":"Secret"}"#,
+            FieldValidation::Strict,
+        );
+        assert_eq!(refusal(other).0, 400);
+    }
+
+    #[tokio::test]
+    async fn what_strict_validation_finds_is_refused_told_or_ignored() {
+        let world = World::new();
+        let body = r#"{"data":{"a":"1","a":"2"},"nope":1}"#;
+        let read = |validation| decoded(&world, Format::Json, body, validation);
+        assert_eq!(
+            refusal(read(FieldValidation::Strict)).1,
+            "ConfigMap in version \"v1\" cannot be handled as a ConfigMap: strict decoding error: duplicate field \
+             \"data.a\", unknown field \"nope\""
+        );
+        let warned = read(FieldValidation::Warn).ok().unwrap();
+        assert_eq!(
+            warned.warnings,
+            ["duplicate field \"data.a\"", "unknown field \"nope\""]
+        );
+        assert_eq!(warned.object.get("nope"), None);
+        assert!(read(FieldValidation::Ignore).ok().unwrap().warnings.is_empty());
+    }
+
+    #[tokio::test]
+    async fn all_formats_make_the_same_object() {
+        let world = World::new();
+        let read = |format, body| {
+            decoded(&world, format, body, FieldValidation::Strict)
+                .ok()
+                .unwrap()
+                .object
+        };
+        let json = read(Format::Json, r#"{"metadata":{"name":"a"},"data":{"k":"1"}}"#);
+        assert_eq!(read(Format::Yaml, "metadata: {name: a}\ndata: {k: '1'}"), json);
+    }
+
+    #[test]
+    fn a_body_that_cannot_be_read_is_shown_by_how_it_begins() {
+        assert_eq!(beginning(b""), "<empty>");
+        assert_eq!(beginning(b"{a"), "{a");
+        assert_eq!(beginning(b"k8s\x00"), "6b387300");
+        let long = "{".repeat(SHOWN_BYTES + 1);
+        assert_eq!(beginning(long.as_bytes()), format!("{} ...", "{".repeat(SHOWN_BYTES)));
+    }
+
+    #[test]
+    fn nothing_in_cbor_is_an_empty_map_and_all_else_is_none() {
+        assert_eq!(open_cbor(b"\xf6"), Ok(Value::empty_map()));
+        assert_eq!(
+            open_cbor(b"\x80").unwrap_err(),
+            "cbor: cannot unmarshal array into Go value of type v1.TypeMeta (cannot decode CBOR array to struct without \
+             toarray option)"
+        );
+    }
+
+    #[tokio::test]
+    async fn options_of_a_delete_are_of_their_kind_in_whatever_group() {
+        let world = World::new();
+        let read = |body: &str| {
+            let bytes = Bytes::from(body.to_owned());
+            delete_options(&bytes, Format::Json, world.context.body_types())
+        };
+        for stated in ["{}", r#"{"apiVersion":"v1","kind":"DeleteOptions"}"#] {
+            assert!(read(stated).is_ok(), "{stated}");
+        }
+        let status = refusal(read(r#"{"apiVersion":"v1","kind":"Status"}"#));
+        assert_eq!(
+            status,
+            (
+                400,
+                "converting (v1.Status) to (v1.DeleteOptions): unknown conversion".to_owned()
+            )
+        );
+        assert_eq!(refusal(read(r#"{"apiVersion":"v1","kind":"Nope"}"#)).0, 400);
+    }
+}

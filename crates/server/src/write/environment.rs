@@ -8,12 +8,13 @@ use holdfast_resource::access::Access;
 use holdfast_resource::convert::Converted;
 use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Registry};
 use holdfast_value::Value;
-use holdfast_writes::{Callers, Ending, Environment, Stage, Target, Unanswered, WebhookAnswer, WebhookCall};
+use holdfast_writes::{Callers, Ending, Environment, Live, Stage, Target, Unanswered, WebhookAnswer, WebhookCall};
 
 use super::settled::Witness;
+use crate::http::ApiError;
 use crate::metrics::AskedWebhook;
-use crate::objects::Snapshot;
 use crate::objects::lookup::SnapshotLookup;
+use crate::objects::{self, Entry, Snapshot};
 use crate::webhooks::CallError;
 use crate::write::Context;
 
@@ -42,6 +43,18 @@ pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witn
         ..context.access()
     };
     Stage::new(environment(context, witness, access), target)
+}
+
+/// The object in place as a run finds it.
+///
+/// # Errors
+/// 500 where it cannot be read.
+pub(super) fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
+    Ok(Live {
+        stored: objects::tree_or_refusal(entry)?,
+        shown_as_stored: objects::is_shown_as_stored(&target.resource, &target.api_version, entry),
+        raw_as_sent: objects::is_raw_as_sent(entry.bytes()),
+    })
 }
 
 fn environment<'a>(context: &'a Context, lookup: &'a dyn Lookup, access: Access<'a>) -> Environment<'a> {
@@ -113,5 +126,70 @@ impl Callers for Context {
             WebhookType::Mutating => counters.mutated(check),
             WebhookType::Validating => counters.validated(check),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::super::testing::{CONFIG, World};
+    use super::*;
+
+    #[tokio::test]
+    async fn calls_of_webhooks_are_counted_by_how_they_ended() {
+        let world = World::new();
+        for ending in [
+            Ending::Passed,
+            Ending::FailedOpen,
+            Ending::Refused,
+            Ending::Unanswered,
+            Ending::Failed,
+        ] {
+            let call = WebhookCall {
+                name: "a.b.c",
+                webhook_type: WebhookType::Mutating,
+                operation: "CREATE",
+                taken: Duration::ZERO,
+                code: 400,
+            };
+            world.context.called(call, ending);
+        }
+        let shown = world
+            .context
+            .shared
+            .metrics
+            .respond(&Default::default(), None)
+            .ok()
+            .unwrap();
+        let bytes = shown.into_body().collect().await.ok().unwrap().to_bytes();
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let of = "name=\"a.b.c\",operation=\"CREATE\"";
+        for line in [
+            format!("request_total{{code=\"400\",{of},rejected=\"false\",type=\"admit\"}} 2"),
+            format!("request_total{{code=\"400\",{of},rejected=\"true\",type=\"admit\"}} 3"),
+            format!("rejection_count{{error_type=\"no_error\",{of},rejection_code=\"400\",type=\"admit\"}} 1"),
+            format!(
+                "rejection_count{{error_type=\"calling_webhook_error\",{of},rejection_code=\"400\",type=\"admit\"}} 1"
+            ),
+            format!(
+                "rejection_count{{error_type=\"apiserver_internal_error\",{of},rejection_code=\"400\",type=\"admit\"}} \
+                 1"
+            ),
+            "fail_open_count{name=\"a.b.c\",type=\"admit\"} 1".to_owned(),
+        ] {
+            assert!(text.contains(&line), "{line}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_live_object_is_shown_as_stored_in_its_storage_version_alone() {
+        const SCALER: &str = "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: \
+                              {maxReplicas: 1, scaleTargetRef: {kind: Deployment, name: d, apiVersion: apps/v1}}}";
+        let world = World::new();
+        let (config, scaler) = (world.create(CONFIG).await, world.create(SCALER).await);
+        let shown = |text: &str, entry| live(&world.target(text, ""), entry).ok().unwrap().shown_as_stored;
+        assert!(shown(CONFIG, &config) && shown(SCALER, &scaler));
+        assert!(!shown(&SCALER.replace("autoscaling/v2", "autoscaling/v1"), &scaler));
     }
 }

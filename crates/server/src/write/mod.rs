@@ -4,29 +4,42 @@
 //! (`turns.rs`); when another writer was faster nevertheless, the run starts over from the object as it is then. What the write
 //! takes from quotas is reckoned last and stored together with it (`charges.rs`). What is stored is encoded once.
 
+mod answers;
 mod charges;
 mod commit;
 mod context;
+mod create;
 pub(crate) mod decode;
+mod delete;
 mod environment;
+mod freshness;
+mod namespace_guard;
 mod patch_body;
 mod settled;
 mod subresource_action;
+#[cfg(test)]
+mod testing;
 mod turns;
+mod update;
+mod written;
 
 use std::sync::Arc;
 
 use holdfast_resource::AuditAnnotations;
-use holdfast_writes::{Target, WriteOptions, manager_name};
+use holdfast_writes::{Target, WriteOptions, WriteRequest, manager_name};
 
-pub(crate) use commit::{Shape, Written, answer, apply, ask, connect, create, delete, update};
+pub(crate) use answers::{answer, ask, connect};
 pub use context::Context;
+pub(crate) use create::create;
+pub(crate) use delete::delete;
 pub use holdfast_writes::FieldManagers;
 pub(crate) use patch_body::read as read_patch;
 pub use settled::Fingerprints;
 pub(crate) use settled::answer as settled_answer;
 pub(crate) use subresource_action::perform;
 pub use turns::Turns;
+pub(crate) use update::{apply, update};
+pub(crate) use written::{Written, WrittenObject};
 
 use crate::http::request::ResourceRequest;
 
@@ -34,17 +47,16 @@ use crate::http::request::ResourceRequest;
 pub(crate) fn target(request: &ResourceRequest, options: WriteOptions) -> Target {
     let (registry, resource) = (&request.registry, &request.served.resource);
     let (version, user) = (&request.version().api_version, &request.user);
-    Target {
-        namespace: request.namespace.clone(),
-        name: request.name.clone(),
-        manager: manager_name(&options.field_manager, &request.user_agent()),
+    let mut target = Target::new(registry, resource, version, &request.subresource, user, request.now);
+    (target.namespace, target.name) = (request.namespace.clone(), request.name.clone());
+    target.writer.manager = manager_name(&options.field_manager, &request.user_agent());
+    let audit = request.audit.clone();
+    target.request = WriteRequest {
         dry_run: options.dry_run,
         options,
         deadline: request.deadline,
-        audit: request
-            .audit
-            .clone()
-            .map(|audit| Arc::new(audit) as Arc<dyn AuditAnnotations>),
-        ..Target::new(registry, resource, version, &request.subresource, user, request.now)
-    }
+        audit: audit.map(|audit| Arc::new(audit) as Arc<dyn AuditAnnotations>),
+        ..target.request
+    };
+    target
 }

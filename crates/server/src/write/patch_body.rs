@@ -124,3 +124,86 @@ fn read_map(bytes: &Bytes) -> Result<(Value, Vec<String>), String> {
 fn undecodable(why: impl std::fmt::Display) -> Error {
     Error::bad_request(format!("error decoding patch: {why}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::refusal;
+    use super::*;
+    use crate::http::ApiError;
+
+    fn change(patch_type: PatchType, body: &str) -> Result<Change, ApiError> {
+        Ok(read(
+            &Bytes::from(body.to_owned()),
+            patch_type,
+            &PatchOptions::default(),
+        )?)
+    }
+
+    /// What is read of a patch, with what strict validation finds.
+    fn patch(patch_type: PatchType, body: &str) -> Result<(Patch, Vec<String>), ApiError> {
+        match change(patch_type, body)? {
+            Change::Patch { patch, .. } => Ok(patch?),
+            _ => panic!("it is a patch"),
+        }
+    }
+
+    fn configuration(body: &str) -> Value {
+        match change(PatchType::Apply, body) {
+            Ok(Change::Apply { configuration, .. }) => configuration,
+            _ => panic!("it is a configuration"),
+        }
+    }
+
+    #[test]
+    fn a_configuration_is_a_map_or_nothing() {
+        assert_eq!(configuration("null"), Value::empty_map());
+        assert_eq!(
+            refusal(change(PatchType::Apply, "[]")),
+            (
+                400,
+                "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal array into Go \
+                 value of type map[string]interface {}"
+                    .to_owned()
+            )
+        );
+    }
+
+    #[test]
+    fn the_core_group_may_be_written_with_its_empty_name() {
+        assert_eq!(configuration("apiVersion: /v1").str_at(&["apiVersion"]), Some("v1"));
+        assert_eq!(
+            configuration("apiVersion: apps/v1").str_at(&["apiVersion"]),
+            Some("apps/v1")
+        );
+    }
+
+    #[test]
+    fn a_patch_that_is_no_map_is_refused_in_the_words_of_its_type() {
+        let why = "json: cannot unmarshal array into Go value of type map[string]interface {}";
+        assert_eq!(
+            refusal(patch(PatchType::Merge, "[]")),
+            (400, format!("error decoding patch: {why}"))
+        );
+        assert_eq!(refusal(patch(PatchType::Strategic, "[]")), (400, why.to_owned()));
+    }
+
+    #[test]
+    fn nothing_is_an_empty_strategic_patch() {
+        let (patch, findings) = patch(PatchType::Strategic, "null").ok().unwrap();
+        assert!(matches!(patch, Patch::Strategic(map) if map == Value::empty_map()) && findings.is_empty());
+    }
+
+    #[test]
+    fn what_strict_validation_finds_in_a_json_patch_says_so() {
+        let body = r#"[{"op":"add","path":"/a","value":1,"nope":1}]"#;
+        let (_, findings) = patch(PatchType::Json, body).ok().unwrap();
+        assert_eq!(findings, ["json patch unknown field \"[0].nope\""]);
+    }
+
+    #[test]
+    fn a_json_patch_has_a_bounded_number_of_operations() {
+        let operation = r#"{"op":"remove","path":"/a"}"#;
+        let body = format!("[{}]", vec![operation; 10_001].join(","));
+        assert_eq!(refusal(patch(PatchType::Json, &body)).0, 413);
+    }
+}

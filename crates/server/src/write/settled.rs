@@ -18,8 +18,8 @@ use holdfast_value::Value;
 use holdfast_writes::Target;
 use parking_lot::Mutex;
 
-use super::commit::{Shape, Written};
 use super::environment::{self, stage};
+use super::written::{Written, WrittenObject};
 use crate::http::options::PatchOptions;
 use crate::objects::lookup::SnapshotLookup;
 use crate::objects::settled::{Fingerprint, Settled, revision_of};
@@ -41,17 +41,17 @@ impl Fingerprints {
     ) -> Option<Fingerprint> {
         // What others wrote to the same store may not show yet.
         let always_runs = store.is_shared()
-            || target.audit.is_some()
-            || target.internal
-            || target.scale.is_some()
+            || target.request.audit.is_some()
+            || target.writer.internal
+            || target.body.scale.is_some()
             || target.resource.conversion_webhook().is_some();
         if always_runs {
             return None;
         }
         Some(self.0.each_ref().map(|key| {
             let mut hasher = key.build_hasher();
-            let Target { user, .. } = target;
-            (text, &target.api_version, &target.subresource, &target.manager).hash(&mut hasher);
+            let user = &target.writer.user;
+            (text, &target.api_version, &target.subresource, &target.writer.manager).hash(&mut hasher);
             (
                 options.force,
                 options.write.dry_run,
@@ -75,7 +75,7 @@ pub(crate) fn answer(context: &Context, target: &Target, fingerprint: Fingerprin
         return None;
     }
     Some(Written {
-        object: Shape::Stored(Arc::clone(entry)),
+        object: WrittenObject::Stored(Arc::clone(entry)),
         created: false,
         removed: false,
         warnings,
@@ -189,5 +189,118 @@ impl Authorizer for Witness<'_> {
     fn rules(&self, user: &User, namespace: &str) -> UserRules {
         self.looks_beyond();
         self.authorizer.rules(user, namespace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{CONFIG, World, applied, stored};
+    use super::super::update::apply;
+    use super::*;
+
+    fn fingerprint(world: &World, target: &Target, options: &PatchOptions, text: &str) -> Option<Fingerprint> {
+        let context = &world.context;
+        context
+            .fingerprints
+            .of(&context.shared.store, target, options, text.as_bytes())
+    }
+
+    fn secrets() -> GroupResource {
+        GroupResource {
+            group: "".into(),
+            resource: "secrets".into(),
+        }
+    }
+
+    #[tokio::test]
+    async fn a_fingerprint_is_of_the_text_the_user_and_the_way_of_an_apply() {
+        let (world, options) = (World::new(), PatchOptions::default());
+        let target = || world.target(CONFIG, "");
+        let first = fingerprint(&world, &target(), &options, CONFIG).unwrap();
+        assert_eq!(fingerprint(&world, &target(), &options, CONFIG), Some(first));
+        let forced = PatchOptions {
+            force: true,
+            ..PatchOptions::default()
+        };
+        let mut of_other = target();
+        of_other.writer.user = Arc::new(User {
+            name: "other".into(),
+            ..User::default()
+        });
+        let mut by_other = target();
+        by_other.writer.manager = "other".into();
+        for (what, target, options, text) in [
+            ("text", target(), &options, "{}"),
+            ("force", target(), &forced, CONFIG),
+            ("user", of_other, &options, CONFIG),
+            ("manager", by_other, &options, CONFIG),
+            ("subresource", world.target(CONFIG, "status"), &options, CONFIG),
+        ] {
+            assert_ne!(fingerprint(&world, &target, options, text), Some(first), "{what}");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_others_hear_of_has_no_fingerprint() {
+        let (world, options) = (World::new(), PatchOptions::default());
+        let mut internal = world.target(CONFIG, "");
+        internal.writer.internal = true;
+        assert_eq!(fingerprint(&world, &internal, &options, CONFIG), None);
+    }
+
+    #[tokio::test]
+    async fn an_apply_that_changed_nothing_is_answered_until_its_object_changes() {
+        let (world, options) = (World::new(), PatchOptions::default());
+        let target = || world.target(CONFIG, "");
+        let print = fingerprint(&world, &target(), &options, CONFIG).unwrap();
+        let send = async || stored(apply(&world.context, target(), applied(CONFIG), Some(print)).await);
+        send().await;
+        assert!(
+            answer(&world.context, &target(), print).is_none(),
+            "it changed something"
+        );
+        let entry = send().await;
+        let known = answer(&world.context, &target(), print);
+        assert!(Arc::ptr_eq(&stored(known.ok_or_else(|| unreachable!())), &entry));
+        world.patch(CONFIG, "", "{data: {k: '2'}}").await;
+        assert!(answer(&world.context, &target(), print).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_run_is_remembered_with_the_revisions_of_the_objects_that_it_looked_up() {
+        let world = World::new();
+        let (context, target, snapshot) = (&world.context, world.target(CONFIG, ""), world.snapshot());
+        let lookup = environment::lookup(context, &target.registry, &snapshot);
+        let witness = Witness::of(context, &target, [1, 2], &lookup).unwrap();
+        assert_eq!(witness.get(&secrets(), "default", "s"), None);
+        let settled = witness.settled(context, &target, &["careful".to_owned()]).unwrap();
+        let key = Key::from("/registry/secrets/default/s");
+        assert_eq!(
+            (&*settled.seen, &*settled.warnings),
+            (&[(key, 0)][..], &["careful".to_owned()][..])
+        );
+    }
+
+    #[tokio::test]
+    async fn a_run_that_looked_at_more_than_single_objects_is_not_remembered() {
+        let world = World::new();
+        let (context, target, snapshot) = (&world.context, world.target(CONFIG, ""), world.snapshot());
+        let lookup = environment::lookup(context, &target.registry, &snapshot);
+        type Look = fn(&Witness<'_>);
+        let looks: [(&str, Look); 4] = [
+            ("list", |run| {
+                run.list(&secrets(), "", &mut |_| ControlFlow::Continue(()))
+            }),
+            ("list_revisions", |run| {
+                run.list_revisions(&secrets(), "", &mut |_, _| {})
+            }),
+            ("storage_health", |run| drop(run.storage_health())),
+            ("rules", |run| drop(run.rules(&User::default(), "default"))),
+        ];
+        for (what, look) in looks {
+            let witness = Witness::of(context, &target, [1, 2], &lookup).unwrap();
+            look(&witness);
+            assert!(witness.settled(context, &target, &[]).is_none(), "{what}");
+        }
     }
 }

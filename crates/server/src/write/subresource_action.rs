@@ -8,9 +8,11 @@ use holdfast_value::{SmolStr, Value};
 use holdfast_writes::{AfterCommit, Change, DeleteOptions, Target, metadata};
 use http::StatusCode;
 
-use super::commit::{Failure, commit, delete_in_turn, turn, update_in_turn};
+use super::commit::{Failure, commit};
+use super::delete::delete_in_turn;
 use super::environment::{lookup, stage};
 use super::turns::Turn;
+use super::update::update_in_turn;
 use crate::http::ApiError;
 use crate::objects::{self, Snapshot};
 use crate::write::Context;
@@ -53,7 +55,7 @@ async fn perform_in_turn(
 ) -> Result<Vec<String>, ApiError> {
     let mut held: Held<'_> = Vec::new();
     if target.resource.storage.is_some() {
-        held.push((target.key(&target.name), turn(context, target).await?));
+        held.push((target.key(&target.name), context.turn(target).await?));
     }
     let own = held.len();
     loop {
@@ -67,9 +69,9 @@ async fn perform_in_turn(
         let key = steps
             .first()
             .map_or(Ok(String::new()), |step| key_of_step(target, step))?;
-        if !target.dry_run && held.iter().all(|(known, _)| *known != key) {
+        if !target.request.dry_run && held.iter().all(|(known, _)| *known != key) {
             held.truncate(own);
-            let turn = context.turns.take(&key, target.deadline).await?;
+            let turn = context.turns.take(&key, target.request.deadline).await?;
             held.push((key, turn));
             if has_changed(context, &snapshot, &held) {
                 continue;
@@ -179,8 +181,8 @@ async fn do_step<'a>(
             conflict,
         } => {
             require_stored(&mut options, stored.as_ref());
-            let place = (namespace.as_str(), name.as_str());
-            delete(context, target, &resource, place, &options, conflict, turn).await?;
+            let address = (namespace.as_str(), name.as_str());
+            delete(context, target, &resource, address, &options, conflict, turn).await?;
         }
     }
     Ok(())
@@ -212,7 +214,7 @@ async fn replace(
     if live.mod_revision().to_string() != seen {
         return Err(lost());
     }
-    if target.dry_run {
+    if target.request.dry_run {
         return Ok(None);
     }
     let index = objects::index_of(&target.registry, &resource, &object, "");
@@ -239,16 +241,10 @@ async fn write_status(
     turn: &mut Turn<'_>,
 ) -> Result<(), ApiError> {
     let resource = known(target, resource)?;
-    let server = Target::of_server(&target.registry, &resource, "status", target.now)
+    let server = Target::of_server(&target.registry, &resource, "status", target.request.now)
         .ok_or_else(|| unknown(&resource.group_resource()))?;
-    let server = Target {
-        namespace: object.str_at(&["metadata", "namespace"]).unwrap_or_default().into(),
-        name: metadata::name(&object).into(),
-        dry_run: target.dry_run,
-        deadline: target.deadline,
-        audit: target.audit.clone(),
-        ..server
-    };
+    let mut server = server.at_object(&object);
+    server.request = target.request.inner();
     let change = Change::Replace {
         object,
         warnings: Vec::new(),
@@ -267,17 +263,12 @@ async fn delete(
 ) -> Result<(), ApiError> {
     let resource = known(target, resource)?;
     let options = DeleteOptions::from_object(options)?;
-    let server = Target::of_server(&target.registry, &resource, "", target.now)
+    let server = Target::of_server(&target.registry, &resource, "", target.request.now)
         .ok_or_else(|| unknown(&resource.group_resource()))?;
-    let of_user = Target {
-        namespace: namespace.into(),
-        name: name.into(),
-        user: Arc::clone(&target.user),
-        dry_run: target.dry_run || options.dry_run,
-        deadline: target.deadline,
-        audit: target.audit.clone(),
-        ..server
-    };
+    let mut of_user = server.at(namespace, name);
+    of_user.writer.user = Arc::clone(&target.writer.user);
+    of_user.request = target.request.inner();
+    of_user.request.dry_run |= options.dry_run;
     let outcome = delete_in_turn(context, &of_user, &options, turn).await;
     match (outcome, conflict) {
         (Ok(_), _) => Ok(()),
@@ -301,4 +292,127 @@ fn known(target: &Target, resource: &GroupResource) -> Result<Arc<Resource>, Api
 
 fn unknown(resource: &GroupResource) -> ApiError {
     ApiError::internal(format!("{resource} is not served"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{CONFIG, World, refusal, tree};
+    use super::*;
+
+    /// Plans these steps.
+    struct Steps(Vec<ActionStep>);
+
+    impl SubresourceAction for Steps {
+        fn plan(&self, _: &holdfast_resource::WriteContext<'_>, _: &Value) -> Result<Vec<ActionStep>, Refusal> {
+            Ok(self.0.clone())
+        }
+    }
+
+    fn config_maps() -> GroupResource {
+        GroupResource {
+            group: "".into(),
+            resource: "configmaps".into(),
+        }
+    }
+
+    fn replacing(object: Value) -> ActionStep {
+        ActionStep::Replace {
+            resource: config_maps(),
+            object,
+        }
+    }
+
+    fn deleting(options: &str, conflict: Option<Refusal>) -> ActionStep {
+        ActionStep::Delete {
+            resource: config_maps(),
+            namespace: "default".to_owned(),
+            name: "a".to_owned(),
+            options: tree(options),
+            conflict,
+        }
+    }
+
+    async fn perform_steps(world: &World, steps: Vec<ActionStep>, dry_run: bool) -> Result<Vec<String>, ApiError> {
+        let mut target = world.target(CONFIG, "");
+        target.request.dry_run = dry_run;
+        perform(&world.context, target, &Steps(steps), tree("{}")).await
+    }
+
+    #[tokio::test]
+    async fn an_object_is_replaced_as_it_is_planned() {
+        let world = World::new();
+        let made = world.create(CONFIG).await;
+        let mut object = objects::tree(&made);
+        let owners = object.at(&["metadata", "managedFields"]).cloned();
+        object.set_at(&["data", "k"], "2".into());
+        assert!(
+            perform_steps(&world, vec![replacing(object.clone())], true)
+                .await
+                .is_ok()
+        );
+        assert_eq!(
+            objects::tree(&world.entry(CONFIG).unwrap()).str_at(&["data", "k"]),
+            Some("1")
+        );
+        assert!(
+            perform_steps(&world, vec![replacing(object.clone())], false)
+                .await
+                .is_ok()
+        );
+        let stored = objects::tree(&world.entry(CONFIG).unwrap());
+        assert_eq!(stored.str_at(&["data", "k"]), Some("2"));
+        assert_eq!(
+            stored.at(&["metadata", "managedFields"]).cloned(),
+            owners,
+            "nobody new owns it"
+        );
+        let (code, _) = refusal(perform_steps(&world, vec![replacing(object)], false).await);
+        assert_eq!(code, 409, "it is of an older version by now");
+    }
+
+    #[tokio::test]
+    async fn a_later_step_may_require_what_an_earlier_one_stored() {
+        let world = World::new();
+        let entry = world.create(CONFIG).await;
+        let options = format!("{{preconditions: {{resourceVersion: '{}'}}}}", entry.mod_revision());
+        let mut object = objects::tree(&entry);
+        object.set_at(&["data", "k"], "2".into());
+        let steps = vec![replacing(object), deleting(&options, None)];
+        assert!(perform_steps(&world, steps, false).await.is_ok());
+        assert!(world.entry(CONFIG).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_conflict_of_a_deletion_is_told_as_it_is_planned() {
+        let world = World::new();
+        world.create(CONFIG).await;
+        let options = "{preconditions: {uid: other}}";
+        let plain = perform_steps(&world, vec![deleting(options, None)], false).await;
+        assert_eq!(refusal(plain).0, 409);
+        let planned = Refusal::forbidden("it is another one by now");
+        let told = perform_steps(&world, vec![deleting(options, Some(planned))], false).await;
+        assert_eq!(refusal(told).0, 403);
+        assert!(world.entry(CONFIG).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_deletes_nothing() {
+        let world = World::new();
+        world.create(CONFIG).await;
+        assert!(perform_steps(&world, vec![deleting("{}", None)], true).await.is_ok());
+        assert!(world.entry(CONFIG).is_some());
+    }
+
+    #[test]
+    fn only_a_precondition_on_the_version_before_becomes_one_on_the_version_stored() {
+        let replaced = ("3".to_owned(), "4".to_owned());
+        for (required, expected) in [("3", "4"), ("2", "2")] {
+            let mut options = tree(&format!("{{preconditions: {{resourceVersion: '{required}'}}}}"));
+            require_stored(&mut options, Some(&replaced));
+            assert_eq!(options.str_at(&["preconditions", "resourceVersion"]), Some(expected));
+        }
+        let mut none = tree("{}");
+        require_stored(&mut none, Some(&replaced));
+        assert_eq!(none, tree("{}"));
+    }
 }

@@ -82,7 +82,7 @@ fn webhooks_have_no_say_in_webhooks_and_policies_nor_in_what_the_server_does_by_
     assert!(!is_asked(&world, WEBHOOKS) && !is_asked(&world, BINDING));
     let object = decoded(&world, CONFIG);
     let mut target = target(&world, &object, "");
-    target.internal = true;
+    target.writer.internal = true;
     assert!(run(&world, &target, async |stage| stage.create(object.clone()).await).is_ok());
 }
 

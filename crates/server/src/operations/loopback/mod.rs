@@ -32,11 +32,11 @@ use crate::wire::body::RequestBody;
 pub use changes::{Change, Changes, Lost};
 pub use object::{Object, Objects};
 
-/// What writes by controllers are known as in `managedFields`: the name that they have elsewhere, so that fields keep
-/// their owner where somebody changes from one to the other.
-/// Where the server's own requests come from.
-const OWN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+/// The address that the server's own requests come from.
+const OWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
+/// The name of controllers as kube-apiserver knows them. `managedFields` shows it, so that fields keep their owner where
+/// somebody changes from one server to the other.
 const USER_AGENT: HeaderValue = HeaderValue::from_static("kube-controller-manager/holdfast");
 
 /// A client of the server within its own process.
@@ -187,7 +187,10 @@ impl Client {
             .body(RequestBody::from_bytes(bytes))
             .map_err(|error| unreadable(&error))?;
         let credential = ClientCertificate::User(Arc::clone(&self.user), None);
-        let answer = self.service.respond(request, Some(&credential), Some(OWN)).await;
+        let answer = self
+            .service
+            .respond(request, Some(&credential), Some(OWN_ADDRESS))
+            .await;
         let code = answer.status();
         let body = answer.into_body().collect().await;
         let body = body.map_err(|error| unreadable(&error))?.to_bytes();

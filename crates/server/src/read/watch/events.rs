@@ -14,7 +14,7 @@ use crate::http::query::Query;
 use crate::objects::{self, Entry, Objects, Selection};
 use crate::objects::{Converted, EventForm, EventType};
 use crate::read::Context;
-use crate::read::items::Item;
+use crate::read::items::ListItem;
 use crate::representation::conversion;
 use crate::representation::table::Rows;
 use crate::representation::{self, RequestedVersion, Tree};
@@ -133,7 +133,7 @@ impl WatchEncoder {
     ///
     /// # Errors
     /// Where the object cannot be shown in this form.
-    pub(crate) fn object_at_start(&mut self, item: &Item) -> Result<Bytes, ApiError> {
+    pub(crate) fn object_at_start(&mut self, item: &ListItem) -> Result<Bytes, ApiError> {
         let with_columns = self.with_columns();
         self.object(EventType::Added, &item.entry, item.converted.as_ref(), with_columns)
     }

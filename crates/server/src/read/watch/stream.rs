@@ -15,7 +15,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::events::WatchEncoder;
 use crate::http::ApiError;
 use crate::objects::Objects;
-use crate::read::items::{Items, Turn};
+use crate::read::items::{ListItems, TimeSlice};
 use crate::wire::fairness::WatchHold;
 
 /// How often a watch that wants bookmarks gets one.
@@ -43,7 +43,7 @@ pub(crate) struct WatchStream {
     /// Its place in the history.
     pub(crate) watcher: Watcher<Objects>,
     /// The objects that it is shown first, if any.
-    pub(crate) initial: Option<Items>,
+    pub(crate) initial: Option<ListItems>,
     /// The revision of the initial objects.
     pub(crate) initial_revision: u64,
     /// Which bookmarks it wants.
@@ -111,7 +111,7 @@ impl Run {
             }
         }
         self.watch.hold.begun();
-        let mut turn = Turn::default();
+        let mut turn = TimeSlice::default();
         loop {
             turn.end_if_due().await;
             let encoder = &mut self.watch.encoder;
@@ -146,8 +146,8 @@ impl Run {
     }
 
     /// A run of the objects that are shown first, with the bookmark behind the last of them, and whether there are more.
-    async fn initial(&mut self, items: &mut Items) -> (Bytes, bool) {
-        let (mut run, mut turn) = (BytesMut::new(), Turn::default());
+    async fn initial(&mut self, items: &mut ListItems) -> (Bytes, bool) {
+        let (mut run, mut turn) = (BytesMut::new(), TimeSlice::default());
         while run.len() < RUN_BYTES {
             let item = match items.next(&mut turn).await {
                 Ok(item) => item,

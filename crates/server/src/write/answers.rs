@@ -1,0 +1,119 @@
+//! Requests that store nothing: reviews, connections, and what else a kind has to say.
+
+use holdfast_resource::{Connecter, Connection, Operation, Review, Verb, WriteContext};
+use holdfast_value::Value;
+use holdfast_writes::{Stage, Target};
+
+use super::environment::{lookup, stage};
+use crate::http::ApiError;
+use crate::write::Context;
+
+/// What a kind that is not stored has to say to what `ask` asks of it, seen by the state as it is now.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) fn ask<T>(
+    context: &Context,
+    target: &Target,
+    operation: Operation,
+    ask: impl FnOnce(&Stage<'_>, &WriteContext<'_>) -> Result<T, ApiError>,
+) -> Result<T, ApiError> {
+    let snapshot = context.shared.store.snapshot();
+    let lookup = lookup(context, &target.registry, &snapshot);
+    let stage = stage(context, target, &lookup);
+    let call = stage.call(operation, &target.name);
+    let answer = ask(&stage, &call)?;
+    call.after_commit().stored();
+    Ok(answer)
+}
+
+/// The answer of `review` to a POST of `object`, which is decoded, typed and has its defaults, with what the client is to be
+/// warned of. Nothing is stored.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) async fn answer(
+    context: &Context,
+    target: &Target,
+    review: &dyn Review,
+    object: Value,
+) -> Result<(Value, Vec<String>), ApiError> {
+    let snapshot = context.shared.store.snapshot();
+    let lookup = lookup(context, &target.registry, &snapshot);
+    Ok(stage(context, target, &lookup).answer(review, object).await?)
+}
+
+/// How far a request of `verb` comes that asks `connecter` for `options`.
+///
+/// # Errors
+/// What the client is to be told of a refusal by admission.
+pub(crate) async fn connect(
+    context: &Context,
+    target: &Target,
+    verb: Verb,
+    connecter: &dyn Connecter,
+    options: Value,
+) -> Result<Connection, ApiError> {
+    let snapshot = context.shared.store.snapshot();
+    let lookup = lookup(context, &target.registry, &snapshot);
+    Ok(stage(context, target, &lookup)
+        .connect(verb, connecter, options)
+        .await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_resource::{Refusal, Responder};
+
+    use super::super::testing::{CONFIG, World, refusal};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_review_is_answered_and_not_stored() {
+        const REVIEW: &str = "{apiVersion: authentication.k8s.io/v1, kind: SelfSubjectReview, metadata: {}}";
+        let world = World::new();
+        let target = world.target(REVIEW, "");
+        let Some(Responder::Review(review)) = target.resource.capabilities.responder("") else {
+            panic!("the kind is answered")
+        };
+        let answered = answer(&world.context, &target, review.as_ref(), world.object(REVIEW)).await;
+        let (object, warnings) = answered.ok().unwrap();
+        assert_eq!(object.str_at(&["status", "userInfo", "username"]), Some("tester"));
+        assert!(warnings.is_empty() && world.snapshot().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_question_sees_the_objects_as_they_are_now() {
+        let world = World::new();
+        world.create(CONFIG).await;
+        let target = world.target(CONFIG, "");
+        let asked = ask(&world.context, &target, Operation::Update, |stage, call| {
+            let found = call.lookup.get(&stage.resource().group_resource(), "default", "a");
+            found.ok_or_else(|| stage.refusal(Refusal::Failed("none".to_owned()), "a").into())
+        });
+        assert_eq!(asked.ok().unwrap().str_at(&["data", "k"]), Some("1"));
+    }
+
+    #[tokio::test]
+    async fn a_refused_question_is_an_error() {
+        let world = World::new();
+        let asked: Result<(), _> = ask(&world.context, &world.target(CONFIG, ""), Operation::Update, |_, _| {
+            Err(ApiError::bad_request("no"))
+        });
+        assert_eq!(refusal(asked), (400, "no".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn a_connection_to_what_is_not_there_is_refused() {
+        const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}}";
+        let world = World::new();
+        let target = world.target(POD, "log");
+        let connecter = target.resource.capabilities.connecter("log").unwrap();
+        let options = Value::empty_map();
+        let connected = connect(&world.context, &target, Verb::Get, connecter, options).await;
+        assert!(
+            matches!(&connected, Ok(Connection::Refused(_))) || connected.is_err(),
+            "there is no such pod"
+        );
+    }
+}

@@ -1,0 +1,142 @@
+//! Creations: runs until one of them is stored.
+
+use std::sync::Arc;
+
+use holdfast_value::Value;
+use holdfast_writes::{Target, check_has_no_version, check_namespace, metadata};
+
+use super::charges;
+use super::commit::{Destination, Failure, store};
+use super::environment::{lookup, stage};
+use super::freshness::Freshness;
+use super::namespace_guard::NamespaceGuard;
+use super::written::Written;
+use crate::http::{ApiError, TakenName};
+use crate::objects::{self, Entry};
+use crate::write::Context;
+
+/// Creates `object`, which is decoded, typed and has its defaults.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: Value) -> Result<Written, ApiError> {
+    check_namespace(&mut object, &target.namespace)?;
+    metadata::wipe(&mut object);
+    let seen = Freshness::note(context, &target).await?;
+    let outcome = create_until_stored(context, &target, &object).await;
+    match seen.was_outdated(context, &target, &outcome).await? {
+        true => create_until_stored(context, &target, &object).await,
+        false => outcome,
+    }
+}
+
+async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &Value) -> Result<Written, ApiError> {
+    loop {
+        target.check_deadline()?;
+        let snapshot = context.shared.store.newest();
+        let object = object.clone();
+        let lookup = lookup(context, &target.registry, &snapshot);
+        let stage = stage(context, target, &lookup);
+        let staged = stage.create(object).await?;
+        let charges = charges::of(context, &stage, target, &snapshot, &staged.object, None)?;
+        let key = target.key(metadata::name(&staged.object));
+        if !target.request.dry_run {
+            check_has_no_version(&staged.object)?;
+        }
+        if let Some(live) = snapshot.get(key.as_bytes()) {
+            return Err(already_exists(target, live, &staged.object).with_warnings(staged.warnings));
+        }
+        let most = context.max_object_bytes;
+        if target.request.dry_run {
+            return Written::of_dry_run(context, staged, None, most);
+        }
+        let destination = Destination {
+            key,
+            live: None,
+            namespace: NamespaceGuard::of(target, &snapshot),
+            most_bytes: most,
+        };
+        match store(context, target, destination, staged, charges).await {
+            Ok(written) => return Ok(written),
+            // Somebody made the object, or the namespace goes, which the next run tells.
+            Err(Failure::Lost) => {}
+            Err(Failure::Refused(error)) => return Err(error),
+        }
+    }
+}
+
+/// Says that `live` has the name of the new object.
+fn already_exists(target: &Target, live: &Entry, object: &Value) -> ApiError {
+    let prefix = object.str_at(&["metadata", "generateName"]);
+    let taken = TakenName {
+        name: objects::name_of_key(live.key()),
+        deleting: objects::tree(live).at(&["metadata", "deletionTimestamp"]).is_some(),
+        generated: prefix.is_some_and(|prefix| !prefix.is_empty()),
+    };
+    ApiError::already_exists(&target.resource.group_resource(), &taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::delete;
+    use super::super::testing::{CONFIG, World, refusal};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_name_that_is_taken_is_refused() {
+        let world = World::new();
+        world.create(CONFIG).await;
+        let taken = (409, "configmaps \"a\" already exists".to_owned());
+        assert_eq!(refusal(world.try_create(CONFIG).await), taken);
+        let mut target = world.target(CONFIG, "");
+        target.request.dry_run = true;
+        let dry = create(&world.context, target, world.object(CONFIG)).await;
+        assert_eq!(refusal(dry), taken, "a dry run says so as well");
+    }
+
+    #[tokio::test]
+    async fn a_name_is_taken_until_its_object_is_gone() {
+        let world = World::new();
+        let held = CONFIG.replace("name: a", "name: a, finalizers: [a.io/b]");
+        world.create(&held).await;
+        let deleted = delete(&world.context, world.target(CONFIG, ""), Default::default()).await;
+        assert!(deleted.is_ok_and(|written| !written.removed));
+        assert_eq!(
+            refusal(world.try_create(CONFIG).await).1,
+            "object is being deleted: configmaps \"a\" already exists"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_stores_nothing() {
+        let world = World::new();
+        let mut target = world.target(CONFIG, "");
+        target.request.dry_run = true;
+        let written = create(&world.context, target, world.object(CONFIG)).await.ok().unwrap();
+        assert!(written.created && world.entry(CONFIG).is_none());
+    }
+
+    #[tokio::test]
+    async fn a_new_object_has_no_version_unless_it_is_not_stored() {
+        let world = World::new();
+        let versioned = CONFIG.replace("name: a", "name: a, resourceVersion: '7'");
+        assert_eq!(
+            refusal(world.try_create(&versioned).await),
+            (
+                500,
+                "resourceVersion should not be set on objects to be created".to_owned()
+            )
+        );
+        let mut target = world.target(CONFIG, "");
+        target.request.dry_run = true;
+        assert!(create(&world.context, target, world.object(&versioned)).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_object_is_created_in_the_namespace_of_the_address() {
+        let world = World::new();
+        let elsewhere = CONFIG.replace("name: a", "name: a, namespace: other");
+        let (code, _) = refusal(world.try_create(&elsewhere).await);
+        assert_eq!(code, 400);
+    }
+}

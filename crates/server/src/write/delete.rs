@@ -1,0 +1,243 @@
+//! Deletions: runs until the object is gone, or marked to go.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use holdfast_store::{Revision, Transaction};
+use holdfast_value::Value;
+use holdfast_writes::{DeleteOptions, Staged, Target, Write, is_marked_first};
+
+use super::commit::{Destination, Failure, commit_object, store};
+use super::environment::{live, lookup, stage};
+use super::freshness::{Freshness, was_overtaken};
+use super::turns::Turn;
+use super::written::{Written, WrittenObject};
+use crate::http::ApiError;
+use crate::objects::{self, Entry};
+use crate::write::Context;
+
+/// Deletes the object that `target` names.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) async fn delete(
+    context: &Arc<Context>,
+    target: Target,
+    options: DeleteOptions,
+) -> Result<Written, ApiError> {
+    target.check_key()?;
+    let mut turn = context.turn(&target).await?;
+    delete_in_turn(context, &target, &options, &mut turn).await
+}
+
+/// As [`delete`], by one whose turn it is.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn delete_in_turn(
+    context: &Arc<Context>,
+    target: &Target,
+    options: &DeleteOptions,
+    turn: &mut Turn<'_>,
+) -> Result<Written, ApiError> {
+    let seen = Freshness::note(context, target).await?;
+    let outcome = delete_until_stored(context, target, options, turn).await;
+    match seen.was_outdated(context, target, &outcome).await? {
+        true => delete_until_stored(context, target, options, turn).await,
+        false => outcome,
+    }
+}
+
+async fn delete_until_stored(
+    context: &Arc<Context>,
+    target: &Target,
+    options: &DeleteOptions,
+    turn: &mut Turn<'_>,
+) -> Result<Written, ApiError> {
+    let key = target.key(&target.name);
+    let mut options = Cow::Borrowed(options);
+    // The object as this request marked it, when it had yet to go.
+    let mut marked = None;
+    loop {
+        target.check_deadline()?;
+        let snapshot = context.shared.store.newest();
+        let Some(entry) = snapshot.get(key.as_bytes()) else {
+            let resource = target.resource.group_resource();
+            // What another one finished that this one began is done as well.
+            return marked.ok_or_else(|| ApiError::not_found(&resource, &target.name));
+        };
+        let live = live(target, entry)?;
+        let lookup = lookup(context, &target.registry, &snapshot);
+        let stage = stage(context, target, &lookup);
+        let staged = turn.over(stage.delete(&options, &live)).await?;
+        if staged.write == Write::Unchanged {
+            return Ok(Written::unchanged(staged, entry));
+        }
+        if target.request.dry_run {
+            return Written::of_dry_run(context, staged, Some(entry), usize::MAX);
+        }
+        if was_overtaken(context, turn, &key, Some(entry)).await? {
+            continue;
+        }
+        let mut expected = entry.mod_revision();
+        if staged.write == Write::Delete && is_marked_first(&target.resource, &staged.object, &live.stored) {
+            expected = match mark(context, target, &key, &staged.object, expected).await {
+                Ok(revision) => revision,
+                Err(Failure::Refused(error)) => return Err(error),
+                Err(Failure::Lost) => continue,
+            };
+            if options.resource_version.is_some() {
+                options.to_mut().resource_version = Some(expected.to_string());
+            }
+            marked = Some(Written {
+                object: WrittenObject::Tree(staged.object.clone()),
+                created: false,
+                removed: true,
+                warnings: staged.warnings.clone(),
+            });
+        }
+        match remove_or_mark(context, target, key.clone(), staged, entry, expected).await {
+            Ok(written) => return Ok(written),
+            Err(Failure::Refused(error)) => return Err(error),
+            Err(Failure::Lost) => {}
+        }
+    }
+}
+
+/// Stores what a DELETE came to.
+async fn remove_or_mark(
+    context: &Arc<Context>,
+    target: &Target,
+    key: String,
+    staged: Staged,
+    live: &Arc<Entry>,
+    expected: Revision,
+) -> Result<Written, Failure> {
+    if staged.write == Write::Put {
+        // However large it is, an object can go.
+        let destination = Destination {
+            key,
+            live: Some(live),
+            namespace: None,
+            most_bytes: usize::MAX,
+        };
+        return store(context, target, destination, staged, Vec::new()).await;
+    }
+    let last = objects::encode(context.types(), &staged.object);
+    let transaction = Transaction::new()
+        .guard(key.as_str(), expected)
+        .delete_as(key.as_str(), last);
+    let committed = commit_object(context, target, transaction, staged.after).await?;
+    let shape = match committed.entries.into_iter().next().flatten() {
+        Some(entry) => WrittenObject::Stored(entry),
+        None => WrittenObject::Tree(staged.object),
+    };
+    Ok(Written {
+        object: shape,
+        created: false,
+        removed: true,
+        warnings: staged.warnings,
+    })
+}
+
+/// Stores an object whose grace period is over before it began: those who watch see its deletion begin before it is gone.
+/// Says at which revision that is.
+async fn mark(
+    context: &Arc<Context>,
+    target: &Target,
+    key: &str,
+    object: &Value,
+    expected: Revision,
+) -> Result<Revision, Failure> {
+    let (resource, version) = (&target.resource, &target.api_version);
+    let index = objects::index_of(&target.registry, resource, object, version);
+    let transaction =
+        Transaction::new()
+            .guard(key, expected)
+            .put_indexed(key, objects::encode(context.types(), object), index);
+    let committed = context.shared.store.commit(transaction).await?;
+    Ok(committed.revision)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_writes::metadata;
+
+    use super::super::testing::{CONFIG, World, refusal};
+    use super::*;
+
+    async fn delete_config(world: &World, options: DeleteOptions) -> Result<Written, ApiError> {
+        delete(&world.context, world.target(CONFIG, ""), options).await
+    }
+
+    #[tokio::test]
+    async fn an_object_that_nothing_holds_is_gone_at_once() {
+        let world = World::new();
+        world.create(CONFIG).await;
+        let gone = delete_config(&world, DeleteOptions::default()).await.ok().unwrap();
+        assert!(gone.removed && world.entry(CONFIG).is_none());
+        assert_eq!(
+            refusal(delete_config(&world, DeleteOptions::default()).await),
+            (404, "configmaps \"a\" not found".to_owned())
+        );
+    }
+
+    #[tokio::test]
+    async fn an_object_with_finalizers_is_marked_once() {
+        let world = World::new();
+        world
+            .create(&CONFIG.replace("name: a", "name: a, finalizers: [a.io/b]"))
+            .await;
+        let marked = delete_config(&world, DeleteOptions::default()).await.ok().unwrap();
+        let entry = world.entry(CONFIG).unwrap();
+        let deletion = objects::tree(&entry).at(&["metadata", "deletionTimestamp"]).cloned();
+        assert!(!marked.removed && deletion.is_some());
+        assert!(delete_config(&world, DeleteOptions::default()).await.is_ok());
+        let again = world.entry(CONFIG).unwrap();
+        assert_eq!(
+            again.mod_revision(),
+            entry.mod_revision(),
+            "there is nothing more to be done"
+        );
+    }
+
+    #[tokio::test]
+    async fn preconditions_are_those_of_the_object_as_it_is_now() {
+        let world = World::new();
+        let entry = world.create(CONFIG).await;
+        let options = |uid: &str| DeleteOptions {
+            uid: Some(uid.to_owned()),
+            resource_version: Some(entry.mod_revision().to_string()),
+            ..DeleteOptions::default()
+        };
+        assert_eq!(refusal(delete_config(&world, options("other")).await).0, 409);
+        let tree = objects::tree(&entry);
+        assert!(delete_config(&world, options(metadata::uid(&tree))).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_dry_run_tells_what_would_go_and_leaves_it() {
+        let world = World::new();
+        world.create(CONFIG).await;
+        let mut target = world.target(CONFIG, "");
+        target.request.dry_run = true;
+        let told = delete(&world.context, target, DeleteOptions::default()).await;
+        assert!(told.is_ok_and(|written| written.removed) && world.entry(CONFIG).is_some());
+    }
+
+    #[tokio::test]
+    async fn a_pod_is_marked_before_it_goes_even_if_it_goes_at_once() {
+        const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}";
+        let world = World::new();
+        let made = world.create(POD).await;
+        let options = DeleteOptions {
+            grace_period_seconds: Some(0),
+            resource_version: Some(made.mod_revision().to_string()),
+            ..DeleteOptions::default()
+        };
+        let gone = delete(&world.context, world.target(POD, ""), options).await;
+        assert!(gone.is_ok_and(|written| written.removed) && world.entry(POD).is_none());
+        let revision = world.snapshot().revision();
+        assert_eq!(revision, made.mod_revision() + 2, "those who watch see both");
+    }
+}

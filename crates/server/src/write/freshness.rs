@@ -1,0 +1,174 @@
+//! Writes that others may have overtaken.
+//!
+//! Where other servers write to the same store, the state at hand may not show their last writes yet: a write that goes
+//! through was guarded by the revisions it saw, but one that is refused, or has nothing to do, may owe that to what is no
+//! longer so. Such a write runs once more over the most recent state.
+
+use std::sync::Arc;
+
+use holdfast_store::Revision;
+use holdfast_writes::Target;
+
+use super::turns::Turn;
+use super::written::{Written, WrittenObject};
+use crate::http::ApiError;
+use crate::objects::{self, Entry};
+use crate::write::Context;
+
+/// What the keys of the objects of a target begin with.
+fn prefix(target: &Target) -> &[u8] {
+    objects::key_prefix(&target.resource).as_bytes()
+}
+
+/// How fresh the state is that a write sees.
+pub(super) enum Freshness {
+    /// It is the most recent for sure.
+    Latest,
+    /// There may be a more recent one.
+    AsOf {
+        /// The revision of the state.
+        revision: Revision,
+        /// That of the store which holds the objects themselves.
+        of_objects: Revision,
+    },
+}
+
+impl Freshness {
+    /// That of the state at hand; a dry run waits for the most recent one.
+    ///
+    /// # Errors
+    /// Where that cannot be had.
+    pub(super) async fn note(context: &Context, target: &Target) -> Result<Self, ApiError> {
+        if !context.shared.store.is_shared() {
+            return Ok(Self::Latest);
+        }
+        let (store, prefix) = (&context.shared.store, prefix(target));
+        if target.request.dry_run {
+            // No guard tells whether the state was good.
+            store.latest_with(prefix).await?;
+            return Ok(Self::Latest);
+        }
+        Ok(Self::AsOf {
+            revision: store.revision(),
+            of_objects: store.of(prefix).revision(),
+        })
+    }
+
+    /// Whether the write has to run anew over the most recent state, as `outcome` may be owed to an older one.
+    ///
+    /// # Errors
+    /// Where the most recent state cannot be had.
+    pub(super) async fn was_outdated(
+        self,
+        context: &Context,
+        target: &Target,
+        outcome: &Result<Written, ApiError>,
+    ) -> Result<bool, ApiError> {
+        let Self::AsOf { revision, of_objects } = self else {
+            return Ok(false);
+        };
+        let doubtful = match outcome {
+            Ok(written) => {
+                matches!(&written.object, WrittenObject::Stored(entry) if entry.mod_revision() <= of_objects)
+            }
+            // What went wrong in the store itself does not go by what was seen.
+            Err(error) => error.code().is_client_error(),
+        };
+        if !doubtful {
+            return Ok(false);
+        }
+        let (store, prefix) = (&context.shared.store, prefix(target));
+        let latest = store.latest_with(prefix).await?;
+        Ok(latest.revision() > revision || store.of(prefix).revision() > of_objects)
+    }
+}
+
+/// Whether somebody else wrote to the object at `key`, which was `live`, since the turn was given up.
+///
+/// # Errors
+/// Those of [`Turn::retake`].
+pub(super) async fn was_overtaken(
+    context: &Context,
+    turn: &mut Turn<'_>,
+    key: &str,
+    live: Option<&Arc<Entry>>,
+) -> Result<bool, ApiError> {
+    if !turn.retake().await? {
+        return Ok(false);
+    }
+    let snapshot = context.shared.store.newest();
+    let revision = |entry: &Arc<Entry>| entry.mod_revision();
+    Ok(snapshot.get(key.as_bytes()).map(revision) != live.map(revision))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{CONFIG, World};
+    use super::*;
+
+    fn as_of(revision: Revision) -> Freshness {
+        Freshness::AsOf {
+            revision,
+            of_objects: revision,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_store_of_ones_own_is_never_outdated() {
+        let world = World::new();
+        let target = world.target(CONFIG, "");
+        let seen = Freshness::note(&world.context, &target).await.ok().unwrap();
+        assert!(matches!(seen, Freshness::Latest));
+        let refused = Err(ApiError::bad_request("no"));
+        assert!(!seen.was_outdated(&world.context, &target, &refused).await.ok().unwrap());
+    }
+
+    #[tokio::test]
+    async fn only_what_may_be_owed_to_an_older_state_runs_anew() {
+        let world = World::new();
+        let target = world.target(CONFIG, "");
+        let unchanged = world.create(CONFIG).await;
+        let seen = unchanged.mod_revision();
+        let new = world.create(&CONFIG.replace("name: a", "name: b")).await;
+        let written = |entry: &Arc<Entry>| {
+            Ok(Written {
+                object: WrittenObject::Stored(Arc::clone(entry)),
+                created: false,
+                removed: false,
+                warnings: Vec::new(),
+            })
+        };
+        for (what, seen, outcome, anew) in [
+            ("refused", seen, Err(ApiError::bad_request("no")), true),
+            (
+                "refused by the latest state",
+                new.mod_revision(),
+                Err(ApiError::bad_request("no")),
+                false,
+            ),
+            ("the store failed", seen, Err(ApiError::internal("no")), false),
+            ("nothing to do", seen, written(&unchanged), true),
+            ("stored", seen, written(&new), false),
+        ] {
+            let found = as_of(seen).was_outdated(&world.context, &target, &outcome).await;
+            assert_eq!(found.ok(), Some(anew), "{what}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_gave_up_the_turn_is_overtaken_by_those_who_wrote() {
+        let world = World::new();
+        let (entry, target) = (world.create(CONFIG).await, world.target(CONFIG, ""));
+        let (context, key) = (&world.context, target.key("a"));
+        let mut turn = context.turn(&target).await.ok().unwrap();
+        turn.give_up();
+        let nobody = was_overtaken(context, &mut turn, &key, Some(&entry)).await;
+        assert_eq!(nobody.ok(), Some(false));
+        turn.give_up();
+        world.patch(CONFIG, "", "{data: {k: '2'}}").await;
+        let somebody = was_overtaken(context, &mut turn, &key, Some(&entry)).await;
+        assert_eq!(somebody.ok(), Some(true));
+        let kept = was_overtaken(context, &mut turn, &key, Some(&entry)).await;
+        assert_eq!(kept.ok(), Some(false), "who has the turn is alone");
+    }
+}

@@ -1,0 +1,191 @@
+//! Updates and applies: runs until one of them is stored.
+
+use std::sync::Arc;
+
+use holdfast_writes::{Change, Target, Write};
+
+use super::charges;
+use super::commit::{Destination, Failure, store};
+use super::environment::{live, lookup, stage, witnessed_stage};
+use super::freshness::{Freshness, was_overtaken};
+use super::namespace_guard::NamespaceGuard;
+use super::settled::Witness;
+use super::turns::Turn;
+use super::written::Written;
+use crate::http::ApiError;
+use crate::objects::settled::Fingerprint;
+use crate::runtime::long_work;
+use crate::write::Context;
+
+/// Changes the object that `target` names, or creates it where the change may.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Change) -> Result<Written, ApiError> {
+    apply(context, target, change, None).await
+}
+
+/// As [`update`]. An apply of that fingerprint that changes nothing is remembered.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(crate) async fn apply(
+    context: &Arc<Context>,
+    target: Target,
+    change: Change,
+    fingerprint: Option<Fingerprint>,
+) -> Result<Written, ApiError> {
+    target.check_key()?;
+    let mut turn = context.turn(&target).await?;
+    update_in_turn(context, &target, &change, &mut turn, fingerprint).await
+}
+
+/// As [`apply`], by one whose turn it is.
+///
+/// # Errors
+/// What the client is to be told of a refusal.
+pub(super) async fn update_in_turn(
+    context: &Arc<Context>,
+    target: &Target,
+    change: &Change,
+    turn: &mut Turn<'_>,
+    fingerprint: Option<Fingerprint>,
+) -> Result<Written, ApiError> {
+    let seen = Freshness::note(context, target).await?;
+    let outcome = update_until_stored(context, target, change, turn, fingerprint).await;
+    match seen.was_outdated(context, target, &outcome).await? {
+        true => update_until_stored(context, target, change, turn, None).await,
+        false => outcome,
+    }
+}
+
+async fn update_until_stored(
+    context: &Arc<Context>,
+    target: &Target,
+    change: &Change,
+    turn: &mut Turn<'_>,
+    fingerprint: Option<Fingerprint>,
+) -> Result<Written, ApiError> {
+    loop {
+        target.check_deadline()?;
+        let snapshot = context.shared.store.newest();
+        let lookup = lookup(context, &target.registry, &snapshot);
+        let witness = fingerprint.and_then(|fingerprint| Witness::of(context, target, fingerprint, &lookup));
+        let stage = match &witness {
+            Some(witness) => witnessed_stage(context, target, witness),
+            None => stage(context, target, &lookup),
+        };
+        // An object that was made under another name than the address has is stored under that of the address.
+        let key = target.key(&target.name);
+        let entry = snapshot.get(key.as_bytes());
+        let live = match entry {
+            Some(entry) => {
+                long_work::begins(entry.bytes().len()).await;
+                Some(live(target, entry)?)
+            }
+            None => None,
+        };
+        let staged = turn.over(stage.update(change, live.as_ref())).await?;
+        let charges = match (staged.write, entry) {
+            (Write::Unchanged, Some(entry)) => {
+                if let Some(settled) = witness.and_then(|witness| witness.settled(context, target, &staged.warnings)) {
+                    entry.index().remember_apply(settled);
+                }
+                return Ok(Written::unchanged(staged, entry));
+            }
+            (Write::Put, entry) => charges::of(context, &stage, target, &snapshot, &staged.object, entry)?,
+            _ => Vec::new(),
+        };
+        let most = context.max_object_bytes;
+        if target.request.dry_run {
+            return Written::of_dry_run(context, staged, entry, most);
+        }
+        if was_overtaken(context, turn, &key, entry).await? {
+            continue;
+        }
+        let destination = Destination {
+            key,
+            live: entry,
+            namespace: NamespaceGuard::of(target, &snapshot).filter(|_| entry.is_none()),
+            most_bytes: most,
+        };
+        match store(context, target, destination, staged, charges).await {
+            Ok(written) => return Ok(written),
+            Err(Failure::Refused(error)) => return Err(error),
+            Err(Failure::Lost) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::super::testing::{CONFIG, World, applied, merge, put, refusal, stored};
+    use super::*;
+    use crate::objects;
+
+    #[tokio::test]
+    async fn an_update_that_changes_nothing_leaves_the_object_as_it_is() {
+        let world = World::new();
+        let made = world.create(CONFIG).await;
+        let same = world.patch(CONFIG, "", "{data: {k: '1'}}").await;
+        assert!(Arc::ptr_eq(&made, &same));
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_is_created_by_an_apply_alone() {
+        let world = World::new();
+        let update = async |change| update(&world.context, world.target(CONFIG, ""), change).await;
+        let missing = (404, "configmaps \"a\" not found".to_owned());
+        assert_eq!(refusal(update(merge("{data: {}}")).await), missing);
+        assert_eq!(refusal(update(put(world.object(CONFIG))).await), missing);
+        assert!(update(applied(CONFIG)).await.is_ok_and(|written| written.created));
+    }
+
+    #[tokio::test]
+    async fn a_put_of_an_older_version_is_a_conflict() {
+        let world = World::new();
+        let made = world.create(CONFIG).await;
+        let old = objects::tree(&made);
+        world.patch(CONFIG, "", "{data: {k: '2'}}").await;
+        let outcome = update(&world.context, world.target(CONFIG, ""), put(old)).await;
+        assert_eq!(refusal(outcome).0, 409);
+    }
+
+    #[tokio::test]
+    async fn writes_that_race_over_one_state_all_come_through() {
+        let world = World::new();
+        world.create(CONFIG).await;
+        let (context, target) = (&world.context, world.target(CONFIG, ""));
+        // Nobody waits for a turn, so that all but one lose the first race.
+        let race = (0..5).map(async |at| {
+            let change = merge(&format!("{{data: {{k{at}: x}}}}"));
+            update_in_turn(context, &target, &change, &mut context.turns.none(), None).await
+        });
+        for outcome in futures_util::future::join_all(race).await {
+            stored(outcome);
+        }
+        let data = objects::tree(&world.entry(CONFIG).unwrap());
+        assert_eq!(data.at(&["data"]).and_then(|data| data.as_map()).unwrap().len(), 6);
+    }
+
+    #[tokio::test]
+    async fn no_run_begins_after_the_deadline() {
+        let world = World::new();
+        world.create(CONFIG).await;
+        let mut target = world.target(CONFIG, "");
+        target.request.deadline = Some(Instant::now());
+        let (change, mut turn) = (merge("{data: {k: '2'}}"), world.context.turns.none());
+        let late = update_in_turn(&world.context, &target, &change, &mut turn, None);
+        assert_eq!(refusal(late.await).0, 504);
+    }
+
+    #[tokio::test]
+    async fn names_that_mean_something_in_paths_are_refused_before_anything_is_looked_up() {
+        let world = World::new();
+        let mut target = world.target(CONFIG, "");
+        target.name = "..".into();
+        assert_eq!(refusal(update(&world.context, target, merge("{}")).await).0, 400);
+    }
+}

@@ -1,0 +1,75 @@
+//! What a write came to.
+
+use std::sync::Arc;
+
+use holdfast_value::Value;
+use holdfast_writes::{Staged, Write};
+
+use super::commit::encode;
+use crate::http::ApiError;
+use crate::objects::{self, Entry};
+use crate::write::Context;
+
+/// The end of a write.
+pub(crate) struct Written {
+    /// What the client is shown.
+    pub(crate) object: WrittenObject,
+    /// Whether the object is new.
+    pub(crate) created: bool,
+    /// Whether the object is gone.
+    pub(crate) removed: bool,
+    /// What the client is to be warned of.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// An object as a write leaves it.
+pub(crate) enum WrittenObject {
+    /// As it is stored.
+    Stored(Arc<Entry>),
+    /// As a tree in its storage version, where nothing was stored or the object is gone.
+    Tree(Value),
+}
+
+impl WrittenObject {
+    /// The tree, in the storage version.
+    pub(crate) fn tree(&self) -> Value {
+        match self {
+            Self::Stored(entry) => objects::tree(entry),
+            Self::Tree(tree) => tree.clone(),
+        }
+    }
+}
+
+impl Written {
+    /// The end of a run that found nothing to change in `entry`.
+    pub(super) fn unchanged(staged: Staged, entry: &Arc<Entry>) -> Self {
+        Self {
+            object: WrittenObject::Stored(Arc::clone(entry)),
+            created: false,
+            removed: false,
+            warnings: staged.warnings,
+        }
+    }
+
+    /// The end of a dry run.
+    ///
+    /// # Errors
+    /// What would not be stored is refused.
+    pub(super) fn of_dry_run(
+        context: &Context,
+        staged: Staged,
+        entry: Option<&Arc<Entry>>,
+        most_bytes: usize,
+    ) -> Result<Self, ApiError> {
+        let removed = staged.write == Write::Delete;
+        if !removed {
+            encode(context, &staged.object, staged.raw_as_sent, entry, most_bytes)?;
+        }
+        Ok(Self {
+            object: WrittenObject::Tree(staged.object),
+            created: entry.is_none(),
+            removed,
+            warnings: staged.warnings,
+        })
+    }
+}
