@@ -9,13 +9,13 @@ use conformance::{Binary, Connection, Server, Target};
 use http::Method;
 use serde_json::{Value, json};
 
-use super::workload::{DEPLOYMENTS, Phase, Workload};
+use super::workload::{DEPLOYMENTS, Objects, Phase, Workload};
 use super::{Row, micros, millis, row};
 
-const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+pub(super) const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 
 /// The name of the object that all refuse, by which it is seen that they are asked.
-const REFUSED: &str = "refused";
+pub(super) const REFUSED: &str = "refused";
 
 /// All rows, each of as many creations: CPU over many connections, and waiting over one.
 pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) -> Result<Vec<Row>> {
@@ -42,7 +42,7 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
             connection.send(Method::POST, &path, "application/json", body).await?;
         }
         if !registrations.is_empty() {
-            until_refused(&mut connection).await?;
+            until_refused(&mut connection, &DEPLOYMENTS, REFUSED).await?;
         }
         let cpu = many.run_range(Phase::Create, made..made + objects, &server).await?;
         made += objects;
@@ -100,11 +100,11 @@ fn webhook(hook: &Hook) -> (&'static str, Value) {
     ("validatingwebhookconfigurations", configuration)
 }
 
-/// Asks until the object of that name is refused.
-async fn until_refused(connection: &mut Connection) -> Result<()> {
-    let path = format!("{}/{REFUSED}?fieldManager=bench&dryRun=All", DEPLOYMENTS.collection);
-    let body = String::from_utf8((DEPLOYMENTS.object)(0, 3).to_vec())?
-        .replace("\"name\":\"bench-0\"", &format!("\"name\":\"{REFUSED}\""));
+/// Asks until an object of that name is refused.
+pub(super) async fn until_refused(connection: &mut Connection, of: &Objects, name: &str) -> Result<()> {
+    let path = format!("{}/{name}?fieldManager=bench&dryRun=All", of.collection);
+    let body =
+        String::from_utf8((of.object)(0, 3).to_vec())?.replace("\"name\":\"bench-0\"", &format!("\"name\":\"{name}\""));
     let begin = Instant::now();
     loop {
         let body = Bytes::from(body.clone());
@@ -116,7 +116,7 @@ async fn until_refused(connection: &mut Connection) -> Result<()> {
         }
         ensure!(
             begin.elapsed() < Duration::from_secs(30),
-            "nobody refuses {REFUSED}: {status}"
+            "nobody refuses {name}: {status}"
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

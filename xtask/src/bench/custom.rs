@@ -9,7 +9,7 @@ use conformance::{Binary, Connection, Server, Target};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
-use super::workload::{DEPLOYMENTS, Objects, Phase, Workload, containers};
+use super::workload::{DEPLOYMENTS, Objects, Phase, SCALED, Workload, containers};
 use super::{Row, megabytes, micros, millis, row};
 
 const APPLY: &str = "application/apply-patch+yaml";
@@ -21,16 +21,19 @@ const RULES: usize = 50;
 const COLLECTORS: Objects = Objects {
     collection: "/apis/monitoring.example.com/v1/namespaces/default/collectors",
     object: collector,
+    patch: SCALED,
 };
 
 const CHECKED: Objects = Objects {
     collection: "/apis/checked.example.com/v1/namespaces/default/checked",
     object: checked,
+    patch: SCALED,
 };
 
 const UNCHECKED: Objects = Objects {
     collection: "/apis/checked.example.com/v1/namespaces/default/unchecked",
     object: unchecked,
+    patch: SCALED,
 };
 
 /// All rows, each with as many objects and connections.
@@ -53,7 +56,13 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
         "",
         "",
     ));
-    for phase in [Phase::Create, Phase::Reapply, Phase::Change, Phase::Get] {
+    for phase in [
+        Phase::Create,
+        Phase::Reapply,
+        Phase::Remembered,
+        Phase::Change,
+        Phase::Get,
+    ] {
         // The same of a Deployment with the same pod, on the same server.
         let measure = |of| Workload::new(target.clone(), connections, of);
         let usual = measure(DEPLOYMENTS).run(phase, objects, &server).await?;

@@ -4,6 +4,7 @@
 //! phase; it is what the targets are about, since it does not depend on how fast the client is.
 
 mod admission;
+mod curves;
 mod custom;
 mod definitions;
 mod envtest;
@@ -41,7 +42,7 @@ pub(crate) struct Arguments {
     /// Measure only what operators switch on and off: priority levels, the audit log, gates, aggregated APIs.
     #[arg(long, conflicts_with_all = ["scale_only", "custom_only"])]
     operators_only: bool,
-    /// Measure a write beside a million objects as well, which takes minutes to prepare.
+    /// Measure beside a million objects as well, which takes minutes to prepare.
     #[arg(long)]
     million: bool,
     /// Write the table to docs/performance.md, and its first rows to README.
@@ -64,6 +65,12 @@ pub(crate) struct Arguments {
     /// With `--store etcd`: how many objects there are when servers start.
     #[arg(long, value_delimiter = ',', default_values_t = [100_000])]
     sizes: Vec<usize>,
+    /// Measure how costs grow with the number of objects, watchers, managers and policies instead; with `--write` the tables
+    /// go to BENCHMARKS.md, and a picture of them to docs/scale.svg.
+    #[arg(long, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "envtest"])]
+    plot: bool,
+    #[command(flatten)]
+    curves: curves::Sizes,
     /// Use a debug build; its figures say nothing.
     #[arg(long)]
     debug: bool,
@@ -95,6 +102,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .worker_threads(1)
         .enable_all()
         .build()?;
+    if arguments.plot {
+        let Arguments { million, write, .. } = *arguments;
+        say(&runtime.block_on(curves::run(&binary, &arguments.curves, million, write))?);
+        return Ok(());
+    }
     if arguments.store == StoreKind::Etcd {
         let table = runtime.block_on(stores::table(&binary, arguments))?;
         say(&table);
@@ -145,6 +157,7 @@ async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
     let phases = [
         (Phase::Create, "2,305 µs", 2305.0 / 20.0),
         (Phase::Reapply, "3,035 µs", 3035.0 / 20.0),
+        (Phase::Remembered, "", 60.0),
         (Phase::Change, "3,485 µs", 3485.0 / 20.0),
         (Phase::Get, "450 µs", 450.0 / 20.0),
     ];

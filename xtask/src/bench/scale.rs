@@ -205,18 +205,18 @@ async fn timed(writer: &mut Connection, path: &str, long: Duration) -> Result<Ve
 }
 
 /// A patch of a ConfigMap that differs from the one before.
-fn change(number: usize) -> Bytes {
+pub(super) fn change(number: usize) -> Bytes {
     Bytes::from(format!(r#"{{"data":{{"value":"{number}"}}}}"#))
 }
 
 /// Watches of one namespace, on connections that carry many each.
-struct Watches {
-    connections: Vec<Http2>,
-    bodies: Vec<hyper::body::Incoming>,
+pub(super) struct Watches {
+    pub(super) connections: Vec<Http2>,
+    pub(super) bodies: Vec<hyper::body::Incoming>,
 }
 
 impl Watches {
-    async fn open(target: &Target, count: usize, path: &str) -> Result<Self> {
+    pub(super) async fn open(target: &Target, count: usize, path: &str) -> Result<Self> {
         let mut watches = Self {
             connections: Vec::new(),
             bodies: Vec::new(),
@@ -284,7 +284,7 @@ async fn fan_out(binary: &Binary, watchers: usize, rows: &mut Vec<Row>) -> Resul
     Ok(())
 }
 
-async fn version_of(connection: &mut Connection, path: &str) -> Result<String> {
+pub(super) async fn version_of(connection: &mut Connection, path: &str) -> Result<String> {
     let list = connection.send(Method::GET, path, "", Bytes::new()).await?;
     let list: serde_json::Value = serde_json::from_slice(&list)?;
     let version = list["metadata"]["resourceVersion"].as_str();

@@ -21,11 +21,12 @@ const END: &str = "<!-- end of figures -->\n";
 const BEGIN_STORES: &str = "<!-- figures of stores: written by `cargo xtask bench --store etcd --write` -->\n";
 
 /// The rows that README shows: how they begin.
-const FIRST: [&str; 12] = [
+const FIRST: [&str; 13] = [
     "start to ready",
     "memory, idle",
     "create by apply, server CPU each",
     "unchanged re-apply, server CPU each",
+    "unchanged re-apply, remembered, server CPU each",
     "apply that changes one field, server CPU each",
     "get, server CPU each",
     "list of 2,000 Deployments",

@@ -20,6 +20,8 @@ pub(super) struct Objects {
     pub(super) collection: &'static str,
     /// The object of this number, of the name `bench-` and the number, with this many replicas.
     pub(super) object: fn(usize, usize) -> Bytes,
+    /// A merge patch that changes it.
+    pub(super) patch: &'static str,
 }
 
 impl Objects {
@@ -35,7 +37,11 @@ impl Objects {
 pub(super) const DEPLOYMENTS: Objects = Objects {
     collection: "/apis/apps/v1/namespaces/default/deployments",
     object: deployment,
+    patch: SCALED,
 };
+
+/// A merge patch of objects with replicas.
+pub(super) const SCALED: &str = r#"{"spec": {"replicas": 5}}"#;
 
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
@@ -45,8 +51,10 @@ const MERGE: &str = "application/merge-patch+json";
 pub(super) enum Phase {
     /// Apply to names that are not there.
     Create,
-    /// The same apply again.
+    /// The same apply again, for the first time.
     Reapply,
+    /// The same apply once more, which is known to change nothing.
+    Remembered,
     /// An apply that changes one field.
     Change,
     /// A merge patch of one field.
@@ -62,6 +70,7 @@ impl Phase {
         match self {
             Phase::Create => "create by apply",
             Phase::Reapply => "unchanged re-apply",
+            Phase::Remembered => "unchanged re-apply, remembered",
             Phase::Change => "apply that changes one field",
             Phase::Patch => "merge patch",
             Phase::Get => "get",
@@ -244,10 +253,10 @@ async fn drain(
             }
             Phase::Patch => {
                 let path = objects.path(number);
-                let body = Bytes::from_static(br#"{"spec": {"replicas": 5}}"#);
+                let body = Bytes::from_static(objects.patch.as_bytes());
                 connection.send(Method::PATCH, &path, MERGE, body).await?
             }
-            Phase::Create | Phase::Reapply | Phase::Change => {
+            Phase::Create | Phase::Reapply | Phase::Remembered | Phase::Change => {
                 let body = (objects.object)(number, replicas);
                 let path = objects.apply_path(number);
                 connection.send(Method::PATCH, &path, APPLY, body).await?

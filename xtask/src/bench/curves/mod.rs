@@ -1,0 +1,217 @@
+//! `cargo xtask bench --plot`: what becomes of the cost of each operation as there is more of something: objects, watchers,
+//! managers of one object, policies. Written to BENCHMARKS.md as tables, and drawn.
+
+mod managers;
+mod objects;
+mod picture;
+mod policies;
+mod watchers;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use conformance::{Binary, Server, root};
+
+use super::table::put;
+
+/// The tables, and the picture of their curves.
+const DOCUMENT: &str = "BENCHMARKS.md";
+const PICTURE: &str = "docs/scale.svg";
+
+/// Where the tables stand in the document.
+const BEGIN: &str = "<!-- figures: written by `cargo xtask bench --plot --write` -->\n";
+
+/// The size that `--million` adds.
+const MILLION: u64 = 1_000_000;
+
+#[derive(clap::Args)]
+pub(super) struct Sizes {
+    /// With `--plot`: how many objects there are.
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000])]
+    plot_objects: Vec<u64>,
+    /// With `--plot`: how many watch one object.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1_000, 10_000])]
+    plot_watchers: Vec<u64>,
+    /// With `--plot`: how many managers apply to one object.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1_000])]
+    plot_managers: Vec<u64>,
+    /// With `--plot`: how many policies there are.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1_000])]
+    plot_policies: Vec<u64>,
+    /// With `--plot`: how much processor time of the server a point takes at least, in milliseconds.
+    #[arg(long, default_value_t = 300)]
+    plot_time: u64,
+}
+
+impl Sizes {
+    /// The time after which a point is known well enough: the kernel counts in hundredths of a second.
+    fn least(&self) -> Duration {
+        Duration::from_millis(self.plot_time)
+    }
+}
+
+/// The curves of what one number makes dearer or not.
+struct Chart {
+    /// What there is more and more of.
+    of: &'static str,
+    curves: Vec<Curve>,
+}
+
+/// The cost of one operation, by a number.
+struct Curve {
+    operation: &'static str,
+    /// Why it grows, where it does.
+    reason: &'static str,
+    /// Numbers, each with microseconds of the server's processor time for one operation.
+    points: Vec<(u64, f64)>,
+}
+
+impl Curve {
+    fn new(operation: &'static str, reason: &'static str) -> Self {
+        Self {
+            operation,
+            reason,
+            points: Vec::new(),
+        }
+    }
+
+    /// How many times as much the last point is as the first.
+    fn growth(&self) -> Option<f64> {
+        let [(_, first), .., (_, last)] = self.points.as_slice() else {
+            return None;
+        };
+        Some(last / first)
+    }
+}
+
+/// Measures all curves and tells them. With `write` they go to the document, and the picture is drawn.
+pub(super) async fn run(binary: &Binary, sizes: &Sizes, million: bool, write: bool) -> Result<String> {
+    let counts = sizes.plot_objects.iter().copied().chain(million.then_some(MILLION));
+    let charts = [
+        objects::chart(binary, &counts.collect::<Vec<_>>(), sizes.least()).await?,
+        watchers::chart(binary, &sizes.plot_watchers, sizes.least()).await?,
+        managers::chart(binary, &sizes.plot_managers, sizes.least()).await?,
+        policies::chart(binary, &sizes.plot_policies, sizes.least()).await?,
+    ];
+    let text = text(&charts);
+    if write {
+        put(DOCUMENT, BEGIN, &text)?;
+        let path = root().join(PICTURE);
+        fs::write(&path, picture::draw(&charts)?).with_context(|| PICTURE.to_owned())?;
+    }
+    Ok(text)
+}
+
+/// The processor time of the server for one operation, in microseconds: `batch` does as many as it returns, and is called
+/// until they took `least` in all.
+async fn cost(server: &Server, least: Duration, mut batch: impl AsyncFnMut() -> Result<u64>) -> Result<f64> {
+    let (before, mut done) = (server.cpu()?, 0);
+    loop {
+        done += batch().await?;
+        let spent = server.cpu()?.saturating_sub(before);
+        if spent >= least {
+            return Ok(spent.as_secs_f64() * 1e6 / done as f64);
+        }
+    }
+}
+
+/// A table for each chart.
+fn text(charts: &[Chart]) -> String {
+    let mut text = String::new();
+    for chart in charts {
+        let numbers: Vec<u64> = chart.curves.first().map_or_else(Vec::new, |curve| {
+            curve.points.iter().map(|(number, _)| *number).collect()
+        });
+        // A text takes whatever is written to it.
+        let _ = write!(text, "\n### By the number of {}\n\n| server CPU of one |", chart.of);
+        for number in &numbers {
+            let _ = write!(text, " {} |", grouped(*number));
+        }
+        let _ = write!(
+            text,
+            " growth | why it grows |\n|---|{}---:|---|\n",
+            "---:|".repeat(numbers.len())
+        );
+        for curve in &chart.curves {
+            let _ = write!(text, "| {} |", curve.operation);
+            for (_, micros) in &curve.points {
+                let _ = write!(text, " {} |", rounded(*micros));
+            }
+            let growth = curve
+                .growth()
+                .map_or_else(String::new, |growth| format!("× {growth:.2}"));
+            let _ = writeln!(text, " {growth} | {} |", curve.reason);
+        }
+    }
+    text
+}
+
+/// Microseconds with as many digits as mean something.
+fn rounded(micros: f64) -> String {
+    match micros {
+        few if few < 10.0 => format!("{few:.1} µs"),
+        some if some < 10_000.0 => format!("{some:.0} µs"),
+        many => format!("{:.1} ms", many / 1000.0),
+    }
+}
+
+/// A number with commas between its thousands.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn charts() -> Vec<Chart> {
+        let mut flat = Curve::new("get", "");
+        flat.points = vec![(1_000, 20.0), (100_000, 21.0)];
+        let mut growing = Curve::new("create", "each policy is asked");
+        growing.points = vec![(1_000, 100.0), (100_000, 12_345.0)];
+        vec![Chart {
+            of: "objects",
+            curves: vec![flat, growing],
+        }]
+    }
+
+    #[test]
+    fn a_table_has_a_row_for_each_curve_with_its_growth() {
+        let text = text(&charts());
+        let rows: Vec<&str> = text.lines().skip(3).collect();
+        assert_eq!(
+            rows,
+            [
+                "| server CPU of one | 1,000 | 100,000 | growth | why it grows |",
+                "|---|---:|---:|---:|---|",
+                "| get | 20 µs | 21 µs | × 1.05 |  |",
+                "| create | 100 µs | 12.3 ms | × 123.45 | each policy is asked |",
+            ]
+        );
+    }
+
+    #[test]
+    fn the_picture_names_every_curve() {
+        let picture = picture::draw(&charts()).unwrap();
+        assert!(picture.starts_with("<svg "), "{picture}");
+        for name in ["get", "create", "objects"] {
+            assert!(picture.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_document_has_a_place_for_the_tables() {
+        let document = fs::read_to_string(root().join(DOCUMENT)).unwrap();
+        assert!(document.contains(BEGIN));
+    }
+}

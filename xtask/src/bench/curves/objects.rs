@@ -1,0 +1,115 @@
+//! Operations on one object among few and among many.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use bytes::Bytes;
+use conformance::{Binary, Server, Target};
+use http::Method;
+
+use super::super::pods::{self, Filling, LARGE};
+use super::super::scale::{Watches, version_of};
+use super::super::workload::{Objects, Phase, Workload};
+use super::{Chart, Curve, cost};
+
+/// ConfigMaps beside those that are there already.
+const CONFIG_MAPS: Objects = Objects {
+    collection: "/api/v1/namespaces/large/configmaps",
+    object: config_map,
+    patch: r#"{"data": {"value": "patched"}}"#,
+};
+
+/// How many objects each phase is about, and how many connections it takes.
+const OBJECTS: usize = 1_000;
+const CONNECTIONS: usize = 16;
+
+/// The phases, in an order in which each finds what it needs.
+const PHASES: [Phase; 7] = [
+    Phase::Create,
+    Phase::Reapply,
+    Phase::Remembered,
+    Phase::Change,
+    Phase::Patch,
+    Phase::Get,
+    Phase::Delete,
+];
+
+const PAGE: &str = "list of 500 by pages";
+const WATCH: &str = "start of a watch";
+
+pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> Result<Chart> {
+    let names = PHASES.iter().map(|phase| phase.title()).chain([PAGE, WATCH]);
+    let mut curves: Vec<Curve> = names.map(|name| Curve::new(name, "")).collect();
+    for count in counts {
+        for (curve, micros) in curves.iter_mut().zip(costs(binary, *count, least).await?) {
+            curve.points.push((*count, micros));
+        }
+    }
+    Ok(Chart { of: "objects", curves })
+}
+
+/// The costs of all operations among `count` objects.
+async fn costs(binary: &Binary, count: u64, least: Duration) -> Result<Vec<f64>> {
+    let mut server = Server::start(binary, &[])?;
+    let pattern = pods::config_map_pattern(&server).await?;
+    server.end();
+    let filling = Filling {
+        prefix: "/registry/configmaps/",
+        pattern: &pattern,
+        counts: &[(LARGE, count as usize)],
+    };
+    pods::fill(&server.data_dir(), &filling).await?;
+    let server = server.restart(&[])?;
+    let target = Target::of(&server)?;
+    let workload = Workload::new(target.clone(), CONNECTIONS, CONFIG_MAPS);
+    // The first requests after a start find everything cold.
+    for phase in [Phase::Create, Phase::Reapply, Phase::Delete] {
+        workload.run(phase, OBJECTS, &server).await?;
+    }
+    let mut totals = [Duration::ZERO; PHASES.len()];
+    let (mut rounds, begun) = (0, server.cpu()?);
+    // As long for all phases together as for as many points.
+    while server.cpu()?.saturating_sub(begun) < least * PHASES.len() as u32 {
+        for (phase, total) in PHASES.iter().zip(&mut totals) {
+            let before = server.cpu()?;
+            workload.run(*phase, OBJECTS, &server).await?;
+            *total += server.cpu()?.saturating_sub(before);
+        }
+        rounds += OBJECTS;
+    }
+    let mut costs: Vec<f64> = totals
+        .iter()
+        .map(|total| total.as_secs_f64() * 1e6 / rounds as f64)
+        .collect();
+    costs.push(page(&server, &target, least).await?);
+    costs.push(watch(&server, &target, least).await?);
+    Ok(costs)
+}
+
+async fn page(server: &Server, target: &Target, least: Duration) -> Result<f64> {
+    let mut connection = target.connect().await?;
+    let path = format!("{}?limit=500", CONFIG_MAPS.collection);
+    cost(server, least, async || {
+        for _ in 0..20 {
+            connection.send(Method::GET, &path, "", Bytes::new()).await?;
+        }
+        Ok(20)
+    })
+    .await
+}
+
+async fn watch(server: &Server, target: &Target, least: Duration) -> Result<f64> {
+    const WATCHES: usize = 200;
+    let mut connection = target.connect().await?;
+    let version = version_of(&mut connection, &format!("{}?limit=1", CONFIG_MAPS.collection)).await?;
+    let path = format!("{}?watch=1&resourceVersion={version}", CONFIG_MAPS.collection);
+    cost(server, least, async || {
+        Watches::open(target, WATCHES, &path).await?;
+        Ok(WATCHES as u64)
+    })
+    .await
+}
+
+fn config_map(number: usize, value: usize) -> Bytes {
+    pods::config_map(&format!("bench-{number}"), value)
+}

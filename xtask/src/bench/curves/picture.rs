@@ -1,0 +1,81 @@
+//! The curves as a picture: a panel for each chart, both scales logarithmic, so that what does not grow is level and what
+//! grows with the number rises evenly.
+
+use anyhow::Result;
+use plotters::prelude::*;
+
+use super::{Chart, Curve};
+
+/// The size of a panel, and how many stand beside each other.
+const PANEL: (u32, u32) = (560, 400);
+const COLUMNS: usize = 2;
+
+const FONT: &str = "sans-serif";
+
+/// The picture of all charts, as SVG.
+pub(super) fn draw(charts: &[Chart]) -> Result<String> {
+    let mut picture = String::new();
+    let rows = charts.len().div_ceil(COLUMNS).max(1);
+    let size = (PANEL.0 * COLUMNS as u32, PANEL.1 * rows as u32);
+    let area = SVGBackend::with_string(&mut picture, size).into_drawing_area();
+    area.fill(&WHITE)?;
+    for (chart, panel) in charts.iter().zip(area.split_evenly((rows, COLUMNS))) {
+        draw_chart(chart, &panel)?;
+    }
+    area.present()?;
+    drop(area);
+    Ok(picture)
+}
+
+fn draw_chart(chart: &Chart, panel: &DrawingArea<SVGBackend<'_>, plotters::coord::Shift>) -> Result<()> {
+    let points = || chart.curves.iter().flat_map(|curve| &curve.points);
+    let numbers = points().map(|(number, _)| *number as f64);
+    let (least, most) = bounds(numbers);
+    // Names stand above the curves.
+    let (low, high) = bounds(points().map(|(_, micros)| *micros));
+    let mut context = ChartBuilder::on(panel)
+        .caption(format!("server CPU by the number of {}", chart.of), (FONT, 17))
+        .margin(12)
+        .x_label_area_size(34)
+        .y_label_area_size(58)
+        .build_cartesian_2d((least..most).log_scale(), (low / 2.0..high * 20.0).log_scale())?;
+    context
+        .configure_mesh()
+        .light_line_style(WHITE)
+        .x_desc(chart.of)
+        .y_desc("µs for one operation")
+        .label_style((FONT, 13))
+        .draw()?;
+    for (at, curve) in chart.curves.iter().enumerate() {
+        let style = Palette99::pick(at).stroke_width(2);
+        context
+            .draw_series(LineSeries::new(line(curve), style).point_size(2))?
+            .label(curve.operation)
+            .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], style));
+    }
+    context
+        .configure_series_labels()
+        .position(SeriesLabelPosition::UpperLeft)
+        .label_font((FONT, 12))
+        .background_style(WHITE)
+        .draw()?;
+    Ok(())
+}
+
+fn line(curve: &Curve) -> impl Iterator<Item = (f64, f64)> {
+    curve.points.iter().map(|(number, micros)| (*number as f64, *micros))
+}
+
+/// The least and the most of some numbers above zero, far enough apart for an axis.
+fn bounds(numbers: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (least, most) = numbers
+        .filter(|number| *number > 0.0)
+        .fold((f64::MAX, f64::MIN_POSITIVE), |(least, most), number| {
+            (least.min(number), most.max(number))
+        });
+    if least < most {
+        (least, most)
+    } else {
+        (1.0_f64.min(most), 10.0 * most.max(1.0))
+    }
+}
