@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use holdfast_server::wire::connection::Limits;
 use http::{Method, Request, StatusCode};
-use http_body_util::Full;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
 use wire::{ADMIN, Authority, Client, Server, Setup, request};
@@ -337,5 +339,48 @@ async fn a_body_that_nobody_reads_does_not_end_the_connection() {
         let request = request.body(Full::new(Bytes::from(vec![b' '; 100_000]))).unwrap();
         let (code, _, _) = client.send(request).await.unwrap();
         assert_eq!(code, StatusCode::NOT_FOUND);
+    }
+}
+
+#[tokio::test]
+async fn watches_that_share_a_connection_each_see_every_event() {
+    const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    const EVENTS: usize = 30;
+    let server = Server::start().await;
+    let stream = server.connect(b"h2", None).await.unwrap();
+    let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream))
+        .await
+        .unwrap();
+    tokio::spawn(connection);
+    let mut watches = Vec::new();
+    for _ in 0..20 {
+        let watch = request(Method::GET, &format!("{CONFIG_MAPS}?watch=true"), ADMIN);
+        watches.push(sender.send_request(watch).await.unwrap().into_body());
+    }
+    let name = |number| format!("event-{number:02}");
+    for number in 0..EVENTS {
+        // Frames are written otherwise from some size on.
+        let text = "x".repeat(number * 500);
+        let body = format!(
+            r#"{{"metadata":{{"name":"{}"}},"data":{{"text":"{text}"}}}}"#,
+            name(number)
+        );
+        let mut create = request(Method::POST, CONFIG_MAPS, ADMIN);
+        *create.body_mut() = Full::new(Bytes::from(body));
+        let answer = sender.send_request(create).await.unwrap();
+        assert_eq!(answer.status(), StatusCode::CREATED);
+    }
+    for mut watch in watches {
+        let mut seen = Vec::new();
+        while seen.iter().filter(|byte| **byte == b'\n').count() < EVENTS {
+            seen.extend_from_slice(&watch.frame().await.unwrap().unwrap().into_data().unwrap());
+        }
+        let seen = String::from_utf8(seen).unwrap();
+        for (number, event) in seen.lines().enumerate() {
+            assert!(
+                event.starts_with(r#"{"type":"ADDED""#) && event.contains(&name(number)),
+                "{event}"
+            );
+        }
     }
 }

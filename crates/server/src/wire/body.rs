@@ -18,6 +18,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
 
 use crate::wire::in_flight::Seat;
+use crate::wire::slow_clients::stream_tells;
 
 /// An answer to a request.
 pub type Response = http::Response<ResponseBody>;
@@ -439,7 +440,10 @@ impl Body for ResponseBody {
                 next
             }
             Content::Stream(stream) => match stream.as_mut().poll_next(cx) {
-                Poll::Ready(next) => next,
+                Poll::Ready(next) => {
+                    stream_tells();
+                    next
+                }
                 Poll::Pending => return Poll::Pending,
             },
             Content::Passed { body, sent, observer } => match poll_data(Pin::new(body), cx) {

@@ -5,6 +5,7 @@ pub mod certificates;
 pub mod client_authorities;
 pub mod connection;
 pub mod fairness;
+pub(crate) mod gathered;
 pub mod in_flight;
 pub(crate) mod slow_clients;
 pub mod tls;

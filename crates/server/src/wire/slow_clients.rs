@@ -19,24 +19,48 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Sleep;
 
+use crate::wire::gathered::Watches;
+
 tokio::task_local! {
     /// The stream that this task serves.
     static STREAM: ServedStream;
 }
 
 /// What is known of a stream while it is served.
-#[derive(Default)]
 struct ServedStream {
     /// Whether it lasts.
     lasts: Cell<bool>,
     /// Ends when the client has taken the answer.
     taken: Cell<Option<oneshot::Receiver<Infallible>>>,
+    /// The watches of its connection.
+    watches: Arc<Watches>,
+}
+
+impl Drop for ServedStream {
+    fn drop(&mut self) {
+        if self.lasts.get() {
+            self.watches.leave();
+        }
+    }
 }
 
 /// Says that the answer of the stream that this task serves lasts, so that no limit is for it.
 pub(crate) fn stream_lasts() {
     // On HTTP/1.1 connections there are no streams, and nothing to say.
-    let _ = STREAM.try_with(|stream| stream.lasts.set(true));
+    let _ = STREAM.try_with(|stream| {
+        if !stream.lasts.replace(true) {
+            stream.watches.enter();
+        }
+    });
+}
+
+/// Says that the stream that this task serves has a piece of its answer: an event, where it lasts.
+pub(crate) fn stream_tells() {
+    let _ = STREAM.try_with(|stream| {
+        if stream.lasts.get() {
+            stream.watches.tell();
+        }
+    });
 }
 
 /// What the answer of the stream that this task serves has to hold until it is taken; `None` where there are no streams.
@@ -52,6 +76,7 @@ pub(crate) struct Streams {
     /// How long a request and its answer may take together.
     limit: Duration,
     untaken: Arc<Notify>,
+    watches: Arc<Watches>,
 }
 
 impl Streams {
@@ -60,7 +85,13 @@ impl Streams {
         Self {
             limit,
             untaken: Arc::default(),
+            watches: Arc::default(),
         }
+    }
+
+    /// The watches among them.
+    pub(crate) fn watches(&self) -> Arc<Watches> {
+        Arc::clone(&self.watches)
     }
 
     /// Tells when an answer is not taken in time that the connection has buffered, so that only its end frees it.
@@ -76,7 +107,12 @@ where
 {
     fn execute(&self, stream: F) {
         let (limit, untaken) = (self.limit, self.untaken());
-        tokio::spawn(STREAM.scope(ServedStream::default(), async move {
+        let served = ServedStream {
+            lasts: Cell::default(),
+            taken: Cell::default(),
+            watches: self.watches(),
+        };
+        tokio::spawn(STREAM.scope(served, async move {
             let late = late(limit);
             tokio::pin!(late);
             tokio::select! {

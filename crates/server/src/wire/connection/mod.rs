@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::UPGRADE;
-use hyper::service::service_fn;
+use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::CertificateDer;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,6 +24,7 @@ use self::addresses::Addresses;
 use crate::runtime::shutdown::Shutdown;
 use crate::wire::body::{RequestBody, Response};
 use crate::wire::client_authorities::ClientAuthorities;
+use crate::wire::gathered::Gathered;
 use crate::wire::slow_clients::{Streams, WriteTimeout, answer_untaken, stream_lasts};
 use crate::wire::tls::Tls;
 use crate::wire::websocket::Held;
@@ -224,20 +225,20 @@ impl<S: Service> Acceptor<S> {
             };
             respond.instrument(span.clone())
         });
-        let stream = TokioIo::new(WriteTimeout::new(stream, self.limits.exchange));
+        let stream = WriteTimeout::new(stream, self.limits.exchange);
         let streams = Streams::new(self.limits.exchange);
         let untaken = streams.untaken();
         // The end is the same for both, but their types are not.
         macro_rules! drive {
-            ($connection:expr) => {{
-                let connection = $connection;
-                tokio::pin!(connection);
+            ($connection:ident = $begun:expr, $served:expr) => {{
+                let $connection = $begun;
+                tokio::pin!($connection);
                 let outcome = tokio::select! {
-                    outcome = connection.as_mut() => outcome,
+                    outcome = $served => outcome,
                     () = untaken.notified() => return tracing::debug!(%peer, "a client did not take its answer"),
                     () = async { tokio::select! { () = self.shutdown.closing() => {}, () = last.notified() => {} } } => {
-                        connection.as_mut().graceful_shutdown();
-                        connection.await
+                        $connection.as_mut().graceful_shutdown();
+                        $served.await
                     }
                 };
                 if let Err(error) = outcome {
@@ -246,6 +247,7 @@ impl<S: Service> Acceptor<S> {
             }};
         }
         if http2 {
+            let watches = streams.watches();
             let mut builder = hyper::server::conn::http2::Builder::new(streams);
             builder
                 .timer(TokioTimer::new())
@@ -255,7 +257,11 @@ impl<S: Service> Acceptor<S> {
                 .max_header_list_size(self.limits.head_bytes)
                 .keep_alive_interval(PING_INTERVAL)
                 .keep_alive_timeout(PING_TIMEOUT);
-            drive!(builder.serve_connection(stream, respond));
+            let stream = Gathered::new(stream, watches);
+            // A stream has room for the larger of a request that is served and an answer that is sent, as long as it lasts.
+            let respond = service_fn(|request| Box::pin(respond.call(request)));
+            let connection = builder.serve_connection(TokioIo::new(stream.clone()), respond);
+            drive!(connection = connection, stream.serve(connection.as_mut()));
         } else {
             let mut builder = hyper::server::conn::http1::Builder::new();
             builder
@@ -263,7 +269,8 @@ impl<S: Service> Acceptor<S> {
                 .header_read_timeout(self.limits.head)
                 .max_headers(MAX_HEADERS)
                 .max_buf_size(self.limits.head_bytes as usize);
-            drive!(builder.serve_connection(stream, respond).with_upgrades());
+            let connection = builder.serve_connection(TokioIo::new(stream), respond).with_upgrades();
+            drive!(connection = connection, connection.as_mut());
         }
     }
 

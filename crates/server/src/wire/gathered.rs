@@ -1,0 +1,306 @@
+//! Events of many watches on one connection leave together. An event is a small frame, and HTTP/2 writes and flushes each
+//! frame by itself: a TLS record and a call of the kernel for each watcher. A connection that carries several watches
+//! therefore lets those run that have an event, gathers what they write, and sends it at once.
+//!
+//! Other connections write as they always do, and so do these where a frame is large.
+
+use std::error::Error;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BytesMut};
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// From how many watches on a connection is gathered.
+const SEVERAL: usize = 2;
+
+/// What is written in one piece of this size or more gains nothing from being gathered.
+const LARGE: usize = 8 * 1024;
+
+/// The most that is gathered: TLS takes as much at a time.
+const MOST: usize = 64 * 1024;
+
+/// The watches of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    open: AtomicUsize,
+    /// Whether any has given an event to the connection since it was last served.
+    told: AtomicBool,
+}
+
+impl Watches {
+    /// A watch begins.
+    pub(crate) fn enter(&self) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A watch ends.
+    pub(crate) fn leave(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A watch has an event.
+    pub(crate) fn tell(&self) {
+        self.told.store(true, Ordering::Release);
+    }
+
+    fn are_several(&self) -> bool {
+        self.open.load(Ordering::Relaxed) >= SEVERAL
+    }
+
+    /// Whether there are events for which others may follow; asked once for each time that the connection is served.
+    fn take_told(&self) -> bool {
+        self.are_several() && self.told.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// The stream of a connection, whose handles all write to the same: one for who speaks HTTP/2, one for who sends what was
+/// gathered.
+pub(crate) struct Gathered<S> {
+    stream: Arc<Mutex<Gathering<S>>>,
+    watches: Arc<Watches>,
+}
+
+struct Gathering<S> {
+    stream: S,
+    /// What is still to be sent, before anything else.
+    waiting: BytesMut,
+}
+
+impl<S> Clone for Gathered<S> {
+    fn clone(&self) -> Self {
+        Self {
+            stream: Arc::clone(&self.stream),
+            watches: Arc::clone(&self.watches),
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Gathered<S> {
+    /// The stream of a connection that carries these watches.
+    pub(crate) fn new(stream: S, watches: Arc<Watches>) -> Self {
+        let waiting = BytesMut::new();
+        Self {
+            stream: Arc::new(Mutex::new(Gathering { stream, waiting })),
+            watches,
+        }
+    }
+
+    /// Serves the connection, and sends what it wrote meanwhile.
+    ///
+    /// # Errors
+    /// Those of the connection, and where something cannot be sent.
+    pub(crate) async fn serve<C, E>(&self, mut connection: Pin<&mut C>) -> io::Result<()>
+    where
+        C: Future<Output = Result<(), E>>,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let mut waited = false;
+        std::future::poll_fn(move |context| {
+            // Those who have an event, too, run first.
+            if !waited && self.watches.take_told() {
+                waited = true;
+                return give_way(context);
+            }
+            waited = false;
+            let outcome = connection.as_mut().poll(context);
+            match self.stream.lock().send(context) {
+                Poll::Ready(Err(error)) if outcome.is_pending() => Poll::Ready(Err(error)),
+                _ => outcome.map_err(io::Error::other),
+            }
+        })
+        .await
+    }
+}
+
+/// Lets the tasks run that are ready to.
+fn give_way<T>(context: &mut Context<'_>) -> Poll<T> {
+    // Its waker is kept by the runtime: the task comes again when the others had their turn.
+    let turn = std::pin::pin!(tokio::task::yield_now());
+    if turn.poll(context).is_ready() {
+        context.waker().wake_by_ref();
+    }
+    Poll::Pending
+}
+
+impl<S: AsyncWrite + Unpin> Gathering<S> {
+    fn send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.waiting.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        while !self.waiting.is_empty() {
+            let sent = ready!(Pin::new(&mut self.stream).poll_write(context, &self.waiting))?;
+            if sent == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.waiting.advance(sent);
+        }
+        // Idle watches need no room.
+        self.waiting = BytesMut::new();
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Gathered<S> {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream.lock().stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(context, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let mut gathering = self.stream.lock();
+        let length = slices.iter().map(|slice| slice.len()).sum();
+        if length >= LARGE || !self.watches.are_several() {
+            ready!(gathering.send(context))?;
+            return Pin::new(&mut gathering.stream).poll_write_vectored(context, slices);
+        }
+        if gathering.waiting.len() + length > MOST {
+            ready!(gathering.send(context))?;
+        }
+        for slice in slices {
+            gathering.waiting.extend_from_slice(slice);
+        }
+        Poll::Ready(Ok(length))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// What is gathered goes out when the connection was served, so that there is nothing to do before.
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.watches.are_several() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut gathering = self.stream.lock();
+        ready!(gathering.send(context))?;
+        Pin::new(&mut gathering.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut gathering = self.stream.lock();
+        ready!(gathering.send(context))?;
+        Pin::new(&mut gathering.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt as _;
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    /// Keeps what is written to it, each piece by itself, and takes no more than it has room for.
+    struct Pieces {
+        taken: Vec<Vec<u8>>,
+        room: usize,
+    }
+
+    impl AsyncWrite for Pieces {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let length = bytes.len().min(self.room);
+            if length == 0 {
+                return Poll::Pending;
+            }
+            self.room -= length;
+            self.taken.push(bytes[..length].to_vec());
+            Poll::Ready(Ok(length))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn gathered(watches: usize, room: usize) -> Gathered<Pieces> {
+        let open = Arc::new(Watches::default());
+        (0..watches).for_each(|_| open.enter());
+        let taken = Vec::new();
+        Gathered::new(Pieces { taken, room }, open)
+    }
+
+    fn lengths(stream: &Gathered<Pieces>) -> Vec<usize> {
+        stream.stream.lock().stream.taken.iter().map(Vec::len).collect()
+    }
+
+    /// Writes pieces of these lengths as a connection would, each flushed by itself.
+    async fn write(stream: &Gathered<Pieces>, pieces: &[usize]) {
+        let mut writer = stream.clone();
+        let connection = async move {
+            for length in pieces {
+                writer.write_all(&vec![b'x'; *length]).await.unwrap();
+                writer.flush().await.unwrap();
+            }
+            Ok::<_, io::Error>(())
+        };
+        let mut connection = std::pin::pin!(connection);
+        stream.serve(connection.as_mut()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn frames_of_several_watches_leave_together_and_large_ones_at_once() {
+        let stream = gathered(2, usize::MAX);
+        write(&stream, &[100, 200, 300]).await;
+        assert_eq!(lengths(&stream), [600]);
+        write(&stream, &[100, LARGE, 50]).await;
+        assert_eq!(lengths(&stream), [600, 100, LARGE, 50]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_without_watches_writes_what_it_is_given() {
+        let stream = gathered(1, usize::MAX);
+        write(&stream, &[100, 200]).await;
+        assert_eq!(lengths(&stream), [100, 200]);
+    }
+
+    #[tokio::test]
+    async fn no_more_is_gathered_than_goes_out_at_a_time() {
+        let stream = gathered(2, 0);
+        let mut writer = stream.clone();
+        let mut frames = 0;
+        while writer.write(&[b'x'; 1024]).now_or_never().is_some() {
+            frames += 1;
+        }
+        assert_eq!(frames * 1024, MOST);
+        stream.stream.lock().stream.room = usize::MAX;
+        write(&stream, &[10]).await;
+        assert_eq!(lengths(&stream), [MOST, 10]);
+    }
+
+    #[tokio::test]
+    async fn a_connection_with_events_is_served_when_others_had_their_turn() {
+        let stream = gathered(2, usize::MAX);
+        let order = Arc::new(Mutex::new(Vec::new()));
+        stream.watches.tell();
+        let other = tokio::spawn({
+            let order = Arc::clone(&order);
+            async move { order.lock().push("a watch") }
+        });
+        let connection = async {
+            order.lock().push("the connection");
+            Ok::<_, io::Error>(())
+        };
+        let mut connection = std::pin::pin!(connection);
+        stream.serve(connection.as_mut()).await.unwrap();
+        other.await.unwrap();
+        assert_eq!(*order.lock(), ["a watch", "the connection"]);
+    }
+}
