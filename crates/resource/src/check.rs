@@ -456,7 +456,10 @@ fn fault(field: &Field<'_, '_>, mark: &Mark) -> Option<FieldError> {
             field.not_supported(&supported)
         }),
         Mark::MaxItems(most) => (field.len() > *most).then(|| field.too_many(*most)),
-        Mark::MaxLength(most) => (field.text().len() > *most).then(|| field.too_long(*most)),
+        Mark::MaxLength(most, said) => (field.text().len() > *most).then(|| match said.as_str() {
+            "" => field.too_long(*most),
+            said => field.invalid_as("", said),
+        }),
         Mark::Required(_)
         | Mark::NotEmpty
         | Mark::Optional

@@ -380,6 +380,26 @@ pub struct ResourceRules {
     pub protobuf: bool,
 }
 
+/// The rules of a custom kind that does not count generations.
+impl Default for ResourceRules {
+    fn default() -> Self {
+        Self {
+            create_on_update: false,
+            unconditional_update: false,
+            graceful_deletion: false,
+            delete_returns_object: false,
+            garbage_collection: GarbageCollection::Background,
+            generation: Generation::Unmanaged,
+            name: NameRule::Subdomain,
+            field_selectors: Vec::new(),
+            namespace_selector: false,
+            initial_status: None,
+            metadata_checks: MetadataChecks::CUSTOM,
+            protobuf: false,
+        }
+    }
+}
+
 /// How often the validation of a kind looks at metadata that the checks for all kinds have looked at before. Clients see each
 /// fault as often among the causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -402,18 +402,8 @@ mod tests {
 
     fn rules() -> ResourceRules {
         ResourceRules {
-            create_on_update: false,
             unconditional_update: true,
-            graceful_deletion: false,
-            delete_returns_object: false,
-            garbage_collection: holdfast_resource::GarbageCollection::Background,
-            generation: Generation::Unmanaged,
-            name: holdfast_resource::NameRule::Subdomain,
-            field_selectors: Vec::new(),
-            namespace_selector: true,
-            initial_status: None,
-            metadata_checks: holdfast_resource::MetadataChecks::CUSTOM,
-            protobuf: true,
+            ..ResourceRules::default()
         }
     }
 }

@@ -31,6 +31,18 @@ macro_rules! list_of_each {
     };
 }
 
+/// The signatures of what picks an element that can be compared.
+const COMPARABLE: &[&str] = element_of_each!(
+    "int",
+    "uint",
+    "double",
+    "bool",
+    "duration",
+    "timestamp",
+    "string",
+    "bytes"
+);
+
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
         name: "isSorted",
@@ -48,31 +60,13 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "min",
         call: min,
         cost: Cost::Elements,
-        signatures: element_of_each!(
-            "int",
-            "uint",
-            "double",
-            "bool",
-            "duration",
-            "timestamp",
-            "string",
-            "bytes"
-        ),
+        signatures: COMPARABLE,
     },
     Function {
         name: "max",
         call: max,
         cost: Cost::Elements,
-        signatures: element_of_each!(
-            "int",
-            "uint",
-            "double",
-            "bool",
-            "duration",
-            "timestamp",
-            "string",
-            "bytes"
-        ),
+        signatures: COMPARABLE,
     },
     Function {
         name: "indexOf",

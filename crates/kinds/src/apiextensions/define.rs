@@ -11,9 +11,9 @@ use holdfast_resource::structural::{CustomSchema, SchemaSource};
 use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
-    AtRest, Capabilities, Conventions, ConversionWebhook, DefiningObject, Definition, Encoding, Field,
-    GarbageCollection, Generation, GroupVersion, GroupVersionKind, KindName, KindType as _, MetadataChecks, NameRule,
-    Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
+    AtRest, Capabilities, Conventions, ConversionWebhook, DefiningObject, Definition, Encoding, Field, Generation,
+    GroupVersion, GroupVersionKind, KindName, KindType as _, Resource, ResourceRules, ResourceVersion, ScaleFields,
+    Scope, Storage, Subresource, Verb,
 };
 use holdfast_value::{SmolStr, Value};
 use sha2::{Digest as _, Sha256};
@@ -176,22 +176,13 @@ fn resource(
         versions: served,
         unserved: Vec::new(),
         rules: ResourceRules {
-            create_on_update: false,
-            unconditional_update: false,
-            graceful_deletion: false,
-            delete_returns_object: false,
-            garbage_collection: GarbageCollection::Background,
             generation: Generation::Counted {
                 from_one: true,
                 fields: vec![SmolStr::new_static("*")],
                 subresources: Vec::new(),
             },
-            name: NameRule::Subdomain,
-            field_selectors: Vec::new(),
             namespace_selector: scope == Scope::Namespaced,
-            initial_status: None,
-            metadata_checks: MetadataChecks::CUSTOM,
-            protobuf: false,
+            ..ResourceRules::default()
         },
         conventions: Conventions::DEFINED,
         capabilities: Capabilities {

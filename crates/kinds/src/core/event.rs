@@ -57,14 +57,10 @@ const RENAMED: [(&str, &str); 7] = [
 /// What the core group shows even where it is empty; the own group leaves it out then.
 const ALWAYS_SHOWN: [&str; 2] = ["reportingComponent", "reportingInstance"];
 
-const INSTANCE_LENGTH: usize = 128;
-const NOTE_LENGTH: usize = 1024;
-
 impl Strategy for Event {
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let root = Field::root(object);
-        let mut errors = Errors::new();
-        self.validate_event(&root, context.namespace, &mut errors);
+        let mut errors = context.check(object, &self.rules(context));
         if self.of_own_group {
             errors.extend(validate_metadata(context.resource, object));
             validate_series(&root, &mut errors);
@@ -75,20 +71,52 @@ impl Strategy for Event {
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, before: &Value) -> Vec<FieldError> {
         let (root, old) = (Field::root(object), Field::root(before));
-        let mut errors = Errors::new();
-        self.validate_event(&root, context.namespace, &mut errors);
+        let rules = self.rules(context);
+        let mut errors = context.check(object, &rules);
         if !self.of_own_group {
             return errors;
         }
         if !same(root.child("series").value(), old.child("series").value()) {
             validate_series(&root, &mut errors);
         }
-        errors.extend(context.check_changes(object, before, self));
+        errors.extend(context.check_changes(object, before, &rules));
         errors
     }
 }
 
-impl<'v> Rules<'v> for Event {
+impl Event {
+    fn rules<'c>(&self, context: &WriteContext<'c>) -> EventRules<'c> {
+        EventRules {
+            of_own_group: self.of_own_group,
+            namespace: context.namespace,
+        }
+    }
+}
+
+/// What holds for the events of both groups, new and old (`legacyValidateEvent`).
+struct EventRules<'c> {
+    of_own_group: bool,
+    /// The namespace of the address.
+    namespace: &'c str,
+}
+
+impl<'v> Rules<'v> for EventRules<'_> {
+    fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        let timed = !is_zero(part.child("eventTime").value());
+        match name {
+            "place" => validate_place(part, self.namespace, timed, &mut check.errors),
+            // What a reporter has to say of itself since events have a time of their own.
+            "report" if timed => {
+                self.validate_reporter(part, &mut check.errors);
+                for field in ["reportingInstance", "action", "reason", "message"] {
+                    check.field(part, field, self);
+                }
+            }
+            "report" => {}
+            _ => check.unknown_rule(name, part),
+        }
+    }
+
     fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
             "reportingComponent" => {
@@ -190,48 +218,20 @@ fn validate_new(event: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-impl Event {
-    /// What holds for the events of both groups, new and old (`legacyValidateEvent`).
-    fn validate_event(&self, event: &Field<'_, '_>, namespace: &str, errors: &mut Errors) {
-        let timed = !is_zero(event.child("eventTime").value());
-        validate_place(event, namespace, timed, errors);
-        if timed {
-            self.validate_report(event, errors);
-        }
-    }
-
-    /// What a reporter has to say of itself since events have a time of their own.
-    fn validate_report(&self, event: &Field<'_, '_>, errors: &mut Errors) {
-        let reporter = event.child("reportingComponent");
+impl EventRules<'_> {
+    fn validate_reporter(&self, event: &Field<'_, '_>, errors: &mut Errors) {
         // The own group shows its own name of the field.
         let shown = if self.of_own_group {
             "reportingController"
         } else {
             "reportingComponent"
         };
+        let reporter = event.child("reportingComponent");
         let reporter = Field::placed(reporter.value(), shown);
         if reporter.text().is_empty() {
             errors.push(reporter.required(""));
         }
         report(&reporter, qualified_name(reporter.text()), errors);
-        let instance = event.child("reportingInstance");
-        if instance.text().is_empty() {
-            errors.push(instance.required(""));
-        } else if instance.text().len() > INSTANCE_LENGTH {
-            errors.push(instance.invalid_as("", format!("can have at most {INSTANCE_LENGTH} characters")));
-        }
-        for part in ["action", "reason"] {
-            let field = event.child(part);
-            if field.text().is_empty() {
-                errors.push(field.required(""));
-            } else if field.text().len() > INSTANCE_LENGTH {
-                errors.push(field.invalid_as("", format!("can have at most {INSTANCE_LENGTH} characters")));
-            }
-        }
-        let note = event.child("message");
-        if note.text().len() > NOTE_LENGTH {
-            errors.push(note.invalid_as("", format!("can have at most {NOTE_LENGTH} characters")));
-        }
     }
 }
 
@@ -311,6 +311,7 @@ fn event_source(event: &Value) -> Value {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::harness::Harness;
 
     #[test]
     fn fields_change_their_names_between_the_groups() {
@@ -340,6 +341,32 @@ mod tests {
         let own = strategy.convert(core.clone(), OWN).unwrap();
         assert!(own.get("reportingController").is_none() && own.get("reportingInstance").is_none());
         assert_eq!(strategy.convert(own, CORE).unwrap(), core);
+    }
+
+    #[test]
+    fn what_a_reporter_says_of_itself_is_bounded_since_events_have_a_time_of_their_own() {
+        let event = |time: &str, action: &str, message: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Event, metadata: {{name: e}}, involvedObject: {{namespace: default}}, {time} \
+                 reportingComponent: a.io/b, reportingInstance: i, reason: r, action: '{action}', message: '{message}'}}"
+            )
+        };
+        let errors = |time, action: &str, message: &str| Harness::new().errors(&event(time, action, message));
+        let (time, long) = ("eventTime: '2024-01-01T00:00:00.000000Z',", "x".repeat(1025));
+        assert_eq!(
+            errors("", "", &long),
+            [""; 0],
+            "without a time it need not say anything"
+        );
+        assert_eq!(errors(time, &long[..128], &long[..1024]), [""; 0]);
+        assert_eq!(
+            errors(time, &long[..129], &long),
+            [
+                "action: Invalid value: \"\": can have at most 128 characters",
+                "message: Invalid value: \"\": can have at most 1024 characters"
+            ]
+        );
+        assert_eq!(errors(time, "", ""), ["action: Required value"]);
     }
 
     #[test]

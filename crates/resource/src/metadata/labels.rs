@@ -40,25 +40,34 @@ pub fn validate_label_selector(selector: &Field<'_, '_>, errors: &mut Vec<FieldE
     }
     validate_labels(&selector.child("matchLabels"), errors);
     for requirement in selector.child("matchExpressions").items() {
-        let (operator, values) = (requirement.child("operator"), requirement.child("values"));
-        match operator.text() {
-            "In" | "NotIn" if values.is_empty() => {
-                errors.push(values.required("must be specified when `operator` is 'In' or 'NotIn'"));
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                errors.push(values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
-            _ => errors.push(operator.invalid_text("not a valid selector operator")),
-        }
+        validate_operator(&requirement, false, errors);
         validate_label_name(&requirement.child("key"), errors);
-        for value in values.items() {
+        for value in requirement.child("values").items() {
             errors.extend(
                 label_value(value.text())
                     .into_iter()
                     .map(|fault| value.invalid_text(fault)),
             );
         }
+    }
+}
+
+/// Checks that a requirement has as many values as its operator takes; `compares` says whether it may compare numbers.
+pub fn validate_operator(requirement: &Field<'_, '_>, compares: bool, errors: &mut Vec<FieldError>) {
+    let (operator, values) = (requirement.child("operator"), requirement.child("values"));
+    match operator.text() {
+        "In" | "NotIn" if values.is_empty() => {
+            errors.push(values.required("must be specified when `operator` is 'In' or 'NotIn'"));
+        }
+        "Exists" | "DoesNotExist" if !values.is_empty() => {
+            errors.push(values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
+        }
+        "Gt" | "Lt" if compares && values.len() != 1 => {
+            errors.push(values.required("must be specified single value when `operator` is 'Lt' or 'Gt'"));
+        }
+        "Gt" | "Lt" if compares => {}
+        "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+        _ => errors.push(operator.invalid_text("not a valid selector operator")),
     }
 }
 

@@ -305,10 +305,7 @@ mod tests {
 
     use super::*;
     use crate::structural::CustomSchema;
-    use crate::{
-        Capabilities, Conventions, Definition, GarbageCollection, Generation, Generic, KindName, NameRule,
-        ResourceRules, Scope, Storage,
-    };
+    use crate::{Capabilities, Conventions, Definition, Generic, KindName, ResourceRules, Scope, Storage};
 
     /// A resource `plural` in `group` with these versions; from a definition if it has a serial.
     fn resource(group: &str, plural: &str, kind: &str, versions: &[&str], serial: u64) -> Arc<Resource> {
@@ -360,20 +357,7 @@ mod tests {
                     encoding: crate::Encoding::Json,
                 },
             }),
-            rules: ResourceRules {
-                create_on_update: false,
-                unconditional_update: false,
-                graceful_deletion: false,
-                delete_returns_object: false,
-                garbage_collection: GarbageCollection::Background,
-                generation: Generation::Unmanaged,
-                name: NameRule::Subdomain,
-                field_selectors: Vec::new(),
-                namespace_selector: true,
-                initial_status: None,
-                metadata_checks: crate::MetadataChecks::CUSTOM,
-                protobuf: true,
-            },
+            rules: ResourceRules::default(),
             strategy: Arc::new(Generic),
             capabilities: Capabilities::default(),
             conventions: if serial > 0 {

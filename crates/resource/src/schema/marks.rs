@@ -89,8 +89,8 @@ pub enum Mark {
     MaxItems(usize),
     /// The same; nothing else is said of one that holds more: `+maxItems(n,alone)`.
     MaxItemsAlone(usize),
-    /// A text may have this many bytes.
-    MaxLength(usize),
+    /// A text may have this many bytes; and what is said of a longer one, where that is not what the markers say.
+    MaxLength(usize, SmolStr),
     /// The items of a list differ in the field of this name; of texts, in themselves.
     Unique(SmolStr),
 }
@@ -127,7 +127,7 @@ impl Mark {
                 Some(most) => Self::MaxItemsAlone(most.parse().map_err(|_| NUMBER)?),
                 None => Self::MaxItems(count()?),
             },
-            "maxLength" => Self::MaxLength(count()?),
+            "maxLength" => Self::MaxLength(pair().0.parse().map_err(|_| NUMBER)?, text_or(pair().1, "")),
             "unique" => Self::Unique(SmolStr::new(inside)),
             _ => return Err("no such mark of validation"),
         })

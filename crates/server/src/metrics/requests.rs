@@ -230,16 +230,7 @@ impl Requests {
     /// Counts a request that the server ended with `code` to protect itself.
     pub(crate) fn terminated(&self, recording: &Recording, code: StatusCode) {
         let key = &recording.series.key;
-        let labels = [
-            code.as_str(),
-            COMPONENT,
-            &key.group,
-            &key.resource,
-            key.scope,
-            &key.subresource,
-            key.verb,
-            &key.version,
-        ];
+        let labels = [&[code.as_str()], &key.labels_without_dry_run()[..]].concat();
         if let Ok(counter) = self.terminations.get_metric_with_label_values(&labels) {
             counter.inc();
         }
@@ -258,15 +249,7 @@ impl Requests {
     }
 
     fn make(&self, key: Key) -> prometheus::Result<Series> {
-        let labels = [
-            COMPONENT,
-            &key.group,
-            &key.resource,
-            key.scope,
-            &key.subresource,
-            key.verb,
-            &key.version,
-        ];
+        let labels = key.labels_without_dry_run();
         let size = matches!(key.verb, "GET" | "LIST").then(|| self.sizes.get_metric_with_label_values(&labels));
         let watch = (key.verb == "WATCH").then(|| -> prometheus::Result<Watch> {
             let of_events = [&*key.group, &*key.resource, &*key.version];
@@ -326,6 +309,18 @@ impl Key {
             },
             dry_run: info.query.get("dryRun") == Some("All"),
         })
+    }
+
+    fn labels_without_dry_run(&self) -> [&str; 7] {
+        [
+            COMPONENT,
+            &self.group,
+            &self.resource,
+            self.scope,
+            &self.subresource,
+            self.verb,
+            &self.version,
+        ]
     }
 
     fn labels(&self) -> [&str; 8] {

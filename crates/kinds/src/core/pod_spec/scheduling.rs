@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use holdfast_gotext::number::parse_int;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, label_value, qualified_name};
-use holdfast_resource::metadata::labels::validate_label_name;
+use holdfast_resource::metadata::labels::{validate_label_name, validate_operator};
 use holdfast_resource::{Check, Field, FieldError, Part, Rules};
 
 use crate::validation::{Errors, report};
@@ -38,22 +38,9 @@ pub(crate) fn validate_node_selector(selector: &Field<'_, '_>, errors: &mut Erro
 /// Checks one term of a selector of nodes; values of labels that only a preference asks for may be malformed.
 pub(super) fn validate_node_selector_term(term: &Field<'_, '_>, required: bool, errors: &mut Errors) {
     for requirement in term.child("matchExpressions").items() {
-        let (operator, values) = (requirement.child("operator"), requirement.child("values"));
-        match operator.text() {
-            "In" | "NotIn" if values.is_empty() => {
-                errors.push(values.required("must be specified when `operator` is 'In' or 'NotIn'"));
-            }
-            "Exists" | "DoesNotExist" if !values.is_empty() => {
-                errors.push(values.forbidden("may not be specified when `operator` is 'Exists' or 'DoesNotExist'"));
-            }
-            "Gt" | "Lt" if values.len() != 1 => {
-                errors.push(values.required("must be specified single value when `operator` is 'Lt' or 'Gt'"));
-            }
-            "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-            _ => errors.push(operator.invalid_text("not a valid selector operator")),
-        }
+        validate_operator(&requirement, true, errors);
         validate_label_name(&requirement.child("key"), errors);
-        for value in values.items().filter(|_| required) {
+        for value in requirement.child("values").items().filter(|_| required) {
             report(&value, label_value(value.text()), errors);
         }
     }

@@ -1,0 +1,132 @@
+//! What the server and its clients show each other, and the names that it is known by.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use anyhow::Result;
+use holdfast_server::wire::tls::{TlsFiles, TlsRules};
+use time::OffsetDateTime;
+use tokio::task::JoinHandle;
+
+use crate::flags::Serve;
+use crate::pki::{Names, Pair, Pki};
+use crate::{files, kubeconfig};
+
+/// What the server and its clients show each other.
+pub(crate) struct Certificates {
+    /// What connections are accepted with.
+    pub(crate) tls: TlsFiles,
+    /// The certificate that the server makes for itself; none where it makes none.
+    pub(crate) own: Option<Pair>,
+    /// What clients know the server by: its authority, or the certificate that was brought along.
+    root: PathBuf,
+    /// The administrator's kubeconfig; none where there is no administrator.
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+impl Certificates {
+    /// The text of what clients know the server by.
+    pub(crate) fn root(&self) -> Result<Arc<str>> {
+        Ok(files::read_text(&self.root)?.into())
+    }
+}
+
+/// Makes what the server and its first clients show each other, where it is not there. Clients are trusted if the server's own
+/// authority or that of the flags signed their certificate.
+pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHandle<Result<Certificates>> {
+    let (names, url, folder) = (names(flags), url.to_owned(), flags.data_dir.clone());
+    let brought = match (&flags.tls_cert_file, &flags.tls_private_key_file) {
+        (Some(certificate), Some(key)) => Some(Pair {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        }),
+        _ => None,
+    };
+    let cert_dir = flags.cert_dir.clone();
+    let client_authority = flags.client_ca_file.clone();
+    let proxies = flags.aggregation.requestheader_client_ca_file.clone();
+    let stands_alone = flags.as_kube_apiserver;
+    tokio::task::spawn_blocking(move || {
+        let now = OffsetDateTime::now_utc();
+        let served = match (brought, cert_dir) {
+            (None, Some(folder)) => Some(Pair::ensure(&folder, &names, now)?),
+            (brought, _) => brought,
+        };
+        if let (true, Some(served)) = (stands_alone, &served) {
+            return Ok(Certificates {
+                tls: tls_files(served, client_authority.into_iter().collect(), proxies, rules),
+                own: None,
+                root: served.certificate.clone(),
+                kubeconfig: None,
+            });
+        }
+        let pki = Pki::ensure(&folder.join("pki"), &names, now)?;
+        let root = served
+            .as_ref()
+            .map_or(&pki.authority, |served| served)
+            .certificate
+            .clone();
+        let kubeconfig = folder.join("kubeconfig");
+        kubeconfig::write(&kubeconfig, &url, &root, &pki)?;
+        let mut authorities = vec![pki.authority.certificate];
+        authorities.extend(client_authority);
+        Ok(Certificates {
+            tls: tls_files(served.as_ref().unwrap_or(&pki.server), authorities, proxies, rules),
+            own: Some(pki.server),
+            root,
+            kubeconfig: Some(kubeconfig),
+        })
+    })
+}
+
+fn tls_files(server: &Pair, client_authorities: Vec<PathBuf>, proxies: Option<PathBuf>, rules: TlsRules) -> TlsFiles {
+    TlsFiles {
+        certificate: server.certificate.clone(),
+        key: server.key.clone(),
+        client_authorities,
+        other_authorities: proxies.into_iter().collect(),
+        rules,
+    }
+}
+
+/// Where clients reach the server.
+pub(crate) fn reached_at(flags: &Serve) -> IpAddr {
+    let listened = match flags.bind_address {
+        IpAddr::V4(address) if address.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(address) if address.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        address => address,
+    };
+    flags.advertise_address.unwrap_or(listened)
+}
+
+/// The names that the server's own certificate is for.
+fn names(flags: &Serve) -> Names {
+    const DNS: [&str; 5] = [
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+    ];
+    let mut names = Names {
+        dns: DNS.map(str::to_owned).into(),
+        addresses: [
+            Ipv4Addr::LOCALHOST.into(),
+            Ipv6Addr::LOCALHOST.into(),
+            reached_at(flags),
+        ]
+        .into(),
+    };
+    let host = hostname();
+    if !host.is_empty() {
+        names.dns.insert(host);
+    }
+    names
+}
+
+/// The name of this host; empty where it has none.
+pub(crate) fn hostname() -> String {
+    let read = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    read.trim().to_owned()
+}

@@ -1,0 +1,158 @@
+//! The checks of health, by the names that kube-apiserver gives them.
+
+use std::sync::{Arc, OnceLock};
+
+use holdfast_controllers::Selection;
+use holdfast_server::objects::Store;
+use holdfast_server::operations::health::{Endpoint, Health, Hook};
+use holdfast_server::runtime::background::{self, Background};
+use holdfast_server::runtime::shutdown::Shutdown;
+use time::OffsetDateTime;
+
+use crate::flags::Serve;
+
+/// What kube-apiserver does after its start and this server before it serves, or need not do as one process: the checks by
+/// which it is asked for, in the order of kube-apiserver. Those that name tasks fail where one of these has ended.
+const HOOKS: [&str; 31] = [
+    "poststarthook/start-apiserver-admission-initializer",
+    background::OBSERVERS,
+    holdfast_controllers::FLOW_CONTROL,
+    FAIRNESS_FILTER,
+    "poststarthook/storage-object-count-tracker-hook",
+    "poststarthook/start-apiextensions-informers",
+    holdfast_controllers::DEFINITIONS,
+    background::DEFINITIONS,
+    "poststarthook/start-system-namespaces-controller",
+    "poststarthook/peer-endpoint-reconciler-controller",
+    holdfast_controllers::AUTHENTICATION_INFO,
+    "poststarthook/start-kube-apiserver-identity-lease-controller",
+    "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
+    STORAGE_READINESS,
+    "poststarthook/start-legacy-token-tracking-controller",
+    "poststarthook/start-service-ip-repair-controllers",
+    "poststarthook/rbac/bootstrap-roles",
+    "poststarthook/scheduling/bootstrap-system-priority-classes",
+    "poststarthook/priority-and-fairness-config-producer",
+    "poststarthook/bootstrap-controller",
+    "poststarthook/start-kubernetes-service-cidr-controller",
+    background::API_SERVICES,
+    "poststarthook/apiservice-status-local-available-controller",
+    holdfast_controllers::AVAILABILITY,
+    "poststarthook/apiservice-registration-controller",
+    "poststarthook/apiservice-wait-for-first-sync",
+    holdfast_controllers::REMOTE_DISCOVERY,
+    holdfast_controllers::API_SERVICES,
+    "autoregister-completion",
+    holdfast_controllers::REMOTE_OPENAPI,
+    "poststarthook/apiservice-openapiv3-controller",
+];
+
+/// The check of what gives requests their turns, and of what counts them where nothing does.
+const FAIRNESS_FILTER: &str = "poststarthook/priority-and-fairness-filter";
+const IN_FLIGHT_FILTER: &str = "poststarthook/max-in-flight-filter";
+
+/// The check by which clients learn whether the store can be written to before they are sent here.
+const STORAGE_READINESS: &str = "poststarthook/storage-readiness";
+
+/// What checks of health learn while the server starts.
+#[derive(Default)]
+pub(crate) struct Milestones {
+    /// Whether the first objects are there.
+    pub(crate) prepared: Hook,
+    /// When the server's own certificate ends.
+    pub(crate) certificate_end: Arc<OnceLock<OffsetDateTime>>,
+    /// The tasks that run for as long as the server does.
+    pub(crate) background: Background,
+}
+
+/// The checks that only etcd has: its readiness, and the other clusters. `overrides` has the cluster of each store beside `store`.
+fn with_etcds(health: Health, store: &Arc<Store>, overrides: &[usize]) -> Health {
+    let main = Arc::clone(store);
+    let health = health.with("etcd-readiness", &[Endpoint::Readyz], move || main.readiness());
+    let clusters = 0..overrides.iter().max().map_or(0, |last| last + 1);
+    clusters.fold(health, |health, cluster| {
+        let stores = overrides.iter().enumerate().filter(|(_, of)| **of == cluster);
+        with_override(health, store, cluster, stores.map(|(number, _)| number).collect())
+    })
+}
+
+/// The checks of another etcd, which has these of the stores beside `store`.
+fn with_override(health: Health, store: &Arc<Store>, cluster: usize, stores: Vec<usize>) -> Health {
+    let check = |outcome: fn(&Store) -> Result<(), String>| {
+        let (store, stores) = (Arc::clone(store), stores.clone());
+        move || {
+            let mut others = stores.iter().filter_map(|number| store.elsewhere().get(*number));
+            others.try_for_each(|(_, other)| outcome(other))
+        }
+    };
+    health
+        .with(format!("etcd-override-{cluster}"), LIVE, check(Store::health))
+        .with(
+            format!("etcd-override-readiness-{cluster}"),
+            &[Endpoint::Readyz],
+            check(Store::readiness),
+        )
+}
+
+/// Where a server had better be started anew if it is not well.
+const LIVE: &[Endpoint] = &[Endpoint::Healthz, Endpoint::Livez];
+
+/// Whether the store takes writes.
+fn stored(store: &Arc<Store>) -> impl Fn() -> Result<(), String> + Send + Sync + 'static {
+    let store = Arc::clone(store);
+    move || store.health()
+}
+
+/// The checks of health, in the order of kube-apiserver.
+pub(crate) fn checks(
+    flags: &Serve,
+    (store, overrides): (Arc<Store>, &[usize]),
+    milestones: &Milestones,
+    controllers: &Selection,
+    ending: Shutdown,
+) -> Health {
+    let certificate_end = Arc::clone(&milestones.certificate_end);
+    let (background, followers) = (&milestones.background, milestones.background.clone());
+    let health = Health::new()
+        // What is logged is written at once, so that nothing can be held up.
+        .with("log", Endpoint::ALL, || Ok(()))
+        // The server speaks to itself without a connection; what can end is the certificate that it made for others.
+        .with("loopback-serving-certificate", LIVE, move || {
+            let ended = certificate_end
+                .get()
+                .is_some_and(|end| OffsetDateTime::now_utc() > *end);
+            if ended {
+                Err("loopback serving certificate is expired".to_owned())
+            } else {
+                Ok(())
+            }
+        })
+        .with("etcd", LIVE, stored(&store));
+    let health = match store.is_shared() {
+        true => with_etcds(health, &store, overrides),
+        false => health,
+    };
+    let health = health
+        // Nothing is served before the state in memory is complete, and all that follows it is there.
+        .with("informer-sync", &[Endpoint::Readyz], move || followers.all());
+    let hooks = HOOKS.iter().fold(health, |health, name| match *name {
+        STORAGE_READINESS => health.with(STORAGE_READINESS, Endpoint::ALL, stored(&store)),
+        // Where there are no levels, limits stand in their place.
+        FAIRNESS_FILTER if !flags.fairness.enable_priority_and_fairness => health.with_hook(
+            IN_FLIGHT_FILTER,
+            &milestones.prepared,
+            background,
+            flags.livez_grace_period,
+        ),
+        holdfast_controllers::FLOW_CONTROL if !flags.fairness.enable_priority_and_fairness => health,
+        name => health.with_hook(name, &milestones.prepared, background, flags.livez_grace_period),
+    });
+    let hooks = hooks.with_tasks(controllers.names(), background);
+    hooks.with("shutdown", &[Endpoint::Readyz], move || {
+        if ending.is_ready() {
+            Ok(())
+        } else {
+            Err("process is shutting down".to_owned())
+        }
+    })
+}

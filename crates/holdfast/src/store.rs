@@ -1,0 +1,70 @@
+//! Opening the store: the embedded one, or etcd.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow};
+use arc_swap::ArcSwap;
+use futures_util::future::try_join_all;
+use holdfast_kinds::apis::Apis;
+use holdfast_resource::Registry;
+use holdfast_server::metrics::EtcdCalls;
+use holdfast_server::objects::{Objects, Store};
+use holdfast_store::{Etcd, EtcdConfig, OpenError};
+
+use crate::flags::Serve;
+
+async fn open_etcd(config: EtcdConfig, registry: &Arc<ArcSwap<Registry>>) -> Result<Store> {
+    let opened = Etcd::open(config, Objects::new(Arc::clone(registry))).await;
+    let (state, engine) = opened.context("cannot open the store")?;
+    Ok(Store::with_engine(state, Box::new(engine)))
+}
+
+/// What is known of the etcds below a store.
+pub(crate) struct Clusters {
+    /// Who counts their calls.
+    pub(crate) calls: EtcdCalls,
+    /// For each store of its own, which of the other clusters has it.
+    pub(crate) overrides: Vec<usize>,
+}
+
+/// An open store.
+pub(crate) struct Opened {
+    /// The store.
+    pub(crate) store: Arc<Store>,
+    /// What is known of the etcds below it; `None` for an embedded one.
+    pub(crate) clusters: Option<Clusters>,
+}
+
+/// Opens the store.
+pub(crate) async fn open(flags: &Serve, registry: &Arc<ArcSwap<Registry>>, apis: &Apis) -> Result<Opened> {
+    flags.storage.check()?;
+    if let Some(clusters) = flags.storage.etcd(registry, apis)? {
+        let overrides = clusters.elsewhere.iter().map(|other| other.cluster).collect();
+        let elsewhere = clusters
+            .elsewhere
+            .into_iter()
+            .map(async |other| anyhow::Ok((other.prefix, open_etcd(other.config, registry).await?)));
+        let (store, elsewhere) = tokio::try_join!(open_etcd(clusters.main, registry), try_join_all(elsewhere))?;
+        let calls = clusters.calls;
+        let store = Arc::new(store.with_elsewhere(elsewhere));
+        let clusters = Some(Clusters { calls, overrides });
+        return Ok(Opened { store, clusters });
+    }
+    let config = holdfast_store::Config {
+        accept_data_loss: flags.accept_data_loss,
+        sync: !flags.unsafe_no_fsync,
+        ..holdfast_store::Config::new(&flags.data_dir)
+    };
+    let store = Store::open(config, Objects::new(Arc::clone(registry)));
+    let store = store.map_err(|error| match error {
+        OpenError::Damaged { .. } => anyhow!(
+            "{error}. Nothing was changed: bring back a backup, or start with --accept-data-loss to go on with what can \
+             still be read"
+        ),
+        other => other.into(),
+    });
+    Ok(Opened {
+        store: Arc::new(store.context("cannot open the store")?),
+        clusters: None,
+    })
+}
