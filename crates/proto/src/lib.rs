@@ -18,11 +18,11 @@ mod encode;
 mod envelope;
 mod error;
 mod layout;
-mod openapi_v2;
+mod openapi;
 mod wire;
 
 pub use envelope::{Envelope, ListHead, MAGIC, TAIL, write_envelope, write_list, write_watch_event};
 pub use error::{DecodeError, EncodeError};
 pub use layout::Messages;
-pub use openapi_v2::openapi_v2;
+pub use openapi::{openapi_v2, openapi_v3};
 pub use wire::write_bytes;

@@ -52,7 +52,7 @@ impl fmt::Display for FieldPath {
 }
 
 /// The kinds of field errors; each is a `reason` of a cause and the start of its message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FieldErrorKind {
     /// `FieldValueRequired`: missing or empty.
     Required,

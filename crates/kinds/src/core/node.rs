@@ -94,13 +94,17 @@ impl Strategy for Node {
     }
 
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        object.remove_at(&["spec", "configSource"]);
+        for field in CONFIGURATION {
+            object.remove_at(&field);
+        }
         Ok(())
     }
 
     fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        if old.at(&["spec", "configSource"]).is_none() {
-            object.remove_at(&["spec", "configSource"]);
+        for field in CONFIGURATION {
+            if old.at(&field).is_none() {
+                object.remove_at(&field);
+            }
         }
         Ok(())
     }
@@ -137,6 +141,9 @@ impl Strategy for Node {
     }
 }
 
+/// What configured kubelets in earlier releases: kept only where it is already.
+const CONFIGURATION: [[&str; 2]; 2] = [["spec", "configSource"], ["status", "config"]];
+
 const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
 const AVOIDS: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 
@@ -145,6 +152,13 @@ fn validate_node(node: &Field<'_, '_>, errors: &mut Errors) {
     validate_annotations(node, errors);
     validate_own_taints(node, errors);
     validate_resources(node, errors);
+    let status = node.child("status");
+    let swap = node.value().and_then(|node| node.at(&["status", "nodeInfo", "swap", "capacity"]));
+    let swap = Field::placed(swap, "metadata.nodeSwapStatus.capacity");
+    if swap.number().is_some_and(|capacity| capacity <= 0) {
+        errors.push(swap.invalid("must be greater than zero"));
+    }
+    validate_features(&status.child("declaredFeatures"), errors);
     let spec = node.child("spec");
     let blocks = spec.child("podCIDRs");
     for one in blocks.items() {
@@ -187,6 +201,7 @@ fn validate_node_update(node: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
     validate_resources(node, errors);
     let (spec, old_spec) = (node.child("spec"), old.child("spec"));
     let status = node.child("status");
+    validate_features(&status.child("declaredFeatures"), errors);
     let mut seen = HashSet::new();
     for address in status.child("addresses").items() {
         let [type_name, text] = ["type", "address"].map(|part| address.child(part).text());
@@ -221,7 +236,6 @@ fn validate_node_update(node: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
     if external.text() != old_spec.child("externalID").text() {
         errors.push(external.forbidden("may not be updated"));
     }
-    validate_features(&status.child("declaredFeatures"), errors);
 }
 
 /// The reference reports taints below the metadata.
@@ -303,7 +317,7 @@ fn is_feature(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_uppercase())
         && name
             .split('/')
-            .all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+            .all(|part| part.starts_with(|first: char| first.is_ascii_alphabetic()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 fn validate_taints(taints: &Field<'_, '_>, errors: &mut Errors) {
@@ -411,6 +425,24 @@ mod tests {
         );
         assert_eq!(at(&created, "spec.podCIDRs"), r#"["10.1.0.0/24"]"#);
         assert_eq!(at(&created, "status.allocatable"), r#"{"cpu":"2"}"#);
+    }
+
+    #[test]
+    fn what_a_node_tells_of_itself_is_checked_when_it_is_created() {
+        let node = "{apiVersion: v1, kind: Node, metadata: {name: one}, spec: {configSource: {configMap: {}}}, \
+                    status: {config: {error: x}, declaredFeatures: [B, A/1], nodeInfo: {swap: {capacity: 0}}}}";
+        let errors = Harness::new().errors(node);
+        assert_eq!(errors.len(), 3, "{errors:?}");
+        assert_eq!(
+            errors[0],
+            "metadata.nodeSwapStatus.capacity: Invalid value: 0: must be greater than zero"
+        );
+        assert!(errors[1].starts_with("status.declaredFeatures[1]: Invalid value: \"A/1\": list must be sorted"));
+        assert!(errors[2].starts_with("status.declaredFeatures[1]: Invalid value: \"A/1\": invalid feature name"));
+        let node = node.replace("[B, A/1]", "[A]").replace("capacity: 0", "capacity: 1");
+        let created = Harness::new().create(&node);
+        assert_eq!(at(&created, "status.config"), "nothing");
+        assert_eq!(at(&created, "spec.configSource"), "nothing");
     }
 
     #[test]

@@ -39,7 +39,9 @@ impl<'v> Rules<'v> for RuntimeClass {
                 validate_tolerations(&tolerations, false, &mut check.errors);
                 let mut seen = HashSet::new();
                 for toleration in tolerations.items() {
-                    if !seen.insert(toleration.value().map(json::to_string)) {
+                    // Those that differ in their seconds alone are the same.
+                    let key = ["key", "operator", "value", "effect"].map(|name| toleration.child(name).text());
+                    if !seen.insert(key) {
                         check.errors.push(shown_twice(&toleration));
                     }
                 }
@@ -85,6 +87,15 @@ mod tests {
             harness.update_errors(CLASS, &twice),
             ["scheduling.tolerations[1]: Duplicate value: \
                  {\"Key\":\"k\",\"Operator\":\"Exists\",\"Value\":\"\",\"Effect\":\"\",\"TolerationSeconds\":null}"]
+        );
+        let seconds = CLASS.replace(
+            "Exists}",
+            "Exists, effect: NoExecute}, {key: k, operator: Exists, effect: NoExecute, tolerationSeconds: 5}",
+        );
+        assert_eq!(
+            harness.update_errors(CLASS, &seconds),
+            ["scheduling.tolerations[1]: Duplicate value: \
+                 {\"Key\":\"k\",\"Operator\":\"Exists\",\"Value\":\"\",\"Effect\":\"NoExecute\",\"TolerationSeconds\":5}"]
         );
         assert_eq!(
             harness

@@ -55,7 +55,7 @@ impl Node {
         match value {
             Value::Map(map) => self.prune_map(map, is_object || self.embedded, dropped),
             Value::List(list) => self.prune_list(list, dropped),
-            _ => None,
+            scalar => rounded(scalar),
         }
     }
 
@@ -71,7 +71,10 @@ impl Node {
                     None => rebuild.keep(at),
                 }
             } else if keeps_rest {
-                rebuild.keep(at);
+                match rounded(value) {
+                    Some(rounded) => rebuild.replace(at, rounded),
+                    None => rebuild.keep(at),
+                }
             } else {
                 dropped.tell(name);
                 rebuild.drop(at);
@@ -85,7 +88,7 @@ impl Node {
         let nothing = Node::default();
         let of = match of {
             Some(of) => of,
-            None if self.preserves_unknown => return None,
+            None if self.preserves_unknown => return rounded_list(list),
             None => &nothing,
         };
         let mut rebuild = ListRebuild::new(list);
@@ -127,6 +130,34 @@ impl Node {
     }
 }
 
+/// The value with floats for whole numbers beyond 64 bits with a sign, as the reference reads them where no type says
+/// otherwise; `None` if there are none such.
+fn rounded(value: &Value) -> Option<Value> {
+    match value {
+        Value::UInt(number) => Some(Value::Float(*number as f64)),
+        Value::Map(map) => {
+            let mut rebuild = MapRebuild::new(map);
+            for (at, (_, value)) in map.iter().enumerate() {
+                match rounded(value) {
+                    Some(rounded) => rebuild.replace(at, rounded),
+                    None => rebuild.keep(at),
+                }
+            }
+            rebuild.finish()
+        }
+        Value::List(list) => rounded_list(list),
+        _ => None,
+    }
+}
+
+fn rounded_list(list: &List) -> Option<Value> {
+    let mut rebuild = ListRebuild::new(list);
+    for (at, value) in list.iter().enumerate() {
+        rebuild.replace(at, rounded(value));
+    }
+    rebuild.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use holdfast_value::{Limits, json};
@@ -164,6 +195,19 @@ mod tests {
         let (kept, dropped) = pruned(schema, r#"{"spec":{"free":{"z":1},"known":{"a":1,"z":1}}}"#);
         assert_eq!(kept, r#"{"spec":{"free":{"z":1},"known":{"a":1}}}"#);
         assert_eq!(dropped, ["spec.known.z"]);
+    }
+
+    #[test]
+    fn whole_numbers_that_64_bits_do_not_hold_become_floats() {
+        let schema = r#"{"properties":{"n":{"type":"number"},"l":{"x-kubernetes-preserve-unknown-fields":true},
+            "o":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}"#;
+        let object = r#"{"l":[9223372036854775808,1],"n":18446744073709551615,"o":{"a":{"b":12345678901234567890,"c":1}}}"#;
+        let (kept, dropped) = pruned(schema, object);
+        assert_eq!(
+            kept,
+            r#"{"l":[9223372036854776000,1],"n":18446744073709552000,"o":{"a":{"b":12345678901234567000,"c":1}}}"#
+        );
+        assert!(dropped.is_empty());
     }
 
     #[test]

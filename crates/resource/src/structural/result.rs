@@ -1,4 +1,6 @@
-use crate::FieldError;
+use std::collections::HashSet;
+
+use crate::{FieldError, FieldErrorKind};
 
 /// What a validation comes to: its errors, and how much of the value was right, by which the reference chooses the failure
 /// that it tells of `anyOf` and `oneOf`.
@@ -18,7 +20,23 @@ impl Outcome {
         self.right += other.right;
     }
 
+    /// The same, where both may have the same error: it is told once.
+    pub(super) fn merge_distinct(&mut self, mut other: Outcome) {
+        if !self.errors.is_empty() && !other.errors.is_empty() {
+            let known: HashSet<_> = self.errors.iter().map(told).collect();
+            let known: Vec<bool> = other.errors.iter().map(|error| known.contains(&told(error))).collect();
+            let mut known = known.into_iter();
+            other.errors.retain(|_| known.next() != Some(true));
+        }
+        self.merge(other);
+    }
+
     pub(super) fn count(&mut self) {
         self.right += 1;
     }
+}
+
+/// What the text of an error is made of.
+fn told(error: &FieldError) -> (FieldErrorKind, &str, &str) {
+    (error.kind, error.field.as_str(), &error.detail)
 }

@@ -1,5 +1,7 @@
 //! Checking values against a schema, in the order and the words of the reference (go-openapi).
 
+use std::sync::LazyLock;
+
 use holdfast_gotext::number::general;
 use holdfast_value::{List, Map, Value};
 
@@ -10,6 +12,9 @@ use super::node::{Additional, Checks, JsonType, Limit, float};
 use super::place::{Place, Step};
 use super::result::Outcome;
 use crate::{FieldError, FieldErrorKind, FieldPath};
+
+/// The checks of a schema that has none.
+static UNCHECKED: LazyLock<Checks> = LazyLock::new(Checks::default);
 
 /// No more errors are told of one object.
 const MAX_ERRORS: usize = 1000;
@@ -59,43 +64,37 @@ impl Validation<'_> {
     /// A value against one schema, be it that of its place or one within `allOf` and its like.
     fn schema(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
         let mut outcome = Outcome::default();
-        let mut merge = |part: Outcome| {
-            outcome.merge(part);
-            outcome.count();
-        };
         let checks = node.checks.as_deref();
         if value.is_null() {
-            merge(self.null(node, place));
-            if let Some(checks) = checks.filter(|checks| !checks.values.is_empty()) {
-                merge(self.listed(checks, value, place));
+            outcome.merge(self.null(node, place));
+            if let Some(checks) = checks {
+                outcome.merge(self.listed(checks, value, place));
             }
             return outcome;
         }
+        // What was right is counted with each part, whether there is anything to check in it or not.
+        let mut merge = |part: Outcome| {
+            outcome.merge_distinct(part);
+            outcome.count();
+        };
         let format = checks.map_or("", |checks| self.format_of(checks));
         if node.kind.is_some() || self.int_or_string(node) || !format.is_empty() {
             merge(self.kind(node, format, value, place));
         }
-        if let Some(checks) = checks {
-            merge(self.junctors(checks, value, old, place));
-            match value {
-                Value::String(text) => {
-                    merge(self.text(checks, text, place));
-                    if !format.is_empty() {
-                        merge(self.format(format, text, place));
-                    }
+        let checks = checks.unwrap_or(&UNCHECKED);
+        merge(self.junctors(checks, value, old, place));
+        match value {
+            Value::String(text) => {
+                merge(self.text(checks, text, place));
+                if !format.is_empty() {
+                    merge(self.format(format, text, place));
                 }
-                Value::Int(_) | Value::UInt(_) | Value::Float(_) => merge(self.number(node, checks, value, place)),
-                _ => {}
             }
-        } else if matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_)) {
-            merge(self.number(node, &Checks::default(), value, place));
+            Value::Int(_) | Value::UInt(_) | Value::Float(_) => merge(self.number(node, checks, value, place)),
+            Value::List(list) => merge(self.list(node, checks, list, old, place)),
+            _ => {}
         }
-        if let Value::List(list) = value {
-            merge(self.list(node, checks, list, old, place));
-        }
-        if let Some(checks) = checks.filter(|checks| !checks.values.is_empty()) {
-            merge(self.listed(checks, value, place));
-        }
+        merge(self.listed(checks, value, place));
         if let Value::Map(map) = value {
             merge(self.map(node, checks, map, old, place));
         }
@@ -126,7 +125,9 @@ impl Validation<'_> {
     fn null(&self, node: &Node, place: &Place<'_>) -> Outcome {
         let types = self.type_names(node);
         if types.is_empty() || node.nullable {
-            return Outcome::default();
+            let mut outcome = Outcome::default();
+            outcome.count();
+            return outcome;
         }
         self.wrong_type(place, types, "null")
     }
@@ -211,10 +212,10 @@ impl Validation<'_> {
                 }
             }
             if success.is_none() {
-                outcome.merge(self.of_root(format!("{} must validate at least one schema (anyOf)", quoted())));
+                outcome.merge_distinct(self.of_root(format!("{} must validate at least one schema (anyOf)", quoted())));
             }
             if let Some(told) = success.or(best) {
-                outcome.merge(told);
+                outcome.merge_distinct(told);
             }
         }
         if !checks.one_of.is_empty() {
@@ -237,11 +238,11 @@ impl Validation<'_> {
                     several => format!("Found {several} valid alternatives"),
                 };
                 let what = format!("{} must validate one and only one schema (oneOf). {found}", quoted());
-                outcome.merge(self.of_root(what));
+                outcome.merge_distinct(self.of_root(what));
                 best
             };
             if let Some(told) = told {
-                outcome.merge(told);
+                outcome.merge_distinct(told);
             }
         }
         if !checks.all_of.is_empty() {
@@ -249,17 +250,17 @@ impl Validation<'_> {
             for node in &checks.all_of {
                 let tried = self.schema(node, value, old, place);
                 valid += usize::from(tried.is_valid());
-                outcome.merge(tried);
+                outcome.merge_distinct(tried);
             }
             if valid != checks.all_of.len() {
                 let none = if valid == 0 { ". None validated" } else { "" };
-                outcome.merge(self.of_root(format!("{} must validate all the schemas (allOf){none}", quoted())));
+                outcome.merge_distinct(self.of_root(format!("{} must validate all the schemas (allOf){none}", quoted())));
             }
         }
         if let Some(not) = &checks.not
             && self.schema(not, value, old, place).is_valid()
         {
-            outcome.merge(self.of_root(format!("{} must not validate the schema (not)", quoted())));
+            outcome.merge_distinct(self.of_root(format!("{} must not validate the schema (not)", quoted())));
         }
         outcome.count();
         outcome
@@ -377,7 +378,7 @@ impl Validation<'_> {
     fn list(
         &self,
         node: &Node,
-        checks: Option<&Checks>,
+        checks: &Checks,
         list: &List,
         old: Option<Ratchet<'_>>,
         place: &Place<'_>,
@@ -394,10 +395,6 @@ impl Validation<'_> {
                 outcome.merge(self.value(of, item, old, &below));
             }
         }
-        let Some(checks) = checks else {
-            outcome.count();
-            return outcome;
-        };
         let items = list.len() as i64;
         if let Some(least) = checks.min_items.filter(|least| items < *least) {
             outcome.merge(self.invalid(place, items, format_args!("should have at least {least} items")));
@@ -416,7 +413,7 @@ impl Validation<'_> {
     }
 
     fn listed(&self, checks: &Checks, value: &Value, place: &Place<'_>) -> Outcome {
-        if checks.values.iter().any(|listed| is_listed(value, listed)) {
+        if checks.values.is_empty() || checks.values.iter().any(|listed| is_listed(value, listed)) {
             return Outcome::default();
         }
         let supported: Vec<String> = checks
@@ -438,23 +435,17 @@ impl Validation<'_> {
     fn map(
         &self,
         node: &Node,
-        checks: Option<&Checks>,
+        checks: &Checks,
         map: &Map,
         old: Option<Ratchet<'_>>,
         place: &Place<'_>,
     ) -> Outcome {
         let fields = map.len() as i64;
         let mut outcome = Outcome::default();
-        if let Some(least) = checks
-            .and_then(|checks| checks.min_properties)
-            .filter(|least| fields < *least)
-        {
+        if let Some(least) = checks.min_properties.filter(|least| fields < *least) {
             outcome.merge(self.invalid(place, fields, format_args!("should have at least {least} properties")));
         }
-        if let Some(most) = checks
-            .and_then(|checks| checks.max_properties)
-            .filter(|most| fields > *most)
-        {
+        if let Some(most) = checks.max_properties.filter(|most| fields > *most) {
             outcome.merge(self.too_many(place, fields, most));
         }
         let is_root = place.above.is_none() && self.root.as_str().is_empty();
@@ -479,7 +470,7 @@ impl Validation<'_> {
             let before = old.filter(|_| !identity).and_then(|old| old.0.get(name)).map(Ratchet);
             outcome.merge(self.value(of, value, before, &below));
         }
-        for name in checks.map_or(&[][..], |checks| &checks.required) {
+        for name in &checks.required {
             if !map.contains_key(name) {
                 let text = format!("{}.{name}", place.text());
                 outcome.merge(self.error(FieldErrorKind::Required, &text, None, String::new()));
@@ -623,6 +614,27 @@ mod tests {
         let schema = Node::read(&value(&format!(r#"{{"type":"object","properties":{{"a":{schema}}}}}"#)));
         let errors = schema.validate(&value(&format!(r#"{{"a":{of}}}"#)), None, &FieldPath::default());
         errors.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn of_alternatives_that_are_as_right_the_first_is_told() {
+        let schema = r#"{"type":"object","anyOf":[{"properties":{"t":{"enum":["x"]}}},
+            {"properties":{"t":{"enum":["y"]}},"required":["v"]}]}"#;
+        let told = [
+            r#"<nil>: Invalid value: "": "a" must validate at least one schema (anyOf)"#,
+            r#"a.t: Unsupported value: "y": supported values: "x""#,
+        ];
+        assert_eq!(errors_of(schema, r#"{"t":"y"}"#), told);
+    }
+
+    #[test]
+    fn what_two_schemas_say_of_one_value_is_told_once() {
+        let schema = r#"{"type":"string","minLength":2,"allOf":[{"minLength":2},{"minLength":2}]}"#;
+        let told = [
+            r#"a: Invalid value: "x": a in body should be at least 2 chars long"#,
+            r#"<nil>: Invalid value: "": "a" must validate all the schemas (allOf). None validated"#,
+        ];
+        assert_eq!(errors_of(schema, r#""x""#), told);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use holdfast_value::{Map, SmolStr, Value, json};
+use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response as HttpResponse, StatusCode};
 use parking_lot::Mutex;
@@ -167,6 +167,22 @@ const VERSION_2_TYPES: [(&str, &str, &str); 3] = [
 
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
+/// What stands behind the name of a document of version 3 where its protobuf form is meant. No name holds it.
+const IN_PROTOBUF: &str = ";protobuf";
+
+/// The media types in which documents of version 3 can be asked for, each with what stands behind the name of what is sent.
+const VERSION_3_TYPES: [(&str, &str, &str); 3] = [
+    (JSON, "", JSON),
+    (PROTOBUF_3, IN_PROTOBUF, PROTOBUF_3),
+    (
+        "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
+        IN_PROTOBUF,
+        PROTOBUF_3,
+    ),
+];
+
+const PROTOBUF_3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
+
 impl OpenApi {
     /// The documents of `source`.
     pub fn new(source: Arc<dyn Source>) -> Self {
@@ -200,7 +216,8 @@ impl OpenApi {
                     return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
                 };
                 let fingerprint = self.source.fingerprint_2();
-                let document = self.document(name, fingerprint, content_type, headers);
+                let etag = hash(&fingerprint, name);
+                let document = self.document(name, &etag, fingerprint, content_type, headers);
                 document.await.map(Some)
             }
             "/openapi/v3" => Ok(Some(self.index())),
@@ -215,15 +232,17 @@ impl OpenApi {
                 if negotiation::clauses(headers).is_empty() {
                     return Ok(Some(refused(StatusCode::OK)));
                 }
+                let Some((_, form, content_type)) = accepted(headers, &VERSION_3_TYPES) else {
+                    return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
+                };
                 let hash = hash(&fingerprint, name);
                 let asked = query.get("hash").filter(|asked| !asked.is_empty());
                 if asked.is_some_and(|asked| asked != hash) {
                     return Ok(Some(moved(&format!("/openapi/v3/{name}?hash={hash}"))));
                 }
-                if accepted(headers, &VERSION_2_TYPES[..1]).is_none() {
-                    return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
-                }
-                let mut response = self.document(name, fingerprint, JSON, headers).await?;
+                let name = format!("{name}{form}");
+                let response = self.document(&name, &hash, fingerprint, content_type, headers);
+                let mut response = response.await?;
                 if asked.is_some() {
                     let headers = response.headers_mut();
                     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
@@ -272,22 +291,38 @@ impl OpenApi {
             .map_err(|error| ApiError::internal(error.to_string()))
     }
 
+    /// A document of version 3, compressed.
+    fn version_3(&self, name: &str) -> Result<Bytes, ApiError> {
+        let (path, in_protobuf) = match name.strip_suffix(IN_PROTOBUF) {
+            Some(path) => (path, true),
+            None => (name, false),
+        };
+        let text = self.source.version_3(path).ok_or_else(ApiError::unknown_resource)?;
+        if !in_protobuf {
+            return compress(&text);
+        }
+        let document = json::parse(&text, &Limits::TRUSTED);
+        let document = document.map_err(|error| ApiError::internal(error.to_string()))?;
+        compress(&holdfast_proto::openapi_v3(&document))
+    }
+
     fn fingerprint(&self, name: &str) -> Option<Vec<u8>> {
         match name {
             VERSION_2 | VERSION_2_PROTOBUF => Some(self.source.fingerprint_2()),
-            name => self.source.fingerprint_3(name),
+            name => self.source.fingerprint_3(name.strip_suffix(IN_PROTOBUF).unwrap_or(name)),
         }
     }
 
     async fn document(
         self: &Arc<Self>,
         name: &str,
+        etag: &str,
         fingerprint: Vec<u8>,
         content_type: &'static str,
         headers: &HeaderMap,
     ) -> Result<Response, ApiError> {
         let content_type = HeaderValue::from_static(content_type);
-        let etag = HeaderValue::from_str(&format!("\"{}\"", hash(&fingerprint, name)));
+        let etag = HeaderValue::from_str(&format!("\"{etag}\""));
         let etag = etag.map_err(|error| ApiError::internal(error.to_string()))?;
         let mut response = if headers.get(header::IF_NONE_MATCH) == Some(&etag) {
             let mut response = HttpResponse::new(ResponseBody::empty());
@@ -348,10 +383,7 @@ impl OpenApi {
         let document = match name {
             VERSION_2 => self.version_2(Joined::default()),
             VERSION_2_PROTOBUF => self.version_2(Messages),
-            name => {
-                let text = self.source.version_3(name);
-                compress(&text.ok_or_else(ApiError::unknown_resource)?)
-            }
+            name => self.version_3(name),
         }?;
         // Where the source changed meanwhile, the document may be newer than its fingerprint says: it is not kept.
         if self.fingerprint(name).as_deref() == Some(fingerprint) {
@@ -633,6 +665,20 @@ mod tests {
         }
         let unknown = ask("/openapi/v3/apis/none/v1", "", &[]).await.unwrap();
         assert_eq!(unknown.status(), StatusCode::NOT_FOUND);
+    }
+
+    #[tokio::test]
+    async fn version_3_comes_in_protobuf_under_the_same_tag() {
+        let path = "/openapi/v3/api/v1";
+        let json = ask(path, "", &[]).await.unwrap();
+        for (accept, ..) in &VERSION_3_TYPES[1..] {
+            let document = ask(path, "", &[(header::ACCEPT, accept)]).await.unwrap();
+            assert_eq!(document.headers()[header::CONTENT_TYPE], PROTOBUF_3);
+            assert_eq!(document.headers()[header::ETAG], json.headers()[header::ETAG]);
+        }
+        // What is not acceptable is not sent elsewhere either.
+        let refused = ask(path, "hash=old", &[(header::ACCEPT, "text/html")]).await.unwrap();
+        assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
     }
 
     #[tokio::test]

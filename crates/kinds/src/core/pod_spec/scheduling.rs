@@ -1,6 +1,6 @@
 //! Where a Pod may run: node selectors, tolerations, gates and spreading over topologies.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use holdfast_gotext::number::parse_int;
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, label_value, qualified_name};
@@ -258,25 +258,20 @@ pub(super) fn validate_merged_keys(
     if keys.is_empty() || !selector.is_set() {
         return;
     }
-    let mut uses: HashMap<&str, usize> = HashMap::new();
-    for (key, _) in selector.child("matchLabels").entries() {
-        *uses.entry(key).or_default() += 1;
-    }
+    let last: HashMap<&str, usize> = keys.items().enumerate().map(|(at, key)| (key.text(), at)).collect();
+    let labels = selector.child("matchLabels");
+    let mut selected: HashSet<&str> = labels.entries().map(|(key, _)| key).collect();
     for expression in selector.child("matchExpressions").items() {
-        *uses.entry(expression.child("key").text()).or_default() += 1;
+        let key = expression.child("key").text();
+        if let Some(at) = last.get(key)
+            && selected.contains(key)
+        {
+            errors.push(FieldError::invalid(
+                &term.path().index(*at),
+                key,
+                "exists in both matchLabelKeys and labelSelector",
+            ));
+        }
+        selected.insert(key);
     }
-    let mut last: BTreeMap<&str, usize> = BTreeMap::new();
-    for (at, key) in keys.items().enumerate() {
-        last.insert(key.text(), at);
-    }
-    let mut repeated: Vec<(usize, &str)> = last.into_iter().map(|(key, at)| (at, key)).collect();
-    repeated.retain(|(_, key)| uses.get(key).is_some_and(|count| *count > 1));
-    repeated.sort_unstable();
-    errors.extend(repeated.into_iter().map(|(at, key)| {
-        FieldError::invalid(
-            &term.path().index(at),
-            key,
-            "exists in both matchLabelKeys and labelSelector",
-        )
-    }));
 }

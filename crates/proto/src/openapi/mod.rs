@@ -1,8 +1,11 @@
-//! OpenAPI documents of version 2 in protobuf, as kubectl and client-go read them: the messages of
-//! <https://github.com/google/gnostic> (`openapiv2/OpenAPIv2.proto`).
+//! OpenAPI documents in protobuf, as kubectl and client-go read them: the messages of
+//! <https://github.com/google/gnostic> (`openapiv2/OpenAPIv2.proto` and `openapiv3/OpenAPIv3.proto`).
 //!
 //! The messages are a table of which member of which JSON object stands under which number. What the document may say
-//! freely (defaults, enumerations, `x-…` members) stands there as YAML text.
+//! freely (enumerations, examples, `x-…` members) stands there as YAML text.
+
+mod v2;
+mod v3;
 
 use holdfast_value::{Value, yaml};
 
@@ -11,8 +14,17 @@ use crate::wire::Wire;
 
 /// The message of an OpenAPI document of version 2. Members that the specification does not know are left out.
 pub fn openapi_v2(document: &Value) -> Vec<u8> {
+    written(&v2::DOCUMENT, document)
+}
+
+/// The message of an OpenAPI document of version 3. Members that the specification does not know are left out.
+pub fn openapi_v3(document: &Value) -> Vec<u8> {
+    written(&v3::DOCUMENT, document)
+}
+
+fn written(message: &Message, document: &Value) -> Vec<u8> {
     let mut out = BackToFront::with_capacity(1 << 20);
-    write(&DOCUMENT, document, &mut out);
+    write(message, document, &mut out);
     out.as_slice().to_vec()
 }
 
@@ -37,17 +49,25 @@ enum Form {
     /// Anything, as YAML.
     Any,
     Anys,
+    /// A number, a flag or a text in a message of its own, in which it stands under 1, 2 or 3.
+    Scalar,
     One(&'static Message),
     Many(&'static Message),
+    /// What stands in an entry of a map, by itself.
+    Entry(Entry),
+    Entries(Entry),
     /// A map, in a message of its own: under this number a name and a message for each entry.
     Map(u16, Entry),
-    /// A map in a message of its own that holds its extensions too, under number 1 or 2.
-    Paths,
+    /// Paths, in a message of their own: under the first number the items, under the second the extensions.
+    Paths(u16, u16, &'static Message),
     Responses,
+    /// Responses that are no numbers stand under 1.
+    ResponsesByCode,
     /// One value in a message of its own, in which it stands under number 1; of several the first list.
     TextsWithin,
-    SchemasWithin,
-    SchemaOrFlag,
+    Within(Entry),
+    /// The first stands under 1, a flag under 2.
+    OrFlag(Entry),
     Parameters,
     Requirements,
 }
@@ -56,15 +76,17 @@ enum Form {
 #[derive(Clone, Copy)]
 enum Entry {
     One(&'static Message),
+    /// The message under 1, or a reference under 2.
+    OrReference(&'static Message, &'static Message),
     Parameter,
-    Response,
     Security,
 }
 
 use Form::{
-    Any, Anys, Count, Flag, Many, Map, Number, One, Parameters, Paths, Requirements, Responses, SchemaOrFlag,
-    SchemasWithin, Text, Texts, TextsWithin,
+    Any, Anys, Count, Entries, Flag, Many, Map, Number, One, OrFlag, Parameters, Paths, Requirements, Responses,
+    ResponsesByCode, Scalar, Text, Texts, TextsWithin, Within,
 };
+use v2::{TYPED, TYPED_MEMBERS};
 
 const fn message(members: &'static [(&'static str, u16, Form)], extensions: u16) -> Message {
     Message {
@@ -81,214 +103,6 @@ const fn typed(members: &'static [(&'static str, u16, Form)], first: u16) -> Mes
         extensions: Some(first + TYPED_MEMBERS),
     }
 }
-
-static DOCUMENT: Message = message(
-    &[
-        ("swagger", 1, Text),
-        ("info", 2, One(&INFO)),
-        ("host", 3, Text),
-        ("basePath", 4, Text),
-        ("schemes", 5, Texts),
-        ("consumes", 6, Texts),
-        ("produces", 7, Texts),
-        ("paths", 8, Paths),
-        ("definitions", 9, Map(1, Entry::One(&SCHEMA))),
-        ("parameters", 10, Map(1, Entry::Parameter)),
-        ("responses", 11, Map(1, Entry::One(&RESPONSE))),
-        ("security", 12, Requirements),
-        ("securityDefinitions", 13, Map(1, Entry::Security)),
-        ("tags", 14, Many(&TAG)),
-        ("externalDocs", 15, One(&EXTERNAL_DOCS)),
-    ],
-    16,
-);
-
-static INFO: Message = message(
-    &[
-        ("title", 1, Text),
-        ("version", 2, Text),
-        ("description", 3, Text),
-        ("termsOfService", 4, Text),
-        ("contact", 5, One(&CONTACT)),
-        ("license", 6, One(&LICENSE)),
-    ],
-    7,
-);
-
-static CONTACT: Message = message(&[("name", 1, Text), ("url", 2, Text), ("email", 3, Text)], 4);
-
-static LICENSE: Message = message(&[("name", 1, Text), ("url", 2, Text)], 3);
-
-static TAG: Message = message(
-    &[
-        ("name", 1, Text),
-        ("description", 2, Text),
-        ("externalDocs", 3, One(&EXTERNAL_DOCS)),
-    ],
-    4,
-);
-
-static EXTERNAL_DOCS: Message = message(&[("description", 1, Text), ("url", 2, Text)], 3);
-
-static PATH_ITEM: Message = message(
-    &[
-        ("$ref", 1, Text),
-        ("get", 2, One(&OPERATION)),
-        ("put", 3, One(&OPERATION)),
-        ("post", 4, One(&OPERATION)),
-        ("delete", 5, One(&OPERATION)),
-        ("options", 6, One(&OPERATION)),
-        ("head", 7, One(&OPERATION)),
-        ("patch", 8, One(&OPERATION)),
-        ("parameters", 9, Parameters),
-    ],
-    10,
-);
-
-static OPERATION: Message = message(
-    &[
-        ("tags", 1, Texts),
-        ("summary", 2, Text),
-        ("description", 3, Text),
-        ("externalDocs", 4, One(&EXTERNAL_DOCS)),
-        ("operationId", 5, Text),
-        ("produces", 6, Texts),
-        ("consumes", 7, Texts),
-        ("parameters", 8, Parameters),
-        ("responses", 9, Responses),
-        ("schemes", 10, Texts),
-        ("deprecated", 11, Flag),
-        ("security", 12, Requirements),
-    ],
-    13,
-);
-
-static RESPONSE: Message = message(&[("description", 1, Text), ("schema", 2, One(&SCHEMA_ITEM))], 5);
-
-/// A schema where the schema of a file could stand.
-static SCHEMA_ITEM: Message = Message {
-    members: &[("", 1, One(&SCHEMA))],
-    typed: None,
-    extensions: None,
-};
-
-static REFERENCE: Message = Message {
-    members: &[("$ref", 1, Text), ("description", 2, Text)],
-    typed: None,
-    extensions: None,
-};
-
-static BODY_PARAMETER: Message = message(
-    &[
-        ("description", 1, Text),
-        ("name", 2, Text),
-        ("in", 3, Text),
-        ("required", 4, Flag),
-        ("schema", 5, One(&SCHEMA)),
-    ],
-    6,
-);
-
-const NAMED: &[(&str, u16, Form)] = &[
-    ("required", 1, Flag),
-    ("in", 2, Text),
-    ("description", 3, Text),
-    ("name", 4, Text),
-];
-
-/// Parameters of headers and paths.
-static PARAMETER: Message = typed(NAMED, 5);
-
-/// Parameters of queries and forms, which may be empty.
-static PARAMETER_THAT_MAY_BE_EMPTY: Message = typed(
-    &[
-        ("required", 1, Flag),
-        ("in", 2, Text),
-        ("description", 3, Text),
-        ("name", 4, Text),
-        ("allowEmptyValue", 5, Flag),
-    ],
-    6,
-);
-
-static ITEMS: Message = typed(&[], 1);
-
-/// How many members say of which type a value is.
-const TYPED_MEMBERS: u16 = 17;
-
-/// What says of which type a value is that is no object.
-static TYPED: [(&str, Form); TYPED_MEMBERS as usize] = [
-    ("type", Text),
-    ("format", Text),
-    ("items", One(&ITEMS)),
-    ("collectionFormat", Text),
-    ("default", Any),
-    ("maximum", Number),
-    ("exclusiveMaximum", Flag),
-    ("minimum", Number),
-    ("exclusiveMinimum", Flag),
-    ("maxLength", Count),
-    ("minLength", Count),
-    ("pattern", Text),
-    ("maxItems", Count),
-    ("minItems", Count),
-    ("uniqueItems", Flag),
-    ("enum", Anys),
-    ("multipleOf", Number),
-];
-
-static SCHEMA: Message = message(
-    &[
-        ("$ref", 1, Text),
-        ("format", 2, Text),
-        ("title", 3, Text),
-        ("description", 4, Text),
-        ("default", 5, Any),
-        ("multipleOf", 6, Number),
-        ("maximum", 7, Number),
-        ("exclusiveMaximum", 8, Flag),
-        ("minimum", 9, Number),
-        ("exclusiveMinimum", 10, Flag),
-        ("maxLength", 11, Count),
-        ("minLength", 12, Count),
-        ("pattern", 13, Text),
-        ("maxItems", 14, Count),
-        ("minItems", 15, Count),
-        ("uniqueItems", 16, Flag),
-        ("maxProperties", 17, Count),
-        ("minProperties", 18, Count),
-        ("required", 19, Texts),
-        ("enum", 20, Anys),
-        ("additionalProperties", 21, SchemaOrFlag),
-        ("type", 22, TextsWithin),
-        ("items", 23, SchemasWithin),
-        ("allOf", 24, Many(&SCHEMA)),
-        ("properties", 25, Map(1, Entry::One(&SCHEMA))),
-        ("discriminator", 26, Text),
-        ("readOnly", 27, Flag),
-        ("externalDocs", 29, One(&EXTERNAL_DOCS)),
-        ("example", 30, Any),
-    ],
-    31,
-);
-
-/// The types of security, by `type`, with the number of each.
-const SECURITY: [(&str, u16, &Message); 2] = [
-    ("basic", 1, &message(&[("type", 1, Text), ("description", 2, Text)], 3)),
-    (
-        "apiKey",
-        2,
-        &message(
-            &[
-                ("type", 1, Text),
-                ("name", 2, Text),
-                ("in", 3, Text),
-                ("description", 4, Text),
-            ],
-            5,
-        ),
-    ),
-];
 
 /// Writes the message of `object`. Everything is written from the end to the beginning, so the highest number first.
 fn write(of: &Message, object: &Value, out: &mut BackToFront) {
@@ -351,14 +165,8 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
             Some(count) => out.number(number, count as u64),
         },
         Number => {
-            let float = match value {
-                Value::Int(number) => *number as f64,
-                Value::Float(number) => *number,
-                _ => 0.0,
-            };
-            if float != 0.0 {
-                out.bytes(&float.to_le_bytes());
-                out.tag(number, Wire::Fixed64);
+            if let Some(float) = float(value).filter(|float| *float != 0.0) {
+                write_float(number, float, out);
             }
         }
         Text | Flag => {}
@@ -368,7 +176,22 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
                 within(number, out, |out| write_any(value, out));
             }
         }
+        Scalar => within(number, out, |out| {
+            if let Some(flag) = value.as_bool() {
+                out.number(2, flag.into());
+            }
+            text(value, 3, out);
+            if let Some(float) = float(value) {
+                write_float(1, float, out);
+            }
+        }),
         One(message) => within(number, out, |out| write(message, value, out)),
+        Form::Entry(entry) => within(number, out, |out| write_entry(entry, value, out)),
+        Entries(entry) => {
+            for value in list(value).iter().rev() {
+                within(number, out, |out| write_entry(entry, value, out));
+            }
+        }
         Many(message) => {
             for value in list(value).iter().rev() {
                 within(number, out, |out| write(message, value, out));
@@ -381,41 +204,58 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
                 });
             }
         }),
-        Paths => within(number, out, |out| {
-            for (path, item) in entries(value).iter().rev().filter(|(path, _)| path.starts_with('/')) {
-                write_named(2, path, out, |out| within(2, out, |out| write(&PATH_ITEM, item, out)));
+        Paths(items, extensions, item) => within(number, out, |out| {
+            if extensions > items {
+                write_extensions(extensions, value, out);
             }
-            write_extensions(1, value, out);
+            for (path, value) in entries(value).iter().rev().filter(|(path, _)| path.starts_with('/')) {
+                write_named(items, path, out, |out| within(2, out, |out| write(item, value, out)));
+            }
+            if extensions < items {
+                write_extensions(extensions, value, out);
+            }
         }),
         Responses => within(number, out, |out| {
             write_extensions(2, value, out);
             for (code, response) in entries(value).iter().rev().filter(|(code, _)| !code.starts_with("x-")) {
                 write_named(1, code, out, |out| {
-                    within(2, out, |out| write_entry(Entry::Response, response, out));
+                    within(2, out, |out| write_entry(v2::RESPONSE_OR_REFERENCE, response, out));
                 });
+            }
+        }),
+        ResponsesByCode => within(number, out, |out| {
+            write_extensions(3, value, out);
+            let codes = entries(value).iter().rev();
+            for (code, response) in codes.filter(|(code, _)| *code != "default" && !code.starts_with("x-")) {
+                write_named(2, code, out, |out| {
+                    within(2, out, |out| write_entry(v3::RESPONSE_OR_REFERENCE, response, out));
+                });
+            }
+            if let Some(response) = value.get("default") {
+                within(1, out, |out| write_entry(v3::RESPONSE_OR_REFERENCE, response, out));
             }
         }),
         TextsWithin => within(number, out, |out| match value.as_list() {
             Some(texts) => texts.iter().rev().for_each(|value| text(value, 1, out)),
             None => text(value, 1, out),
         }),
-        SchemasWithin => within(number, out, |out| match value.as_list() {
-            Some(schemas) => {
-                for schema in schemas.iter().rev() {
-                    within(1, out, |out| write(&SCHEMA, schema, out));
+        Within(entry) => within(number, out, |out| match value.as_list() {
+            Some(values) => {
+                for value in values.iter().rev() {
+                    within(1, out, |out| write_entry(entry, value, out));
                 }
             }
-            None => within(1, out, |out| write(&SCHEMA, value, out)),
+            None => within(1, out, |out| write_entry(entry, value, out)),
         }),
-        SchemaOrFlag => within(number, out, |out| match value.as_bool() {
+        OrFlag(entry) => within(number, out, |out| match value.as_bool() {
             // Of two that exclude each other the one that is meant is written, even if it says no.
             Some(flag) => out.number(2, flag.into()),
-            None => within(1, out, |out| write(&SCHEMA, value, out)),
+            None => within(1, out, |out| write_entry(entry, value, out)),
         }),
         Parameters => {
             for parameter in list(value).iter().rev() {
                 within(number, out, |out| match parameter.get("$ref") {
-                    Some(_) => within(2, out, |out| write(&REFERENCE, parameter, out)),
+                    Some(_) => within(2, out, |out| write(&v2::REFERENCE, parameter, out)),
                     None => within(1, out, |out| write_entry(Entry::Parameter, parameter, out)),
                 });
             }
@@ -439,23 +279,23 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
 fn write_entry(entry: Entry, value: &Value, out: &mut BackToFront) {
     match entry {
         Entry::One(message) => write(message, value, out),
-        Entry::Response => match value.get("$ref") {
-            Some(_) => within(2, out, |out| write(&REFERENCE, value, out)),
-            None => within(1, out, |out| write(&RESPONSE, value, out)),
+        Entry::OrReference(message, reference) => match value.get("$ref") {
+            Some(_) => within(2, out, |out| write(reference, value, out)),
+            None => within(1, out, |out| write(message, value, out)),
         },
         Entry::Parameter => {
             let (number, message) = match value.get("in").and_then(Value::as_str) {
-                Some("body") => return within(1, out, |out| write(&BODY_PARAMETER, value, out)),
-                Some("header") => (1, &PARAMETER),
-                Some("formData") => (2, &PARAMETER_THAT_MAY_BE_EMPTY),
-                Some("path") => (4, &PARAMETER),
-                _ => (3, &PARAMETER_THAT_MAY_BE_EMPTY),
+                Some("body") => return within(1, out, |out| write(&v2::BODY_PARAMETER, value, out)),
+                Some("header") => (1, &v2::PARAMETER),
+                Some("formData") => (2, &v2::PARAMETER_THAT_MAY_BE_EMPTY),
+                Some("path") => (4, &v2::PARAMETER),
+                _ => (3, &v2::PARAMETER_THAT_MAY_BE_EMPTY),
             };
             within(2, out, |out| within(number, out, |out| write(message, value, out)));
         }
         Entry::Security => {
             let type_name = value.get("type").and_then(Value::as_str);
-            if let Some((_, number, message)) = SECURITY.iter().find(|(name, ..)| Some(*name) == type_name) {
+            if let Some((_, number, message)) = v2::SECURITY.iter().find(|(name, ..)| Some(*name) == type_name) {
                 within(*number, out, |out| write(message, value, out));
             }
         }
@@ -467,6 +307,19 @@ fn within(number: u16, out: &mut BackToFront, write: impl FnOnce(&mut BackToFron
     let end = out.len();
     write(out);
     out.close(number, end);
+}
+
+fn float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Int(number) => Some(*number as f64),
+        Value::Float(number) => Some(*number),
+        _ => None,
+    }
+}
+
+fn write_float(number: u16, float: f64, out: &mut BackToFront) {
+    out.bytes(&float.to_le_bytes());
+    out.tag(number, Wire::Fixed64);
 }
 
 fn entries(value: &Value) -> &[(holdfast_value::SmolStr, Value)] {
@@ -484,10 +337,7 @@ mod tests {
     use super::*;
 
     fn written(of: &Message, text: &str) -> Vec<u8> {
-        let value = json::parse(text.as_bytes(), &Limits::REQUEST).unwrap();
-        let mut out = BackToFront::default();
-        write(of, &value, &mut out);
-        out.as_slice().to_vec()
+        super::written(of, &json::parse(text.as_bytes(), &Limits::REQUEST).unwrap())
     }
 
     #[test]
@@ -499,7 +349,7 @@ mod tests {
             b"\xb2\x01\x08\x0a\x06string",
             b"\xfa\x01\x0d\x0a\x03x-a\x12\x06\x12\x04- 1\n",
         ];
-        assert_eq!(written(&SCHEMA, schema), expected.concat());
+        assert_eq!(written(&v2::SCHEMA, schema), expected.concat());
     }
 
     #[test]
@@ -509,7 +359,7 @@ mod tests {
             &b"\xaa\x01\x02\x10\x00"[..],
             b"\xca\x01\x1a\x0a\x18\x0a\x01a\x12\x13\x0a\x11#/definitions/Bee",
         ];
-        assert_eq!(written(&SCHEMA, schema), expected.concat());
+        assert_eq!(written(&v2::SCHEMA, schema), expected.concat());
     }
 
     #[test]
@@ -525,7 +375,7 @@ mod tests {
             b"\x42\x12\x12\x10\x0a\x0e#/parameters/r",
             b"\x4a\x0f\x0a\x0d\x0a\x03200\x12\x06\x0a\x04\x0a\x02OK",
         ];
-        assert_eq!(written(&OPERATION, operation), expected.concat());
+        assert_eq!(written(&v2::OPERATION, operation), expected.concat());
     }
 
     #[test]
@@ -538,6 +388,35 @@ mod tests {
             b"\x62\x07\x0a\x05\x0a\x01B\x12\x00",
             b"\x6a\x14\x0a\x12\x0a\x01B\x12\x0d\x12\x0b\x0a\x06apiKey\x12\x01n",
         ];
-        assert_eq!(written(&DOCUMENT, document), expected.concat());
+        assert_eq!(written(&v2::DOCUMENT, document), expected.concat());
+    }
+
+    #[test]
+    fn version_3_has_its_own_numbers_and_tells_schemas_from_references() {
+        let schema = r##"{"type":"string","default":"d","items":{"$ref":"#/a"},"additionalProperties":{"type":"x"}}"##;
+        let expected = [
+            &b"\xca\x01\x06string"[..],
+            // A list of one reference.
+            b"\xf2\x01\x09\x0a\x07\x12\x05\x0a\x03#/a",
+            b"\x82\x02\x08\x0a\x06\x0a\x04\xca\x01\x01x",
+            b"\x8a\x02\x03\x1a\x01d",
+        ];
+        assert_eq!(written(&v3::SCHEMA, schema), expected.concat());
+        // The numbers of a default are floats; what is no scalar leaves an empty message.
+        assert_eq!(
+            written(&v3::SCHEMA, r#"{"default":1}"#),
+            b"\x8a\x02\x09\x09\x00\x00\x00\x00\x00\x00\xf0\x3f"
+        );
+        assert_eq!(written(&v3::SCHEMA, r#"{"default":{}}"#), b"\x8a\x02\x00");
+    }
+
+    #[test]
+    fn a_document_of_version_3_is_put_together() {
+        let document = r#"{"openapi":"3.0.0","info":{"title":"T","version":"1"},"paths":{"/a/":{"get":{"responses":{
+            "200":{"description":"OK","content":{"a/b":{"schema":{"type":"x"}}}}}}}},
+            "components":{"schemas":{"s":{"type":"x"}}}}"#;
+        let written = written(&v3::DOCUMENT, document);
+        assert!(written.starts_with(b"\x0a\x053.0.0\x12\x06\x0a\x01T\x32\x011\x22"));
+        assert!(written.ends_with(b"\x2a\x0f\x0a\x0d\x0a\x0b\x0a\x01s\x12\x06\x0a\x04\xca\x01\x01x"));
     }
 }
