@@ -107,3 +107,13 @@ async fn all_namespaces_together_can_be_read_alone() {
     assert_eq!(server.delete("/api/v1/configmaps").await.code, 405);
     assert_eq!(server.get(&path("v1", "/a")).await.code, 200);
 }
+
+#[tokio::test]
+async fn an_object_that_is_asked_for_as_a_list_fails_as_one() {
+    let server = start(json!({"type": "object"}), json!({"type": "object"})).await;
+    create(&server, "v1").await;
+    let accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    let path = "/apis/x.example.com/v1/namespaces/default/gadgets/a";
+    let refused = server.get_as(path, accept).await;
+    assert_eq!((refused.code, refused.message()), (500, "content is not a list"));
+}

@@ -191,6 +191,27 @@ mod tests {
     }
 
     #[test]
+    fn conditions_are_checked_however_many_there_are() {
+        let conditions: Vec<String> = (0..65)
+            .map(|at| {
+                format!(
+                    "{{name: c{at}, expression: {}}}",
+                    if at == 64 { "'1'" } else { "'true'" }
+                )
+            })
+            .collect();
+        let conditions = format!("sideEffects: None, matchConditions: [{}]", conditions.join(","));
+        let told = errors("sideEffects: None", &conditions);
+        assert_eq!(
+            told,
+            [
+                "webhooks[0].matchConditions: Too many: 65: must have at most 64 items",
+                "webhooks[0].matchConditions[64].expression: Invalid value: \"1\": must evaluate to bool but got int",
+            ]
+        );
+    }
+
+    #[test]
     fn wildcards_in_rules_stand_alone() {
         assert_eq!(
             errors("[pods]", "['*/*', pods]"),

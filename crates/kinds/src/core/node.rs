@@ -153,7 +153,9 @@ fn validate_node(node: &Field<'_, '_>, errors: &mut Errors) {
     validate_own_taints(node, errors);
     validate_resources(node, errors);
     let status = node.child("status");
-    let swap = node.value().and_then(|node| node.at(&["status", "nodeInfo", "swap", "capacity"]));
+    let swap = node
+        .value()
+        .and_then(|node| node.at(&["status", "nodeInfo", "swap", "capacity"]));
     let swap = Field::placed(swap, "metadata.nodeSwapStatus.capacity");
     if swap.number().is_some_and(|capacity| capacity <= 0) {
         errors.push(swap.invalid("must be greater than zero"));
@@ -315,9 +317,10 @@ fn validate_features(features: &Field<'_, '_>, errors: &mut Errors) {
 
 fn is_feature(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_uppercase())
-        && name
-            .split('/')
-            .all(|part| part.starts_with(|first: char| first.is_ascii_alphabetic()) && part.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+        && name.split('/').all(|part| {
+            part.starts_with(|first: char| first.is_ascii_alphabetic())
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        })
 }
 
 fn validate_taints(taints: &Field<'_, '_>, errors: &mut Errors) {

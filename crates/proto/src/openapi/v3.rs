@@ -1,8 +1,8 @@
 //! The messages of version 3, as far as documents of Kubernetes have their members.
 
 use super::Form::{
-    Any, Anys, Count, Entries, Flag, Many, Map, Number, One, OrFlag, Paths, Requirements, ResponsesByCode, Scalar, Text,
-    Texts, Within,
+    Any, Anys, Count, Entries, Flag, Many, Map, Number, One, OrFlag, Paths, Requirements, ResponsesByCode, Scalar,
+    Text, Texts, Within,
 };
 use super::{Entry, Form, Message, message};
 
@@ -153,7 +153,10 @@ static RESPONSE: Message = message(
 pub(super) const RESPONSE_OR_REFERENCE: Entry = Entry::OrReference(&RESPONSE, &REFERENCE);
 
 static MEDIA_TYPE: Message = message(
-    &[("schema", 1, Form::Entry(Entry::OrReference(&SCHEMA, &REFERENCE))), ("example", 2, Any)],
+    &[
+        ("schema", 1, Form::Entry(Entry::OrReference(&SCHEMA, &REFERENCE))),
+        ("example", 2, Any),
+    ],
     5,
 );
 
@@ -194,7 +197,11 @@ pub(super) static SCHEMA: Message = message(
         ("not", 29, One(&SCHEMA)),
         ("items", 30, Within(Entry::OrReference(&SCHEMA, &REFERENCE))),
         ("properties", 31, Map(1, Entry::OrReference(&SCHEMA, &REFERENCE))),
-        ("additionalProperties", 32, OrFlag(Entry::OrReference(&SCHEMA, &REFERENCE))),
+        (
+            "additionalProperties",
+            32,
+            OrFlag(Entry::OrReference(&SCHEMA, &REFERENCE)),
+        ),
         ("default", 33, Scalar),
         ("description", 34, Text),
         ("format", 35, Text),

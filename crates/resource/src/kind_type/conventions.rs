@@ -27,6 +27,8 @@ pub struct Conventions {
     pub untyped_scale: bool,
     /// Field selectors take the older names of fields, and refuse others in the words of the kind.
     pub named_selectors: bool,
+    /// One object may be asked for as a list, and fails as one.
+    pub listable_objects: bool,
 }
 
 impl Conventions {
@@ -43,6 +45,7 @@ impl Conventions {
         chunks_tell_rest: false,
         untyped_scale: false,
         named_selectors: true,
+        listable_objects: false,
     };
 
     /// Kinds of definitions.
@@ -58,5 +61,6 @@ impl Conventions {
         chunks_tell_rest: true,
         untyped_scale: true,
         named_selectors: false,
+        listable_objects: true,
     };
 }

@@ -201,7 +201,8 @@ mod tests {
     fn whole_numbers_that_64_bits_do_not_hold_become_floats() {
         let schema = r#"{"properties":{"n":{"type":"number"},"l":{"x-kubernetes-preserve-unknown-fields":true},
             "o":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}"#;
-        let object = r#"{"l":[9223372036854775808,1],"n":18446744073709551615,"o":{"a":{"b":12345678901234567890,"c":1}}}"#;
+        let object =
+            r#"{"l":[9223372036854775808,1],"n":18446744073709551615,"o":{"a":{"b":12345678901234567890,"c":1}}}"#;
         let (kept, dropped) = pruned(schema, object);
         assert_eq!(
             kept,

@@ -254,7 +254,8 @@ impl Validation<'_> {
             }
             if valid != checks.all_of.len() {
                 let none = if valid == 0 { ". None validated" } else { "" };
-                outcome.merge_distinct(self.of_root(format!("{} must validate all the schemas (allOf){none}", quoted())));
+                outcome
+                    .merge_distinct(self.of_root(format!("{} must validate all the schemas (allOf){none}", quoted())));
             }
         }
         if let Some(not) = &checks.not
@@ -375,14 +376,7 @@ impl Validation<'_> {
         )
     }
 
-    fn list(
-        &self,
-        node: &Node,
-        checks: &Checks,
-        list: &List,
-        old: Option<Ratchet<'_>>,
-        place: &Place<'_>,
-    ) -> Outcome {
+    fn list(&self, node: &Node, checks: &Checks, list: &List, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(of) = &node.items {
             let before = old.and_then(|old| Correlation::new(node, old.0));
@@ -432,14 +426,7 @@ impl Validation<'_> {
         outcome
     }
 
-    fn map(
-        &self,
-        node: &Node,
-        checks: &Checks,
-        map: &Map,
-        old: Option<Ratchet<'_>>,
-        place: &Place<'_>,
-    ) -> Outcome {
+    fn map(&self, node: &Node, checks: &Checks, map: &Map, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
         let fields = map.len() as i64;
         let mut outcome = Outcome::default();
         if let Some(least) = checks.min_properties.filter(|least| fields < *least) {

@@ -309,7 +309,9 @@ impl OpenApi {
     fn fingerprint(&self, name: &str) -> Option<Vec<u8>> {
         match name {
             VERSION_2 | VERSION_2_PROTOBUF => Some(self.source.fingerprint_2()),
-            name => self.source.fingerprint_3(name.strip_suffix(IN_PROTOBUF).unwrap_or(name)),
+            name => self
+                .source
+                .fingerprint_3(name.strip_suffix(IN_PROTOBUF).unwrap_or(name)),
         }
     }
 

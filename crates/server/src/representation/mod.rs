@@ -334,6 +334,9 @@ pub(crate) fn view(
             let object = shown.summarized(object)?;
             Ok(objects::encode_answer(&context.types, &partial(&object, version)))
         }
+        View::PartialList(_) if shown.resource.conventions.listable_objects && shown.kind == shown.resource.kind => {
+            Err(ApiError::unclassified("content is not a list"))
+        }
         View::PartialList(_) => Err(ApiError::not_acceptable(
             "you requested PartialObjectMetadataList, but the requested object is not a list (".to_owned()
                 + &go_type(shown)
