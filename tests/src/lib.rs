@@ -7,6 +7,7 @@ pub mod book;
 mod client;
 pub mod clients;
 mod environment;
+pub mod hog;
 #[path = "../../crates/server/tests/hook/mod.rs"]
 pub mod hook;
 mod objects;

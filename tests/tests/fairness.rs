@@ -2,99 +2,22 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
-use std::time::{Duration, Instant};
-
-use bytes::Bytes;
+use conformance::hog::{Figures, LEVELS, SCHEMAS, figures, load, server, token};
 use conformance::{Binary, Client, MERGE, Server, Target};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::task::JoinSet;
-
-const LEVELS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
-const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
-const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
-const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
-
-/// A form of lists that takes the server longer than it takes the client.
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
-
-/// A server with a level of its own for service accounts of the namespace `load`, which may do everything. The level has one seat
-/// where the server has few.
-async fn server(flags: &[&str]) -> (Server, Client) {
-    let server = Server::start(&Binary::debug().unwrap(), flags).unwrap();
-    let mut client = Client::of(&server).await;
-    client.namespace("load").await;
-    let binding = json!({
-        "metadata": {"name": "load"}, "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name":
-        "cluster-admin"}, "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name":
-        "system:serviceaccounts:load"}],
-    });
-    client.make(BINDINGS, binding).await;
-    let queuing = json!({"queues": 64, "handSize": 1, "queueLengthLimit": 100});
-    let level = json!({"metadata": {"name": "load"}, "spec": {"type": "Limited", "limited": {
-        "nominalConcurrencyShares": 1, "borrowingLimitPercent": 0, "limitResponse": {"type": "Queue", "queuing": queuing},
-    }}});
-    client.make(LEVELS, level).await;
-    let all =
-        json!({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": true, "namespaces": ["*"]});
-    let who = json!({"kind": "ServiceAccount", "serviceAccount": {"namespace": "load", "name": "*"}});
-    let schema = json!({"metadata": {"name": "load"}, "spec": {
-        "priorityLevelConfiguration": {"name": "load"}, "matchingPrecedence": 300, "distinguisherMethod": {"type": "ByUser"},
-        "rules": [{"subjects": [who], "resourceRules": [all]}],
-    }});
-    client.make(SCHEMAS, schema).await;
-    for number in 0..60 {
-        let name = format!("c{number}");
-        let text = "x".repeat(1000);
-        client
-            .make(CONFIG_MAPS, json!({"metadata": {"name": name}, "data": {"text": text}}))
-            .await;
-    }
-    (server, client)
-}
-
-/// The token of a service account of the namespace `load`.
-async fn token(client: &mut Client, name: &str) -> &'static str {
-    let accounts = "/api/v1/namespaces/load/serviceaccounts";
-    client.make(accounts, json!({"metadata": {"name": name}})).await;
-    let made = client
-        .make(
-            &format!("{accounts}/{name}/token"),
-            json!({"spec": {"expirationSeconds": 3600}}),
-        )
-        .await;
-    // As a test lasts.
-    Box::leak(made["status"]["token"].as_str().unwrap().to_owned().into_boxed_str())
-}
-
-/// Lets so many connections ask one after the other, as fast as they can. `answers` learns of each answer.
-async fn load(
-    target: &Target,
-    connections: usize,
-    user: &'static str,
-    (tasks, answers): (&mut JoinSet<()>, &UnboundedSender<(&'static str, StatusCode)>),
-) {
-    for _ in 0..connections {
-        let (answers, mut connection) = (answers.clone(), target.connect().await.unwrap());
-        tasks.spawn(async move {
-            loop {
-                let answer = connection.get(CONFIG_MAPS, TABLE).await.unwrap();
-                let status = answer.status();
-                answer.into_body().collect().await.unwrap();
-                if answers.send((user, status)).is_err() {
-                    return;
-                }
-            }
-        });
-    }
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hog_gets_no_more_than_its_share() {
     const COUNTED: usize = 60;
-    let (server, mut client) = server(&["--max-requests-inflight=1", "--max-mutating-requests-inflight=1"]).await;
+    let (server, mut client) = server(
+        &Binary::debug().unwrap(),
+        &["--max-requests-inflight=1", "--max-mutating-requests-inflight=1"],
+    )
+    .await;
     let target = Target::of(&server).unwrap();
     let hog = target.clone().with_token(token(&mut client, "hog").await);
     let quiet = target.clone().with_token(token(&mut client, "quiet").await);
@@ -183,46 +106,13 @@ async fn objects_that_every_server_has_are_kept_as_this_version_has_them() {
     );
 }
 
-/// The times of requests one after the other, the longest last.
-async fn times(target: &Target, count: usize) -> Vec<Duration> {
-    let mut connection = target.connect().await.unwrap();
-    let mut times = Vec::new();
-    for _ in 0..count {
-        let began = Instant::now();
-        let path = format!("{CONFIG_MAPS}/c1");
-        let (status, _) = connection.ask(Method::GET, &path, "", Bytes::new()).await.unwrap();
-        assert_eq!(status, StatusCode::OK);
-        times.push(began.elapsed());
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    times.sort_unstable();
-    times
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "measures times: run it on a machine that has nothing else to do, and read what it prints"]
 async fn figures_of_a_quiet_user_beside_a_hog() {
-    let (server, mut client) = server(&[]).await;
-    let target = Target::of(&server).unwrap();
-    let hog = target.clone().with_token(token(&mut client, "hog").await);
-    let quiet = target.clone().with_token(token(&mut client, "quiet").await);
-    let idle = times(&quiet, 1000).await;
-    let (mut tasks, (sender, mut answers)) = (JoinSet::new(), unbounded_channel());
-    load(&hog, 60, "hog", (&mut tasks, &sender)).await;
-    let beside = times(&quiet, 1000).await;
-    tasks.abort_all();
-    drop(sender);
-    let at = |times: &[Duration], part: usize| times[times.len() * part / 100 - 1];
-    for (name, times) in [("idle", &idle), ("beside a hog", &beside)] {
-        eprintln!("{name}: p50 {:?}, p99 {:?}", at(times, 50), at(times, 99));
+    let figures = figures(&Binary::debug().unwrap(), 1000, 60).await;
+    for (name, times) in [("idle", &figures.idle), ("beside a hog", &figures.beside)] {
+        let median = times[times.len() / 2];
+        eprintln!("{name}: p50 {median:?}, p99 {:?}", Figures::p99(times));
     }
-    let (mut served, mut refused) = (0, 0);
-    while let Some((_, status)) = answers.recv().await {
-        *(if status == StatusCode::OK {
-            &mut served
-        } else {
-            &mut refused
-        }) += 1;
-    }
-    eprintln!("hog: {served} served, {refused} refused");
+    eprintln!("hog: {} served, {} refused", figures.served, figures.refused);
 }

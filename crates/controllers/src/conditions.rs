@@ -55,6 +55,16 @@ pub(crate) fn set(object: &mut Value, condition: Condition<'_>, now: &str) -> bo
     true
 }
 
+/// Says of which generation a condition tells that the object has.
+pub(crate) fn observe(object: &mut Value, of: &str, generation: Value) {
+    let conditions = object.at_mut(&["status", "conditions"]).and_then(Value::as_list_mut);
+    let Some(conditions) = conditions else { return };
+    let mut conditions = conditions.make_mut().iter_mut();
+    if let Some(condition) = conditions.find(|condition| condition.str_at(&["type"]) == Some(of)) {
+        condition.set_at(&["observedGeneration"], generation);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,5 +90,25 @@ mod tests {
         assert!(set(&mut object, condition(false, "B"), "4"));
         assert_eq!(time(&object).as_deref(), Some("4"));
         assert!(!holds(&object, "Ready"));
+    }
+
+    #[test]
+    fn a_condition_tells_of_a_generation() {
+        let mut object = Value::empty_map();
+        let condition = Condition {
+            of: "Ready",
+            holds: true,
+            reason: "A",
+            message: "",
+        };
+        set(&mut object, condition, "1");
+        observe(&mut object, "Other", Value::Int(1));
+        assert_eq!(
+            find(&object, "Ready").and_then(|ready| ready.get("observedGeneration")),
+            None
+        );
+        observe(&mut object, "Ready", Value::Int(2));
+        let observed = find(&object, "Ready").and_then(|ready| ready.get("observedGeneration"));
+        assert_eq!(observed, Some(&Value::Int(2)));
     }
 }

@@ -22,9 +22,11 @@ mod endpoints;
 mod flow_control;
 mod garbage;
 mod identity;
+mod migration;
 mod namespace;
 mod namespaced_default;
 mod policy_status;
+mod pool_status;
 mod queue;
 mod quota;
 mod reconcile;
@@ -87,10 +89,12 @@ pub struct ControllerContext {
     pub quota_sync_period: Duration,
     /// Whether others may serve the same store.
     pub shares_store: bool,
+    /// Whether ResourcePoolStatusRequests are answered: the gate `DRAResourcePoolStatus`.
+    pub answers_pool_requests: bool,
 }
 
 /// All controllers.
-const CONTROLLERS: [Controller; 7] = [
+const CONTROLLERS: [Controller; 9] = [
     Controller {
         name: namespace::NAME,
         check: namespace::NAME,
@@ -136,6 +140,21 @@ const CONTROLLERS: [Controller; 7] = [
         check: policy_status::NAME,
         by_default: true,
         run: |client, _| Box::pin(policy_status::run(client)),
+    },
+    Controller {
+        name: migration::NAME,
+        check: migration::NAME,
+        by_default: true,
+        run: |client, _| Box::pin(migration::run(client)),
+    },
+    Controller {
+        name: pool_status::NAME,
+        check: pool_status::NAME,
+        by_default: true,
+        run: |client, context| match context.answers_pool_requests {
+            true => Box::pin(pool_status::run(client)),
+            false => Box::pin(async move { client.shutdown().closing().await }),
+        },
     },
 ];
 

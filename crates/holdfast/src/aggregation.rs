@@ -84,9 +84,13 @@ impl AggregationFlags {
         &self,
         (store, registry): (&Arc<Store>, &Arc<ArcSwap<Registry>>),
         reached: SocketAddr,
-        metrics: &Arc<Metrics>,
+        (metrics, tells_uids): (&Arc<Metrics>, bool),
         shutdown: &Shutdown,
     ) -> Result<Aggregation> {
+        ensure!(
+            tells_uids || self.requestheader_uid_headers.is_empty(),
+            "--requestheader-uid-headers requires the \"RemoteRequestHeaderUID\" feature to be enabled"
+        );
         let front_proxy = self.front_proxy()?;
         let identity = match (&self.proxy_client_cert_file, &self.proxy_client_key_file) {
             (Some(certificate), Some(key)) => {
@@ -104,6 +108,7 @@ impl AggregationFlags {
             identity: identity.clone(),
             reject_redirects: self.aggregator_reject_forwarding_redirect,
             front_proxy: front_proxy.clone(),
+            hides_uids: !tells_uids,
         };
         let aggregator = Aggregator::new(
             config,

@@ -281,7 +281,8 @@ impl AuditFlags {
             ends.push(("audit log", ended.context("cannot start the thread of the audit log")?));
         }
         if let Some(path) = webhook {
-            let access = Access::read(path, None).context("initializing audit webhook")?;
+            let access = Access::read(path, None).and_then(|access| access.check().map(|()| access));
+            let access = access.context("initializing audit webhook")?;
             let hook = Arc::new(Hook {
                 access,
                 idle: Mutex::default(),

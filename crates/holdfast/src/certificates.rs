@@ -4,8 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Result;
-use holdfast_server::wire::tls::{TlsFiles, TlsRules};
+use anyhow::{Context as _, Result, anyhow};
+use holdfast_server::wire::tls::{Tls, TlsFiles, TlsRules};
 use time::OffsetDateTime;
 use tokio::task::JoinHandle;
 
@@ -49,6 +49,9 @@ pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHan
     let stands_alone = flags.as_kube_apiserver;
     tokio::task::spawn_blocking(move || {
         let now = OffsetDateTime::now_utc();
+        if let Some(brought) = &brought {
+            files::read(&brought.certificate).context("--tls-cert-file")?;
+        }
         let served = match (brought, cert_dir) {
             (None, Some(folder)) => Some(Pair::ensure(&folder, &names, now)?),
             (brought, _) => brought,
@@ -77,6 +80,27 @@ pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHan
             root,
             kubeconfig: Some(kubeconfig),
         })
+    })
+}
+
+/// Reads the files of TLS. What is wrong is told with the flag that names the file.
+pub(crate) fn load_tls(flags: &Serve, files: &TlsFiles) -> Result<Tls> {
+    let named = [
+        ("tls-cert-file", &flags.tls_cert_file),
+        ("tls-private-key-file", &flags.tls_private_key_file),
+        ("client-ca-file", &flags.client_ca_file),
+        (
+            "requestheader-client-ca-file",
+            &flags.aggregation.requestheader_client_ca_file,
+        ),
+    ];
+    files.load().map_err(|error| {
+        let mut named = named.iter();
+        let flag = named.find(|(_, path)| path.as_deref() == Some(error.path()));
+        match flag {
+            Some((flag, _)) => anyhow!("--{flag}: {error}"),
+            None => error.into(),
+        }
     })
 }
 

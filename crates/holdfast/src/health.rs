@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use holdfast_controllers::Selection;
+use holdfast_kinds::features::{Feature, Features};
 use holdfast_server::objects::Store;
 use holdfast_server::operations::health::{Endpoint, Health, Hook};
 use holdfast_server::runtime::background::{self, Background};
@@ -25,8 +26,8 @@ const HOOKS: [&str; 31] = [
     "poststarthook/start-system-namespaces-controller",
     "poststarthook/peer-endpoint-reconciler-controller",
     holdfast_controllers::AUTHENTICATION_INFO,
-    "poststarthook/start-kube-apiserver-identity-lease-controller",
-    "poststarthook/start-kube-apiserver-identity-lease-garbage-collector",
+    IDENTITY_LEASE,
+    IDENTITY_LEASES,
     STORAGE_READINESS,
     "poststarthook/start-legacy-token-tracking-controller",
     "poststarthook/start-service-ip-repair-controllers",
@@ -53,6 +54,10 @@ const IN_FLIGHT_FILTER: &str = "poststarthook/max-in-flight-filter";
 
 /// The check by which clients learn whether the store can be written to before they are sent here.
 const STORAGE_READINESS: &str = "poststarthook/storage-readiness";
+
+/// The checks of the lease by which a server says that it lives, and of what takes away leases of servers that are gone.
+const IDENTITY_LEASE: &str = "poststarthook/start-kube-apiserver-identity-lease-controller";
+const IDENTITY_LEASES: &str = "poststarthook/start-kube-apiserver-identity-lease-garbage-collector";
 
 /// What checks of health learn while the server starts.
 #[derive(Default)]
@@ -107,7 +112,7 @@ fn stored(store: &Arc<Store>) -> impl Fn() -> Result<(), String> + Send + Sync +
 pub(crate) fn checks(
     flags: &Serve,
     (store, overrides): (Arc<Store>, &[usize]),
-    milestones: &Milestones,
+    (milestones, features): (&Milestones, Features),
     controllers: &Selection,
     ending: Shutdown,
 ) -> Health {
@@ -136,6 +141,8 @@ pub(crate) fn checks(
         // Nothing is served before the state in memory is complete, and all that follows it is there.
         .with("informer-sync", &[Endpoint::Readyz], move || followers.all());
     let hooks = HOOKS.iter().fold(health, |health, name| match *name {
+        STORAGE_READINESS if !features.has(Feature::WatchCacheInitializationPostStartHook) => health,
+        IDENTITY_LEASE | IDENTITY_LEASES if !features.has(Feature::APIServerIdentity) => health,
         STORAGE_READINESS => health.with(STORAGE_READINESS, Endpoint::ALL, stored(&store)),
         // Where there are no levels, limits stand in their place.
         FAIRNESS_FILTER if !flags.fairness.enable_priority_and_fairness => health.with_hook(

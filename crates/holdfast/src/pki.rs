@@ -291,7 +291,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::ensure(folder.path(), &names(&["localhost"]), OffsetDateTime::now_utc()).unwrap();
         let (_, pem) = parse_x509_pem(files::read_text(&pki.administrator.certificate).unwrap().as_bytes()).unwrap();
-        let user = holdfast_server::identity::user_of_certificate(&pem.contents).unwrap();
+        let user = holdfast_server::identity::user_of_certificate(&pem.contents, true).unwrap();
         assert_eq!(user.name, "holdfast-admin");
         assert!(user.is_in("system:masters"));
     }

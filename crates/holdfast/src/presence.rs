@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_controllers::{Identity, IdentityLease, KubernetesEndpoints};
+use holdfast_kinds::features::{Feature, Features};
 use holdfast_server::objects::Store;
 use holdfast_server::operations::service::Service;
 use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};
@@ -26,7 +27,7 @@ impl Presence {
     pub(crate) fn begin(
         flags: &Serve,
         service: &Arc<Service>,
-        store: &Arc<Store>,
+        (store, features): (&Arc<Store>, Features),
         host: String,
         reached: SocketAddr,
     ) -> Self {
@@ -37,7 +38,10 @@ impl Presence {
         };
         Self {
             endpoints: flags.endpoints.run(service, store, reached, &identity),
-            lease: identity.run(service),
+            lease: features
+                .has(Feature::APIServerIdentity)
+                .then(|| identity.run(service))
+                .flatten(),
         }
     }
 

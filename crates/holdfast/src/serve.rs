@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
 use holdfast_audit::Auditor;
 use holdfast_controllers::{ControllerContext, Election, Selection};
-use holdfast_kinds::features::FeatureGates;
+use holdfast_kinds::features::{Feature, FeatureGates};
 use holdfast_server::objects::{claims, expiry};
 use holdfast_server::operations::fairness;
 use holdfast_server::operations::service::Service;
@@ -23,7 +23,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinHandle;
 
 use crate::aggregation::Aggregation;
-use crate::certificates::{Certificates, certificates, hostname, reached_at};
+use crate::certificates::{Certificates, certificates, hostname, load_tls, reached_at};
 use crate::flags::Serve;
 use crate::health::Milestones;
 use crate::presence::{Presence, RELEASE_LIMIT};
@@ -55,6 +55,8 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     let (listener, reached) = listen(flags).await?;
     let url = format!("https://{reached}");
     let trigger = ShutdownTrigger::new();
+    // A start that fails ends what runs already, and that is no news beside the reason.
+    let _ended = CloseAtEnd(&trigger);
     let kinds = settings.kinds(flags, reached)?;
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
     let registry = Arc::new(ArcSwap::from_pointee(registry));
@@ -95,7 +97,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         let end = pki::end(own)?;
         milestones.certificate_end.get_or_init(|| end);
     }
-    let tls = certificates.tls.load()?;
+    let tls = load_tls(flags, &certificates.tls)?;
     let accepted = connection::serve(listener, tls, Arc::clone(&service), limits(flags), trigger.shutdown());
     let server = tokio::spawn(accepted);
     tracing::info!(%url, took = ?started.elapsed(), "ready");
@@ -105,6 +107,15 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     }
     let serving = Serving::begin(flags, server, (service, opened), certificates, settings, reached)?;
     serving.end(flags, &mut signals, &trigger).await
+}
+
+/// Has what runs beside the server end when that ends, however it does.
+struct CloseAtEnd<'a>(&'a ShutdownTrigger);
+
+impl Drop for CloseAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
 }
 
 /// The signals that end the server.
@@ -198,7 +209,7 @@ async fn wait_for_store(
     let certificates = certificates(flags, url, rules.clone())
         .await
         .context("cannot make certificates")??;
-    let tls = certificates.tls.load()?;
+    let tls = load_tls(flags, &certificates.tls)?;
     let (listener, other) = twice(listener).context("cannot wait for connections")?;
     Ok((listener, Some(Waiting::begin(other, &tls.config))))
 }
@@ -270,7 +281,7 @@ impl Serving {
         settings: Settings,
         reached: SocketAddr,
     ) -> Result<Self> {
-        let store = &opened.store;
+        let (store, features) = (&opened.store, settings.gates.features());
         let context = ControllerContext {
             root_ca: certificates.root()?,
             trust: flags
@@ -278,9 +289,10 @@ impl Serving {
                 .trust(flags.client_ca_file.is_some(), certificates.tls.client_authorities),
             quota_sync_period: flags.controller.resource_quota_sync_period,
             shares_store: store.is_shared(),
+            answers_pool_requests: features.has(Feature::DRAResourcePoolStatus),
         };
         let presence = match store.is_shared() {
-            true => Presence::begin(flags, &service, store, settings.host, reached),
+            true => Presence::begin(flags, &service, (store, features), settings.host, reached),
             false => Presence::default(),
         };
         let released = settings.controllers.run(&service, &context, settings.election);

@@ -18,7 +18,7 @@ use holdfast_server::identity::{
 };
 use holdfast_server::metrics::Metrics;
 use holdfast_server::operations::health::{Endpoint, Health};
-use holdfast_server::operations::paths::Paths;
+use holdfast_server::operations::paths::{Pages, Paths};
 use holdfast_server::operations::service::Service;
 use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::runtime::version::Build;
@@ -69,7 +69,12 @@ impl Assembly<'_> {
     /// Puts the service together.
     pub(crate) fn service(&self) -> Result<(Arc<Service>, Aggregation)> {
         let (flags, registry) = (self.flags, &self.registry);
-        let token_file = flags.token_auth_file.as_deref().map(TokenFile::load).transpose()?;
+        let token_file = flags
+            .token_auth_file
+            .as_deref()
+            .map(|path| TokenFile::load(path).with_context(|| format!("--token-auth-file: {}", path.display())));
+        let token_file = token_file.transpose()?;
+        let has = |feature| self.kinds.features.has(feature);
         let (accounts, issuer) = self.accounts()?;
         let tokens = Tokens::new([
             Arc::new(token_file.unwrap_or_default()) as Arc<dyn TokenAuthenticator>,
@@ -77,7 +82,12 @@ impl Assembly<'_> {
         ]);
         let metrics = self.metrics().context("cannot set up metrics")?;
         let stores = (&self.opened.store, registry);
-        let aggregation = flags.aggregation.load(stores, self.reached, &metrics, &self.shutdown)?;
+        let aggregation = flags.aggregation.load(
+            stores,
+            self.reached,
+            (&metrics, has(Feature::RemoteRequestHeaderUID)),
+            &self.shutdown,
+        )?;
         let types = Arc::clone(registry.load().types().table());
         let documents = Documents::new(Arc::clone(registry), types, self.kinds.features);
         let documents = aggregation.aggregator.documents(Arc::new(documents));
@@ -103,11 +113,16 @@ impl Assembly<'_> {
             authenticator: Authenticator {
                 anonymous: anonymous(flags),
                 front_proxy: aggregation.front_proxy.clone(),
+                ignores_certificate_uids: !has(Feature::AllowParsingUserUIDFromCertAuth),
             },
-            impersonation: Impersonation::default(),
+            impersonation: Impersonation::new(has(Feature::ConstrainedImpersonation)),
             paths: paths
                 .with_build(&BUILD)
                 .with_flags(flags.stated.clone())
+                .with_pages(Pages {
+                    flagz: has(Feature::ComponentFlagz),
+                    statusz: has(Feature::ComponentStatusz),
+                })
                 .with_openapi(documents)
                 .with_aggregator(Arc::clone(&aggregation.aggregator))
                 .with_metrics(metrics, Arc::clone(&in_flight))
@@ -166,7 +181,7 @@ impl Assembly<'_> {
         let checks = health::checks(
             self.flags,
             stores,
-            self.milestones,
+            (self.milestones, self.kinds.features),
             self.controllers,
             self.shutdown.clone(),
         );

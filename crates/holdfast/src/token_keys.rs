@@ -1,9 +1,14 @@
 //! The keys of service-account tokens: those of the flags, or one that is made at the first start and kept beside the
-//! certificates.
+//! certificates, with its public half, which others check tokens with.
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
+use aws_lc_rs::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair,
+};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use holdfast_server::identity::{Keys, SigningKey, VerifyingKey};
 use rcgen::{KeyPair, PublicKeyData as _};
 use x509_parser::pem::Pem;
@@ -25,11 +30,7 @@ impl TokenKeys {
         let own = folder.join("sa.key");
         let signing = match (signing, verifying) {
             (None, []) => {
-                if !own.exists() {
-                    files::private_folder(folder)?;
-                    tracing::info!(key = %own.display(), "making a key for tokens of service accounts");
-                    files::write_private(&own, &KeyPair::generate()?.serialize_pem())?;
-                }
+                ensure(folder, &own)?;
                 Some(own.as_path())
             }
             (given, _) => given,
@@ -37,18 +38,18 @@ impl TokenKeys {
         let mut keys = Vec::new();
         let signing = match signing {
             Some(path) => {
-                let text = files::read_text(path)?;
-                let public = public_keys(&text).with_context(|| unusable(path))?;
-                let [public] = public.as_slice() else {
-                    bail!("{} must hold one key", path.display());
+                let read = read(path, signing_key);
+                let (key, public) = match path == own {
+                    true => read?,
+                    false => read.context("--service-account-signing-key-file")?,
                 };
-                keys.push(public.clone());
-                Some(SigningKey::from_pem(text.as_bytes(), public).with_context(|| unusable(path))?)
+                keys.push(public);
+                Some(key)
             }
             None => None,
         };
         for path in verifying {
-            keys.extend(public_keys(&files::read_text(path)?).with_context(|| unusable(path))?);
+            keys.extend(read(path, public_keys).context("--service-account-key-file")?);
         }
         Ok(Self {
             signing,
@@ -57,11 +58,88 @@ impl TokenKeys {
     }
 }
 
-fn unusable(path: &Path) -> String {
-    format!("cannot use the key {}", path.display())
+/// Makes the key `own` where it is missing, and writes its public half beside it: kube-apiserver takes no private key in this
+/// form to check tokens with.
+fn ensure(folder: &Path, own: &Path) -> Result<()> {
+    if !own.exists() {
+        files::private_folder(folder)?;
+        tracing::info!(key = %own.display(), "making a key for tokens of service accounts");
+        files::write_private(own, &KeyPair::generate()?.serialize_pem())?;
+    }
+    // What cannot be used is told by who uses it.
+    let Ok((_, public)) = first_private_key(&files::read_text(own)?) else {
+        return Ok(());
+    };
+    let (path, public) = (folder.join("sa.pub"), pem("PUBLIC KEY", &public));
+    match std::fs::read_to_string(&path) {
+        Ok(there) if there == public => Ok(()),
+        _ => files::write_private(&path, &public),
+    }
 }
 
-/// The public halves of the keys in a text of PEM: public keys, private keys and certificates.
+/// What `parse` makes of a file of keys.
+fn read<T>(path: &Path, parse: fn(&str) -> Result<T>) -> Result<T> {
+    let parsed = parse(&files::read_text(path)?);
+    parsed.with_context(|| format!("cannot use the key {}", path.display()))
+}
+
+/// The labels of private keys in PEM: PKCS #8, SEC 1 and PKCS #1.
+const PRIVATE: [&str; 3] = ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"];
+
+/// The first private key in a text of PEM, which signs, and its public half.
+fn signing_key(text: &str) -> Result<(SigningKey, VerifyingKey)> {
+    let (block, public) = first_private_key(text)?;
+    let public = VerifyingKey::from_der(&public)?;
+    let text = match block.label.as_str() {
+        "EC PRIVATE KEY" => pem("PRIVATE KEY", &modern(&block.contents)?),
+        label => pem(label, &block.contents),
+    };
+    Ok((SigningKey::from_pem(text.as_bytes(), &public)?, public))
+}
+
+/// The first private key in a text of PEM, and its public half in DER.
+fn first_private_key(text: &str) -> Result<(Pem, Vec<u8>)> {
+    for block in Pem::iter_from_buffer(text.as_bytes()) {
+        let block = block.context("not all of it is PEM")?;
+        if PRIVATE.contains(&block.label.as_str()) {
+            let public = public_half(&block.contents)?;
+            return Ok((block, public));
+        }
+    }
+    bail!("there is no private key in it")
+}
+
+fn public_half(private: &[u8]) -> Result<Vec<u8>> {
+    Ok(KeyPair::try_from(private)?.subject_public_key_info())
+}
+
+/// An elliptic key of SEC 1 in the form of PKCS #8.
+fn modern(key: &[u8]) -> Result<Vec<u8>> {
+    let curves = [
+        &ECDSA_P256_SHA256_FIXED_SIGNING,
+        &ECDSA_P384_SHA384_FIXED_SIGNING,
+        &ECDSA_P521_SHA512_FIXED_SIGNING,
+    ];
+    let mut read = curves
+        .into_iter()
+        .map(|curve| EcdsaKeyPair::from_private_key_der(curve, key));
+    let key = read.find_map(Result::ok).context("its curve is not known")?;
+    let key = key.to_pkcs8v1().map_err(|_| anyhow!("it cannot be written anew"))?;
+    Ok(key.as_ref().to_vec())
+}
+
+/// A block of PEM.
+fn pem(label: &str, der: &[u8]) -> String {
+    let mut text = format!("-----BEGIN {label}-----\n");
+    for line in STANDARD.encode(der).as_bytes().chunks(64) {
+        text.extend(line.iter().map(|letter| char::from(*letter)));
+        text.push('\n');
+    }
+    text + &format!("-----END {label}-----\n")
+}
+
+/// The public halves of the keys in a text of PEM: public keys, private keys and certificates. What else stands there, such as the
+/// parameters of a curve, is no concern of ours.
 fn public_keys(text: &str) -> Result<Vec<VerifyingKey>> {
     let mut keys = Vec::new();
     for block in Pem::iter_from_buffer(text.as_bytes()) {
@@ -69,10 +147,8 @@ fn public_keys(text: &str) -> Result<Vec<VerifyingKey>> {
         let public = match block.label.as_str() {
             "PUBLIC KEY" => block.contents,
             "CERTIFICATE" => X509Certificate::from_der(&block.contents)?.1.public_key().raw.to_vec(),
-            "PRIVATE KEY" | "EC PRIVATE KEY" | "RSA PRIVATE KEY" => KeyPair::from_pem(text)?.subject_public_key_info(),
-            // Tools write the parameters of a curve before the key.
-            "EC PARAMETERS" => continue,
-            other => bail!("there is no use for a {other}"),
+            label if PRIVATE.contains(&label) => public_half(&block.contents)?,
+            _ => continue,
         };
         keys.push(VerifyingKey::from_der(&public)?);
     }
@@ -86,6 +162,9 @@ fn public_keys(text: &str) -> Result<Vec<VerifyingKey>> {
 mod tests {
     use std::fs;
 
+    use aws_lc_rs::encoding::{AsDer as _, EcPrivateKeyRfc5915Der, Pkcs8V1Der};
+    use aws_lc_rs::rsa;
+
     use super::*;
 
     #[test]
@@ -96,6 +175,50 @@ mod tests {
         let first = fs::read(folder.path().join("sa.key")).unwrap();
         load();
         assert_eq!(fs::read(folder.path().join("sa.key")).unwrap(), first);
+    }
+
+    #[test]
+    fn the_public_half_of_the_own_key_stands_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let load = || TokenKeys::load(folder.path(), None, &[]).unwrap();
+        let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+        load();
+        let own = KeyPair::from_pem(&read("sa.key")).unwrap();
+        assert_eq!(pem("PUBLIC KEY", &own.subject_public_key_info()), read("sa.pub"));
+        let other = KeyPair::generate().unwrap();
+        fs::write(folder.path().join("sa.key"), other.serialize_pem()).unwrap();
+        load();
+        assert_eq!(public_keys(&read("sa.pub")).unwrap().len(), 1);
+        assert_eq!(pem("PUBLIC KEY", &other.subject_public_key_info()), read("sa.pub"));
+    }
+
+    #[test]
+    fn keys_are_taken_in_all_forms_that_the_reference_takes() {
+        let modern = rsa::KeyPair::generate(rsa::KeySize::Rsa2048).unwrap();
+        let modern: Pkcs8V1Der<'_> = modern.as_der().unwrap();
+        // What PKCS #8 wraps around a key of this size takes 26 bytes.
+        let classic = pem("RSA PRIVATE KEY", &modern.as_ref()[26..]);
+        let elliptic = EcdsaKeyPair::generate(&ECDSA_P384_SHA384_FIXED_SIGNING).unwrap();
+        let elliptic: EcPrivateKeyRfc5915Der<'_> = elliptic.private_key().as_der().unwrap();
+        let elliptic = pem("EC PARAMETERS", b"x") + &pem("EC PRIVATE KEY", elliptic.as_ref());
+        let forms = [
+            ("PKCS #1", classic),
+            ("PKCS #8", pem("PRIVATE KEY", modern.as_ref())),
+            ("SEC 1 after its parameters", elliptic),
+        ];
+        for (name, text) in &forms {
+            signing_key(text).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+            assert_eq!(public_keys(text).unwrap().len(), 1, "{name}");
+        }
+        let all: String = forms.iter().map(|(_, text)| text.as_str()).collect();
+        assert_eq!(public_keys(&all).unwrap().len(), 3);
+        for nothing in ["", "nothing", &pem("EC PARAMETERS", b"x")] {
+            assert!(
+                signing_key(nothing).is_err() && public_keys(nothing).is_err(),
+                "{nothing:?}"
+            );
+        }
+        assert!(public_keys(&pem("PRIVATE KEY", b"x")).is_err());
     }
 
     #[test]

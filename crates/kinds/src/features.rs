@@ -40,6 +40,10 @@ macro_rules! features {
 features! {
     /// Large answers are compressed.
     APIResponseCompression,
+    /// Servers that share a store tell of themselves by leases.
+    APIServerIdentity,
+    /// Client certificates name the uid of their user.
+    AllowParsingUserUIDFromCertAuth,
     /// Objects are served in CBOR.
     CBORServingAndStorage,
     /// Pods that are bound are not nominated any more.
@@ -48,6 +52,12 @@ features! {
     ClusterTrustBundle,
     /// Pods may mount bundles of trust anchors.
     ClusterTrustBundleProjection,
+    /// `/flagz` shows the flags of the server.
+    ComponentFlagz,
+    /// `/statusz` shows what runs here and since when.
+    ComponentStatusz,
+    /// Users may be impersonated by verbs of their own.
+    ConstrainedImpersonation,
     /// Containers may say when they are started again.
     ContainerRestartRules,
     /// Containers may name the signal that ends them.
@@ -72,8 +82,12 @@ features! {
     DRAPartitionableDevices,
     /// Requests for devices may name alternatives.
     DRAPrioritizedList,
+    /// Requests for the status of pools of devices are answered.
+    DRAResourcePoolStatus,
     /// Drivers tell of the devices of a claim.
     DRAResourceClaimDeviceStatus,
+    /// The parts of the status of a claim take rights of their own.
+    DRAResourceClaimGranularStatusAuthorization,
     /// Groups of Pods may share claims.
     DRAWorkloadResourceClaims,
     /// The status of workloads counts Pods that are ending.
@@ -92,6 +106,10 @@ features! {
     ImageVolumeWithDigest,
     /// The resources of Pods as a whole may change.
     InPlacePodLevelResourcesVerticalScaling,
+    /// The resources of init containers may change.
+    InPlacePodVerticalScalingInitContainers,
+    /// Names of configurations that come from files are kept free.
+    ManifestBasedAdmissionControlConfig,
     /// Constraints of topology may name keys of labels.
     MatchLabelKeysInPodTopologySpread,
     /// The keys of labels that constraints of topology name go to their selectors.
@@ -102,6 +120,8 @@ features! {
     MutablePVNodeAffinity,
     /// The resources of suspended Jobs may change.
     MutablePodResourcesForSuspendedJobs,
+    /// Where the Pods of a Job may run may change whenever the Job is suspended.
+    MutableSchedulingDirectivesForSuspendedJobs,
     /// Policies change what is written.
     MutatingAdmissionPolicy,
     /// The features that nodes declare are looked at when Pods change.
@@ -118,6 +138,8 @@ features! {
     PodTopologyLabelsAdmission,
     /// Names of services may begin with a digit.
     RelaxedServiceNameValidation,
+    /// Front proxies and aggregated servers are told the uids of users.
+    RemoteRequestHeaderUID,
     /// The status of containers tells how their devices are.
     ResourceHealthStatus,
     /// The health of devices comes with a message.
@@ -132,12 +154,16 @@ features! {
     StorageVersionMigrator,
     /// Tolerations may compare numbers.
     TaintTolerationComparisonOperators,
+    /// A request for a token may say which account of its name it means.
+    TokenRequestServiceAccountUIDValidation,
     /// Groups of Pods may have constraints of topology.
     TopologyAwareWorkloadScheduling,
     /// Pods on the network of the host may have users of their own.
     UserNamespacesHostNetworkSupport,
     /// Drivers may keep Pods from nodes that lack them.
     VolumeLimitScaling,
+    /// Health tells whether the store can be written to.
+    WatchCacheInitializationPostStartHook,
     /// Watches may begin with the objects that are there.
     WatchList,
     /// Groups of Pods have a priority of their own.
@@ -207,9 +233,20 @@ pub struct Gate {
     pub on: bool,
     locked: bool,
     needs: Vec<&'static str>,
+    components: Vec<&'static str>,
 }
 
 impl Gate {
+    /// The components in which alone it means something; none where it is one of API servers.
+    pub fn components(&self) -> &[&'static str] {
+        &self.components
+    }
+
+    /// Whether it sets all gates of its stage.
+    pub fn is_of_stage(&self) -> bool {
+        [ALL_ALPHA, ALL_BETA].contains(&self.name)
+    }
+
     /// Whether it may not be set to another value.
     pub fn is_locked(&self) -> bool {
         self.locked
@@ -226,19 +263,27 @@ impl Gate {
             "deprecated" => Stage::Deprecated,
             _ => return None,
         };
-        let mut rest = words.next();
-        let locked = rest == Some("locked");
-        if locked {
-            rest = words.next();
-        }
-        let needs = rest.and_then(|_| words.next()).map(|list| list.split(',').collect());
-        Some(Self {
+        let mut gate = Self {
             name,
             stage,
             on: on == "on",
-            locked,
-            needs: needs.unwrap_or_default(),
-        })
+            locked: false,
+            needs: Vec::new(),
+            components: Vec::new(),
+        };
+        while let Some(word) = words.next() {
+            let list = match word {
+                "locked" => {
+                    gate.locked = true;
+                    continue;
+                }
+                "needs" => &mut gate.needs,
+                "in" => &mut gate.components,
+                _ => return None,
+            };
+            list.extend(words.next()?.split(','));
+        }
+        Some(gate)
     }
 }
 
@@ -286,7 +331,7 @@ impl FeatureGates {
             if let Some(on) = given.get(all) {
                 let of_stage = gates.gates.iter_mut().filter(|gate| gate.stage == stage);
                 of_stage
-                    .filter(|gate| ![ALL_ALPHA, ALL_BETA].contains(&gate.name))
+                    .filter(|gate| !gate.is_of_stage())
                     .for_each(|gate| gate.on = *on);
             }
         }

@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use holdfast_admission::AdmissionPlugin;
-use holdfast_authorization::AlwaysAllow;
+use holdfast_authorization::{
+    AccessTarget, AlwaysAllow, Attributes, Authorization, Authorizer, Decision, User, UserRules,
+};
 use holdfast_resource::access::{
     Access, BoundObject, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
@@ -29,6 +31,8 @@ pub(crate) struct Harness {
     world: World,
     settings: admission::PluginSettings,
     objects: Vec<Value>,
+    /// What alone the user may do, as `verb resource/subresource`; everything where it is `None`.
+    rights: Option<Vec<String>>,
     /// What the text that was read last gives as empty.
     empties: Mutex<Vec<EmptyField>>,
 }
@@ -68,8 +72,15 @@ impl Harness {
                 ..admission::PluginSettings::default()
             },
             objects: Vec::new(),
+            rights: None,
             empties: Mutex::default(),
         }
+    }
+
+    /// Has the user do those things alone, each `verb resource/subresource`.
+    pub(crate) fn allowing(mut self, rights: &[&str]) -> Self {
+        self.rights = Some(rights.iter().map(|&right| right.to_owned()).collect());
+        self
     }
 
     /// Has an object stored.
@@ -415,7 +426,10 @@ impl Harness {
         let mut target = self.world.target(resource, object, subresource.unwrap_or_default());
         target.body.empties.clone_from(&self.empties.lock().unwrap());
         let access = Access {
-            authorizer: &AlwaysAllow,
+            authorizer: match &self.rights {
+                Some(_) => self,
+                None => &AlwaysAllow,
+            },
             tokens: &TesterToken,
             issuer: &TesterToken,
         };
@@ -427,6 +441,23 @@ impl Harness {
         };
         let call = stage.call(operation, &target.name);
         step(&stage, &call)
+    }
+}
+
+impl Authorizer for Harness {
+    fn authorize(&self, _user: &User, attributes: &Attributes<'_>) -> Authorization {
+        let AccessTarget::Resource(target) = attributes.target else {
+            return Authorization::NO_OPINION;
+        };
+        let asked = format!("{} {}/{}", attributes.verb, target.resource, target.subresource);
+        match self.rights.iter().flatten().any(|right| *right == asked) {
+            true => Authorization::of(Decision::Allow),
+            false => Authorization::NO_OPINION,
+        }
+    }
+
+    fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
+        UserRules::default()
     }
 }
 

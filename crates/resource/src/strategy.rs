@@ -101,6 +101,8 @@ pub struct WriteContext<'a> {
     pub user: &'a User,
     /// What users may do, and whose tokens are.
     pub access: Access<'a>,
+    /// Whether the request is a PATCH.
+    pub patches: bool,
     /// Whether nothing will be stored.
     pub dry_run: bool,
     /// The time of the write.

@@ -46,6 +46,7 @@ impl<'a> Stage<'a> {
             name,
             user: &self.target.writer.user,
             access: self.environment.access,
+            patches: self.target.request.patches,
             dry_run: self.target.request.dry_run,
             now: self.target.request.now,
             resource: &self.target.resource,

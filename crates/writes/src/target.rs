@@ -79,6 +79,8 @@ impl Writer {
 pub struct WriteRequest {
     /// The options of the write, as the client gave them.
     pub options: WriteOptions,
+    /// Whether it is a PATCH.
+    pub patches: bool,
     /// Whether nothing is to be stored.
     pub dry_run: bool,
     /// Whether the object is one of a collection that the request is about, rather than named by it.
@@ -96,6 +98,7 @@ impl WriteRequest {
     pub fn new(now: SystemTime) -> Self {
         Self {
             options: WriteOptions::default(),
+            patches: false,
             dry_run: false,
             of_collection: false,
             now,

@@ -1,15 +1,17 @@
-//! What costs a request that operators switch on and off: priority levels, the audit log, feature gates, aggregated APIs.
+//! What costs a request that operators switch on and off: priority levels, the audit log, feature gates, aggregated APIs; and how
+//! long a user waits beside one who sends as fast as it can.
 
 use std::fs;
 
 use anyhow::Result;
 use bytes::Bytes;
+use conformance::hog::{Figures, figures};
 use conformance::{Binary, Server, Target, USER_TOKEN};
 use http::Method;
 use serde_json::json;
 
 use super::workload::{DEPLOYMENTS, Phase, Workload};
-use super::{Row, micros, row};
+use super::{Row, micros, millis, row};
 
 const JSON: &str = "application/json";
 
@@ -62,8 +64,18 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
             rows.push(row(&title, &micros(figure.cpu_micros), "", ""));
         }
     }
+    let figures = figures(binary, REQUESTS, HOG).await;
+    let [idle, beside] = [&figures.idle, &figures.beside].map(|times| Figures::p99(times));
+    let title = format!("Get one ConfigMap beside a user who lists on {HOG} connections, p99");
+    rows.push(row("Get one ConfigMap alone, p99", &millis(idle), "", ""));
+    rows.push(row(&title, &millis(beside), "", "at most 2 x alone"));
     Ok(rows)
 }
+
+/// How many requests of the quiet user are measured, alone and beside the other.
+const REQUESTS: usize = 2000;
+/// The connections of the other.
+const HOG: usize = 60;
 
 const AGGREGATED: &str = "beside an aggregated API";
 

@@ -148,8 +148,9 @@ fn cell(text: &str) -> String {
 
 fn feature_gates() -> String {
     let mut page = String::from(
-        "# Feature gates\n\nAll gates of kube-apiserver 1.36 are known to `--feature-gates`, with its stages and defaults. Those with \
-         a mark in the last column change something here.\n\n| gate | stage | default | changes something |\n|---|---|---|---|\n",
+        "# Feature gates\n\nAll gates of kube-apiserver 1.36 are known to `--feature-gates`, with its stages and defaults. The \
+         last column says which change something here, and of others the components in which alone they mean something; what is \
+         locked is as it says.\n\n| gate | stage | default | changes something |\n|---|---|---|---|\n",
     );
     for gate in FeatureGates::default().iter() {
         let stage = match gate.stage {
@@ -160,8 +161,12 @@ fn feature_gates() -> String {
         };
         let default = if gate.on { "on" } else { "off" };
         let locked = if gate.is_locked() { ", locked" } else { "" };
-        let felt = Feature::ALL.iter().any(|feature| feature.name() == gate.name);
-        let felt = if felt { "yes" } else { "" };
+        let felt = match Feature::named(gate.name) {
+            Some(_) => "yes".to_owned(),
+            None if gate.is_of_stage() => "all gates of its stage".to_owned(),
+            None if gate.components().is_empty() => String::new(),
+            None => format!("no: {}", gate.components().join(", ")),
+        };
         let _ = writeln!(page, "| `{}` | {stage} | {default}{locked} | {felt} |", gate.name);
     }
     page

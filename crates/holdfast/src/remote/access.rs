@@ -81,6 +81,18 @@ impl Access {
         Ok(access)
     }
 
+    /// Refuses to show a token where others may read it.
+    pub(crate) fn check(&self) -> Result<()> {
+        let is_open = |scheme: &str| scheme.eq_ignore_ascii_case("http://");
+        if self.token.is_some() && self.server.get(..7).is_some_and(is_open) {
+            bail!(
+                "{} is reached over http, where others may read the bearer token; use https",
+                self.server
+            );
+        }
+        Ok(())
+    }
+
     /// What the kubeconfig at `path` says of `context`, or of its current one.
     pub(crate) fn read(path: &Path, context: Option<&str>) -> Result<Self> {
         let folder = path.parent().unwrap_or(Path::new("."));
@@ -222,6 +234,21 @@ users:
         );
         assert!(message("four").ends_with("there is no cluster \"gone\""));
         assert!(message("none").ends_with("there is no context \"none\""));
+    }
+
+    #[test]
+    fn tokens_are_shown_over_tls_alone() {
+        let access = |server: &str, token: Option<&str>| Access {
+            server: server.to_owned(),
+            token: token.map(str::to_owned),
+            ..Access::default()
+        };
+        for open in ["http://localhost", "HTTP://[::1]:1/path"] {
+            let told = access(open, Some("secret")).check().unwrap_err().to_string();
+            assert!(told.starts_with(open) && !told.contains("secret"), "{told}");
+            assert!(access(open, None).check().is_ok());
+        }
+        assert!(access("https://localhost", Some("secret")).check().is_ok());
     }
 
     #[test]

@@ -49,6 +49,7 @@ impl Client {
             Some("http") => false,
             _ => bail!("{} is reached neither over https nor over http", access.server),
         };
+        access.check()?;
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let connect = async {

@@ -6,6 +6,7 @@ use holdfast_admission::policies::Policies;
 use holdfast_resource::{FieldError, Followed, Strategy, WriteContext};
 use holdfast_value::Value;
 
+use super::static_names::StaticNames;
 use crate::validation::Errors;
 
 /// A kind whose objects are checked, and followed by what writes are asked about.
@@ -15,11 +16,19 @@ pub(super) struct FollowedKind {
     pub(super) errors: fn(&WriteContext<'_>, &Value, Option<&Value>) -> Errors,
     /// Takes note of the object of that name; `None` where it is gone.
     pub(super) set: fn(&Policies, &str, Option<&Value>),
+    /// What becomes of names that files of the server have.
+    pub(super) static_names: StaticNames,
 }
 
 impl Strategy for FollowedKind {
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        (self.errors)(context, object, None)
+        let mut errors = (self.errors)(context, object, None);
+        errors.extend(self.static_names.faults(object));
+        errors
+    }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        self.static_names.warnings(object, old)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {

@@ -7,6 +7,7 @@ mod json_path;
 mod mutating_policy;
 mod policy;
 mod rules;
+mod static_names;
 mod validating_policy;
 mod webhook_configuration;
 
@@ -19,6 +20,7 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::{of_apimachinery, with_status};
 use crate::versions::Versions;
 use followed_kind::FollowedKind;
+use static_names::StaticNames;
 use webhook_configuration::WebhookConfiguration;
 
 /// The versions of policies that change objects, and of their bindings.
@@ -33,14 +35,23 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let policies = Arc::clone(&config.policies);
     let configuration = |webhook_type| {
         let webhooks = Arc::clone(&config.webhooks);
-        kind(WebhookConfiguration { webhook_type, webhooks })
-            .followed()
-            .exempt_from_webhooks()
-            .metadata_checks(with_status(of_apimachinery(1, 0), 0, 0))
-            .done()
+        kind(WebhookConfiguration {
+            webhook_type,
+            webhooks,
+            static_names: StaticNames::of(config),
+        })
+        .followed()
+        .exempt_from_webhooks()
+        .metadata_checks(with_status(of_apimachinery(1, 0), 0, 0))
+        .done()
     };
     let policy = |errors, set| {
-        let followed = FollowedKind { policies, errors, set };
+        let followed = FollowedKind {
+            policies,
+            errors,
+            set,
+            static_names: StaticNames::of(config),
+        };
         kind(followed)
             .followed()
             .exempt_from_policies()

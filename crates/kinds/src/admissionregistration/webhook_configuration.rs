@@ -8,12 +8,13 @@ use holdfast_admission::policies::environment::Compiler;
 use holdfast_admission::webhooks::{WebhookType, Webhooks};
 use holdfast_cel::PatternMemory;
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};
-use holdfast_resource::{Check, Field, Followed, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, Followed, Operation, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::client_config;
 use super::policy::validate_conditions;
 use super::rules::OperationRules;
+use super::static_names::StaticNames;
 use crate::generation::count_given_empties;
 use crate::validation::{Errors, report};
 
@@ -21,6 +22,8 @@ use crate::validation::{Errors, report};
 pub(super) struct WebhookConfiguration {
     pub(super) webhook_type: WebhookType,
     pub(super) webhooks: Arc<Webhooks>,
+    /// What becomes of names that files of the server have.
+    pub(super) static_names: StaticNames,
 }
 
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -33,6 +36,19 @@ impl Strategy for WebhookConfiguration {
 
     fn rules<'v>(&self) -> &dyn Rules<'v> {
         self
+    }
+
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        let mut errors = context.check(object, self);
+        // An object that has the name already keeps it.
+        if context.operation == Operation::Create {
+            errors.extend(self.static_names.faults(object));
+        }
+        errors
+    }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        self.static_names.warnings(object, old)
     }
 }
 

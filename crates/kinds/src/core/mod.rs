@@ -141,7 +141,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "secrets" => kind(secret::Secret).counted_by_plural().done(),
         "serviceaccounts" => kind(serviceaccount::ServiceAccount)
-            .review("token", token_request::TokenRequest)
+            .review("token", token_request::TokenRequest { features })
             .done(),
         "services" => kind(service::Service::new(&config()))
             .names((!features.has(Feature::RelaxedServiceNameValidation)).then_some(NameRule::Label1035))

@@ -8,10 +8,13 @@ use holdfast_value::{SmolStr, Value};
 
 use super::of_core;
 use crate::defaults::is_zero;
+use crate::features::{Feature, Features};
 use crate::time::time_text;
 
 /// Makes tokens for a service account.
-pub(super) struct TokenRequest;
+pub(super) struct TokenRequest {
+    pub(super) features: Features,
+}
 
 const SHORTEST: i64 = 600;
 const LONGEST: i64 = 1 << 32;
@@ -26,13 +29,16 @@ impl Review for TokenRequest {
     fn review(&self, context: &WriteContext<'_>, mut request: Value) -> Result<Value, Refusal> {
         check_metadata(context, &request)?;
         let account = get(context, "serviceaccounts", context.name)?;
+        self.check_uid(context, &request, &account)?;
         let issuer = context.access.issuer;
         if is_zero(request.at(&["spec", "audiences"])) {
             let own: Vec<Value> = issuer.audiences().iter().cloned().map(Value::String).collect();
             request.set_at(&["spec", "audiences"], own.into());
         }
         for field in ["name", "namespace", "uid"] {
-            if let Some(value) = account.at(&["metadata", field]) {
+            if let Some(value) = account.at(&["metadata", field])
+                && is_zero(request.at(&["metadata", field]))
+            {
                 request.set_at(&["metadata", field], value.clone());
             }
         }
@@ -73,6 +79,40 @@ impl Review for TokenRequest {
     }
 }
 
+impl TokenRequest {
+    /// A uid in the body must be that of the account. While the gate is off, it is only told of.
+    fn check_uid(&self, context: &WriteContext<'_>, request: &Value, account: &Value) -> Result<(), Refusal> {
+        let uid = |object: &Value| SmolStr::new(object.str_at(&["metadata", "uid"]).unwrap_or_default());
+        let (asked, found) = (uid(request), uid(account));
+        if asked.is_empty() || asked == found {
+            return Ok(());
+        }
+        let why =
+            format!("the UID in the token request ({asked}) does not match the UID of the service account ({found})");
+        if self.features.has(Feature::TokenRequestServiceAccountUIDValidation) {
+            return Err(Refusal::ConflictOn {
+                resource: holdfast_resource::GroupResource {
+                    group: SmolStr::new_static(GROUP),
+                    resource: SmolStr::new_static(KIND),
+                },
+                name: context.name.to_owned(),
+                why,
+            });
+        }
+        context.warn(format!(
+            "{why} but TokenRequestServiceAccountUIDValidation is not enabled. In the future, this will return a conflict error"
+        ));
+        context.annotate(MISMATCH, || why);
+        Ok(())
+    }
+}
+
+const GROUP: &str = "authentication.k8s.io";
+const KIND: &str = "TokenRequest";
+
+/// What the audit log says of a uid that is not that of the account.
+const MISMATCH: &str = "authentication.k8s.io/token-request-uid-mismatch";
+
 /// What the audit log says of the token that is made.
 const ISSUED: &str = "authentication.kubernetes.io/issued-credential-id";
 
@@ -96,8 +136,8 @@ fn check_metadata(context: &WriteContext<'_>, request: &Value) -> Result<(), Ref
 fn invalid(name: &str, error: FieldError) -> Refusal {
     Refusal::InvalidAs {
         kind: GroupKind {
-            group: SmolStr::new_static("authentication.k8s.io"),
-            kind: SmolStr::new_static("TokenRequest"),
+            group: SmolStr::new_static(GROUP),
+            kind: SmolStr::new_static(KIND),
         },
         name: name.to_owned(),
         errors: vec![error],
@@ -245,6 +285,25 @@ mod tests {
     fn ask_and_hear(name: &str, spec: &str) -> Result<(holdfast_value::Value, Vec<String>), String> {
         let request = format!("{{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, spec: {{{spec}}}}}");
         harness().subresource_answer("serviceaccounts", "token", name, &request)
+    }
+
+    #[test]
+    fn a_request_means_the_account_of_its_uid() {
+        let ask = |gates: &str, uid: &str| {
+            let account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: robot, namespace: default, uid: u}}";
+            let request = format!(
+                "{{apiVersion: authentication.k8s.io/v1, kind: TokenRequest, metadata: {{uid: {uid}}}, spec: {{}}}}"
+            );
+            let harness = Harness::with_gates(gates).with(account);
+            let answer = harness.subresource_answer("serviceaccounts", "token", "robot", &request);
+            answer.map(|(answer, warnings)| (at(&answer, "metadata.uid"), warnings.len()))
+        };
+        const GATE: &str = "TokenRequestServiceAccountUIDValidation";
+        let why = "the UID in the token request (x) does not match the UID of the service account (u)";
+        let refused = ask(&format!("{GATE}=true"), "x").unwrap_err();
+        assert!(refused.contains(why), "{refused}");
+        assert_eq!(ask(&format!("{GATE}=true"), "u"), Ok((r#""u""#.to_owned(), 0)));
+        assert_eq!(ask(&format!("{GATE}=false"), "x"), Ok((r#""x""#.to_owned(), 1)));
     }
 
     #[test]

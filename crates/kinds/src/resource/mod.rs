@@ -15,6 +15,7 @@ mod resourceclaimtemplate;
 mod resourcepoolstatusrequest;
 mod resourceslice;
 mod selectors;
+mod status_rights;
 mod versions;
 
 use holdfast_resource::SelectorWords;
@@ -33,17 +34,19 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .raw(|class| requests::has_blanks(class, &["spec", "config"]), None)
             .converts_by(config, GROUP, versions::CLASSES)
             .done(),
-        "resourceclaims" => kind(resourceclaim::ResourceClaim)
-            .cells(resourceclaim::CELLS)
-            .raw(
-                |claim| requests::has_blanks(claim, &["spec", "devices", "config"]),
-                Some("spec"),
-            )
-            .takes_of_quotas(quota::DeviceClaims)
-            .empty_status()
-            .read_by(at_rest::claim)
-            .converts_by(config, GROUP, versions::CLAIMS)
-            .done(),
+        "resourceclaims" => kind(resourceclaim::ResourceClaim {
+            features: config.features,
+        })
+        .cells(resourceclaim::CELLS)
+        .raw(
+            |claim| requests::has_blanks(claim, &["spec", "devices", "config"]),
+            Some("spec"),
+        )
+        .takes_of_quotas(quota::DeviceClaims)
+        .empty_status()
+        .read_by(at_rest::claim)
+        .converts_by(config, GROUP, versions::CLAIMS)
+        .done(),
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate)
             .raw(
                 |template| requests::has_blanks(template, &["spec", "spec", "devices", "config"]),

@@ -7,10 +7,14 @@ use holdfast_value::Value;
 use super::admin_access;
 use super::allocation::{StatusRules, prepare_status};
 use super::requests::{RequestRules, default_devices, prepare_spec};
+use super::status_rights;
+use crate::features::{Feature, Features};
 use crate::validation::Errors;
 
 /// What only ResourceClaims do.
-pub(crate) struct ResourceClaim;
+pub(crate) struct ResourceClaim {
+    pub(super) features: Features,
+}
 
 impl Strategy for ResourceClaim {
     fn default_fields(&self, version: &str, object: &mut Value) {
@@ -47,6 +51,10 @@ impl Strategy for ResourceClaim {
         if context.subresource == Some("status") {
             let places = (&root.child("status"), &old.child("status"));
             admin_access::validate_results(context, places, &mut errors);
+            if self.features.has(Feature::DRAResourceClaimGranularStatusAuthorization) {
+                let of_devices = self.features.has(Feature::DRAResourceClaimDeviceStatus);
+                status_rights::validate(context, places, of_devices, &mut errors);
+            }
             errors.extend(context.check(object, &StatusRules::of(object, before)));
         } else {
             errors = context.check_changes(object, before, &NoRules);

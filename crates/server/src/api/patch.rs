@@ -20,7 +20,8 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     let options = PatchOptions::parse(&request.query, patch_type)?;
     let body = read_body(&mut request).await?;
     audit::patched(&request, &body);
-    let target = write::target(&request, options.write.clone());
+    let mut target = write::target(&request, options.write.clone());
+    target.request.patches = true;
     let fingerprint = match patch_type {
         PatchType::Apply => {
             let fingerprints = &context.write.fingerprints;

@@ -49,13 +49,13 @@ pub enum ClientCertificate {
 }
 
 impl ClientCertificate {
-    /// Verifies the certificates that a client presents, its own first.
-    pub fn of(authorities: &ClientAuthorities, shown: &[CertificateDer<'_>], now: SystemTime) -> Self {
+    /// Verifies the certificates that a client presents, its own first. Where `with_uid` is not set, they name no uid.
+    pub fn of(authorities: &ClientAuthorities, shown: &[CertificateDer<'_>], now: SystemTime, with_uid: bool) -> Self {
         let Some((own, between)) = shown.split_first() else {
             return Self::Nameless;
         };
         match authorities.verify(own, between, now) {
-            Ok(until) => match user_of_certificate(own) {
+            Ok(until) => match user_of_certificate(own, with_uid) {
                 Ok(user) => Self::User(Arc::new(user), Some(until)),
                 Err(CertificateError::NoCommonName) => Self::Nameless,
                 Err(error) => untrusted(&error),
@@ -77,11 +77,11 @@ pub(super) fn common_name(der: &CertificateDer<'_>) -> Option<SmolStr> {
     name.as_str().ok().map(SmolStr::new)
 }
 
-/// The user that a certificate names, which was verified already.
+/// The user that a certificate names, which was verified already; `with_uid` says whether its uid is looked at.
 ///
 /// # Errors
 /// Where it names none.
-pub fn user_of_certificate(der: &[u8]) -> Result<User, CertificateError> {
+pub fn user_of_certificate(der: &[u8], with_uid: bool) -> Result<User, CertificateError> {
     let certificate = CertificateDer::from(der);
     let certificate = x509::parse(&certificate).map_err(|_| CertificateError::Unreadable)?;
     let subject = certificate.subject();
@@ -98,7 +98,11 @@ pub fn user_of_certificate(der: &[u8]) -> Result<User, CertificateError> {
     let groups = subject.iter_organization().map(|group| text(group).map(SmolStr::new));
     Ok(authenticated(User {
         name: SmolStr::new(name),
-        uid: uid(&certificate)?,
+        uid: if with_uid {
+            uid(&certificate)?
+        } else {
+            SmolStr::default()
+        },
         groups: groups.collect::<Result<_, _>>()?,
         extra: vec![(SmolStr::new_static(CREDENTIAL), vec![credential(der)])],
     }))
@@ -158,7 +162,8 @@ mod tests {
             (DnType::OrganizationName, "system:masters"),
             (uid_type(), "1234"),
         ]);
-        let user = user_of_certificate(&der).unwrap();
+        assert_eq!(user_of_certificate(&der, false).unwrap().uid, "");
+        let user = user_of_certificate(&der, true).unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", "1234"));
         assert_eq!(user.groups, ["system:masters", "system:authenticated"]);
         let (key, values) = &user.extra[0];
@@ -176,7 +181,7 @@ mod tests {
         let authorities = ClientAuthorities::new(vec![own.clone(), nameless.clone()], None);
         let now = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let judge = |certificate: &CertificateDer<'_>, now| {
-            ClientCertificate::of(&authorities, std::slice::from_ref(certificate), now)
+            ClientCertificate::of(&authorities, std::slice::from_ref(certificate), now, true)
         };
         assert!(matches!(judge(&own, now), ClientCertificate::User(user, Some(_)) if user.name == "alice"));
         assert!(matches!(judge(&nameless, now), ClientCertificate::Nameless));
@@ -187,9 +192,9 @@ mod tests {
     #[test]
     fn a_certificate_without_a_common_name_names_nobody() {
         let der = certificate(&[(DnType::OrganizationName, "devs")]);
-        assert_eq!(user_of_certificate(&der), Err(CertificateError::NoCommonName));
-        assert_eq!(user_of_certificate(b"none"), Err(CertificateError::Unreadable));
+        assert_eq!(user_of_certificate(&der, true), Err(CertificateError::NoCommonName));
+        assert_eq!(user_of_certificate(b"none", true), Err(CertificateError::Unreadable));
         let empty = certificate(&[(DnType::CommonName, "alice"), (uid_type(), "")]);
-        assert_eq!(user_of_certificate(&empty), Err(CertificateError::AmbiguousUid));
+        assert_eq!(user_of_certificate(&empty, true), Err(CertificateError::AmbiguousUid));
     }
 }

@@ -103,9 +103,18 @@ impl Judged {
 #[derive(Default)]
 pub struct Impersonation {
     last: Mutex<HashMap<SmolStr, Way>>,
+    unconstrained_alone: bool,
 }
 
 impl Impersonation {
+    /// With the constrained modes or without them.
+    pub fn new(constrained: bool) -> Self {
+        Self {
+            last: Mutex::default(),
+            unconstrained_alone: !constrained,
+        }
+    }
+
     /// The effective user of a request of `user`: the one that its headers name, or else `user`.
     ///
     /// # Errors
@@ -134,7 +143,8 @@ impl Impersonation {
         let others = Way::ALL.into_iter().filter(|way| Some(*way) != last);
         let mut first_refusal = None;
         for way in last.into_iter().chain(others) {
-            if !wanted.goes(way, &user) {
+            let is_off = self.unconstrained_alone && way != Way::Unconstrained;
+            if is_off || !wanted.goes(way, &user) {
                 continue;
             }
             match wanted.check(way, &user, authorizer, request) {
@@ -557,6 +567,20 @@ mod tests {
         assert_eq!(
             eve.unwrap_err(),
             "users.authentication.k8s.io \"eve\" is forbidden: User \"alice\" cannot impersonate:user-info resource \"users\" in API group \"authentication.k8s.io\" at the cluster scope"
+        );
+    }
+
+    #[test]
+    fn constrained_ways_can_be_switched_off() {
+        let rules = Listed(&[
+            "impersonate-on:user-info:list  configmaps/ n ",
+            "impersonate:user-info authentication.k8s.io users/  bob",
+        ]);
+        let ask = |constrained| ask_as(&Impersonation::new(constrained), &rules, &[("impersonate-user", "bob")]);
+        assert!(ask(true).is_ok());
+        assert_eq!(
+            ask(false).unwrap_err(),
+            "users \"bob\" is forbidden: User \"alice\" cannot impersonate resource \"users\" in API group \"\" at the cluster scope"
         );
     }
 

@@ -13,8 +13,8 @@ mod service_accounts;
 mod tokens;
 
 pub use certificate::{CertificateError, ClientCertificate, user_of_certificate};
-pub(crate) use front_proxy::name_user;
 pub use front_proxy::{FrontProxy, RequestHeaders};
+pub(crate) use front_proxy::{UID, name_user};
 pub use impersonation::{Impersonation, Judged};
 pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
 pub use service_accounts::{ServiceAccounts, Surroundings, TokenConfig};
@@ -45,6 +45,8 @@ pub struct Authenticator {
     pub anonymous: bool,
     /// The proxies that may name users.
     pub front_proxy: Option<Arc<FrontProxy>>,
+    /// Whether the uids in client certificates are not looked at.
+    pub ignores_certificate_uids: bool,
 }
 
 impl Authenticator {
@@ -55,7 +57,7 @@ impl Authenticator {
         shown: &[CertificateDer<'_>],
         now: SystemTime,
     ) -> ClientCertificate {
-        let own = ClientCertificate::of(authorities, shown, now);
+        let own = ClientCertificate::of(authorities, shown, now, !self.ignores_certificate_uids);
         match &self.front_proxy {
             Some(front_proxy) => front_proxy.judge(own, shown, now),
             None => own,

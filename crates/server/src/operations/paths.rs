@@ -52,6 +52,23 @@ pub struct Paths {
     clock: Arc<dyn Clock>,
     aggregator: Option<Arc<Aggregator>>,
     flags: BTreeMap<String, String>,
+    pages: Pages,
+}
+
+/// The pages about the server that are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pages {
+    /// Its flags: `/flagz`.
+    pub flagz: bool,
+    /// What runs here and since when: `/statusz`.
+    pub statusz: bool,
+}
+
+impl Pages {
+    const ALL: Self = Self {
+        flagz: true,
+        statusz: true,
+    };
 }
 
 impl Paths {
@@ -77,7 +94,15 @@ impl Paths {
             clock,
             aggregator: None,
             flags: BTreeMap::new(),
+            pages: Pages::ALL,
         }
+    }
+
+    /// With those pages alone.
+    #[must_use]
+    pub fn with_pages(mut self, pages: Pages) -> Self {
+        self.pages = pages;
+        self
     }
 
     /// With the flags that the server was started with, and their values.
@@ -238,8 +263,8 @@ impl Paths {
             ("/" | "/index.html", _) => Some(document.json(&PathList {
                 paths: self.list(document.catalog),
             })),
-            ("/statusz", _) => Some(self.statusz(document)),
-            ("/flagz", _) => Some(self.flagz(document)),
+            ("/statusz", _) if self.pages.statusz => Some(self.statusz(document)),
+            ("/flagz", _) if self.pages.flagz => Some(self.flagz(document)),
             ("/metrics", Some((metrics, in_flight))) => Some(metrics.respond(in_flight, self.levels())),
             ("/metrics/slis", Some(_)) => Some(Ok(metrics::service_levels(self.health.outcomes()))),
             _ => None,
@@ -252,7 +277,13 @@ impl Paths {
 
     fn statusz(&self, document: &Document<'_>) -> Result<Response, ApiError> {
         let mut paths = self.list(document.catalog);
-        paths.extend(["/flagz", "/statusz"].map(str::to_owned));
+        let pages = [("/flagz", self.pages.flagz), ("/statusz", self.pages.statusz)];
+        paths.extend(
+            pages
+                .iter()
+                .filter(|(_, shown)| *shown)
+                .map(|(path, _)| (*path).to_owned()),
+        );
         let page = Statusz {
             started: self.started,
             now: self.clock.now(),

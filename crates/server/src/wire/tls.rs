@@ -140,6 +140,17 @@ pub enum TlsError {
     },
 }
 
+impl TlsError {
+    /// The file.
+    pub fn path(&self) -> &Path {
+        let (Self::Read { path, .. }
+        | Self::Empty { path }
+        | Self::Certificate { path, .. }
+        | Self::Authority { path, .. }) = self;
+        path
+    }
+}
+
 impl TlsFiles {
     /// Reads the files and makes what connections are accepted with: TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1.
     ///

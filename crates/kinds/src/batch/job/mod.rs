@@ -236,6 +236,46 @@ spec:
         assert!(errors[0].starts_with("spec.template.spec: Invalid value"), "{errors:?}");
     }
 
+    /// What is said of a change of the template of a Job whose status is as it was.
+    fn change(gates: &str, status: &str, path: &[&str], value: &str) -> Vec<String> {
+        let harness = Harness::with_gates(gates);
+        let read = |text: &str| holdfast_value::yaml::parse(text.as_bytes(), &holdfast_value::Limits::REQUEST).unwrap();
+        let mut old = harness.create(&with("suspend: true"));
+        old.set_at(&["status"], read(status));
+        let mut new = old.clone();
+        new.set_at(path, read(value));
+        harness.check_update(None, &old, &new)
+    }
+
+    #[test]
+    fn where_pods_run_may_change_while_none_of_them_is_left() {
+        const ON: &str = "MutableSchedulingDirectivesForSuspendedJobs=true";
+        const OFF: &str = "MutableSchedulingDirectivesForSuspendedJobs=false";
+        let template = ["spec", "template", "spec"];
+        let selector = |gates, status| change(gates, status, &[&template[..], &["nodeSelector"]].concat(), "{a: b}");
+        let (ended, running) = (
+            "{startTime: '2026-01-01T00:00:00Z', conditions: [{type: Suspended, status: 'True'}]}",
+            "{startTime: '2026-01-01T00:00:00Z', active: 1, conditions: [{type: Suspended, status: 'True'}]}",
+        );
+        for (gates, status, allowed) in [
+            (ON, "{}", true),
+            (ON, ended, true),
+            (ON, running, false),
+            (ON, "{active: 1}", false),
+            (OFF, "{}", true),
+            (OFF, ended, false),
+            (OFF, "{active: 1}", true),
+        ] {
+            assert_eq!(selector(gates, status).is_empty(), allowed, "{gates} {status}");
+        }
+        let affinity = |value| change(ON, "{}", &[&template[..], &["affinity"]].concat(), value);
+        assert!(affinity("{nodeAffinity: {}}").is_empty());
+        assert_eq!(
+            affinity("{podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: a}]}}").len(),
+            1
+        );
+    }
+
     #[test]
     fn how_often_a_job_runs_depends_on_what_is_given() {
         let harness = Harness::new();

@@ -288,44 +288,94 @@ fn validate_completions(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
     }
 }
 
-/// The template stays, but for its metadata and where Pods may run while the Job is suspended and has not begun.
+/// `validatePodTemplateUpdate`: the template stays, but for where Pods may run and what they may take while the Job is suspended and
+/// none of them is left.
 fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, features: Features, errors: &mut Errors) {
-    let old_spec = old.child("spec");
-    let (template, before) = (spec.child("template"), old_spec.child("template"));
-    let idle = old_spec.child("suspend").is_true() && !old.child("status").child("startTime").is_set();
-    if !idle {
-        immutable(&template, &before, errors);
+    let (old_spec, status) = (old.child("spec"), old.child("status"));
+    let (template, old_template) = (spec.child("template"), old_spec.child("template"));
+    let suspended = old_spec.child("suspend").is_true();
+    let not_begun = suspended && !status.child("startTime").is_set();
+    let waits = suspended
+        && (not_begun || condition_holds(&status, "Suspended"))
+        && status.child("active").number().unwrap_or_default() == 0;
+    let directives_may_change = match features.has(Feature::MutableSchedulingDirectivesForSuspendedJobs) {
+        true => waits,
+        false => not_begun,
+    };
+    let resources_may_change = waits && features.has(Feature::MutablePodResourcesForSuspendedJobs);
+    let (now, mut before) = (template.value(), old_template.value().cloned().unwrap_or_default());
+    if let Some(now) = now.filter(|_| directives_may_change) {
+        take_directives(&mut before, now);
+    }
+    if !resources_may_change {
+        if !same(now, Some(&before)) {
+            errors.push(template.invalid("field is immutable"));
+        }
         return;
     }
-    let (pod, before) = (template.child("spec"), before.child("spec"));
+    let pod = template.child("spec");
     let mut left = pod.value().cloned().unwrap_or_default();
-    for part in ["nodeSelector", "affinity", "tolerations", "schedulingGates"] {
-        match before.child(part).value() {
-            Some(value) => left.set_at(&[part], value.clone()),
-            None => {
-                left.remove_at(&[part]);
-            }
+    let before = before.get("spec");
+    keep_resources(&mut left, &Field::placed(before, ""));
+    if !same(Some(&left), before) {
+        errors.push(pod.invalid("field is immutable"));
+    }
+}
+
+fn condition_holds(status: &Field<'_, '_>, of: &str) -> bool {
+    let conditions = status.child("conditions");
+    let mut conditions = conditions.items();
+    conditions.any(|condition| condition.child("type").text() == of && condition.child("status").text() == "True")
+}
+
+/// Gives a template what `now` says of where Pods may run, and its labels and annotations. Of the affinity only that for nodes
+/// counts.
+fn take_directives(template: &mut Value, now: &Value) {
+    let mut take = |path: &[&str]| match now.at(path) {
+        Some(value) => template.set_at(path, value.clone()),
+        None => {
+            template.remove_at(path);
         }
+    };
+    for part in ["labels", "annotations"] {
+        take(&["metadata", part]);
     }
-    let resources_may_change = features.has(Feature::MutablePodResourcesForSuspendedJobs);
-    if resources_may_change {
-        keep_resources(&mut left, &before);
+    for part in ["nodeSelector", "tolerations", "schedulingGates"] {
+        take(&["spec", part]);
     }
-    if !same(Some(&left), before.value()) {
-        let whole = if resources_may_change { &pod } else { &template };
-        errors.push(whole.invalid("field is immutable"));
+    take(&["spec", "affinity", "nodeAffinity"]);
+    let is_empty = |affinity: &Value| affinity.as_map().is_some_and(|map| map.is_empty());
+    match now.at(&["spec", "affinity"]) {
+        Some(_) if template.at(&["spec", "affinity"]).is_none() => {
+            template.set_at(&["spec", "affinity"], Value::empty_map());
+        }
+        None if template.at(&["spec", "affinity"]).is_some_and(is_empty) => {
+            template.remove_at(&["spec", "affinity"]);
+        }
+        _ => {}
     }
 }
 
 /// Gives the containers of a pod specification the resources that they had before.
 fn keep_resources(spec: &mut Value, before: &Field<'_, '_>) {
-    let Some(Value::List(containers)) = spec.at_mut(&["containers"]) else {
-        return;
-    };
-    let before = before.child("containers");
-    for (container, before) in containers.make_mut().iter_mut().zip(before.slice()) {
-        if let Some(resources) = before.get("resources") {
-            container.set_at(&["resources"], resources.clone());
+    for list in ["containers", "initContainers"] {
+        let before = before.child(list);
+        let Some(Value::List(containers)) = spec.at_mut(&[list]) else {
+            continue;
+        };
+        if containers.len() != before.len() {
+            continue;
+        }
+        for (container, before) in containers.make_mut().iter_mut().zip(before.slice()) {
+            if container.get("name") != before.get("name") {
+                continue;
+            }
+            match before.get("resources") {
+                Some(resources) => container.set_at(&["resources"], resources.clone()),
+                None => {
+                    container.remove_at(&["resources"]);
+                }
+            }
         }
     }
 }

@@ -141,7 +141,14 @@ impl Strategy for Pod {
                 validate_annotations_update(object, old, self.config.features, &mut errors);
                 update::validate_ephemeral_update(&Field::root(object), &Field::root(old), &mut errors);
             }
-            Some("resize") => resize::validate_resize(&Field::root(object), &Field::root(old), &mut errors),
+            Some("resize") => {
+                resize::validate_resize(
+                    &Field::root(object),
+                    &Field::root(old),
+                    self.config.features,
+                    &mut errors,
+                );
+            }
             _ => {
                 validate_annotations_update(object, old, self.config.features, &mut errors);
                 update::validate_update(object, old, self.config.features, &mut errors);

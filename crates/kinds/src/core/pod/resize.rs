@@ -5,6 +5,7 @@ use holdfast_value::Value;
 
 use super::qos;
 use super::update::{is_mirror, of_object, put};
+use crate::features::{Feature, Features};
 use crate::validation::{Errors, same};
 
 /// The parts of containers that a write to `resize` takes.
@@ -58,7 +59,7 @@ fn resized(asked: &Value, mut there: Value) -> Value {
 }
 
 /// `ValidatePodResize`
-pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, features: Features, errors: &mut Errors) {
     let (spec, old_spec) = (new.child("spec"), old.child("spec"));
     if is_mirror(old) {
         *errors = vec![of_object("static pods cannot be resized")];
@@ -80,9 +81,13 @@ pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
         errors.push(spec.forbidden("Pod running on node without support for resize"));
     }
     validate_pod_level(&spec, &old_spec, errors);
+    let of_all = features.has(Feature::InPlacePodVerticalScalingInitContainers);
     for list in LISTS {
         let (containers, others) = (spec.child(list), old_spec.child(list));
         for (container, before) in containers.items().zip(others.items()) {
+            if list == "initContainers" && !of_all && !is_sidecar(&before) {
+                continue;
+            }
             validate_kept(
                 &container.child("resources"),
                 &before.child("resources"),
@@ -91,16 +96,59 @@ pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
             );
         }
     }
-    for list in ["containers", "initContainers"] {
-        let (containers, others) = (spec.child(list), old_spec.child(list));
-        for (container, before) in containers.items().zip(others.items()) {
-            let same_policy = same(
-                container.child("resizePolicy").value(),
-                before.child("resizePolicy").value(),
+    let (containers, others) = (spec.child("containers"), old_spec.child("containers"));
+    for (container, before) in containers.items().zip(others.items()) {
+        if !changes_amounts_alone(&container, &before) {
+            errors.push(spec.forbidden("only cpu and memory resources are mutable"));
+        }
+    }
+    let (containers, others) = (spec.child("initContainers"), old_spec.child("initContainers"));
+    for (container, before) in containers.items().zip(others.items()) {
+        validate_init_container((&container, &before), &spec, of_all, errors);
+    }
+}
+
+/// Whether nothing changes but amounts of processors and memory, of what a resize takes.
+fn changes_amounts_alone(container: &Field<'_, '_>, before: &Field<'_, '_>) -> bool {
+    let [policy, old_policy] = [container, before].map(|container| container.child("resizePolicy").value().cloned());
+    same(policy.as_ref(), old_policy.as_ref())
+        && only_processors_and_memory(&container.child("resources"), &before.child("resources"))
+}
+
+fn is_sidecar(container: &Field<'_, '_>) -> bool {
+    container.child("restartPolicy").text() == "Always"
+}
+
+/// Init containers that are no sidecars are resized where the gate for that is on, and where they need not start anew for it.
+fn validate_init_container(
+    (container, before): (&Field<'_, '_>, &Field<'_, '_>),
+    spec: &Field<'_, '_>,
+    of_all: bool,
+    errors: &mut Errors,
+) {
+    let changed = RESIZED
+        .iter()
+        .any(|part| !same(container.child(part).value(), before.child(part).value()));
+    if !of_all && !is_sidecar(container) {
+        if changed {
+            errors.push(spec.forbidden("resources for non-sidecar init containers are immutable"));
+        }
+        return;
+    }
+    if !changes_amounts_alone(container, before) {
+        errors.push(container.forbidden("only cpu and memory resources for init or sidecar containers are mutable"));
+    }
+    if changed && !is_sidecar(container) {
+        let policies = container.child("resizePolicy");
+        let restarts = policies
+            .items()
+            .filter(|policy| policy.child("restartPolicy").text() == "RestartContainer");
+        for _ in restarts {
+            errors.push(
+                container.forbidden(
+                    "non-sidecar init containers with a resize policy of RestartContainer cannot be resized",
+                ),
             );
-            if !same_policy || !only_processors_and_memory(&container.child("resources"), &before.child("resources")) {
-                errors.push(spec.forbidden("only cpu and memory resources are mutable"));
-            }
         }
     }
 }

@@ -110,6 +110,9 @@ impl Aggregator {
             let why = "the user cannot be named in headers";
             failed(StatusCode::INTERNAL_SERVER_ERROR, why)
         })?;
+        if self.config.hides_uids {
+            headers.remove(identity::UID);
+        }
         headers.insert(AUDIT_ID, audit_id.clone());
         if let Some(peer) = asked.peer {
             came_from(&mut headers, peer.ip());

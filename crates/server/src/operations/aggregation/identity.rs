@@ -87,6 +87,13 @@ fn read(certificate: &Path, key: &Path) -> Result<Arc<CertifiedKey>, IdentityErr
         move |source| IdentityError::Read { what, path, source }
     };
     let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let chain = chain.and_then(|chain| {
+        if chain.is_empty() {
+            Err(pem::Error::NoItemsFound)
+        } else {
+            Ok(chain)
+        }
+    });
     let chain = chain.map_err(unread("certificates", certificate))?;
     let private = PrivateKeyDer::from_pem_file(key).map_err(unread("a private key", key))?;
     let read = CertifiedKey::from_der(chain, private, &aws_lc_rs::default_provider());

@@ -22,6 +22,7 @@ use http::{HeaderValue, Method, header};
 use http_body_util::BodyExt as _;
 use smol_str::SmolStr;
 
+use crate::http::ApiError;
 use crate::http::negotiation::{PATCH_TYPES, PatchType};
 use crate::identity::ClientCertificate;
 use crate::operations::aggregation::Aggregator;
@@ -56,6 +57,16 @@ pub struct RequestError {
     pub reason: SmolStr,
     /// The message.
     pub message: String,
+}
+
+impl From<ApiError> for RequestError {
+    fn from(error: ApiError) -> Self {
+        Self {
+            code: error.code().as_u16(),
+            reason: error.reason().into(),
+            message: error.to_string(),
+        }
+    }
 }
 
 impl RequestError {
@@ -164,11 +175,7 @@ impl Client {
     ) -> Result<(), RequestError> {
         let target = Target::of_stored(&self.registry(), resource, (namespace, name), &self.user, self.time());
         let deleted = crate::write::delete(&self.service.context.write, target, DeleteOptions::default()).await;
-        deleted.map(drop).map_err(|error| RequestError {
-            code: error.code().as_u16(),
-            reason: error.reason().into(),
-            message: error.to_string(),
-        })
+        Ok(deleted.map(drop)?)
     }
 
     async fn send(

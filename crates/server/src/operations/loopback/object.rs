@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use holdfast_resource::Resource;
-use holdfast_store::table_by_segments;
+use holdfast_store::{Revision, table_by_segments};
 use holdfast_value::Value;
 
-use super::Client;
+use super::{Client, RequestError};
+use crate::http::ApiError;
 use crate::objects::{self, Entry, Snapshot};
 
 /// An object as it was stored at one time. Cheap to clone.
@@ -31,6 +32,11 @@ impl Object {
     /// The namespace, given the object's resource; empty where it has none.
     pub fn namespace(&self, resource: &Resource) -> &str {
         objects::namespace_of_key(resource, self.entry.key())
+    }
+
+    /// The revision that it was written at: its resource version.
+    pub fn revision(&self) -> Revision {
+        self.entry.mod_revision()
     }
 
     /// Whether this is an object of `resource`.
@@ -115,6 +121,19 @@ impl Client {
         let prefix = storage.map_or_else(|| "\0".to_owned(), |storage| storage.namespace_prefix(namespace));
         let store = self.service.context.shared.store.of(prefix.as_bytes());
         Objects::new(store.snapshot(), prefix)
+    }
+
+    /// The most recent revision of the store that holds the objects of a resource: what [`Client::list`] shows from now on is not
+    /// older.
+    ///
+    /// # Errors
+    /// Where the store does not answer.
+    pub async fn latest_revision(&self, resource: &Resource) -> Result<Revision, RequestError> {
+        let prefix = resource.storage.as_ref().map(|storage| storage.prefix.as_bytes());
+        let (store, prefix) = (&self.service.context.shared.store, prefix.unwrap_or_default());
+        let latest = store.latest_with(prefix).await;
+        latest.map_err(|error| RequestError::from(ApiError::from(error)))?;
+        Ok(store.of(prefix).revision())
     }
 
     /// The resource that an object is of; `None` where it is not served any more.
