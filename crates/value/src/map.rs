@@ -153,7 +153,7 @@ impl Map {
 }
 
 /// The order of two names. Most differ in their first byte, which is cheaper to see than to call for a comparison of memory.
-pub fn order_of_names(left: &str, right: &str) -> Ordering {
+fn order_of_names(left: &str, right: &str) -> Ordering {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     match (left.first(), right.first()) {
         (Some(first), Some(other)) if first != other => first.cmp(other),

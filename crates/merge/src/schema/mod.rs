@@ -7,10 +7,9 @@
 mod builder;
 mod reader;
 
-use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use holdfast_value::{SmolStr, Value};
+use holdfast_value::{Names, SmolStr, Value};
 
 pub use builder::{FieldSpec, ListSpec, MapSpec, Reference, SchemaBuilder, SchemaError, Target, TypeSpec};
 
@@ -147,12 +146,11 @@ impl ListType {
     }
 }
 
-/// The declared fields of a struct, sorted by name. The first eight bytes of the names, which tell nearly all of them
-/// apart, stand together for the search.
+/// The declared fields of a struct, sorted by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields {
     fields: Box<[Field]>,
-    prefixes: Box<[u64]>,
+    names: Names,
 }
 
 impl Fields {
@@ -161,7 +159,7 @@ impl Fields {
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         fields.dedup_by(|later, earlier| later.name == earlier.name);
         Self {
-            prefixes: fields.iter().map(|field| prefix(&field.name)).collect(),
+            names: Names::of_sorted(fields.iter().map(|field| field.name.as_str())),
             fields: fields.into(),
         }
     }
@@ -172,36 +170,9 @@ impl Fields {
 
     /// Where a field of this name is at or after a position, or where it would be.
     #[inline]
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "as many prefixes as fields, and the place is below their number"
-    )]
     fn position(&self, from: usize, name: &str) -> Result<usize, usize> {
-        let prefix = prefix(name);
-        let mut at = from + self.prefixes[from..].partition_point(|other| *other < prefix);
-        while self.prefixes.get(at) == Some(&prefix) {
-            match self.fields[at].name.as_str().cmp(name) {
-                Ordering::Less => at += 1,
-                Ordering::Equal => return Ok(at),
-                Ordering::Greater => break,
-            }
-        }
-        Err(at)
-    }
-}
-
-/// The first eight bytes of a text as a number in the same order.
-#[inline]
-#[expect(clippy::indexing_slicing, reason = "cut to the length of the padding before")]
-fn prefix(text: &str) -> u64 {
-    let bytes = text.as_bytes();
-    match bytes.first_chunk::<8>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let mut padded = [0; 8];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            u64::from_be_bytes(padded)
-        }
+        self.names
+            .position(from, name, |at| self.fields.get(at).map(|field| field.name.as_str()))
     }
 }
 

@@ -293,14 +293,15 @@ impl Decoder<'_> {
         let mut always = of.always_written.iter().map(|at| usize::from(*at)).peekable();
         let mut ahead = 0;
         for (at, (key, value)) in map.iter().enumerate() {
-            let found = fields[ahead..].binary_search_by(|field| field.name.as_str().cmp(key));
-            let Ok(skipped) = found else {
-                ahead += found.unwrap_or_else(|skipped| skipped);
-                self.report(key, place);
-                rebuild.drop(at);
-                continue;
+            let index = match of.position(ahead, key) {
+                Ok(index) => index,
+                Err(next) => {
+                    ahead = next;
+                    self.report(key, place);
+                    rebuild.drop(at);
+                    continue;
+                }
             };
-            let index = ahead + skipped;
             ahead = index + 1;
             while let Some(missing) = always.next_if(|written| *written < index) {
                 self.write_unset(&fields[missing], at, &mut rebuild);

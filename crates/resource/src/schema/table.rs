@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use holdfast_value::{Map, SmolStr, Value};
+use holdfast_value::{Map, Names, SmolStr, Value};
 
 use crate::GroupVersionKind;
 use crate::schema::defaults::leads_to_default;
@@ -196,6 +196,7 @@ impl TypeTableBuilder {
         }
         Ok(slot.insert(Type {
             name,
+            names: Names::of_sorted(kind.fields().iter().map(|field| field.name.as_str())),
             kind,
             map_type: None::<MapType>,
             kinds: Vec::new(),

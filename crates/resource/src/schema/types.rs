@@ -1,6 +1,6 @@
 use std::sync::OnceLock;
 
-use holdfast_value::{SmolStr, Value, order_of_names};
+use holdfast_value::{Names, SmolStr, Value};
 
 use crate::GroupVersionKind;
 use crate::schema::{DisabledField, Field, MapType, Step, TypeMarks};
@@ -23,6 +23,8 @@ pub struct Type {
     pub name: SmolStr,
     /// What values of the type look like.
     pub kind: TypeKind,
+    /// Finds its fields.
+    pub(crate) names: Names,
     /// Whether all of a struct is one field to server-side apply. `None` is [`MapType::Granular`].
     pub map_type: Option<MapType>,
     /// The kinds whose objects are of this type; `DeleteOptions` and such stand for one kind in many groups.
@@ -48,10 +50,7 @@ pub struct Type {
 impl Type {
     /// The fields of a struct in the order of their names; none for a scalar.
     pub fn fields(&self) -> &[Field] {
-        match &self.kind {
-            TypeKind::Struct(fields) => fields,
-            TypeKind::Scalar(_) => &[],
-        }
+        self.kind.fields()
     }
 
     /// The field `name` of a struct.
@@ -62,17 +61,24 @@ impl Type {
     /// The field `name` of a struct, searched from the index `from` on, which moves behind it: for callers that look names up in
     /// their order.
     pub(crate) fn field_behind(&self, from: &mut usize, name: &str) -> Option<&Field> {
-        let fields = self.fields().get(*from..)?;
-        match fields.binary_search_by(|field| order_of_names(&field.name, name)) {
+        match self.position(*from, name) {
             Ok(at) => {
-                *from += at + 1;
-                fields.get(at)
+                *from = at + 1;
+                self.fields().get(at)
             }
             Err(at) => {
-                *from += at;
+                *from = at;
                 None
             }
         }
+    }
+
+    /// Where the field `name` of a struct is at or after the index `from`, or where it would be.
+    #[inline]
+    pub(crate) fn position(&self, from: usize, name: &str) -> Result<usize, usize> {
+        let fields = self.fields();
+        self.names
+            .position(from, name, |at| fields.get(at).map(|field| field.name.as_str()))
     }
 
     /// The field that a step of the checks looks at; none for a rule.
@@ -102,6 +108,15 @@ pub enum TypeKind {
     Struct(Vec<Field>),
     /// One of the types with a form of their own.
     Scalar(Scalar),
+}
+
+impl TypeKind {
+    pub(crate) fn fields(&self) -> &[Field] {
+        match self {
+            Self::Struct(fields) => fields,
+            Self::Scalar(_) => &[],
+        }
+    }
 }
 
 /// Types that have a form of their own in JSON or protobuf.

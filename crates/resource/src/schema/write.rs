@@ -18,6 +18,18 @@ pub struct Member<'v, 't> {
     place: u16,
 }
 
+impl Member<'_, '_> {
+    /// Appends the name and a colon.
+    pub(crate) fn write_name(&self, out: &mut Vec<u8>) {
+        match self.shape {
+            // Names of fields are words.
+            Some(_) => json::write_plain_string(self.name, out),
+            None => json::write_string(self.name, out),
+        }
+        out.push(b':');
+    }
+}
+
 /// The members of a struct; most have no more than these.
 pub type Members<'v, 't> = SmallVec<[Member<'v, 't>; 16]>;
 
@@ -46,7 +58,10 @@ pub fn write_json(table: &TypeTable, shape: Option<&Shape>, value: &Value, out: 
         (Some(Shape::Ref(id)), Value::Map(map)) if !table.get(*id).fields().is_empty() => {
             out.push(b'{');
             for (at, member) in members(table.get(*id), map).into_iter().enumerate() {
-                write_name(at > 0, member.name, out);
+                if at > 0 {
+                    out.push(b',');
+                }
+                member.write_name(out);
                 write_json(table, member.shape, member.value, out);
             }
             out.push(b'}');
@@ -64,7 +79,11 @@ pub fn write_json(table: &TypeTable, shape: Option<&Shape>, value: &Value, out: 
         (Some(Shape::Map(of)), Value::Map(map)) => {
             out.push(b'{');
             for (at, (name, value)) in map.iter().enumerate() {
-                write_name(at > 0, name, out);
+                if at > 0 {
+                    out.push(b',');
+                }
+                json::write_string(name, out);
+                out.push(b':');
                 write_json(table, Some(of), value, out);
             }
             out.push(b'}');
@@ -89,14 +108,6 @@ fn write_scalar(table: &TypeTable, of: TypeId, value: &Value, out: &mut Vec<u8>)
         }
         _ => json::write(value, out),
     }
-}
-
-fn write_name(comma: bool, name: &str, out: &mut Vec<u8>) {
-    if comma {
-        out.push(b',');
-    }
-    json::write_string(name, out);
-    out.push(b':');
 }
 
 #[cfg(test)]

@@ -21,7 +21,10 @@ pub(crate) use read::{Dialect, Reader};
 pub use scan::{end_of_string, end_of_value, is_compact};
 pub use select::{Selected, parse_selected, parse_selected_beside};
 pub(crate) use write::number_length;
-pub use write::{html_safe, length, string_length, to_string, to_vec, write, write_float, write_pretty, write_string};
+pub use write::{
+    html_safe, length, string_length, to_string, to_vec, write, write_float, write_plain_string, write_pretty,
+    write_string,
+};
 
 /// Reads one JSON value; of repeated keys the last wins.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {

@@ -133,6 +133,15 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
+/// Appends in quotes a string that is known to need no escape, such as the name of a field of a type.
+pub fn write_plain_string(text: &str, out: &mut Vec<u8>) {
+    debug_assert!(first_special(text.as_bytes()).is_none());
+    out.reserve(text.len() + 2);
+    out.push(b'"');
+    out.extend_from_slice(text.as_bytes());
+    out.push(b'"');
+}
+
 /// The length of the compact form of `value` in bytes, without what escapes add.
 pub fn length(value: &Value) -> usize {
     let mut room = Growth::new(usize::MAX);

@@ -1,0 +1,107 @@
+//! A search among names that seldom change.
+
+use std::cmp::Ordering;
+
+/// Sorted names, as far as a search needs them: the first eight bytes of each, which tell nearly all apart, stand together,
+/// so that a search reads little memory. The names themselves are their owner's.
+#[derive(Clone, Debug, Default)]
+pub struct Names(Box<[u64]>);
+
+/// How many names are looked at one by one: names are mostly searched in their order, so that the next one is near.
+const NEAR: usize = 4;
+
+impl Names {
+    /// Names in the order of their UTF-8 bytes, each once.
+    pub fn of_sorted<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        Self(names.map(prefix).collect())
+    }
+
+    /// Where `name` is at or after the position `from`, or where it would be. `name_at` gives the name at a position.
+    #[inline]
+    pub fn position<'a>(
+        &self,
+        from: usize,
+        name: &str,
+        name_at: impl Fn(usize) -> Option<&'a str>,
+    ) -> Result<usize, usize> {
+        let prefix = prefix(name);
+        let rest = self.0.get(from..).unwrap_or_default();
+        let (near, far) = rest.split_at_checked(NEAR).unwrap_or((rest, &[]));
+        let skipped = match near.iter().position(|other| *other >= prefix) {
+            Some(skipped) => skipped,
+            None => near.len() + far.partition_point(|other| *other < prefix),
+        };
+        let mut at = from + skipped;
+        while self.0.get(at) == Some(&prefix) {
+            match name_at(at).map(|other| other.cmp(name)) {
+                Some(Ordering::Less) => at += 1,
+                Some(Ordering::Equal) => return Ok(at),
+                Some(Ordering::Greater) | None => break,
+            }
+        }
+        Err(at)
+    }
+}
+
+/// The first eight bytes of a text as a number in the same order.
+#[inline]
+fn prefix(text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    match bytes.first_chunk::<8>() {
+        Some(first) => u64::from_be_bytes(*first),
+        None => {
+            let number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+            // Eight bytes would not come here, so that the shift is below 64 but for an empty text, whose number is zero.
+            number.checked_shl(64 - 8 * bytes.len() as u32).unwrap_or_default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_from_any_position_before_them() {
+        let names = [
+            "",
+            "a",
+            "ab",
+            "containerPort",
+            "containers",
+            "host",
+            "hostAliases",
+            "hostIP",
+            "hostIPC",
+            "hostNetwork",
+            "z",
+        ];
+        let index = Names::of_sorted(names.iter().copied());
+        for from in 0..=names.len() {
+            for (at, name) in names.iter().enumerate() {
+                let expected = if at >= from { Ok(at) } else { Err(from) };
+                assert_eq!(
+                    index.position(from, name, |at| names.get(at).copied()),
+                    expected,
+                    "{name} from {from}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_missing_has_the_place_where_it_would_be() {
+        let names = ["containers", "hostIP", "hostNetwork"];
+        let index = Names::of_sorted(names.iter().copied());
+        for (name, at) in [
+            ("", 0),
+            ("containerPort", 0),
+            ("hostI", 1),
+            ("hostIPC", 2),
+            ("hostNetworks", 3),
+            ("z", 3),
+        ] {
+            assert_eq!(index.position(0, name, |at| names.get(at).copied()), Err(at), "{name}");
+        }
+    }
+}
