@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
 use bytes::Bytes;
-use conformance::{Binary, MERGE, Server, Target};
+use conformance::{ADMIN_TOKEN, Binary, Client, MERGE, Server, Target, USER_TOKEN};
 use http::Method;
 use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const JSON: &str = "application/json";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
@@ -175,4 +176,119 @@ async fn documents_are_512_levels_deep_at_most() {
     let (status, refusal) = ask(&server, Method::POST, path, JSON, &nested(600)).await;
     assert_eq!(status, 400);
     assert!(refusal["message"].as_str().unwrap().contains("depth"), "{refusal}");
+}
+
+#[tokio::test]
+async fn applied_managers_are_read_before_the_apply() {
+    let server = start().await;
+    let path = "/api/v1/namespaces/default/configmaps/one?fieldManager=m";
+    for managers in [json!([1]), json!([null]), json!([{"manager": "a", "time": "x"}])] {
+        let applied = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "one", "managedFields": managers},
+        });
+        let answer = ask(
+            &server,
+            Method::PATCH,
+            path,
+            "application/apply-patch+yaml",
+            &applied.to_string(),
+        )
+        .await;
+        assert_eq!(answer.0, 400, "{}", answer.1);
+    }
+}
+
+#[tokio::test]
+async fn letters_are_counted_from_both_ends_and_empty_sums_are_numbers() {
+    let server = start().await;
+    let rules = [
+        "'ta©o©αT'.lastIndexOf('©', 3) == 2",
+        "self.seconds.sum() == duration('0')",
+    ];
+    let seconds = json!({"type": "array", "maxItems": 2, "items": {"type": "string", "format": "duration"}});
+    let refused: Vec<Value> = rules.iter().map(|rule| json!({"rule": rule})).collect();
+    let mut client = Client::of(&server).await;
+    let defined = definition(json!({
+        "type": "object",
+        "properties": {"seconds": seconds},
+        "x-kubernetes-validations": refused,
+    }));
+    client.make(DEFINITIONS.trim_end_matches("?dryRun=All"), defined).await;
+    let things = "/apis/differences.example.com/v1/namespaces/default/things";
+    client.until(things, |status, _| status == 200).await;
+    let thing = json!({
+        "apiVersion": "differences.example.com/v1", "kind": "Thing",
+        "metadata": {"name": "one"}, "spec": {"seconds": []},
+    });
+    let (status, refusal) = post(&server, things, thing).await;
+    assert_eq!(status, 422);
+    for rule in rules {
+        assert!(refusal["message"].as_str().unwrap().contains(rule), "{refusal}");
+    }
+}
+
+#[tokio::test]
+async fn a_target_ends_at_a_number_sign() {
+    let server = start().await;
+    let mut socket = Target::of(&server).unwrap().raw().await.unwrap();
+    let request = format!(
+        "GET /api/v1/namespaces/default#x HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+#[tokio::test]
+async fn roles_are_those_of_kubernetes() {
+    let server = start().await;
+    let mut alice = Target::of(&server)
+        .unwrap()
+        .with_token(USER_TOKEN)
+        .connect()
+        .await
+        .unwrap();
+    let answer = alice.get("/.well-known/openid-configuration", JSON).await.unwrap();
+    assert_eq!(answer.status(), 403);
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+    let (_, roles) = ask(&server, Method::GET, path, "", "").await;
+    let names = roles["items"].as_array().unwrap().iter();
+    let names: Vec<&str> = names.map(|role| role["metadata"]["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"system:service-account-issuer-discovery"));
+    assert!(!names.iter().any(|name| name.contains("openshift")), "{names:?}");
+}
+
+#[tokio::test]
+async fn an_applied_claim_has_its_phase_at_once() {
+    let server = start().await;
+    let path = "/api/v1/namespaces/default/persistentvolumeclaims/one?fieldManager=m";
+    let claim = json!({
+        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "one"},
+        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+    });
+    let apply = "application/apply-patch+yaml";
+    let (status, made) = ask(&server, Method::PATCH, path, apply, &claim.to_string()).await;
+    assert_eq!((status, &made["status"]["phase"]), (201, &json!("Pending")));
+    let unchanged = path.split('?').next().unwrap();
+    let (status, again) = ask(&server, Method::PATCH, unchanged, MERGE, "{}").await;
+    assert_eq!(status, 200);
+    assert_eq!(
+        again["metadata"]["resourceVersion"],
+        made["metadata"]["resourceVersion"]
+    );
+}
+
+#[tokio::test]
+async fn text_is_utf_8() {
+    let server = start().await;
+    let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
+    let path = "/api/v1/namespaces/default/configmaps?dryRun=All";
+    let body = Bytes::from_static(b"{\"metadata\":{\"name\":\"one\"},\"data\":{\"k\":\"\xff\"}}");
+    let (status, made) = connection.ask(Method::POST, path, JSON, body).await.unwrap();
+    assert_eq!(status, 201);
+    let made: Value = serde_json::from_slice(&made).unwrap();
+    assert_eq!(made["data"]["k"], "\u{fffd}");
 }

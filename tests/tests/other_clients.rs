@@ -80,7 +80,8 @@ fn an_operator_by_kopf_handles_creation_update_deletion_and_timers() {
     python(|sources, folder| in_python(folder, &sources.join("operator_checks.py"))).check(&[]);
 }
 
-/// Both releases of the JavaScript client.
+/// Both releases of the JavaScript client, with the Node.js that its registry has: the client asks for a newer one than many
+/// machines have.
 const JAVASCRIPT: Client = Client {
     name: "javascript",
     wants: "package.json",
@@ -101,7 +102,9 @@ const JAVASCRIPT: Client = Client {
     run: |sources, folder| {
         // The script finds its packages from where it lies.
         std::fs::copy(sources.join("conformance.mjs"), folder.join("conformance.mjs")).unwrap();
-        let mut command = Command::new("node");
+        let processor = if cfg!(target_arch = "aarch64") { "arm64" } else { "x64" };
+        let node = format!("node_modules/node-linux-{processor}/bin/node");
+        let mut command = Command::new(folder.join(node));
         command.arg(folder.join("conformance.mjs"));
         command
     },
@@ -113,7 +116,7 @@ fn the_javascript_client_1_works_with_its_informer() {
     JAVASCRIPT.check(&["client-node-1"]);
 }
 
-#[needs(clients, node22)]
+#[needs(clients)]
 #[test]
 fn the_javascript_client_2_works_with_its_informer() {
     JAVASCRIPT.check(&["client-node-2"]);

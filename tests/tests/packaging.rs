@@ -3,9 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
 use std::fs;
-use std::process::{Command, Output};
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
 
-use conformance::{Binary, Server, root};
+use conformance::{Binary, Server, free_address, root};
 use test_support::needs;
 
 /// The most that systemd may find the unit exposed, in tenths of its scale from 0 to 10.
@@ -74,17 +77,101 @@ fn the_image_has_a_user_without_rights_a_volume_and_a_check_of_health() {
     assert!(image.starts_with("scratch\n"));
     assert_eq!(line("USER"), "65532:65532");
     assert_eq!(line("VOLUME"), "/data");
-    let command = |instruction: &str| -> Vec<String> {
-        let line = line(instruction);
-        serde_json::from_str(line.get(line.find('[').unwrap()..).unwrap()).unwrap()
-    };
     // The binary knows what the image calls it with.
     let binary = Binary::debug().unwrap();
     for instruction in ["ENTRYPOINT", "HEALTHCHECK"] {
-        let words = command(instruction);
-        let help = binary.command().args(&words[1..]).arg("--help").output().unwrap();
-        assert!(help.status.success(), "{help:?}");
+        run(binary.command().args(words_of(instruction)).arg("--help"));
     }
+}
+
+/// The words of an instruction of the image in the form of a list, behind the program's name.
+fn words_of(instruction: &str) -> Vec<String> {
+    let recipe = recipe("Containerfile");
+    let (_, image) = recipe.rsplit_once("\nFROM ").unwrap();
+    let line = image.lines().find(|line| line.starts_with(instruction)).unwrap();
+    let words: Vec<String> = serde_json::from_str(line.get(line.find('[').unwrap()..).unwrap()).unwrap();
+    assert_eq!(words[0], "/holdfast");
+    words[1..].to_vec()
+}
+
+/// The root of the image in a folder, made by the commands of the recipe, with the binary of the tests in the place of the one that
+/// they build. That one is static; this one gets the libraries that it is linked with.
+fn image(folder: &Path) -> PathBuf {
+    let recipe = recipe("Containerfile").replace("\\\n", " ");
+    let (built, root) = (folder.join("built"), folder.join("image"));
+    fs::create_dir_all(built.join("bin")).unwrap();
+    let binary = Binary::debug().unwrap();
+    fs::copy(binary.path(), built.join("bin/holdfast")).unwrap();
+    let commands = recipe
+        .lines()
+        .find_map(|line| line.strip_prefix("RUN cargo install"))
+        .unwrap();
+    let (build, commands) = commands.split_once("&&").unwrap();
+    assert!(build.contains(" --root /built"));
+    let commands = commands
+        .replace("/image", root.to_str().unwrap())
+        .replace("/built", built.to_str().unwrap());
+    run(Command::new("sh").args(["-ec", &commands]));
+    assert!(recipe.contains("\nCOPY --from=build /image /\n"));
+    let linked = run(Command::new("ldd").arg(binary.path()));
+    for library in linked.split_whitespace().filter(|word| word.starts_with('/')) {
+        run(Command::new("cp")
+            .args(["--parents", "--dereference", library])
+            .arg(&root));
+    }
+    root
+}
+
+fn run(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The program of the image as its user, with nothing of this machine to read.
+fn in_image(root: &Path, words: &[String]) -> Command {
+    let mut command = Command::new("chroot");
+    command
+        .args(["--userspec=65532:65532", "--groups="])
+        .arg(root)
+        .arg("/holdfast")
+        .args(words)
+        .env_clear()
+        .env("PATH", std::env::var_os("PATH").unwrap());
+    command
+}
+
+/// A process that ends with this.
+struct Ended(Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[needs(root)]
+#[test]
+fn the_image_runs_from_what_the_recipe_puts_into_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = image(folder.path());
+    let mut words = words_of("ENTRYPOINT");
+    words.push(format!("--secure-port={}", free_address().unwrap().port()));
+    let mut server = Ended(in_image(&root, &words).stdout(Stdio::piped()).spawn().unwrap());
+    // Its first line says that it serves.
+    let mut said = String::new();
+    BufReader::new(server.0.stdout.take().unwrap())
+        .read_line(&mut said)
+        .unwrap();
+    let health = words_of("HEALTHCHECK");
+    let healthy = in_image(&root, &health).output().unwrap();
+    assert!(healthy.status.success(), "{said}: {healthy:?}");
+    run(Command::new("kill").arg(server.0.id().to_string()));
+    assert!(server.0.wait().unwrap().success());
+    let kept = fs::metadata(root.join("data/kubeconfig")).unwrap();
+    assert_eq!((kept.uid(), kept.mode() & 0o777), (65532, 0o600));
+    assert!(!in_image(&root, &health).output().unwrap().status.success());
 }
 
 #[test]

@@ -276,19 +276,11 @@ impl Paths {
     }
 
     fn statusz(&self, document: &Document<'_>) -> Result<Response, ApiError> {
-        let mut paths = self.list(document.catalog);
-        let pages = [("/flagz", self.pages.flagz), ("/statusz", self.pages.statusz)];
-        paths.extend(
-            pages
-                .iter()
-                .filter(|(_, shown)| *shown)
-                .map(|(path, _)| (*path).to_owned()),
-        );
         let page = Statusz {
             started: self.started,
             now: self.clock.now(),
             version: &self.version,
-            paths,
+            paths: self.list(document.catalog),
         };
         zpage::respond(&page, document.messages, document.headers, document.query)
     }
@@ -310,7 +302,17 @@ impl Paths {
         if self.metrics.is_some() {
             paths.extend(["/metrics", "/metrics/slis"].map(str::to_owned));
         }
-        paths.extend(["/api", "/apis", "/version"].map(str::to_owned));
+        paths.extend(["/api", "/apis", "/apis/", "/version"].map(str::to_owned));
+        let pages = [("/flagz", self.pages.flagz), ("/statusz", self.pages.statusz)];
+        paths.extend(
+            pages
+                .iter()
+                .filter(|(_, shown)| *shown)
+                .map(|(path, _)| (*path).to_owned()),
+        );
+        if self.openapi.is_some() {
+            paths.extend(["/openapi/v2", "/openapi/v3", OPENAPI_3].map(str::to_owned));
+        }
         if self.issuer.is_some() {
             let of_issuer = [IssuerDocuments::CONFIGURATION_PATH, IssuerDocuments::KEYS_PATH];
             paths.extend(of_issuer.map(str::to_owned));

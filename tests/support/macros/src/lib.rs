@@ -13,8 +13,8 @@ use proc_macro::TokenStream;
 /// | `shared` | `$HOLDFAST_SHARED` is a folder, or `shared` beside the repository |
 /// | `clients` | `HOLDFAST_REQUIRE` names them: they are installed from their registries |
 /// | `etcd` | `$HOLDFAST_ETCD` is a file, or there is a program of that name on the path or in `target/etcd` |
-/// | `node22` | Node.js is on the path, in version 22 or later |
 /// | `full_disk` | users may mount a file system in memory in a namespace of their own |
+/// | `root` | tests may change the root of a process |
 /// | `kube_apiserver` | `$HOLDFAST_KUBE_APISERVER` is a file |
 /// | any other | a program of that name is on the path, with `-` where the name has `_` |
 ///
@@ -50,21 +50,14 @@ fn is_present(need: &str) -> bool {
     match need {
         "shared" => shared().is_some_and(|folder| folder.is_dir()),
         "clients" => false,
-        "node22" => node().is_some_and(|major| major >= 22),
         "etcd" => etcd(),
         "full_disk" => full_disk(),
+        "root" => runs("chroot", &["/", "true"]),
         "kube_apiserver" => {
             std::env::var_os("HOLDFAST_KUBE_APISERVER").is_some_and(|named| Path::new(&named).is_file())
         }
         program => on_the_path(&program.replace('_', "-")),
     }
-}
-
-/// The major version of Node.js.
-fn node() -> Option<u32> {
-    let told = Command::new("node").arg("--version").output().ok()?;
-    let version = String::from_utf8(told.stdout).ok()?;
-    version.trim().strip_prefix('v')?.split('.').next()?.parse().ok()
 }
 
 /// The shared folder, as `test_support::shared_folder` finds it.
@@ -85,13 +78,16 @@ fn etcd() -> bool {
 
 /// Whether `test_support::etcd` can make a disk that is full.
 fn full_disk() -> bool {
-    let mut mount = Command::new("unshare");
-    mount
-        .args(["--user", "--map-root-user", "--mount"])
-        .args(["mount", "-t", "tmpfs", "tmpfs", "/mnt"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    on_the_path("nsenter") && mount.status().is_ok_and(|status| status.success())
+    let mount = "--user --map-root-user --mount mount -t tmpfs tmpfs /mnt";
+    let mount: Vec<&str> = mount.split(' ').collect();
+    on_the_path("nsenter") && runs("unshare", &mount)
+}
+
+/// Whether a command succeeds.
+fn runs(program: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
 }
 
 /// The root of the repository.
