@@ -349,11 +349,13 @@ fn fields_anew(resource: &Resource, entry: &Entry) -> Vec<(SmolStr, SmolStr)> {
 ///
 /// Only a fault of the server or a change of the file from outside makes one; the store checks its own bytes.
 pub fn is_unreadable(entry: &Entry) -> bool {
-    let whole = matches!(entry.bytes()[..], [b'{', b'"', .., b'}']);
     // Its index decides where the first and last bytes are not those of an object.
     match entry.known_index() {
         Some(index) => index.unreadable,
-        None => !whole && entry.index().unreadable,
+        None => {
+            let whole = matches!(entry.bytes_once()[..], [b'{', b'"', .., b'}']);
+            !whole && entry.index().unreadable
+        }
     }
 }
 
@@ -365,7 +367,8 @@ pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
     if let Some(tree) = entry.index().remembered() {
         return Ok(tree);
     }
-    json::parse(entry.bytes(), &Limits::TRUSTED).map_err(|error| match CodecError::of_placeholder(entry.bytes()) {
+    let bytes = entry.bytes_once();
+    json::parse(&bytes, &Limits::TRUSTED).map_err(|error| match CodecError::of_placeholder(&bytes) {
         Some(why) => unreadable(entry, &why),
         None => unreadable(entry, &error),
     })

@@ -80,7 +80,7 @@ async fn update_until_stored(
         let entry = snapshot.get(key.as_bytes());
         let live = match entry {
             Some(entry) => {
-                long_work::begins(entry.bytes().len()).await;
+                long_work::begins(entry.length()).await;
                 Some(live(target, entry)?)
             }
             None => None,
