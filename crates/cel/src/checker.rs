@@ -8,7 +8,7 @@ use crate::environment::Environment;
 use crate::functions::{Declared, Overload, declared, type_by_name};
 use crate::inference::Inference;
 use crate::operators::{Operator, operator};
-use crate::parser::{Issue, Parsed};
+use crate::parser::{Issue, MAX_ISSUES, Parsed};
 use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind, Id, MapEntry, StructField, operators};
 use crate::types::Type;
 use crate::validators::validate;
@@ -472,7 +472,12 @@ impl Checker<'_> {
     }
 
     fn optional_map(&mut self, id: Id, flat: bool, bind: &Bind) -> Type {
+        let before = self.issues.len();
         let target = self.expr(&bind.value);
+        // The reference writes the target twice into what it makes of the macro, and so tells twice what is wrong with it.
+        let room = MAX_ISSUES.saturating_sub(self.issues.len());
+        let again: Vec<Issue> = self.issues.iter().skip(before).take(room).cloned().collect();
+        self.issues.extend(again);
         let inner = match self.inference.resolved(&target) {
             Type::Optional(inner) => (*inner).clone(),
             ty if ty.is_dyn() || matches!(ty, Type::Param(_)) => Type::Dyn,
