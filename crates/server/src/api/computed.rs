@@ -18,7 +18,7 @@ use crate::write;
 /// Answers a request that reads what `kind` computes.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) fn read(
     context: &Context,
     request: &ResourceRequest,

@@ -116,7 +116,7 @@ impl Authenticator {
     }
 }
 
-/// Who makes a request.
+/// The user who makes a request.
 #[derive(Clone, Debug)]
 pub struct Authenticated {
     /// The user.

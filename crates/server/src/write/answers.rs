@@ -11,7 +11,7 @@ use crate::write::Context;
 /// What `compute` makes of the state as it is now, for a kind that is not stored.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(crate) fn compute<T>(
     context: &Context,
     target: &Target,
@@ -31,7 +31,7 @@ pub(crate) fn compute<T>(
 /// warned of. Nothing is stored.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(crate) async fn answer(
     context: &Context,
     target: &Target,

@@ -19,7 +19,7 @@ pub struct Status {
     pub details: Option<Details>,
     /// The token with which a list that expired can go on all the same (`metadata.continue`); empty for none.
     pub continue_token: String,
-    /// What the client is warned of besides; told in headers.
+    /// What the client is warned of besides, in headers.
     pub warnings: Vec<String>,
 }
 
