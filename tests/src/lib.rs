@@ -15,6 +15,7 @@ pub mod operators;
 mod process;
 mod reference;
 mod server;
+pub mod tool;
 
 pub use client::{Connection, Http2, Target};
 pub use environment::Environment;

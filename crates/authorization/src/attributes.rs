@@ -1,4 +1,4 @@
-//! The attributes of a request that authorizers decide by.
+//! Who asks, and what for.
 
 use holdfast_value::SmolStr;
 

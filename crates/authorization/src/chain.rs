@@ -1,4 +1,4 @@
-//! Several authorizers as one.
+//! Authorizers that are asked in turn.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Authorizer for Masters {
     }
 }
 
-/// Calls authorizers in turn, until one allows or denies.
+/// Authorizers that are asked in turn, until one allows or denies.
 pub struct Chain(Vec<Arc<dyn Authorizer>>);
 
 impl Chain {

@@ -21,7 +21,6 @@ mod escaping;
 mod evaluate;
 mod fold;
 mod functions;
-mod inference;
 mod lexer;
 mod library;
 pub mod limits;

@@ -250,7 +250,7 @@ impl BackendFlags<'_> {
 }
 
 impl AuditFlags {
-    /// The writer of the audit log; `None` where the flags name no policy, or neither a log nor a webhook. Where its writer ends
+    /// Who writes the audit log; nobody where the flags name no policy, or neither a log nor a webhook. Where its writer ends
     /// before the server does, the health check fails.
     pub(crate) fn auditor(
         &self,
@@ -399,14 +399,14 @@ fn watch(task: &'static str, ended: Ended, background: &Background, shutdown: &S
 /// The webhook that events are sent to.
 struct Hook {
     access: Access,
-    /// Idle connections.
+    /// Connections that nobody uses now.
     idle: Mutex<Vec<Client>>,
 }
 
-/// The time limit that the webhook is given.
+/// How long the webhook is told that it may take.
 const QUERY: &str = "timeout=30s";
 
-/// How many idle connections are kept.
+/// How many connections are kept that nobody uses.
 const IDLE: usize = 4;
 
 impl Hook {

@@ -3,9 +3,9 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// How often progress is shown on a terminal.
+/// How often a person is told.
 const FOR_PEOPLE: Duration = Duration::from_millis(200);
-/// How often progress is logged.
+/// How often a log is told.
 const FOR_LOGS: Duration = Duration::from_secs(5);
 
 /// Tells how many of so many entries are done.
@@ -49,7 +49,7 @@ impl Progress {
     }
 
     fn write(&self, text: &str) {
-        // A closed terminal is no reason to end.
+        // Nobody may be reading, which is no reason to end.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 }

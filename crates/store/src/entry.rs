@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::key::{Key, Revision, table_by_segments};
-use crate::packed::Text;
 use crate::state::Snapshot;
 use crate::transaction::Transaction;
 
@@ -107,7 +106,7 @@ impl fmt::Debug for Value {
 /// One version of one key, as it is served. Shared, never changed.
 pub struct Entry<X: Indexer> {
     key: Key,
-    text: Text,
+    bytes: Bytes,
     revision_at: Option<u32>,
     /// Which operation of its transaction wrote it: with the revision, the identity of a version.
     position: u16,
@@ -153,14 +152,9 @@ impl<X: Indexer> Entry<X> {
             } => shared.clone(),
             Stored { bytes, .. } => Bytes::copy_from_slice(bytes),
         };
-        // What a writer gives is read next by those who watch; what comes from the disk may never be.
-        let text = match value.shared {
-            Some(_) => Text::plain(bytes),
-            None => Text::unread(bytes),
-        };
         Arc::new(Self {
             key,
-            text,
+            bytes,
             revision_at: value.revision_at,
             position,
             mod_revision,
@@ -177,9 +171,9 @@ impl<X: Indexer> Entry<X> {
     )]
     pub(crate) fn at(&self, mod_revision: Revision, position: u16) -> Arc<Self> {
         let bytes = match self.revision_at {
-            None => self.bytes().clone(),
+            None => self.bytes.clone(),
             Some(at) => {
-                let (head, rest) = self.bytes().split_at(at as usize);
+                let (head, rest) = self.bytes.split_at(at as usize);
                 splice(
                     head,
                     mod_revision,
@@ -189,7 +183,7 @@ impl<X: Indexer> Entry<X> {
         };
         Arc::new(Self {
             key: self.key.clone(),
-            text: Text::plain(bytes),
+            bytes,
             revision_at: self.revision_at,
             position,
             mod_revision,
@@ -206,26 +200,15 @@ impl<X: Indexer> Entry<X> {
 
     /// The value with its revision in place.
     pub fn bytes(&self) -> &Bytes {
-        self.text.bytes()
-    }
-
-    /// The same for one who reads it once: a large value that nobody has asked for since it came from the disk stays packed.
-    pub fn bytes_once(&self) -> Bytes {
-        self.text.bytes_once()
-    }
-
-    /// How many bytes the value has with its revision in place.
-    pub fn length(&self) -> usize {
-        self.text.len()
+        &self.bytes
     }
 
     /// The value as it was written, without its revision.
     pub fn value(&self) -> Value {
         let Some(at) = self.revision_at else {
-            return Value::plain(self.bytes_once());
+            return Value::plain(self.bytes.clone());
         };
-        let bytes = self.bytes_once();
-        let (head, rest) = bytes.split_at(at as usize);
+        let (head, rest) = self.bytes.split_at(at as usize);
         let digits = itoa::Buffer::new().format(self.mod_revision).len();
         Value::object([head, rest.get(digits..).unwrap_or_default()].concat(), at)
     }
@@ -247,8 +230,7 @@ impl<X: Indexer> Entry<X> {
 
     /// The index of the value, made now if it was not yet.
     pub fn index(&self) -> &X::Index {
-        self.index
-            .get_or_init(|| self.indexer.index(&self.key, &self.bytes_once()))
+        self.index.get_or_init(|| self.indexer.index(&self.key, &self.bytes))
     }
 
     /// The index of the value, if there is one yet.
@@ -262,7 +244,7 @@ impl<X: Indexer> Entry<X> {
 
     /// Memory this entry holds, about.
     pub(crate) fn weight(&self) -> usize {
-        size_of::<Self>() + self.text.len() + self.key.len()
+        size_of::<Self>() + self.bytes.len() + self.key.len()
     }
 }
 
@@ -273,7 +255,7 @@ impl<X: Indexer> fmt::Debug for Entry<X> {
             "Entry({} at {}, {} bytes)",
             self.key,
             self.mod_revision,
-            self.text.len()
+            self.bytes.len()
         )
     }
 }

@@ -42,7 +42,6 @@ mod error;
 mod etcd;
 mod history;
 mod key;
-mod packed;
 mod state;
 mod store;
 mod transaction;

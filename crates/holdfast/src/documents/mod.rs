@@ -81,7 +81,7 @@ fn shown() -> Command {
 
 fn print(text: &[u8]) -> Result<()> {
     match io::stdout().write_all(text) {
-        // A closed pipe ends the output.
+        // Whoever closed the pipe does not want to read more.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }

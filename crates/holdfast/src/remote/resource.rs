@@ -44,7 +44,7 @@ impl Resource {
     }
 }
 
-/// The name that the user typed, in lower case.
+/// What a person asked for, in small letters.
 struct Wanted {
     /// Before the first dot.
     resource: String,
@@ -95,7 +95,7 @@ impl Wanted {
         None
     }
 
-    /// Whether this is the `GROUP` or `VERSION.GROUP` that the user typed, if any.
+    /// Whether `GROUP` or `VERSION.GROUP` is what was asked for, if anything was.
     fn fits_group(&self, group: &str, version: &str) -> bool {
         let Some(rest) = &self.rest else { return true };
         rest == group || rest.strip_prefix(version).and_then(|rest| rest.strip_prefix('.')) == Some(group)

@@ -19,7 +19,6 @@ mod marks;
 mod merge;
 mod object;
 mod rebuild;
-mod scalars;
 mod table;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -20,7 +20,6 @@ mod embedded;
 mod formats;
 mod merge;
 mod node;
-mod numbers;
 mod pattern;
 mod place;
 mod prune;

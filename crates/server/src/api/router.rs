@@ -33,7 +33,7 @@ pub struct Incoming {
     pub info: RequestInfo,
     /// The headers.
     pub headers: HeaderMap,
-    /// The user who makes the request.
+    /// Who asks.
     pub user: Arc<User>,
     /// The body, not read yet.
     pub body: RequestBody,
@@ -62,7 +62,7 @@ const CUSTOM_PATCH_TYPES: [&str; 4] = [
 /// Answers a request for a resource.
 ///
 /// # Errors
-/// The failure, as the client gets it.
+/// What the client is to be told of a failure.
 pub async fn serve_resource(
     context: &Arc<Context>,
     incoming: Incoming,

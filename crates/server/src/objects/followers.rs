@@ -64,7 +64,7 @@ pub(crate) fn follow(
 struct Following<F> {
     store: Arc<Store>,
     prefix: SmolStr,
-    /// What the follower last saw.
+    /// What the follower was told last.
     known: HashMap<Key, Arc<Entry>>,
     follower: F,
 }

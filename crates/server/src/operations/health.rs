@@ -28,7 +28,7 @@ struct Check {
     told_where_it_fails: bool,
 }
 
-/// The endpoints that run checks.
+/// What the checks are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// Both of the others, in the older form.

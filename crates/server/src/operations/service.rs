@@ -41,7 +41,7 @@ use crate::wire::websocket::{self, Upgrade};
 pub struct Service {
     /// What the handlers share.
     pub context: Arc<Context>,
-    /// The user who makes the request.
+    /// Who asks.
     pub authenticator: Authenticator,
     /// In whose name they ask.
     pub impersonation: Impersonation,
@@ -51,9 +51,9 @@ pub struct Service {
     pub in_flight: Arc<InFlight>,
     /// The priority levels whose seats requests take, in place of the limits of `in_flight`.
     pub fairness: Option<Arc<PriorityAndFairness>>,
-    /// The writer of the audit log, where there is one.
+    /// Who writes the audit log, where there is one.
     pub auditor: Option<Arc<Auditor>>,
-    /// The headers for browsers, where there are any.
+    /// What browsers are told, where anything is.
     pub browsers: Option<Arc<Browsers>>,
     /// How likely a request is to be the last of its connection, where any is.
     pub go_away: Option<GoAway>,

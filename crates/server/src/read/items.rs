@@ -85,7 +85,7 @@ impl Conversion {
             if due.len() == TOGETHER || bytes > BYTES_TOGETHER {
                 break;
             }
-            bytes += item.entry.length();
+            bytes += item.entry.bytes().len();
             due.push((at, Arc::clone(&item.entry)));
         }
         let entries: Vec<&Entry> = due.iter().map(|(_, entry)| entry.as_ref()).collect();

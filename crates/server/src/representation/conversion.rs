@@ -57,12 +57,7 @@ pub(crate) async fn stored(
 }
 
 impl ConversionCaller for Context {
-    fn convert<'a>(
-        &'a self,
-        webhook: &'a ConversionWebhook,
-        objects: &'a [Value],
-        api_version: &'a str,
-    ) -> Converted<'a> {
+    fn ask<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], api_version: &'a str) -> Converted<'a> {
         Box::pin(ask(self, webhook, objects, api_version))
     }
 }

@@ -12,7 +12,7 @@ use holdfast_writes::{Callers, Ending, Environment, Live, Stage, Target, Unanswe
 
 use super::settled::Witness;
 use crate::http::ApiError;
-use crate::metrics::WebhookLabels;
+use crate::metrics::AskedWebhook;
 use crate::objects::lookup::SnapshotLookup;
 use crate::objects::{self, Entry, Snapshot};
 use crate::webhooks::CallError;
@@ -72,13 +72,8 @@ fn environment<'a>(context: &'a Context, lookup: &'a dyn Lookup, access: Access<
 }
 
 impl ConversionCaller for Context {
-    fn convert<'a>(
-        &'a self,
-        webhook: &'a ConversionWebhook,
-        objects: &'a [Value],
-        api_version: &'a str,
-    ) -> Converted<'a> {
-        self.representation.convert(webhook, objects, api_version)
+    fn ask<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], api_version: &'a str) -> Converted<'a> {
+        self.representation.ask(webhook, objects, api_version)
     }
 }
 
@@ -100,7 +95,7 @@ impl Callers for Context {
     }
 
     fn called(&self, call: WebhookCall<'_>, ending: Ending) {
-        let labels = WebhookLabels {
+        let asked = AskedWebhook {
             name: call.name,
             webhook_type: match call.webhook_type {
                 WebhookType::Mutating => "admit",
@@ -112,7 +107,7 @@ impl Callers for Context {
         let error = match ending {
             Ending::Passed => None,
             Ending::FailedOpen => {
-                counters.failed_open(labels);
+                counters.failed_open(asked);
                 None
             }
             Ending::Refused => Some("no_error"),
@@ -120,9 +115,9 @@ impl Callers for Context {
             Ending::Failed => Some("apiserver_internal_error"),
         };
         if let Some(error) = error {
-            counters.rejected(labels, error, call.code);
+            counters.rejected(asked, error, call.code);
         }
-        counters.called(labels, call.taken, call.code, error.is_some());
+        counters.called(asked, call.taken, call.code, error.is_some());
     }
 
     fn evaluated(&self, webhook_type: WebhookType, check: &Check) {

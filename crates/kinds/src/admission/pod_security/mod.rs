@@ -3,7 +3,6 @@
 
 mod checks;
 mod policy;
-mod restricted;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

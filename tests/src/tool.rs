@@ -1,0 +1,119 @@
+//! A command-line tool that speaks to a server of its own, with a home of its own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "what fails here is the test"
+)]
+
+use std::fs::Permissions;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use crate::server::{Binary, Server};
+
+/// A tool and its server.
+pub struct Tool {
+    program: PathBuf,
+    /// The server that its kubeconfig names.
+    pub server: Server,
+}
+
+impl Tool {
+    /// Starts a server for a program.
+    pub fn start(program: impl Into<PathBuf>) -> Self {
+        let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+        let program = program.into();
+        Self { program, server }
+    }
+
+    /// A file for the tool, in its home: the path.
+    pub fn file(&self, name: &str, content: &str) -> String {
+        let path = self.server.data_dir().join("files").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, content).unwrap();
+        path.display().to_string()
+    }
+
+    /// A call of the tool.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        self.command_of(&self.program, arguments)
+    }
+
+    /// A call of another program with the same kubeconfig and home.
+    pub fn command_of(&self, program: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("KUBECONFIG", self.server.kubeconfig())
+            .env("HOME", self.server.data_dir())
+            // Sets of applied objects are a feature of kubectl that its users turn on.
+            .env("KUBECTL_APPLYSET", "true")
+            .args(arguments);
+        command
+    }
+
+    /// What becomes of a call with that input.
+    pub fn output(&self, arguments: &[&str], input: &str) -> Output {
+        finish(self.command(arguments), input)
+    }
+
+    /// What it prints where it must succeed.
+    pub fn says(&self, arguments: &[&str], input: &str) -> String {
+        printed(self.command(arguments), input)
+    }
+
+    /// What another program prints where it must succeed.
+    pub fn has_say(&self, program: &Path, arguments: &[&str]) -> String {
+        printed(self.command_of(program, arguments), "")
+    }
+
+    /// What it complains of where it must fail.
+    pub fn refuses(&self, arguments: &[&str], input: &str) -> String {
+        let output = self.output(arguments, input);
+        assert!(
+            !output.status.success(),
+            "{arguments:?} succeeded: {}",
+            text(&output.stdout)
+        );
+        text(&output.stderr)
+    }
+}
+
+/// Runs a command that must succeed, and gives what it prints.
+pub fn printed(command: Command, input: &str) -> String {
+    let called = format!("{command:?}");
+    let output = finish(command, input);
+    assert!(
+        output.status.success(),
+        "{called}: {}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+fn finish(mut command: Command, input: &str) -> Output {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// What a program prints.
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A program of the shell in a folder: its path.
+pub fn script(folder: &Path, name: &str, body: &str) -> String {
+    let path = folder.join(name);
+    std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
+    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    path.display().to_string()
+}

@@ -1,0 +1,63 @@
+//! Clients that are written in Go, each built from its module and pinned by a `go.mod` below `tests/clients`, against the real
+//! binary. What Go has built once it keeps, so that only the first run takes minutes.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
+
+mod kubectl;
+mod kustomize;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+use conformance::tool::printed;
+use conformance::{Binary, clients, root};
+use test_support::needs;
+
+#[needs(clients, go)]
+#[test]
+fn libraries_work_in_an_environment() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut tests = Command::new("go");
+    tests
+        .args(["test", "-vet=off", "-count=1", "./..."])
+        .current_dir(clients::sources("go"))
+        .env(
+            "KUBEBUILDER_ASSETS",
+            Binary::debug().unwrap().assets(folder.path()).unwrap(),
+        )
+        .env_remove("HOLDFAST_CONTROLLERS");
+    printed(tests, "");
+}
+
+/// One program is built at a time: two builds at once would do the same work twice.
+static BUILDS: Mutex<()> = Mutex::new(());
+
+/// Builds a package with what the module in this folder of `tests/clients` requires, and gives the program.
+fn program(module: &str, package: &str) -> PathBuf {
+    let _turn = BUILDS.lock().unwrap_or_else(PoisonError::into_inner);
+    let folder = root().join("target/clients").join(module);
+    std::fs::create_dir_all(&folder).unwrap();
+    // The last word that is no version: `…/kustomize/v5` is the program kustomize.
+    let name = package.rsplit('/').find(|part| !is_version(part)).unwrap();
+    let program = folder.join(name);
+    let mut build = Command::new("go");
+    build
+        .args(["build", "-ldflags=-s -w", "-o"])
+        .arg(&program)
+        .arg(package)
+        .current_dir(clients::sources(module));
+    printed(build, "");
+    program
+}
+
+/// Whether a part of a module's path is the number of its major version.
+fn is_version(part: &str) -> bool {
+    part.strip_prefix('v')
+        .is_some_and(|number| number.parse::<u32>().is_ok())
+}
+
+/// The words of a line, where none of them holds a blank.
+fn words(line: &str) -> Vec<&str> {
+    line.split_whitespace().collect()
+}
