@@ -14,8 +14,9 @@ static KEPT: LazyLock<Kept> = LazyLock::new(|| {
         kind,
         like,
     });
-    let types = Arc::new(tables::types_at_rest().unwrap());
-    Kept::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older)
+    let config = Config::default();
+    let types = Arc::new(tables::types_at_rest(&config.apis).unwrap());
+    Kept::new(holdfast_kinds::registry(&config).unwrap(), types, older)
 });
 
 // The first line is the key.
