@@ -5,11 +5,18 @@
 
 #![allow(clippy::print_stdout, reason = "this is how Cargo is told")]
 
-use std::env;
+use std::path::Path;
 use std::process::Command;
+use std::{env, fs};
 
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
+
+/// The functions that a start runs, written by `cargo xtask order`.
+const ORDER: &str = "link-order.txt";
+
+/// The target for which Rust brings a linker that takes such a list.
+const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 const NO_COMMIT: &str = "0000000000000000000000000000000000000000";
 
@@ -22,6 +29,7 @@ fn main() {
         println!("cargo::rerun-if-changed={log}");
     }
     println!("cargo::rerun-if-changed=..");
+    order_functions();
     let (commit, state) = source();
     let compiler = env::var("RUSTC").ok().and_then(|rustc| output(&rustc, &["--version"]));
     let compiler = compiler.unwrap_or_default();
@@ -34,6 +42,49 @@ fn main() {
     ] {
         println!("cargo::rustc-env={variable}={value}");
     }
+}
+
+/// Has the linker put beside each other what a start runs, where it can: that which Rust brings along for this target.
+fn order_functions() {
+    println!("cargo::rerun-if-changed={ORDER}");
+    let is = |variable: &str, value: &str| env::var(variable).is_ok_and(|found| found == value);
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let usual = env::var_os("RUSTC_LINKER").is_none() && !flags.contains("link");
+    if is("TARGET", TARGET) && is("PROFILE", "release") && usual && brings_linker() {
+        let script = Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("order.ld");
+        // Without the script the program is the same, and takes more memory.
+        let written = fs::read_to_string(ORDER).and_then(|names| fs::write(&script, script_of(&names)));
+        if written.is_ok() {
+            println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
+        }
+    }
+}
+
+/// The linker script that puts the functions of these names before all others. Each stands in a section of its own name;
+/// that of a Rust function ends with a hash, which differs from build to build.
+fn script_of(names: &str) -> String {
+    let mut script = "SECTIONS\n{\n  .text.start : {\n".to_owned();
+    // What makes tables larger is held for seldom, and a start does it for each table.
+    script.push_str("    *(.text.unlikely._ZN9hashbrown*)\n");
+    for name in names.lines() {
+        let hash = if name.starts_with("_ZN") { "17h*" } else { "" };
+        script.push_str(&format!("    *(.text.{name}{hash})\n"));
+    }
+    script.push_str("  }\n}\nINSERT BEFORE .text;\n");
+    script
+}
+
+/// Whether the compiler has a linker of its own, which it then links with.
+fn brings_linker() -> bool {
+    let rustc = env::var("RUSTC").unwrap_or_default();
+    let folder = output(&rustc, &["--print", "sysroot"]);
+    folder.is_some_and(|folder| {
+        Path::new(&folder)
+            .join("lib/rustlib")
+            .join(TARGET)
+            .join("bin/gcc-ld/ld.lld")
+            .exists()
+    })
 }
 
 /// The commit, and whether the sources are as it has them.

@@ -179,27 +179,6 @@ async fn documents_are_512_levels_deep_at_most() {
 }
 
 #[tokio::test]
-async fn applied_managers_are_read_before_the_apply() {
-    let server = start().await;
-    let path = "/api/v1/namespaces/default/configmaps/one?fieldManager=m";
-    for managers in [json!([1]), json!([null]), json!([{"manager": "a", "time": "x"}])] {
-        let applied = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "one", "managedFields": managers},
-        });
-        let answer = ask(
-            &server,
-            Method::PATCH,
-            path,
-            "application/apply-patch+yaml",
-            &applied.to_string(),
-        )
-        .await;
-        assert_eq!(answer.0, 400, "{}", answer.1);
-    }
-}
-
-#[tokio::test]
 async fn letters_are_counted_from_both_ends_and_empty_sums_are_numbers() {
     let server = start().await;
     let rules = [

@@ -66,6 +66,25 @@ async fn feature_gates_switch_what_they_name() {
     assert!(metrics.contains("kubernetes_feature_enabled{name=\"WatchList\",stage=\"BETA\"} 0"));
 }
 
+#[tokio::test]
+async fn pages_and_checks_go_with_their_gates() {
+    let off = "--feature-gates=ComponentFlagz=false,ComponentStatusz=false,WatchCacheInitializationPostStartHook=false";
+    let server = Server::start(&Binary::debug().unwrap(), &[off]).unwrap();
+    const CHECK: &str = "poststarthook/storage-readiness";
+    let seen = async |server: &Server| {
+        let paths = text(server, "/").await;
+        [
+            send(server, Method::GET, "/flagz", "").await.0 != 404,
+            send(server, Method::GET, "/statusz", "").await.0 != 404,
+            text(server, "/readyz?verbose").await.contains(CHECK),
+            paths.contains(CHECK),
+        ]
+    };
+    assert_eq!(seen(&server).await, [false; 4]);
+    let server = server.restart(&[]).unwrap();
+    assert_eq!(seen(&server).await, [true; 4]);
+}
+
 #[test]
 fn gates_that_cannot_be_set_end_the_start() {
     let complaint = refused(&["--feature-gates=Nope=true"]);

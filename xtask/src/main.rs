@@ -9,6 +9,7 @@ mod fuzz;
 mod generate;
 mod habits;
 mod names;
+mod order;
 mod soak;
 mod stores;
 mod suites;
@@ -57,6 +58,8 @@ enum Habit {
     Suites(suites::Arguments),
     /// Write the pages of the reference in docs/reference, as the code has them.
     Docs,
+    /// Note which functions a server runs while it starts, which the linker puts beside each other; needs valgrind.
+    Order,
     /// Start a release server and measure it.
     Bench(bench::Arguments),
 }
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Habit::KubeApiserver => habits::kube_apiserver(),
         Habit::Suites(arguments) => suites::run(&arguments),
         Habit::Docs => docs::run(),
+        Habit::Order => order::run(),
         Habit::Bench(arguments) => bench::run(&arguments),
     };
     match outcome {

@@ -1,4 +1,4 @@
-//! Who asks, and what for.
+//! The attributes of a request that authorizers decide by.
 
 use holdfast_value::SmolStr;
 

@@ -1,4 +1,4 @@
-//! Authorizers that are asked in turn.
+//! Several authorizers as one.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl Authorizer for Masters {
     }
 }
 
-/// Authorizers that are asked in turn, until one allows or denies.
+/// Calls authorizers in turn, until one allows or denies.
 pub struct Chain(Vec<Arc<dyn Authorizer>>);
 
 impl Chain {

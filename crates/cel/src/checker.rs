@@ -1,14 +1,14 @@
 //! The type checker: finds what each name and call stands for, and tells what has no meaning in the words of cel-go.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use smol_str::SmolStr;
 
 use crate::environment::Environment;
 use crate::functions::{Declared, Overload, declared, type_by_name};
+use crate::inference::Inference;
 use crate::operators::{Operator, operator};
-use crate::parser::{Issue, Parsed};
+use crate::parser::{Issue, MAX_ISSUES, Parsed};
 use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind, Id, MapEntry, StructField, operators};
 use crate::types::Type;
 use crate::validators::validate;
@@ -61,18 +61,15 @@ pub(crate) fn check(environment: &Environment, parsed: Parsed) -> Result<Checked
         references: HashMap::new(),
         offsets,
         locals: Vec::new(),
-        bound: HashMap::new(),
-        trail: Vec::new(),
-        fresh: 0,
+        inference: Inference::default(),
         issues: Vec::new(),
     };
     checker.expr(&root);
     if !checker.issues.is_empty() {
         return Err(checker.issues);
     }
-    let bound = &checker.bound;
     // What is still unknown at the end may be anything.
-    let types = checker.types.iter().map(|ty| resolve(ty, bound, true)).collect();
+    let types = checker.types.iter().map(|ty| checker.inference.closed(ty)).collect();
     let checked = Checked {
         root,
         types,
@@ -89,44 +86,8 @@ struct Checker<'a> {
     types: Vec<Type>,
     references: HashMap<Id, Reference>,
     locals: Vec<(SmolStr, Type)>,
-    /// What the unknown types turned out to be, and in which order that was found, so that it can be taken back.
-    bound: HashMap<SmolStr, Type>,
-    trail: Vec<(SmolStr, Option<Type>)>,
-    fresh: usize,
+    inference: Inference,
     issues: Vec<Issue>,
-}
-
-/// `ty` with what is known put in; what is not becomes `dyn` if `close` is set.
-fn resolve(ty: &Type, bound: &HashMap<SmolStr, Type>, close: bool) -> Type {
-    let inner = |inner: &Arc<Type>| Arc::new(resolve(inner, bound, close));
-    match ty {
-        Type::Param(name) => match bound.get(name) {
-            Some(known) => resolve(known, bound, close),
-            None if close => Type::Dyn,
-            None => ty.clone(),
-        },
-        Type::List(items) => Type::List(inner(items)),
-        Type::Map(keys, values) => Type::Map(inner(keys), inner(values)),
-        Type::Optional(value) => Type::Optional(inner(value)),
-        Type::Type(named) => Type::Type(inner(named)),
-        other => other.clone(),
-    }
-}
-
-fn more_general(a: &Type, b: &Type) -> Type {
-    if is_as_general(a, b) { a.clone() } else { b.clone() }
-}
-
-/// Whether `a` says no more than `b`.
-fn is_as_general(a: &Type, b: &Type) -> bool {
-    match (a, b) {
-        (Type::Dyn | Type::Param(_), _) => true,
-        (_, Type::Dyn | Type::Param(_)) => false,
-        (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => is_as_general(a, b),
-        (Type::Map(ak, av), Type::Map(bk, bv)) => is_as_general(ak, bk) && is_as_general(av, bv),
-        (Type::Type(_), Type::Type(_)) => true,
-        (a, b) => a == b,
-    }
 }
 
 impl Checker<'_> {
@@ -140,113 +101,6 @@ impl Checker<'_> {
             message,
         });
         Type::Error
-    }
-
-    fn unknown(&mut self) -> Type {
-        let name = SmolStr::from(format!("_var{}", self.fresh));
-        self.fresh += 1;
-        Type::Param(name)
-    }
-
-    fn resolved(&self, ty: &Type) -> Type {
-        resolve(ty, &self.bound, false)
-    }
-
-    /// Whether a value of `from` may stand where `to` is wanted; learns what unknown types must be for that.
-    fn assignable(&mut self, from: &Type, to: &Type) -> bool {
-        let before = self.trail.len();
-        let fits = self.fits(from, to);
-        if !fits {
-            self.take_back(before);
-        }
-        fits
-    }
-
-    fn learn(&mut self, name: &SmolStr, ty: Type) {
-        let previous = self.bound.insert(name.clone(), ty);
-        self.trail.push((name.clone(), previous));
-    }
-
-    fn take_back(&mut self, before: usize) {
-        for (name, previous) in self.trail.drain(before..).rev() {
-            match previous {
-                Some(previous) => self.bound.insert(name, previous),
-                None => self.bound.remove(&name),
-            };
-        }
-    }
-
-    fn fits(&mut self, from: &Type, to: &Type) -> bool {
-        if let Type::Param(name) = to {
-            match self.substitutes(from, name) {
-                (true, _) => return true,
-                (false, true) => return false,
-                (false, false) => {}
-            }
-        }
-        if let Type::Param(name) = from {
-            return self.substitutes(to, name).0;
-        }
-        match (from, to) {
-            (a, b) if a.is_dyn() || b.is_dyn() => true,
-            // Null stands for objects and for what a message would hold, on either side.
-            (Type::Null, other) | (other, Type::Null) => matches!(
-                other,
-                Type::Null | Type::Object(_) | Type::Duration | Type::Timestamp | Type::Named(_) | Type::Optional(_)
-            ),
-            (Type::List(a), Type::List(b)) | (Type::Optional(a), Type::Optional(b)) => self.fits(a, b),
-            (Type::Type(_), Type::Type(_)) => true,
-            (Type::Map(ak, av), Type::Map(bk, bv)) => self.fits(ak, bk) && self.fits(av, bv),
-            (Type::Object(a), Type::Object(b)) => a.name == b.name,
-            (a, b) => a == b,
-        }
-    }
-
-    /// Whether `ty` may be what the unknown type `name` is, and whether something is known of that. The more general of
-    /// what was known and `ty` is known then.
-    fn substitutes(&mut self, ty: &Type, name: &SmolStr) -> (bool, bool) {
-        if matches!(ty, Type::Param(other) if other == name) {
-            return (true, true);
-        }
-        let Some(known) = self.bound.get(name).cloned() else {
-            if self.refers_to(ty, name) {
-                return (false, false);
-            }
-            self.learn(name, ty.clone());
-            return (true, false);
-        };
-        if *ty == known {
-            return (true, true);
-        }
-        if !self.fits(ty, &known) {
-            return (false, true);
-        }
-        let general = more_general(ty, &known);
-        if !self.refers_to(&general, name) {
-            self.learn(name, general);
-        }
-        (true, true)
-    }
-
-    /// Whether the unknown type `name` is a part of `ty`.
-    fn refers_to(&self, ty: &Type, name: &str) -> bool {
-        match ty {
-            Type::Param(other) => {
-                other == name || self.bound.get(other).is_some_and(|known| self.refers_to(known, name))
-            }
-            Type::List(inner) | Type::Optional(inner) | Type::Type(inner) => self.refers_to(inner, name),
-            Type::Map(keys, values) => self.refers_to(keys, name) || self.refers_to(values, name),
-            _ => false,
-        }
-    }
-
-    /// The more general of both types if one may be taken as the other, and else any type.
-    fn joined(&mut self, a: &Type, b: &Type) -> Type {
-        if self.assignable(a, b) {
-            more_general(a, b)
-        } else {
-            Type::Dyn
-        }
     }
 
     #[expect(
@@ -281,7 +135,7 @@ impl Checker<'_> {
     fn weight(&self, ty: &Type, left: usize) -> Option<usize> {
         let left = left.checked_sub(1)?;
         match ty {
-            Type::Param(name) => match self.bound.get(name) {
+            Type::Param(name) => match self.inference.known(name) {
                 Some(known) => self.weight(known, left),
                 None => Some(left),
             },
@@ -347,7 +201,7 @@ impl Checker<'_> {
             }
         }
         let target = self.expr(operand);
-        let target = self.resolved(&target);
+        let target = self.inference.resolved(&target);
         let (inner, optional) = match target {
             Type::Optional(inner) => ((*inner).clone(), true),
             other => (other, false),
@@ -368,7 +222,7 @@ impl Checker<'_> {
             },
             // Of a value that is not known yet, nothing is known of its fields.
             Type::Param(name) => {
-                self.learn(name, Type::Dyn);
+                self.inference.learn(name, Type::Dyn);
                 Type::Dyn
             }
             target if target.is_dyn() => Type::Dyn,
@@ -473,14 +327,17 @@ impl Checker<'_> {
             if overload.member != member || overload.params.len() != given.len() {
                 continue;
             }
-            let renamed = self.renamed(overload);
-            let before = self.trail.len();
-            let all = given.iter().zip(&renamed.params).all(|(from, to)| self.fits(from, to));
+            let renamed = self.inference.renamed(overload);
+            let before = self.inference.mark();
+            let all = given
+                .iter()
+                .zip(&renamed.params)
+                .all(|(from, to)| self.inference.fits(from, to));
             if !all {
-                self.take_back(before);
+                self.inference.take_back(before);
                 continue;
             }
-            let own = self.resolved(&renamed.result);
+            let own = self.inference.resolved(&renamed.result);
             fitting.push(at);
             result = Some(match result {
                 Some(other) if !other.is_dyn() && other != own => Type::Dyn,
@@ -491,48 +348,16 @@ impl Checker<'_> {
         result.map(|result| (fitting, result))
     }
 
-    /// The overload with unknown types of its own in place of its parameters.
-    fn renamed(&mut self, overload: &Overload) -> Overload {
-        let mut names: HashMap<SmolStr, Type> = HashMap::new();
-        let all = overload.params.iter().chain([&overload.result]);
-        for ty in all {
-            self.name_params(ty, &mut names);
-        }
-        if names.is_empty() {
-            return overload.clone();
-        }
-        Overload {
-            member: overload.member,
-            params: overload.params.iter().map(|ty| resolve(ty, &names, false)).collect(),
-            result: resolve(&overload.result, &names, false),
-        }
-    }
-
-    fn name_params(&mut self, ty: &Type, names: &mut HashMap<SmolStr, Type>) {
-        match ty {
-            Type::Param(name) if !names.contains_key(name) => {
-                let unknown = self.unknown();
-                names.insert(name.clone(), unknown);
-            }
-            Type::List(inner) | Type::Optional(inner) | Type::Type(inner) => self.name_params(inner, names),
-            Type::Map(keys, values) => {
-                self.name_params(keys, names);
-                self.name_params(values, names);
-            }
-            _ => {}
-        }
-    }
-
     /// An operand of `&&` and `||`.
     fn expect_bool(&mut self, id: Id, ty: &Type) {
-        if !self.assignable(ty, &Type::Bool) {
+        if !self.inference.assignable(ty, &Type::Bool) {
             self.mismatch(id, &Type::Bool, ty);
         }
     }
 
     fn no_overload(&mut self, id: Id, function: &str, member: bool, given: &[Type]) -> Type {
         // A type that is not known yet is not reported.
-        let shown = given.iter().map(|ty| resolve(ty, &self.bound, true).to_string());
+        let shown = given.iter().map(|ty| self.inference.closed(ty).to_string());
         let shown: Vec<String> = shown.collect();
         let signature = match shown.split_first() {
             Some((target, args)) if member => format!("{target}.({})", args.join(", ")),
@@ -549,7 +374,7 @@ impl Checker<'_> {
         };
         self.set(field.id, Type::String);
         let target = self.expr(operand);
-        let target = match self.resolved(&target) {
+        let target = match self.inference.resolved(&target) {
             Type::Optional(inner) => (*inner).clone(),
             other => other,
         };
@@ -567,7 +392,7 @@ impl Checker<'_> {
         if !optional {
             return ty;
         }
-        match self.resolved(&ty) {
+        match self.inference.resolved(&ty) {
             Type::Optional(inner) => (*inner).clone(),
             Type::Dyn => Type::Dyn,
             other => self.mismatch(element.id, &Type::optional(other.clone()), &other),
@@ -575,13 +400,13 @@ impl Checker<'_> {
     }
 
     fn mismatch(&mut self, id: Id, expected: &Type, found: &Type) -> Type {
-        let (expected, found) = (self.resolved(expected), self.resolved(found));
+        let (expected, found) = (self.inference.resolved(expected), self.inference.resolved(found));
         self.report(id, format!("expected type '{expected}' but found '{found}'"))
     }
 
     fn join(&mut self, sofar: Option<Type>, next: Type) -> Option<Type> {
         Some(match sofar {
-            Some(sofar) => self.joined(&sofar, &next),
+            Some(sofar) => self.inference.joined(&sofar, &next),
             None => next,
         })
     }
@@ -592,7 +417,7 @@ impl Checker<'_> {
             let ty = self.element(element, *optional);
             items = self.join(items, ty);
         }
-        let items = items.unwrap_or_else(|| self.unknown());
+        let items = items.unwrap_or_else(|| self.inference.unknown());
         Type::list(items)
     }
 
@@ -604,8 +429,8 @@ impl Checker<'_> {
             let value = self.element(&entry.value, entry.optional);
             values = self.join(values, value);
         }
-        let keys = keys.unwrap_or_else(|| self.unknown());
-        let values = values.unwrap_or_else(|| self.unknown());
+        let keys = keys.unwrap_or_else(|| self.inference.unknown());
+        let values = values.unwrap_or_else(|| self.inference.unknown());
         Type::map(keys, values)
     }
 
@@ -626,8 +451,8 @@ impl Checker<'_> {
                     continue;
                 }
             };
-            if !self.assignable(&given, &wanted) {
-                let (wanted, given) = (self.resolved(&wanted), self.resolved(&given));
+            if !self.inference.assignable(&given, &wanted) {
+                let (wanted, given) = (self.inference.resolved(&wanted), self.inference.resolved(&given));
                 let message = format!(
                     "expected type of field '{}' is '{wanted}' but provided type is '{given}'",
                     field.name
@@ -647,8 +472,13 @@ impl Checker<'_> {
     }
 
     fn optional_map(&mut self, id: Id, flat: bool, bind: &Bind) -> Type {
+        let before = self.issues.len();
         let target = self.expr(&bind.value);
-        let inner = match self.resolved(&target) {
+        // The reference writes the target twice into what it makes of the macro, and so tells twice what is wrong with it.
+        let room = MAX_ISSUES.saturating_sub(self.issues.len());
+        let again: Vec<Issue> = self.issues.iter().skip(before).take(room).cloned().collect();
+        self.issues.extend(again);
+        let inner = match self.inference.resolved(&target) {
             Type::Optional(inner) => (*inner).clone(),
             ty if ty.is_dyn() || matches!(ty, Type::Param(_)) => Type::Dyn,
             other => return self.no_overload(id, "hasValue", true, &[other]),
@@ -659,16 +489,16 @@ impl Checker<'_> {
         if !flat {
             return Type::optional(body);
         }
-        let wanted = Type::optional(self.unknown());
-        if self.assignable(&body, &wanted) {
-            return self.resolved(&wanted);
+        let wanted = Type::optional(self.inference.unknown());
+        if self.inference.assignable(&body, &wanted) {
+            return self.inference.resolved(&wanted);
         }
         self.no_overload(id, operators::CONDITIONAL, false, &[Type::Bool, body, wanted])
     }
 
     fn fold(&mut self, id: Id, fold: &Fold) -> Type {
         let range = self.expr(&fold.range);
-        let range = self.resolved(&range);
+        let range = self.inference.resolved(&range);
         let (first, second) = self.iterated(fold, &range).unwrap_or_else(|| {
             let message = format!(
                 "expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"
@@ -696,7 +526,7 @@ impl Checker<'_> {
             Type::List(items) => Some(((**items).clone(), Type::Dyn)),
             Type::Map(keys, values) => Some(((**keys).clone(), (**values).clone())),
             Type::Param(name) => {
-                self.learn(name, Type::Dyn);
+                self.inference.learn(name, Type::Dyn);
                 Some((Type::Dyn, Type::Dyn))
             }
             range if range.is_dyn() => Some((Type::Dyn, Type::Dyn)),
@@ -715,7 +545,7 @@ impl Checker<'_> {
     ) -> Type {
         // An error of a condition names the operator that the macro stands for.
         let condition = |checker: &mut Self, ty: Type, others: &[Type]| {
-            if checker.assignable(&ty, &Type::Bool) {
+            if checker.inference.assignable(&ty, &Type::Bool) {
                 return None;
             }
             let mut given = vec![ty];
@@ -753,20 +583,20 @@ impl Checker<'_> {
                 (map, wrong)
             }
             FoldKind::TransformMapEntry => {
-                let (keys, values) = (self.unknown(), self.unknown());
+                let (keys, values) = (self.inference.unknown(), self.inference.unknown());
                 let map = Type::map(keys, values);
-                if !self.assignable(&body, &map) {
+                if !self.inference.assignable(&body, &map) {
                     let message = self.no_overload(id, "cel.@mapInsert", false, &[map.clone(), body]);
                     return message;
                 }
-                let map = self.resolved(&map);
+                let map = self.inference.resolved(&map);
                 let wrong = filter.and_then(|ty| condition(self, ty, &[map.clone(), map.clone()]));
                 (map, wrong)
             }
             FoldKind::SortBy => {
-                let range = self.resolved(range);
+                let range = self.inference.resolved(range);
                 let comparable = matches!(
-                    self.resolved(&body),
+                    self.inference.resolved(&body),
                     Type::Int
                         | Type::Uint
                         | Type::Double

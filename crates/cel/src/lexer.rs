@@ -144,6 +144,15 @@ impl Lexer<'_> {
         self.at += length;
     }
 
+    /// What begins as a text behind a prefix and is none: the prefix is a name then, and what follows no token. Without a
+    /// prefix nothing of it is a token.
+    fn skip_text(&mut self, prefix: usize, good: usize) {
+        match prefix {
+            0 => self.skip(good),
+            _ => self.push(Kind::Identifier, prefix),
+        }
+    }
+
     /// Skips what is no token: the `good` bytes that could have begun one and the character that broke it.
     fn skip(&mut self, good: usize) {
         let rest = &self.source[self.at + good..];
@@ -151,7 +160,7 @@ impl Lexer<'_> {
         let text = &self.source[self.at..self.at + good + broken];
         self.errors.push(Unrecognized {
             offset: self.at,
-            text: text.replace('\n', "\\n").replace('\t', "\\t").replace('\r', "\\r"),
+            text: text.to_owned(),
         });
         self.at += good + broken;
     }
@@ -287,15 +296,15 @@ impl Lexer<'_> {
             match bytes.get(at) {
                 // Three quotes that nothing closes are an empty text and the beginning of another.
                 None if triple => return self.push(kind, prefix + 2),
-                None => return self.skip(bytes.len()),
+                None => return self.skip_text(prefix, bytes.len()),
                 Some(&byte) if byte == quote && (!triple || bytes[at..].starts_with(&[quote; 3])) => {
                     return self.push(kind, at + if triple { 3 } else { 1 });
                 }
-                Some(b'\n' | b'\r') if !triple => return self.skip(at),
+                Some(b'\n' | b'\r') if !triple => return self.skip_text(prefix, at),
                 Some(b'\\') if !raw => match escape_length(&bytes[at..]) {
                     Ok(length) => at += length,
                     Err(_) if triple => return self.push(kind, prefix + 2),
-                    Err(good) => return self.skip(at + good),
+                    Err(good) => return self.skip_text(prefix, at + good),
                 },
                 Some(_) => at += 1,
             }
@@ -422,6 +431,11 @@ mod tests {
         assert_eq!(told("a = 1"), [(2, "= ".to_owned())]);
         assert_eq!(told("@"), [(0, "@".to_owned())]);
         assert_eq!(told("'abc"), [(0, "'abc".to_owned())]);
+        assert_eq!(told("'a\nb"), [(0, "'a\n".to_owned())]);
+        // What stands before the quote is a name by itself.
+        assert_eq!(told(r"br'a"), [(2, "'a".to_owned())]);
+        assert_eq!(kinds("b'a"), [Kind::Identifier, Kind::End]);
+        assert_eq!(told(r"b'\400'"), [(1, r"'\4".to_owned()), (6, "'".to_owned())]);
         assert_eq!(told(r"'\q'"), [(0, r"'\q".to_owned()), (3, "'".to_owned())]);
     }
 }

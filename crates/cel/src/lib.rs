@@ -21,6 +21,7 @@ mod escaping;
 mod evaluate;
 mod fold;
 mod functions;
+mod inference;
 mod lexer;
 mod library;
 pub mod limits;

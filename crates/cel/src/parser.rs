@@ -30,10 +30,10 @@ pub(crate) const MAX_LENGTH: usize = 100_000;
 
 /// How many errors are shown. After that many the parser no longer goes on behind an error, which bounds how often it calls
 /// itself to do so.
-const MAX_ISSUES: usize = 100;
+pub(crate) const MAX_ISSUES: usize = 100;
 
 /// An error at a place.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Issue {
     pub(crate) offset: usize,
     pub(crate) message: String,
@@ -772,7 +772,11 @@ impl Parser<'_> {
         let bracket = self.next();
         let mut elements = Vec::new();
         self.entries(Kind::CloseBracket, &OPERAND, |parser, optional| {
-            let element = parser.expression(&[Kind::CloseBracket, Kind::Comma, Kind::Question])?;
+            let element = parser.expression(if optional {
+                &[]
+            } else {
+                &[Kind::CloseBracket, Kind::Comma, Kind::Question]
+            })?;
             elements.push((element, optional));
             Ok(())
         })?;
@@ -783,7 +787,11 @@ impl Parser<'_> {
         let brace = self.next();
         let mut entries = Vec::new();
         self.entries(Kind::CloseBrace, &OPERAND, |parser, optional| {
-            let key = parser.expression(&[Kind::CloseBrace, Kind::Comma, Kind::Question])?;
+            let key = parser.expression(if optional {
+                &[]
+            } else {
+                &[Kind::CloseBrace, Kind::Comma, Kind::Question]
+            })?;
             parser.expect(Kind::Colon, &[])?;
             let value = parser.expression(&[])?;
             entries.push(MapEntry { key, value, optional });

@@ -47,7 +47,7 @@ impl Aggregation {
 }
 
 fn is_aggregated(role: &Object) -> bool {
-    memchr::memmem::find(role.bytes(), b"\"aggregationRule\":{").is_some()
+    memchr::memmem::find(&role.bytes(), b"\"aggregationRule\":{").is_some()
 }
 
 impl Reconcile for Aggregation {

@@ -130,8 +130,8 @@ const CONTROLLERS: [Controller; 9] = [
         name: "root-ca-certificate-publisher-controller",
         check: "root-ca-certificate-publisher-controller",
         by_default: false,
-        run: |client, surroundings| {
-            let authorities = namespaced_default::root_ca(&surroundings.root_ca);
+        run: |client, context| {
+            let authorities = namespaced_default::root_ca(&context.root_ca);
             Box::pin(namespaced_default::run(client, authorities))
         },
     },
@@ -212,7 +212,7 @@ const ESSENTIAL: [Controller; 11] = [
         name: "cluster-authentication-trust-controller",
         check: AUTHENTICATION_INFO,
         by_default: true,
-        run: |client, surroundings| Box::pin(api_services::run_trust(client, surroundings.trust.clone())),
+        run: |client, context| Box::pin(api_services::run_trust(client, context.trust.clone())),
     },
     Controller {
         name: service_cidr::NAME,
@@ -295,14 +295,14 @@ impl Selection {
     pub fn run(
         &self,
         service: &Arc<Service>,
-        surroundings: &ControllerContext,
+        context: &ControllerContext,
         election: Option<Election>,
     ) -> Option<JoinHandle<()>> {
         for controller in &ESSENTIAL {
             start(
                 service,
                 controller,
-                (controller.run)(client(service, controller), surroundings),
+                (controller.run)(client(service, controller), context),
             );
         }
         let Some(election) = election else {
@@ -310,17 +310,17 @@ impl Selection {
                 start(
                     service,
                     controller,
-                    (controller.run)(client(service, controller), surroundings),
+                    (controller.run)(client(service, controller), context),
                 );
             }
             return None;
         };
         let leadership = Leadership::default();
         for controller in self.0.iter().copied() {
-            let (leadership, surroundings) = (leadership.clone(), surroundings.clone());
+            let (leadership, context) = (leadership.clone(), context.clone());
             let service_of = Arc::clone(service);
             start(service, controller, async move {
-                let begin = || (controller.run)(client(&service_of, controller), &surroundings);
+                let begin = || (controller.run)(client(&service_of, controller), &context);
                 let shutdown = service_of.context.shutdown.clone();
                 tokio::select! {
                     () = leadership.during(begin) => {}

@@ -175,7 +175,7 @@ impl AggregationFlags {
         Ok(headers)
     }
 
-    /// What aggregated servers are told, where a flag says whom to trust. `client_authorities` are the authorities of all
+    /// What aggregated servers learn, where a flag says which authorities to trust. `client_authorities` are the authorities of all
     /// client certificates.
     pub(crate) fn trust(&self, flagged: bool, client_authorities: Vec<PathBuf>) -> Option<Arc<ClusterTrust>> {
         if !flagged && self.requestheader_client_ca_file.is_none() {
@@ -227,7 +227,7 @@ fn check_names(flag: &str, names: &[String]) -> Result<()> {
 /// How often files are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Calls `reload` when a file has changed. What it cannot read is told, and tried again with the next change.
+/// Calls `reload` when a file has changed. It logs what it cannot read, and tries again with the next change.
 fn watch<E: std::fmt::Display>(
     service: &Service,
     paths: Vec<PathBuf>,

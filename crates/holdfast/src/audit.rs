@@ -250,7 +250,7 @@ impl BackendFlags<'_> {
 }
 
 impl AuditFlags {
-    /// Who writes the audit log; nobody where the flags name no policy, or neither a log nor a webhook. Where its writer ends
+    /// The writer of the audit log; `None` where the flags name no policy, or neither a log nor a webhook. Where its writer ends
     /// before the server does, the health check fails.
     pub(crate) fn auditor(
         &self,
@@ -399,14 +399,14 @@ fn watch(task: &'static str, ended: Ended, background: &Background, shutdown: &S
 /// The webhook that events are sent to.
 struct Hook {
     access: Access,
-    /// Connections that nobody uses now.
+    /// Idle connections.
     idle: Mutex<Vec<Client>>,
 }
 
-/// How long the webhook is told that it may take.
+/// The time limit that the webhook is given.
 const QUERY: &str = "timeout=30s";
 
-/// How many connections are kept that nobody uses.
+/// How many idle connections are kept.
 const IDLE: usize = 4;
 
 impl Hook {

@@ -64,7 +64,7 @@ const OF_SERVERS: [&str; 3] = [
 ];
 /// What Services claim when they are written to etcd.
 const CLAIMS: &str = "/registry/ipaddresses/";
-/// Who claims.
+/// The owner of a claim.
 const CLAIMANTS: &str = "/registry/services/specs/";
 /// The label of what is claimed, and who sets it.
 const CLAIMED: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
@@ -99,7 +99,7 @@ async fn with_etcd(flags: &CopyFlags) -> Result<()> {
     match (&flags.from, &flags.to) {
         (Place::Directory(from), Place::Directory(to)) => between_directories(from, to),
         (Place::Directory(from), Place::Etcd(to)) => {
-            // Nobody else may open the directory for as long as the image lives.
+            // The image holds the lock of the directory.
             let image = Image::of_idle_directory(from)?;
             to_etcd(&of_image(&image)?, flags, to).await
         }
@@ -130,7 +130,7 @@ async fn open(flags: &CopyFlags, servers: &[String]) -> Result<Opened> {
     let registry = Arc::new(ArcSwap::from_pointee(registry));
     let storage = StorageFlags {
         etcd_servers: servers.to_vec(),
-        // Whoever serves it compacts it.
+        // The server that serves it compacts it.
         etcd_compaction_interval: std::time::Duration::ZERO,
         ..flags.storage.clone()
     };
@@ -148,7 +148,7 @@ fn between_directories(from: &Path, to: &Path) -> Result<()> {
     let copied = image.restore(to, summary.revision, |done| progress.reached(done));
     match copied {
         Ok(_) => progress.finish(&format!(" to {}", to.display())),
-        // An attempt that was told of too late is no failure.
+        // An attempt whose answer came too late is no failure.
         Err(error @ OpenError::Occupied { .. }) => match Image::of_idle_directory(to) {
             Ok(there) if there.equals(&image)? => progress.finish(&format!(", which were in {} already", to.display())),
             _ => bail!(error),
@@ -184,7 +184,7 @@ fn of_image(image: &Image) -> Result<Copied> {
     Ok(objects)
 }
 
-/// The objects of a state that are to be copied. What cannot be read is told, not left out.
+/// The objects of a state that are to be copied. An object that cannot be read is an error, not left out.
 fn of_snapshot(snapshot: &Snapshot, is_copied: impl Fn(&Entry) -> bool) -> Result<Copied> {
     let mut objects = Copied::new();
     for entry in snapshot.range(b"").filter(|entry| is_copied(entry)) {
@@ -295,7 +295,7 @@ fn check_target(objects: &Copied, there: &Snapshot) -> Result<()> {
                 is_same(&entry.value(), value),
                 "etcd holds another {key}; nothing was written"
             ),
-            // An earlier attempt made these, or nobody misses them.
+            // An earlier attempt made these, or nothing refers to them.
             None => ensure!(
                 key.starts_with(CLAIMS) || !is_of_clients(&key),
                 "etcd holds {key}, which is not copied; nothing was written"

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all, and that nobody else reads.
+//! Files that are written whole or not at all, and that only their owner can read.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
@@ -27,7 +27,7 @@ pub(crate) fn private_folder(path: &Path) -> Result<()> {
     made.with_context(|| format!("cannot make the folder {}", path.display()))
 }
 
-/// Writes the file `path`, which only this user may read. Whoever opens it sees the old text or the new one whole.
+/// Writes the file `path`, which only this user may read. A reader sees the old text or the new one, each whole.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".new");

@@ -305,7 +305,7 @@ pub(crate) struct Serve {
     pub(crate) as_kube_apiserver: bool,
 }
 
-/// Who decides what users may do.
+/// An authorizer that a flag can name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AuthorizationMode {
     /// Roles and bindings.

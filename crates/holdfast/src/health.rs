@@ -12,8 +12,8 @@ use time::OffsetDateTime;
 
 use crate::flags::Serve;
 
-/// What kube-apiserver does after its start and this server before it serves, or need not do as one process: the checks by
-/// which it is asked for, in the order of kube-apiserver. Those that name tasks fail where one of these has ended.
+/// The checks of kube-apiserver's post-start hooks, in its order. This server does the same before it serves, or does not need
+/// it as a single process. A check that names a task fails when that task has ended.
 const HOOKS: [&str; 31] = [
     "poststarthook/start-apiserver-admission-initializer",
     background::OBSERVERS,

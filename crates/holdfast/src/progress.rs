@@ -3,9 +3,9 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-/// How often a person is told.
+/// How often progress is shown on a terminal.
 const FOR_PEOPLE: Duration = Duration::from_millis(200);
-/// How often a log is told.
+/// How often progress is logged.
 const FOR_LOGS: Duration = Duration::from_secs(5);
 
 /// Tells how many of so many entries are done.
@@ -49,7 +49,7 @@ impl Progress {
     }
 
     fn write(&self, text: &str) {
-        // Nobody may be reading, which is no reason to end.
+        // A closed terminal is no reason to end.
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
 }

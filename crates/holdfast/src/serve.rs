@@ -157,7 +157,7 @@ impl Settings {
         flags.endpoints.check()?;
         let rules = flags.transport.tls()?;
         let host = hostname();
-        // Who has a store of its own need not ask anybody.
+        // A server with a store of its own takes part in no election.
         let election = match flags.storage.etcd_servers.is_empty() {
             true => None,
             false => flags.election.election(&host)?,
@@ -196,7 +196,7 @@ async fn listen(flags: &Serve) -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, SocketAddr::new(reached_at(flags), port)))
 }
 
-/// etcd has no lock and may not be there yet, which those are told who ask meanwhile.
+/// Begins to answer health checks while etcd cannot be reached. The embedded store needs no such wait.
 async fn wait_for_store(
     flags: &Serve,
     listener: TcpListener,
@@ -238,7 +238,7 @@ async fn prepare(
         fairness::follow(&service.context, levels);
     }
     if new {
-        // Nobody has seen the store empty.
+        // No client has seen the store empty.
         store.begin_history();
     }
     if store.is_shared() {
@@ -272,7 +272,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// Nobody waits for controllers, so they begin when all else is done.
+    /// Begins what no client waits for: controllers, and in a shared store the presence of this server.
     fn begin(
         flags: &Serve,
         server: JoinHandle<()>,
@@ -309,7 +309,7 @@ impl Serving {
     async fn end(mut self, flags: &Serve, signals: &mut Signals, trigger: &ShutdownTrigger) -> Result<()> {
         let name = tokio::select! {
             name = signals.next() => name,
-            // Who takes no connections any more had better be started anew.
+            // A server that accepts no connections has to be restarted.
             ended = &mut self.server => {
                 ended.context("the server failed")?;
                 bail!("the server ended by itself");
@@ -328,7 +328,7 @@ impl Serving {
         trigger.close();
         self.server.await.context("the server failed")?;
         if let Some(released) = self.released {
-            // Whoever waits for the lease need not wait for its end.
+            // The next leader need not wait until the lease expires.
             let _ = tokio::time::timeout(RELEASE_LIMIT, released).await;
         }
         if let Some(auditor) = self.auditor {
@@ -351,7 +351,7 @@ fn announce(url: &str, kubeconfig: Option<&Path>) -> Result<()> {
         );
     }
     let mut out = std::io::stdout().lock();
-    // Nobody may be reading, which is no reason to end.
+    // A closed standard output is no reason to end.
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     Ok(())
 }

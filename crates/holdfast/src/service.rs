@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use arc_swap::ArcSwap;
-use holdfast_authorization::rbac::Policy;
+use holdfast_authorization::rbac::RuleIndex;
 use holdfast_authorization::{AlwaysAllow, AlwaysDeny, Authorizer, Chain};
 use holdfast_controllers::Selection;
 use holdfast_kinds::features::{Feature, FeatureGates};
@@ -14,7 +14,7 @@ use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
 use holdfast_server::api::context::{Config, Context, Parts, Shared};
 use holdfast_server::identity::{
-    Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, Surroundings, TokenConfig, TokenFile, Tokens,
+    AccountsContext, Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, TokenConfig, TokenFile, Tokens,
 };
 use holdfast_server::metrics::Metrics;
 use holdfast_server::operations::health::{Endpoint, Health};
@@ -137,7 +137,7 @@ impl Assembly<'_> {
         Ok((Arc::new(service), aggregation))
     }
 
-    /// The service accounts, and what others are told of their issuer.
+    /// The service accounts, and the public documents of their issuer.
     fn accounts(&self) -> Result<(Arc<ServiceAccounts>, Option<IssuerDocuments>)> {
         let flags = self.flags;
         let keys = TokenKeys::load(
@@ -150,22 +150,22 @@ impl Assembly<'_> {
             &keys_url(flags, self.reached),
             &keys.verifying,
         );
-        let surroundings = Surroundings {
+        let context = AccountsContext {
             registry: Arc::clone(&self.registry),
             store: Arc::clone(&self.opened.store),
             clock: Arc::new(SystemClock),
             identifiers: Arc::new(RandomIdentifiers),
         };
-        let accounts = ServiceAccounts::new(token_config(flags), keys.signing, keys.verifying, surroundings);
+        let accounts = ServiceAccounts::new(token_config(flags), keys.signing, keys.verifying, context);
         Ok((Arc::new(accounts), issuer))
     }
 
     fn metrics(&self) -> Result<Arc<Metrics>> {
         let metrics = Metrics::new()?;
         metrics.count_objects(Arc::clone(&self.opened.store), Arc::clone(&self.registry))?;
-        metrics.tell_of_build(&BUILD)?;
+        metrics.record_build(&BUILD)?;
         let gates = self.gates.iter();
-        metrics.tell_of_features(gates.map(|gate| (gate.name, gate.stage.name(), gate.on)))?;
+        metrics.record_features(gates.map(|gate| (gate.name, gate.stage.name(), gate.on)))?;
         if let Some(clusters) = &self.opened.clusters {
             metrics.count_etcd(clusters.calls.clone())?;
         }
@@ -235,7 +235,7 @@ impl Assembly<'_> {
 }
 
 /// Those who decide what users may do, in the order of the flags.
-fn authorizer(flags: &Serve, policy: &Arc<Policy>) -> Chain {
+fn authorizer(flags: &Serve, policy: &Arc<RuleIndex>) -> Chain {
     let modes = flags.authorization_mode.iter();
     Chain::new(modes.filter_map(|mode| -> Option<Arc<dyn Authorizer>> {
         match mode {

@@ -21,7 +21,7 @@ async fn open_etcd(config: EtcdConfig, registry: &Arc<ArcSwap<Registry>>) -> Res
 
 /// What is known of the etcds below a store.
 pub(crate) struct Clusters {
-    /// Who counts their calls.
+    /// The counters of their calls.
     pub(crate) calls: EtcdCalls,
     /// For each store of its own, which of the other clusters has it.
     pub(crate) overrides: Vec<usize>,

@@ -1,4 +1,4 @@
-//! How clients reach the server, beyond where: versions and ciphers of TLS, HTTP/2, and what browsers are told.
+//! How clients reach the server, beyond where: versions and ciphers of TLS, HTTP/2, and headers for browsers.
 
 use std::sync::Arc;
 
@@ -98,7 +98,7 @@ impl TransportFlags {
         })
     }
 
-    /// What browsers are told; `None` where nothing is.
+    /// The headers for browsers; `None` where there are none.
     ///
     /// # Errors
     /// What is wrong with an origin or a directive, in the words of the reference.

@@ -1,5 +1,5 @@
 //! What is answered while the server waits for etcd: the checks of health say that it is not there, and all else that it is
-//! too early. Whoever looks after the process sees that it lives and what it lacks.
+//! too early. A supervisor sees that the process lives and what it waits for.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -59,7 +59,7 @@ async fn accept(listener: TcpListener, tls: TlsAcceptor) {
                     let answer = answer(request.uri().path(), request.uri().query().unwrap_or_default());
                     async { Ok::<_, Infallible>(answer) }
                 });
-                // Who goes away has heard enough.
+                // A client may go away at any time.
                 let _ = server.serve_connection(TokioIo::new(stream), answer).await;
             };
             let _ = tokio::time::timeout(LAST, served).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_admission::policies::Policies;
 use holdfast_admission::webhooks::Webhooks;
-use holdfast_authorization::rbac::Policy;
+use holdfast_authorization::rbac::RuleIndex;
 use holdfast_cel::PatternMemory;
 
 use crate::apis::Apis;
@@ -35,7 +35,7 @@ pub struct Config {
     /// The built-in APIs that are served: `--runtime-config`.
     pub apis: Apis,
     /// What roles and bindings come to, which the kinds of RBAC keep up to date.
-    pub policy: Arc<Policy>,
+    pub policy: Arc<RuleIndex>,
     /// What webhooks are called in admission, which their configurations keep up to date.
     pub webhooks: Arc<Webhooks>,
     /// The admission policies and their bindings, which these kinds keep up to date.

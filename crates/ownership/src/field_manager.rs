@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use holdfast_gotext::time::{Precision, Timestamp as GoTime};
 use holdfast_merge::{Applied as MergeApplied, ApplyError as MergeError, Conflicts as MergeConflicts};
 use holdfast_merge::{
     Duplicates, Filter, Managers, Path, Schema, Set, TypeRef, Typed, Updater, UpdaterBuilder, VersionedSet,
@@ -173,12 +174,10 @@ impl FieldManager {
         let created = live.is_none();
         let live = live.unwrap_or(&self.empty);
         let mut managed = Managed::decode(live, Source::Stored)?;
-        if config
-            .at(&["metadata", "managedFields"])
-            .is_some_and(|value| value.as_list().is_some())
-        {
-            return Err(ApplyError::ManagedFieldsInConfiguration);
-        }
+        let unreadable_time = match config.at(&["metadata", "managedFields"]).and_then(Value::as_list) {
+            Some(entries) => given_managed_fields(entries)?,
+            None => None,
+        };
         let now = Timestamp::of(now);
         let bare = without_managed_fields(live);
         if managed.0.is_empty() && !created {
@@ -209,6 +208,13 @@ impl FieldManager {
             merged = self.merge(&live_typed, &config_typed, &managed, &entry, true);
         }
         let merged = merged.map_err(|error| ApplyError::Failed(error.to_string()))?;
+        if let Some(why) = unreadable_time {
+            let described = self.describe(config);
+            return Err(ApplyError::Failed(format!(
+                "failed to convert new object ({described}) to proper version: unable to convert unstructured object to {}: {why}",
+                described.split_once("; ").map_or("", |(_, kind)| kind)
+            )));
+        }
         let managed = self.after_apply(managed, merged.managers, entry, merged.object.is_some().then_some(now));
         let unmerged = merged.object.is_none();
         let mut object = merged.object.unwrap_or(live_typed).into_value();
@@ -394,6 +400,35 @@ impl FieldManager {
                 group_version_kind(&self.api_version, &self.kind)
             )
         })
+    }
+}
+
+/// Refuses `managedFields` in a configuration. Those that the reference cannot read count as none to it, until it converts
+/// what came of them: why it then cannot.
+fn given_managed_fields(entries: &[Value]) -> Result<Option<String>, ApplyError> {
+    const TEXTS: [&str; 6] = [
+        "manager",
+        "operation",
+        "apiVersion",
+        "fieldsType",
+        "subresource",
+        "time",
+    ];
+    let is_text = |entry: &Value, name| {
+        entry
+            .get(name)
+            .is_none_or(|value| value.is_null() || value.as_str().is_some())
+    };
+    if !entries
+        .iter()
+        .all(|entry| entry.as_map().is_some() && TEXTS.iter().all(|name| is_text(entry, name)))
+    {
+        return Ok(None);
+    }
+    let mut times = entries.iter().filter_map(|entry| entry.str_at(&["time"]));
+    match times.find_map(|time| GoTime::parse(time, Precision::Seconds).err()) {
+        Some(error) => Ok(Some(error.to_string())),
+        None => Err(ApplyError::ManagedFieldsInConfiguration),
     }
 }
 

@@ -16,7 +16,12 @@ pub type Converted<'a> = Pin<Box<dyn Future<Output = Result<Vec<Value>, WebhookF
 /// Sends reviews to conversion webhooks.
 pub trait ConversionCaller: Send + Sync {
     /// What a webhook makes of `objects`, none of which is in `api_version`.
-    fn ask<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], api_version: &'a str) -> Converted<'a>;
+    fn convert<'a>(
+        &'a self,
+        webhook: &'a ConversionWebhook,
+        objects: &'a [Value],
+        api_version: &'a str,
+    ) -> Converted<'a>;
 }
 
 /// The webhook that has to be asked for `object` in `api_version`, if any.
@@ -119,7 +124,7 @@ pub async fn by_webhook(
     objects: Vec<Value>,
     api_version: &str,
 ) -> Result<Vec<Value>, ConversionError> {
-    let converted = caller.ask(webhook, &objects, api_version).await?;
+    let converted = caller.convert(webhook, &objects, api_version).await?;
     let converted = converted.into_iter().map(|object| {
         let object = resource.converted(object);
         Growth::default().draw_value(&object)?;

@@ -280,9 +280,9 @@ pub struct Aggregate<'a>(pub &'a [FieldError]);
 
 impl fmt::Display for Aggregate<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut left = TOLD_BYTES;
+        let mut left = MESSAGE_BYTES;
         let texts = self.0.iter().map(FieldError::to_string);
-        let mut texts: Vec<String> = texts.take_while(|text| is_told(&mut left, text)).collect();
+        let mut texts: Vec<String> = texts.take_while(|text| fits_in_message(&mut left, text)).collect();
         let untold = self.0.len() - texts.len();
         if untold > 0 {
             texts.push(format!("{untold} more errors"));
@@ -295,11 +295,11 @@ impl fmt::Display for Aggregate<'_> {
 }
 
 /// How much text of errors an answer tells: what is wrong with one object may show large parts of it over and over.
-pub const TOLD_BYTES: usize = 2 << 20;
+pub const MESSAGE_BYTES: usize = 2 << 20;
 
 /// Whether there is room for `text`; the first text always has it.
-pub fn is_told(left: &mut usize, text: &str) -> bool {
-    let first = *left == TOLD_BYTES;
+pub fn fits_in_message(left: &mut usize, text: &str) -> bool {
+    let first = *left == MESSAGE_BYTES;
     let room = text.len() <= *left;
     *left = left.saturating_sub(text.len().max(1));
     first || room

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use arc_swap::ArcSwap;
 use holdfast_resource::access::{BoundObject, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer};
-use holdfast_server::identity::{Keys, ServiceAccounts, SigningKey, Surroundings, TokenConfig, VerifyingKey};
+use holdfast_server::identity::{AccountsContext, Keys, ServiceAccounts, SigningKey, TokenConfig, VerifyingKey};
 use holdfast_server::objects::{Objects, Store};
 use holdfast_server::runtime::{Clock, RandomIdentifiers};
 use holdfast_store::Transaction;
@@ -50,7 +50,7 @@ impl World {
             longest: None,
             extends: true,
         };
-        let surroundings = Surroundings {
+        let surroundings = AccountsContext {
             registry,
             store: Arc::clone(&store),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,

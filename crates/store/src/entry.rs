@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::key::{Key, Revision, table_by_segments};
+use crate::packed::Text;
 use crate::state::Snapshot;
 use crate::transaction::Transaction;
 
@@ -106,7 +107,7 @@ impl fmt::Debug for Value {
 /// One version of one key, as it is served. Shared, never changed.
 pub struct Entry<X: Indexer> {
     key: Key,
-    bytes: Bytes,
+    text: Text,
     revision_at: Option<u32>,
     /// Which operation of its transaction wrote it: with the revision, the identity of a version.
     position: u16,
@@ -152,9 +153,14 @@ impl<X: Indexer> Entry<X> {
             } => shared.clone(),
             Stored { bytes, .. } => Bytes::copy_from_slice(bytes),
         };
+        // What a writer gives is read next by those who watch; what comes from the disk may never be.
+        let text = match value.shared {
+            Some(_) => Text::plain(bytes),
+            None => Text::unread(bytes),
+        };
         Arc::new(Self {
             key,
-            bytes,
+            text,
             revision_at: value.revision_at,
             position,
             mod_revision,
@@ -171,9 +177,9 @@ impl<X: Indexer> Entry<X> {
     )]
     pub(crate) fn at(&self, mod_revision: Revision, position: u16) -> Arc<Self> {
         let bytes = match self.revision_at {
-            None => self.bytes.clone(),
+            None => self.bytes().clone(),
             Some(at) => {
-                let (head, rest) = self.bytes.split_at(at as usize);
+                let (head, rest) = self.bytes().split_at(at as usize);
                 splice(
                     head,
                     mod_revision,
@@ -183,7 +189,7 @@ impl<X: Indexer> Entry<X> {
         };
         Arc::new(Self {
             key: self.key.clone(),
-            bytes,
+            text: Text::plain(bytes),
             revision_at: self.revision_at,
             position,
             mod_revision,
@@ -200,15 +206,26 @@ impl<X: Indexer> Entry<X> {
 
     /// The value with its revision in place.
     pub fn bytes(&self) -> &Bytes {
-        &self.bytes
+        self.text.bytes()
+    }
+
+    /// The same for one who reads it once: a large value that nobody has asked for since it came from the disk stays packed.
+    pub fn bytes_once(&self) -> Bytes {
+        self.text.bytes_once()
+    }
+
+    /// How many bytes the value has with its revision in place.
+    pub fn length(&self) -> usize {
+        self.text.len()
     }
 
     /// The value as it was written, without its revision.
     pub fn value(&self) -> Value {
         let Some(at) = self.revision_at else {
-            return Value::plain(self.bytes.clone());
+            return Value::plain(self.bytes_once());
         };
-        let (head, rest) = self.bytes.split_at(at as usize);
+        let bytes = self.bytes_once();
+        let (head, rest) = bytes.split_at(at as usize);
         let digits = itoa::Buffer::new().format(self.mod_revision).len();
         Value::object([head, rest.get(digits..).unwrap_or_default()].concat(), at)
     }
@@ -230,7 +247,8 @@ impl<X: Indexer> Entry<X> {
 
     /// The index of the value, made now if it was not yet.
     pub fn index(&self) -> &X::Index {
-        self.index.get_or_init(|| self.indexer.index(&self.key, &self.bytes))
+        self.index
+            .get_or_init(|| self.indexer.index(&self.key, &self.bytes_once()))
     }
 
     /// The index of the value, if there is one yet.
@@ -244,7 +262,7 @@ impl<X: Indexer> Entry<X> {
 
     /// Memory this entry holds, about.
     pub(crate) fn weight(&self) -> usize {
-        size_of::<Self>() + self.bytes.len() + self.key.len()
+        size_of::<Self>() + self.text.len() + self.key.len()
     }
 }
 
@@ -255,7 +273,7 @@ impl<X: Indexer> fmt::Debug for Entry<X> {
             "Entry({} at {}, {} bytes)",
             self.key,
             self.mod_revision,
-            self.bytes.len()
+            self.text.len()
         )
     }
 }

@@ -42,6 +42,7 @@ mod error;
 mod etcd;
 mod history;
 mod key;
+mod packed;
 mod state;
 mod store;
 mod transaction;

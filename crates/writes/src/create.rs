@@ -112,7 +112,9 @@ impl Stage<'_> {
         let refuse = |refusal| self.refusal(refusal, name);
         self.prepare_new(call, object).map_err(refuse)?;
         self.refuse_unidentified(name, object)?;
-        self.refuse_invalid(name, self.faults_of_new(call, object))?;
+        // Some kinds name what has no name.
+        let named = SmolStr::new(metadata::name(object));
+        self.refuse_invalid(&named, self.faults_of_new(call, object))?;
         if by_update {
             self.check_may_create(name)?;
         }

@@ -103,7 +103,7 @@ const NOBODY: &str = "nobody listens";
 struct Nobody;
 
 impl ConversionCaller for Nobody {
-    fn ask<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], _: &'a str) -> Converted<'a> {
+    fn convert<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], _: &'a str) -> Converted<'a> {
         Box::pin(async move { Err(webhook.unanswered(objects, NOBODY)) })
     }
 }

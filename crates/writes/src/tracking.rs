@@ -239,7 +239,7 @@ async fn with_webhook<T>(stage: &Stage<'_>, webhook: &ConversionWebhook, run: im
         let converted = stage
             .environment
             .callers
-            .ask(webhook, &objects, &wanted.api_version)
+            .convert(webhook, &objects, &wanted.api_version)
             .await;
         let converted = converted.map(|mut objects| objects.pop().unwrap_or_default());
         versions.learn(wanted, converted.map_err(|failure| failure.message));

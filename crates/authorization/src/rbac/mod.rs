@@ -1,8 +1,8 @@
 //! Role-based access control: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 //!
-//! Roles and bindings feed a [`Policy`], which is the authorizer of the mode `RBAC`. [`rule`] reads and compares rules.
+//! Roles and bindings feed a [`RuleIndex`], which is the authorizer of the mode `RBAC`. [`rule`] reads and compares rules.
 
-mod policy;
 pub mod rule;
+mod rule_index;
 
-pub use policy::Policy;
+pub use rule_index::RuleIndex;

@@ -7,6 +7,7 @@
 //! together take much already, it stays as it is.
 
 mod automaton;
+mod classes;
 mod memory;
 mod parse;
 mod tree;

@@ -1,7 +1,8 @@
 //! The syntax of regular expressions in Go (<https://pkg.go.dev/regexp/syntax>), with its errors.
 
-use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind, Look};
+use regex_syntax::hir::{ClassUnicode, Look};
 
+use super::classes::{any, escape, of, posix_class, range, unicode_class};
 use super::tree::Node;
 
 /// The largest count of a repeat, also as a product of nested ones.
@@ -46,23 +47,23 @@ impl Group {
 }
 
 /// What is wrong, and with which part of the pattern.
-struct Error<'a>(&'static str, &'a str);
+pub(super) struct Error<'a>(pub(super) &'static str, pub(super) &'a str);
 
-type Parsed<'a, T> = Result<T, Error<'a>>;
+pub(super) type Parsed<'a, T> = Result<T, Error<'a>>;
 
 const TOO_DEEP: &str = "expression nests too deeply";
 const TOO_LARGE: &str = "expression too large";
 const MISSING_PAREN: &str = "missing closing )";
 const UNEXPECTED_PAREN: &str = "unexpected )";
-const BAD_ESCAPE: &str = "invalid escape sequence";
-const BAD_RANGE: &str = "invalid character class range";
+pub(super) const BAD_ESCAPE: &str = "invalid escape sequence";
+pub(super) const BAD_RANGE: &str = "invalid character class range";
 const BAD_REPEAT: &str = "invalid repeat count";
 const BAD_NAME: &str = "invalid named capture";
 const BAD_PERL: &str = "invalid or unsupported Perl syntax";
 const BAD_NESTED_REPEAT: &str = "invalid nested repetition operator";
 const MISSING_ARGUMENT: &str = "missing argument to repetition operator";
-const MISSING_BRACKET: &str = "missing closing ]";
-const TRAILING_BACKSLASH: &str = "trailing backslash at end of expression";
+pub(super) const MISSING_BRACKET: &str = "missing closing ]";
+pub(super) const TRAILING_BACKSLASH: &str = "trailing backslash at end of expression";
 
 /// Reads `pattern`.
 pub(super) fn parse(pattern: &str) -> Result<Node, String> {
@@ -81,11 +82,11 @@ struct Parser<'a> {
 }
 
 /// The part of `from` that ends where `rest` begins.
-fn until<'a>(from: &'a str, rest: &str) -> &'a str {
+pub(super) fn until<'a>(from: &'a str, rest: &str) -> &'a str {
     &from[..from.len() - rest.len()]
 }
 
-fn first(text: &str) -> Option<(char, &str)> {
+pub(super) fn first(text: &str) -> Option<(char, &str)> {
     let mut characters = text.chars();
     characters.next().map(|character| (character, characters.as_str()))
 }
@@ -429,96 +430,6 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn of<const N: usize>(ranges: [(char, char); N]) -> ClassUnicode {
-    ClassUnicode::new(ranges.map(|(low, high)| ClassUnicodeRange::new(low, high)))
-}
-
-fn any() -> ClassUnicode {
-    of([('\0', char::MAX)])
-}
-
-fn posix_class(name: &str) -> Option<ClassUnicode> {
-    Some(match name {
-        "alnum" => of([('0', '9'), ('A', 'Z'), ('a', 'z')]),
-        "alpha" => of([('A', 'Z'), ('a', 'z')]),
-        "ascii" => of([('\0', '\x7f')]),
-        "blank" => of([('\t', '\t'), (' ', ' ')]),
-        "cntrl" => of([('\0', '\x1f'), ('\x7f', '\x7f')]),
-        "digit" => of([('0', '9')]),
-        "graph" => of([('!', '~')]),
-        "lower" => of([('a', 'z')]),
-        "print" => of([(' ', '~')]),
-        "punct" => of([('!', '/'), (':', '@'), ('[', '`'), ('{', '~')]),
-        "space" => of([('\t', '\r'), (' ', ' ')]),
-        "upper" => of([('A', 'Z')]),
-        "word" => of([('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]),
-        "xdigit" => of([('0', '9'), ('A', 'F'), ('a', 'f')]),
-        _ => return None,
-    })
-}
-
-/// A character, or two with a dash between, within the brackets of `whole`.
-fn range<'a>(text: &'a str, whole: &'a str) -> Parsed<'a, (ClassUnicodeRange, &'a str)> {
-    let (low, rest) = class_character(text, whole)?;
-    match rest.strip_prefix('-') {
-        Some(after) if !after.is_empty() && !after.starts_with(']') => {
-            let (high, rest) = class_character(after, whole)?;
-            if high < low {
-                return Err(Error(BAD_RANGE, until(text, rest)));
-            }
-            Ok((ClassUnicodeRange::new(low, high), rest))
-        }
-        _ => Ok((ClassUnicodeRange::new(low, low), rest)),
-    }
-}
-
-fn class_character<'a>(text: &'a str, whole: &'a str) -> Parsed<'a, (char, &'a str)> {
-    match first(text) {
-        None => Err(Error(MISSING_BRACKET, whole)),
-        Some(('\\', _)) => escape(text),
-        Some(found) => Ok(found),
-    }
-}
-
-/// The class of `\pL` or `\p{Greek}`, where `after` follows the `p`.
-fn unicode_class<'a>(text: &'a str, after: &'a str) -> Parsed<'a, (ClassUnicode, &'a str)> {
-    let (name, rest) = match first(after) {
-        Some(('{', braced)) => braced.split_once('}').ok_or(Error(BAD_RANGE, text))?,
-        Some((_, rest)) => (until(after, rest), rest),
-        None => ("", after),
-    };
-    let (negated, plain) = match name.strip_prefix('^') {
-        Some(plain) => (true, plain),
-        None => (false, name),
-    };
-    let Some(mut class) = unicode_table(plain) else {
-        return Err(Error(BAD_RANGE, until(text, rest)));
-    };
-    if negated {
-        class.negate();
-    }
-    Ok((class, rest))
-}
-
-/// The characters of a general category or a script.
-fn unicode_table(name: &str) -> Option<ClassUnicode> {
-    let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | ' ');
-    if name.is_empty() || !name.chars().all(plain) {
-        return None;
-    }
-    ["gc", "sc"].into_iter().find_map(|property| {
-        let read = regex_syntax::parse(&format!("\\p{{{property}={name}}}")).ok()?;
-        match read.into_kind() {
-            HirKind::Class(Class::Unicode(class)) => Some(class),
-            HirKind::Literal(literal) => {
-                let only = std::str::from_utf8(&literal.0).ok()?.chars().next()?;
-                Some(of([(only, only)]))
-            }
-            _ => None,
-        }
-    })
-}
-
 /// The counts of `{2}`, `{2,}` or `{2,3}` and what comes after it; counts of `None` are too large or the wrong way around.
 /// What is none of these is a brace and no more.
 #[allow(clippy::type_complexity)]
@@ -545,66 +456,4 @@ fn count(text: &str) -> Option<(u32, &str)> {
         return None;
     }
     Some((digits.parse().unwrap_or(u32::MAX), rest))
-}
-
-/// The character that an escape stands for, and what comes after it.
-fn escape(text: &str) -> Parsed<'_, (char, &str)> {
-    let Some((kind, rest)) = text.strip_prefix('\\').and_then(first) else {
-        return Err(Error(TRAILING_BACKSLASH, ""));
-    };
-    let named = match kind {
-        'a' => '\x07',
-        'f' => '\x0c',
-        'n' => '\n',
-        'r' => '\r',
-        't' => '\t',
-        'v' => '\x0b',
-        'x' => return hexadecimal(text, rest),
-        '0'..='7' if kind == '0' || rest.starts_with(|next: char| ('0'..='7').contains(&next)) => {
-            let digits = text[1..]
-                .bytes()
-                .take(3)
-                .take_while(|byte| (b'0'..=b'7').contains(byte))
-                .count();
-            let value = u32::from_str_radix(&text[1..=digits], 8).unwrap_or(0);
-            return Ok((char::from_u32(value).unwrap_or_default(), &text[1 + digits..]));
-        }
-        other if other.is_ascii() && !other.is_ascii_alphanumeric() => other,
-        _ => return Err(Error(BAD_ESCAPE, until(text, rest))),
-    };
-    Ok((named, rest))
-}
-
-/// `\x41` or `\x{41}`, where `rest` follows the `x`.
-fn hexadecimal<'a>(text: &'a str, rest: &'a str) -> Parsed<'a, (char, &'a str)> {
-    let refused = |rest: &str| Err(Error(BAD_ESCAPE, until(text, rest)));
-    let Some((opening, mut rest)) = first(rest) else {
-        return refused(rest);
-    };
-    if opening != '{' {
-        let Some((second, rest)) = first(rest) else {
-            return refused(rest);
-        };
-        return match (opening.to_digit(16), second.to_digit(16)) {
-            (Some(high), Some(low)) => Ok((char::from_u32(high * 16 + low).unwrap_or_default(), rest)),
-            _ => refused(rest),
-        };
-    }
-    let (mut value, mut digits) = (0, 0);
-    while let Some((character, after)) = first(rest) {
-        rest = after;
-        match character.to_digit(16) {
-            Some(digit) => value = value * 16 + digit,
-            None if character == '}' && digits > 0 => {
-                // A surrogate is no character; no text has it.
-                return Ok((char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER), rest));
-            }
-            None => return refused(rest),
-        }
-        if value > u32::from(char::MAX) {
-            return refused(rest);
-        }
-        digits += 1;
-    }
-    refused(rest)
 }

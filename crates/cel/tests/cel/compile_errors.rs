@@ -49,6 +49,22 @@ fn names_that_stand_for_nothing_are_told_with_their_place() {
 }
 
 #[test]
+fn what_a_macro_writes_twice_is_told_twice() {
+    let once = "ERROR: <input>:1:1: undeclared reference to 'nothing' (in container '')\n | nothing.optMap(x, x).hasValue()\n | ^";
+    let told = compile_error(&schema(), "nothing.optMap(x, x).hasValue()");
+    assert_eq!(told, format!("compilation failed: {once}\n{once}"));
+}
+
+#[test]
+fn behind_a_question_mark_an_element_is_expected() {
+    let told = compile_error(&schema(), "[?]");
+    assert!(
+        told.contains("mismatched input ']' expecting {'[', '{', '(', '.', '-', '!', 'true'"),
+        "{told}"
+    );
+}
+
+#[test]
 fn several_errors_are_told_in_order_of_their_places() {
     let told = compile_error(&schema(), "self.b == nothing");
     let expected = "compilation failed: ERROR: <input>:1:5: undefined field 'b'\n | self.b == nothing\n | ....^\n\

@@ -54,7 +54,7 @@ impl Reconcile for Cleanup {
     }
 
     fn seen(&mut self, object: &Object, queue: &mut Queue<SmolStr>) {
-        if memchr::memmem::find(object.bytes(), b"\"deletionTimestamp\":").is_some() {
+        if memchr::memmem::find(&object.bytes(), b"\"deletionTimestamp\":").is_some() {
             queue.push(object.name().into());
         }
     }

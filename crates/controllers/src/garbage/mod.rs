@@ -53,11 +53,11 @@ struct GarbageCollector {
 
 impl GarbageCollector {
     fn is_owned(&self, object: &Object) -> bool {
-        self.owned.find(object.bytes()).is_some()
+        self.owned.find(&object.bytes()).is_some()
     }
 
     fn concerns_us(&self, object: &Object) -> bool {
-        self.is_owned(object) || self.ending.find(object.bytes()).is_some()
+        self.is_owned(object) || self.ending.find(&object.bytes()).is_some()
     }
 
     /// Takes note of an object.

@@ -112,7 +112,7 @@ impl Report {
             let mut looked = 0;
             let from: Option<Object> = last.take();
             for object in objects.after(from.as_ref()).take(RUN) {
-                search.look(object.bytes(), object.namespace(resource));
+                search.look(&object.bytes(), object.namespace(resource));
                 looked += 1;
                 last = Some(object);
             }

@@ -80,7 +80,7 @@ fn count(client: &Client, resource: &Resource, namespace: &str, findings: &mut F
     findings.remaining.insert(named, objects.len());
     for object in objects.iter() {
         // Most objects that stay have no finalizers but a grace period, and need not be parsed.
-        if memmem::find(object.bytes(), b"\"finalizers\":[").is_none() {
+        if memmem::find(&object.bytes(), b"\"finalizers\":[").is_none() {
             continue;
         }
         let tree = object.tree();

@@ -63,7 +63,7 @@ enum Progress {
 impl Namespaces {
     /// Looks at a namespace that may have to go.
     fn look_at(&self, namespace: &Object, queue: &mut Queue<SmolStr>) {
-        if memchr::memmem::find(namespace.bytes(), b"\"deletionTimestamp\":").is_some() {
+        if memchr::memmem::find(&namespace.bytes(), b"\"deletionTimestamp\":").is_some() {
             queue.push(namespace.name().into());
         }
     }

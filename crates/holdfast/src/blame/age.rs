@@ -7,7 +7,7 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
 
-/// How ages are told: those below the bound in whole units, with the rest in the next smaller unit where one is named.
+/// How ages are written: those below the bound in whole units, with the rest in the next smaller unit where one is named.
 const STEPS: [(u64, Unit, Option<Unit>); 9] = [
     (2 * MINUTE, (1, 's'), None),
     (10 * MINUTE, (MINUTE, 'm'), Some((1, 's'))),

@@ -81,7 +81,7 @@ fn shown() -> Command {
 
 fn print(text: &[u8]) -> Result<()> {
     match io::stdout().write_all(text) {
-        // Whoever closed the pipe does not want to read more.
+        // A closed pipe ends the output.
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }

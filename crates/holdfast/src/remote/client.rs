@@ -1,4 +1,4 @@
-//! A small client: one connection over TLS, on which one document after the other is asked for.
+//! A small client: one connection over TLS, one request after the other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ impl Client {
             .flatten()
             .with_context(|| format!("cannot connect to {}", access.server))?;
         let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        // What ends the connection is told to the request that waits on it.
+        // The waiting request reports why the connection ended.
         tokio::spawn(connection);
         Ok(Self {
             sender,

@@ -44,7 +44,7 @@ impl Resource {
     }
 }
 
-/// What a person asked for, in small letters.
+/// The name that the user typed, in lower case.
 struct Wanted {
     /// Before the first dot.
     resource: String,
@@ -95,7 +95,7 @@ impl Wanted {
         None
     }
 
-    /// Whether `GROUP` or `VERSION.GROUP` is what was asked for, if anything was.
+    /// Whether this is the `GROUP` or `VERSION.GROUP` that the user typed, if any.
     fn fits_group(&self, group: &str, version: &str) -> bool {
         let Some(rest) = &self.rest else { return true };
         rest == group || rest.strip_prefix(version).and_then(|rest| rest.strip_prefix('.')) == Some(group)

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_authorization::rbac::Policy;
+use holdfast_authorization::rbac::RuleIndex;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_gotext::quote::quote;
 use holdfast_resource::metadata::formats::{check_key, dns_subdomain};
@@ -22,7 +22,7 @@ const SUBJECTS: [&str; 3] = ["ServiceAccount", "User", "Group"];
 /// What only RoleBindings, or ClusterRoleBindings, do.
 pub(crate) struct Binding {
     pub(crate) scope: Scope,
-    pub(crate) policy: Arc<Policy>,
+    pub(crate) policy: Arc<RuleIndex>,
 }
 
 impl Strategy for Binding {

@@ -1,6 +1,6 @@
 //! The kinds of the group `rbac.authorization.k8s.io`: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 //!
-//! Roles and bindings feed a [`Policy`](holdfast_authorization::rbac::Policy), which is the authorizer of the mode `RBAC`, and refuse to grant what their writer
+//! Roles and bindings feed a [`RuleIndex`](holdfast_authorization::rbac::RuleIndex), which is the authorizer of the mode `RBAC`, and refuse to grant what their writer
 //! does not hold.
 
 mod binding;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use holdfast_authorization::rbac::Policy;
+use holdfast_authorization::rbac::RuleIndex;
 use holdfast_authorization::rbac::rule::rules_of;
 use holdfast_resource::metadata::labels::{LabelSelector, validate_label_selector};
 use holdfast_resource::{Check, Field, Followed, InitialObjects, Part, Refusal, Rules, Scope, Strategy, WriteContext};
@@ -15,7 +15,7 @@ use crate::validation::Errors;
 /// What only Roles, or ClusterRoles, do.
 pub(crate) struct Role {
     pub(crate) scope: Scope,
-    pub(crate) policy: Arc<Policy>,
+    pub(crate) policy: Arc<RuleIndex>,
 }
 
 impl Strategy for Role {

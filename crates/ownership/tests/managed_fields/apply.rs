@@ -143,9 +143,19 @@ fn managed_fields_in_the_configuration_are_refused() {
         );
     }
     let mut host = Host::config_map();
-    host.apply("alpha", "{metadata: {managedFields: null}, data: {a: '1'}}")
-        .unwrap();
-    host.has_entries(&["alpha Apply v1 @1: .data.a"]);
+    let config = "{metadata: {managedFields: [{manager: a, time: x}]}, data: {a: '1'}}";
+    assert_eq!(
+        message(host.apply("alpha", config)),
+        "failed to convert new object (/one; /v1, Kind=ConfigMap) to proper version: unable to convert unstructured object to \
+         /v1, Kind=ConfigMap: parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\""
+    );
+    // What is no entry counts as none.
+    for none in ["[null]", "null"] {
+        let mut host = Host::config_map();
+        let config = format!("{{metadata: {{managedFields: {none}}}, data: {{a: '1'}}}}");
+        host.apply("alpha", &config).unwrap();
+        host.has_entries(&["alpha Apply v1 @1: .data.a"]);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use holdfast_gotext::time::{self, Precision, TimeError, Timestamp};
+use holdfast_gotext::time::{self, Precision, TimeError};
 use holdfast_value::{List, Map, Value, pointer};
 use smol_str::format_smolstr;
 
@@ -14,8 +14,9 @@ use crate::FieldPath;
 use crate::schema::base64;
 use crate::schema::empties::EmptyField;
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
+use crate::schema::scalars::{found, not_restored, quantity, restore_number, time, whole_32, wrong_value};
 use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
-use holdfast_gotext::quantity::{QuantityError, text_of, up_to_thousandths};
+use holdfast_gotext::quantity::{QuantityError, up_to_thousandths};
 
 /// An object in the form of its type.
 #[derive(Clone, Debug)]
@@ -562,50 +563,6 @@ impl Place<'_> {
     }
 }
 
-fn quantity(value: &Value) -> Result<Option<Value>, DecodeError> {
-    let text = match value {
-        Value::String(text) => text.trim(),
-        Value::Int(_) | Value::UInt(_) | Value::Float(_) => &value.to_string(),
-        _ => return Err(QuantityError::Form.into()),
-    };
-    if is_plain_quantity(text) && matches!(value, Value::String(whole) if whole.len() == text.len()) {
-        return Ok(None);
-    }
-    let canonical = text_of(text)?;
-    let same = matches!(value, Value::String(text) if *text == canonical);
-    Ok((!same).then_some(Value::String(canonical)))
-}
-
-/// The whole number of 32 bits that `number` is.
-fn whole_32(number: f64) -> Option<i32> {
-    let whole = number as i32;
-    (f64::from(whole) == number).then_some(whole)
-}
-
-/// Whether the text is a quantity of the commonest canonical forms: up to three digits, without a leading zero, and a
-/// suffix or none. Says no where in doubt.
-fn is_plain_quantity(text: &str) -> bool {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, suffix) = text.split_at(digits);
-    if text == "0" {
-        return true;
-    }
-    let short = (1..=3).contains(&digits) && !number.starts_with('0');
-    short && matches!(suffix, "" | "m" | "k" | "M" | "G" | "Ki" | "Mi" | "Gi")
-}
-
-fn time(text: &str, precision: Precision) -> Result<Option<Value>, DecodeError> {
-    let canonical = Timestamp::parse(text, precision)?.text(precision);
-    if matches!(
-        canonical.as_str(),
-        "0001-01-01T00:00:00Z" | "0001-01-01T00:00:00.000000Z"
-    ) {
-        // Go's zero time is written as none.
-        return Ok(Some(Value::Null));
-    }
-    Ok((canonical != text).then_some(Value::String(canonical)))
-}
-
 /// Whether `omitempty` leaves the value out.
 pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
@@ -617,84 +574,5 @@ pub(crate) fn is_empty(value: &Value) -> bool {
         Value::String(text) => text.is_empty(),
         Value::List(list) => list.is_empty(),
         Value::Map(map) => map.is_empty(),
-    }
-}
-
-/// A number of a tree as a whole number of the width of `shape`.
-fn restore_number(shape: &Shape, value: &Value) -> Result<Option<Value>, DecodeError> {
-    let whole = match value {
-        Value::Int(number) => *number,
-        other => {
-            let number = match other {
-                Value::Float(number) => *number,
-                Value::UInt(number) => *number as f64,
-                _ => f64::NAN,
-            };
-            if number.trunc() != number {
-                return Err(DecodeError::Tree(not_restored(value, shape)));
-            }
-            // Go gives the least number for what is out of range.
-            if number >= -(2f64.powi(63)) && number < 2f64.powi(63) {
-                number as i64
-            } else {
-                i64::MIN
-            }
-        }
-    };
-    let cut = if matches!(shape, Shape::Int32) {
-        i64::from(whole as i32)
-    } else {
-        whole
-    };
-    Ok(Some(Value::Int(cut)))
-}
-
-/// What the reference says of a value of a tree that cannot be made one of `shape`.
-fn not_restored(value: &Value, shape: &Shape) -> String {
-    let found = match value {
-        Value::Null => "invalid",
-        Value::Bool(_) => "bool",
-        Value::Int(_) => "int64",
-        Value::UInt(_) | Value::Float(_) => "float64",
-        Value::String(_) => "string",
-        Value::List(_) => "slice",
-        Value::Map(_) => "map",
-    };
-    let is_integer = matches!(value, Value::Int(_));
-    let is_number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
-    let scalar = |name: &str, convertible: bool| {
-        if convertible {
-            format!("cannot convert {found} to {name}")
-        } else {
-            format!("unrecognized type: {name}")
-        }
-    };
-    match shape {
-        // Go takes a whole number for the code of a letter.
-        Shape::String => scalar("string", is_integer),
-        Shape::Bool => scalar("bool", false),
-        Shape::Int32 => scalar("int32", is_number),
-        Shape::Int64 => scalar("int64", is_number),
-        Shape::Double => scalar("float64", is_number),
-        Shape::Bytes | Shape::List(_) => format!("cannot restore slice from {found}"),
-        Shape::Map(_) => format!("cannot restore map from {found}"),
-        Shape::Ref(_) | Shape::Any => format!("cannot restore struct from: {found}"),
-    }
-}
-
-/// A value of the wrong type in a type that reads its JSON itself, and so does not know where it stands.
-fn wrong_value(value: &Value, expected: &str) -> DecodeError {
-    DecodeError::Type {
-        found: found(value, expected == "int32"),
-        place: "value".to_owned(),
-        expected: expected.to_owned(),
-    }
-}
-
-/// What stands there, as the reference says it; a number that does not fit is shown.
-fn found(value: &Value, show_number: bool) -> String {
-    match value {
-        Value::Int(_) | Value::UInt(_) | Value::Float(_) if show_number => format!("number {value}"),
-        value => value.json_kind().to_owned(),
     }
 }

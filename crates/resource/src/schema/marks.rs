@@ -283,7 +283,7 @@ fn text_or(inside: &str, usual: &str) -> SmolStr {
 /// # Errors
 /// What type or field the table lacks.
 pub fn join_marks(types: &str, marks: &str) -> Result<String, String> {
-    let mut given = Given::read(marks)?;
+    let mut given = MarkLines::read(marks)?;
     let mut of = "";
     let mut out = String::with_capacity(types.len() + marks.len());
     for line in types.lines() {
@@ -314,9 +314,9 @@ pub fn join_marks(types: &str, marks: &str) -> Result<String, String> {
 }
 
 /// Marks by type and field; the field is empty for those of the type.
-struct Given<'m>(Vec<(&'m str, &'m str, Vec<&'m str>)>);
+struct MarkLines<'m>(Vec<(&'m str, &'m str, Vec<&'m str>)>);
 
-impl<'m> Given<'m> {
+impl<'m> MarkLines<'m> {
     fn read(marks: &'m str) -> Result<Self, String> {
         let mut given = Self(Vec::new());
         let mut of = None;

@@ -19,6 +19,7 @@ mod marks;
 mod merge;
 mod object;
 mod rebuild;
+mod scalars;
 mod table;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -20,6 +20,7 @@ mod embedded;
 mod formats;
 mod merge;
 mod node;
+mod numbers;
 mod pattern;
 mod place;
 mod prune;

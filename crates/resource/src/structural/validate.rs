@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
-use holdfast_gotext::number::general;
 use holdfast_value::{List, Map, Value};
 
 use super::Node;
 use super::correlation::Correlation;
 use super::formats::has_form;
 use super::node::{Additional, Checks, JsonType, Limit, float};
+use super::numbers::{Range, exceeds, is_whole, is_whole_number, shown, shown_limit};
 use super::place::{Place, Step};
 use super::result::Outcome;
 use crate::{FieldError, FieldErrorKind, FieldPath};
@@ -480,20 +480,6 @@ fn json_type(value: &Value) -> JsonType {
     }
 }
 
-fn is_whole(value: &Value) -> bool {
-    match value {
-        Value::Float(number) => is_whole_number(*number),
-        Value::Int(_) => true,
-        // What does not fit 64 bits with a sign is a float that is too large.
-        _ => false,
-    }
-}
-
-/// Whether a float is a whole number that every reader of JSON keeps.
-fn is_whole_number(number: f64) -> bool {
-    number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_991.0
-}
-
 /// Whether the value is one that `enum` lists. Numbers are brought to the type of the one listed, but not those within lists and
 /// maps; null is never listed.
 fn is_listed(value: &Value, listed: &Value) -> bool {
@@ -514,75 +500,6 @@ fn is_alike(a: &Value, b: &Value) -> bool {
             a.len() == b.len() && a.iter().all(|(key, a)| b.get(key).is_some_and(|b| is_alike(a, b)))
         }
         _ => a == b,
-    }
-}
-
-/// The numbers that a type and a form of a schema hold.
-struct Range<'a> {
-    node: &'a Node,
-    format: &'a str,
-    place: &'a Place<'a>,
-}
-
-impl Range<'_> {
-    /// `IsValueValidAgainstRange`: what is said of a number that is none of them; `what` says which it is.
-    fn fault(&self, what: &str, value: &Value) -> Option<String> {
-        let integer = self.node.kind == Some(JsonType::Integer);
-        let fits = match (value, self.format) {
-            (Value::Int(number), "int32") if integer => i32::try_from(*number).is_ok(),
-            (Value::Int(_), _) if integer => true,
-            (_, "int32") if integer => float(value)
-                .is_some_and(|number| number.fract() == 0.0 && (-2f64.powi(31)..2f64.powi(31)).contains(&number)),
-            // The least number of 64 bits is beyond them in the fewest digits that tell it, which the reference reads again.
-            _ if integer => float(value).is_some_and(|number| number.fract() == 0.0 && number.abs() < 2f64.powi(63)),
-            (_, "float" | "float32") => float(value).is_some_and(|number| (number as f32).is_finite()),
-            _ => true,
-        };
-        if fits {
-            return None;
-        }
-        let of = self.node.kind.map(JsonType::name).unwrap_or_default();
-        let form = match self.format {
-            "" => "(default format)".to_owned(),
-            format => format!("with format {format}"),
-        };
-        Some(format!(
-            "{what} value must be of type {of} {form} in {}",
-            self.place.text()
-        ))
-    }
-}
-
-/// Whether a number is beyond a bound. The reference compares whole numbers with the whole part of the bound.
-fn exceeds(
-    value: &Value,
-    bound: f64,
-    exclusive: bool,
-    whole: impl Fn(i64, i64) -> bool,
-    any: impl Fn(f64, f64) -> bool,
-) -> bool {
-    match value {
-        Value::Int(number) => {
-            let bound = bound as i64;
-            whole(*number, bound) || exclusive && *number == bound
-        }
-        other => float(other).is_some_and(|number| any(number, bound) || exclusive && number == bound),
-    }
-}
-
-/// A bound as the reference shows it beside a number.
-fn shown_limit(value: &Value, bound: f64) -> Value {
-    match value {
-        Value::Int(_) => Value::Int(bound as i64),
-        _ => Value::Float(bound),
-    }
-}
-
-/// A number as Go's `%v` shows it.
-fn shown(number: &Value) -> String {
-    match number {
-        Value::Float(number) => general(*number),
-        other => other.to_string(),
     }
 }
 

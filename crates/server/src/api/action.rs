@@ -17,7 +17,7 @@ use crate::write::{self, decode};
 /// Answers a POST to a resource, or a subresource, that its kind calls an action.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) async fn handle(
     context: &Arc<Context>,
     mut request: ResourceRequest,

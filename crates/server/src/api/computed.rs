@@ -18,7 +18,7 @@ use crate::write;
 /// Answers a request that reads what `kind` computes.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) fn read(
     context: &Context,
     request: &ResourceRequest,
@@ -33,7 +33,7 @@ pub(super) fn read(
     match request.verb {
         Verb::Get => {
             GetOptions::parse(query)?;
-            let object = write::ask(&context.write, &target, Operation::Update, |stage, call| {
+            let object = write::compute(&context.write, &target, Operation::Update, |stage, call| {
                 let object = kind.get(call, &request.name);
                 object.map_err(|refusal| stage.refusal_of_answer(refusal, None).into())
             })?;
@@ -49,7 +49,7 @@ pub(super) fn read(
         Verb::List => {
             let options = ListOptions::parse(query, context.config.watch_list)?;
             let selection = list::selection(request, &options)?;
-            let mut objects = write::ask(&context.write, &target, Operation::Update, |stage, call| {
+            let mut objects = write::compute(&context.write, &target, Operation::Update, |stage, call| {
                 let objects = kind.list(call);
                 objects.map_err(|refusal| stage.refusal_of_answer(refusal, None).into())
             })?;

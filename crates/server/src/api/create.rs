@@ -17,7 +17,7 @@ use crate::write;
 /// Answers a POST.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = CreateOptions::parse(&request.query)?;
     let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;

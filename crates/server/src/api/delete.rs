@@ -23,7 +23,7 @@ use crate::write::{self, Written, decode};
 /// Answers a DELETE of one object.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = read_options(context, &mut request).await?;
     let told = warnings(&request, &options);

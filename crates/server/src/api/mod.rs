@@ -39,7 +39,7 @@ use crate::write::decode::{self, Decoded};
 /// Does what `request` asks for.
 ///
 /// # Errors
-/// What the client is to be told of a failure.
+/// The failure, as the client gets it.
 pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     let version = &request.version().group_version.version;
     let Some(deprecation) = &request.version().deprecation else {

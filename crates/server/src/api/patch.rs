@@ -14,7 +14,7 @@ use crate::write;
 /// Answers a PATCH.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let patch_type = request.patch_type()?;
     let options = PatchOptions::parse(&request.query, patch_type)?;

@@ -17,7 +17,7 @@ use crate::write;
 /// Answers a POST to a resource, or a subresource, with what `review` makes of it.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) async fn create(
     context: &Arc<Context>,
     mut request: ResourceRequest,

@@ -33,7 +33,7 @@ pub struct Incoming {
     pub info: RequestInfo,
     /// The headers.
     pub headers: HeaderMap,
-    /// Who asks.
+    /// The user who makes the request.
     pub user: Arc<User>,
     /// The body, not read yet.
     pub body: RequestBody,
@@ -62,7 +62,7 @@ const CUSTOM_PATCH_TYPES: [&str; 4] = [
 /// Answers a request for a resource.
 ///
 /// # Errors
-/// What the client is to be told of a failure.
+/// The failure, as the client gets it.
 pub async fn serve_resource(
     context: &Arc<Context>,
     incoming: Incoming,

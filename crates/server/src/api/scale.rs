@@ -43,7 +43,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
 /// Answers a PUT.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = UpdateOptions::parse(&request.query)?;
     let (_, decoded) = read_object(context, &mut request, &options.write).await?;
@@ -65,7 +65,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
 /// Answers a PATCH.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let patch_type = request.patch_type()?;
     let options = PatchOptions::parse(&request.query, patch_type)?;

@@ -15,7 +15,7 @@ use crate::write;
 /// Answers a PUT.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = UpdateOptions::parse(&request.query)?;
     let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;

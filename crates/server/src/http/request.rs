@@ -35,7 +35,7 @@ pub struct ResourceRequest {
     pub query: Query,
     /// The headers.
     pub headers: HeaderMap,
-    /// Who asks.
+    /// The user who makes the request.
     pub user: Arc<User>,
     /// The form of the answer.
     pub representation: Representation,

@@ -3,19 +3,21 @@
 //! A `Status` has a code, a reason for machines, a message for people and details. Clients rely on all of them, so the
 //! texts here are those of kube-apiserver. Other parts of the server make an [`ApiError`] by naming what happened.
 
+mod conversions;
+mod document;
+
 use std::fmt::{self, Write as _};
 
 use holdfast_gotext::quote::quote;
-use holdfast_resource::field_error::{Aggregate, TOLD_BYTES, is_told};
-use holdfast_resource::{ConversionError, Field, FieldError, GroupKind, GroupResource, Refusal};
-use holdfast_store::ReadError;
-use holdfast_value::{Value, json};
-use holdfast_writes::ErrorKind;
+use holdfast_resource::field_error::{Aggregate, MESSAGE_BYTES, fits_in_message};
+use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
+use holdfast_value::json;
 use http::StatusCode;
 use serde::Serialize;
 use smol_str::SmolStr;
 
-use crate::wire::body::BodyError;
+pub use self::document::{Cause, Details, Status};
+use self::document::{Document, ListMeta};
 
 /// The `Status` of an action that was carried out.
 pub(crate) const CREATED: &[u8] = br#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","code":201}"#;
@@ -28,122 +30,12 @@ pub(crate) const RETRY_SECONDS: u32 = 1;
 #[derive(Clone, Debug)]
 pub struct ApiError(Box<Status>);
 
-/// The fields of a failed `Status`
-/// (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/>).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
-    /// The HTTP status code.
-    pub code: u16,
-    /// Why, in one CamelCase word; empty where the reference has no word for it.
-    pub reason: SmolStr,
-    /// Why, for people.
-    pub message: String,
-    /// What it is about. `Some` of empty details is written as `{}`, which clients can tell from none.
-    pub details: Option<Details>,
-    /// The token with which a list that expired can go on all the same (`metadata.continue`); empty for none.
-    pub continue_token: String,
-    /// What the client is warned of besides; told in headers.
-    pub warnings: Vec<String>,
-}
-
-/// What a `Status` is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Details {
-    /// The name of the object.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub name: String,
-    /// The group of the resource.
-    #[serde(skip_serializing_if = "SmolStr::is_empty")]
-    pub group: SmolStr,
-    /// The plural name of the resource, or the kind in validation errors.
-    #[serde(skip_serializing_if = "SmolStr::is_empty")]
-    pub kind: SmolStr,
-    /// The uid of the object.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub uid: String,
-    /// What exactly is wrong.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub causes: Vec<Cause>,
-    /// After how many seconds to try again; 0 for no advice.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub retry_after_seconds: u32,
-}
-
-/// One of the causes of a failure.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Cause {
-    /// Why, in one CamelCase word.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub reason: String,
-    /// Why, for people.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub message: String,
-    /// The field it is about.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub field: String,
-}
-
-fn is_zero(number: &u32) -> bool {
-    *number == 0
-}
-
-impl Details {
-    pub(crate) fn of(resource: &GroupResource, name: &str) -> Self {
-        Self {
-            name: name.to_owned(),
-            group: resource.group.clone(),
-            kind: resource.resource.clone(),
-            ..Self::default()
-        }
-    }
-
-    /// The `details` of a `Status` that a webhook gives.
-    fn of_status(details: &Value) -> Self {
-        let root = Field::root(details);
-        let of = |field: &Field<'_, '_>, name: &str| field.child(name).text().to_owned();
-        let causes = root.child("causes");
-        let causes = causes.items().map(|cause| Cause {
-            reason: of(&cause, "reason"),
-            message: of(&cause, "message"),
-            field: of(&cause, "field"),
-        });
-        let retry = root.child("retryAfterSeconds").number();
-        Self {
-            name: of(&root, "name"),
-            group: of(&root, "group").into(),
-            kind: of(&root, "kind").into(),
-            uid: of(&root, "uid"),
-            causes: causes.collect(),
-            retry_after_seconds: retry
-                .and_then(|seconds| u32::try_from(seconds).ok())
-                .unwrap_or_default(),
-        }
-    }
-
-    fn of_causes(causes: Vec<Cause>) -> Self {
-        Self {
-            causes,
-            ..Self::default()
-        }
-    }
-}
-
 /// What is said of a request that took longer than it may, behind what says so of all that was not done in time.
 const OUT_OF_TIME: &str = "request did not complete within requested timeout - context deadline exceeded";
 const TIMEOUT: &str = "Timeout: ";
 
 /// What is said of a path that leads nowhere.
 const UNKNOWN: &str = "the server could not find the requested resource";
-
-impl From<ReadError> for ApiError {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Etcd(text) => Self::unclassified(&*text),
-            ReadError::Closed => Self::unavailable("the server is shutting down"),
-        }
-    }
-}
 
 /// The name of a new object that another object has.
 #[derive(Clone, Copy, Debug)]
@@ -305,13 +197,13 @@ impl ApiError {
 
     /// 422: fields of the object are wrong. `kind` is the kind of the object, whose name may be empty.
     pub fn invalid(kind: &GroupKind, name: &str, errors: &[FieldError]) -> Self {
-        let mut left = TOLD_BYTES;
+        let mut left = MESSAGE_BYTES;
         let causes = errors.iter().map(|error| Cause {
             reason: error.reason().to_owned(),
             message: error.message(),
             field: error.field.to_string(),
         });
-        let causes = causes.take_while(|cause| is_told(&mut left, &cause.message));
+        let causes = causes.take_while(|cause| fits_in_message(&mut left, &cause.message));
         let details = Details {
             name: name.to_owned(),
             group: kind.group.clone(),
@@ -619,83 +511,6 @@ impl ApiError {
     }
 }
 
-impl From<ConversionError> for ApiError {
-    fn from(error: ConversionError) -> Self {
-        match error {
-            ConversionError::Unknown { .. } => Self::internal(error.to_string()),
-            ConversionError::Overgrown(error) => Self::too_large_because(error),
-            ConversionError::NoSuchTarget(_) | ConversionError::NoSuchSource(_) | ConversionError::Webhook(_) => {
-                Self::unclassified(error.to_string())
-            }
-        }
-    }
-}
-
-impl From<holdfast_writes::Error> for ApiError {
-    fn from(error: holdfast_writes::Error) -> Self {
-        let (kind, warnings) = error.into_parts();
-        Self::from(kind).with_warnings(warnings)
-    }
-}
-
-impl From<ErrorKind> for ApiError {
-    fn from(kind: ErrorKind) -> Self {
-        match kind {
-            ErrorKind::NotFound(resource, name) => Self::not_found(&resource, &name),
-            ErrorKind::Conflict { resource, name, why } => Self::conflict(&resource, &name, why),
-            ErrorKind::Modified(resource, name) => Self::modified(&resource, &name),
-            ErrorKind::ApplyConflict(conflicts) => Self::apply_conflict(&conflicts),
-            ErrorKind::Invalid { kind, name, errors } => Self::invalid(&kind, &name, &errors),
-            ErrorKind::UnprocessablePatch => Self::unprocessable_patch(),
-            ErrorKind::Forbidden { resource, name, why } => Self::forbidden(&resource, &name, why),
-            ErrorKind::Unauthorized {
-                verb,
-                user,
-                resource,
-                namespace,
-                name,
-                reason,
-            } => Self::unauthorized_for((&user, verb), (&resource, ""), (&namespace, &name), &reason),
-            ErrorKind::Refusal {
-                refusal,
-                resource,
-                kind,
-                name,
-            } => Self::refusal(refusal, &resource, &kind, &name),
-            ErrorKind::Denied {
-                resource,
-                name,
-                code,
-                reason,
-                message,
-                causes,
-            } => {
-                let causes = causes.into_iter().map(|message| Cause {
-                    message,
-                    ..Cause::default()
-                });
-                let details = Details {
-                    causes: causes.collect(),
-                    ..Details::of(&resource, &name)
-                };
-                Self::of_code(code, reason, message, Some(details))
-            }
-            ErrorKind::Rejected {
-                code,
-                reason,
-                message,
-                details,
-            } => Self::of_code(code, reason, message, details.as_ref().map(Details::of_status)),
-            ErrorKind::Unconverted(error) => error.into(),
-            ErrorKind::BadRequest(message) => Self::bad_request(message),
-            ErrorKind::TooLarge(why) => Self::too_large_because(why),
-            ErrorKind::OutOfTime => Self::out_of_time(),
-            ErrorKind::Internal(why) => Self::internal(why),
-            ErrorKind::Unclassified(message) => Self::unclassified(message),
-        }
-    }
-}
-
 impl fmt::Display for ApiError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)
@@ -704,47 +519,12 @@ impl fmt::Display for ApiError {
 
 impl std::error::Error for ApiError {}
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Document<'a> {
-    kind: &'a str,
-    api_version: &'a str,
-    metadata: ListMeta<'a>,
-    status: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    message: &'a str,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    reason: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    details: Option<&'a Details>,
-    code: u16,
-}
-
-#[derive(Serialize)]
-struct ListMeta<'a> {
-    #[serde(rename = "continue", skip_serializing_if = "str::is_empty")]
-    continue_token: &'a str,
-}
-
-impl From<BodyError> for ApiError {
-    fn from(error: BodyError) -> Self {
-        match error {
-            BodyError::TooLarge(limit) => Self::too_large(limit),
-            BodyError::Broken(error) => Self::bad_request(error.to_string()),
-            BodyError::Slow => {
-                let message = "timed out reading the body of the request";
-                Self::new(StatusCode::REQUEST_TIMEOUT, "Timeout", message, None)
-            }
-            BodyError::TooMany => Self::too_many_requests(TOO_MANY, RETRY_SECONDS),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use holdfast_resource::FieldPath;
 
     use super::*;
+    use crate::wire::body::BodyError;
 
     #[test]
     fn a_body_that_is_not_read_is_refused_by_its_cause() {
@@ -835,8 +615,8 @@ mod tests {
         // To look for each among all would not end.
         let error = ApiError::invalid(&kind, "", &errors(200_000, ""));
         let message = error.to_string();
-        assert!(message.len() < 2 * TOLD_BYTES && message.ends_with(" more errors]"));
-        let large = "x".repeat(TOLD_BYTES);
+        assert!(message.len() < 2 * MESSAGE_BYTES && message.ends_with(" more errors]"));
+        let large = "x".repeat(MESSAGE_BYTES);
         let error = ApiError::invalid(&kind, "", &errors(3, &large));
         assert_eq!(error.status().details.as_ref().unwrap().causes.len(), 1);
         assert!(error.to_string().ends_with("x, 2 more errors]"));

@@ -17,7 +17,7 @@ pub use front_proxy::{FrontProxy, RequestHeaders};
 pub(crate) use front_proxy::{UID, name_user};
 pub use impersonation::{Impersonation, Judged};
 pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
-pub use service_accounts::{ServiceAccounts, Surroundings, TokenConfig};
+pub use service_accounts::{AccountsContext, ServiceAccounts, TokenConfig};
 pub use tokens::{AUDIENCE, TokenFile, TokenFileError, Tokens};
 
 use std::borrow::Cow;
@@ -116,7 +116,7 @@ impl Authenticator {
     }
 }
 
-/// Who makes a request.
+/// The user who makes a request.
 #[derive(Clone, Debug)]
 pub struct Authenticated {
     /// The user.

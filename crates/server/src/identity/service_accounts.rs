@@ -141,7 +141,7 @@ impl From<&BoundObject> for Named {
 }
 
 /// What the checks of tokens need: the objects, the time, and a source of names.
-pub struct Surroundings {
+pub struct AccountsContext {
     /// The resources that are served.
     pub registry: Arc<ArcSwap<Registry>>,
     /// The objects.
@@ -154,13 +154,13 @@ pub struct Surroundings {
 
 impl ServiceAccounts {
     /// Tokens that are signed with `signing` (made only where there is such a key) and taken where one of `keys` fits.
-    pub fn new(config: TokenConfig, signing: Option<SigningKey>, keys: Keys, surroundings: Surroundings) -> Self {
-        let Surroundings {
+    pub fn new(config: TokenConfig, signing: Option<SigningKey>, keys: Keys, context: AccountsContext) -> Self {
+        let AccountsContext {
             registry,
             store,
             clock,
             identifiers,
-        } = surroundings;
+        } = context;
         Self {
             config,
             signing,

@@ -100,7 +100,7 @@ impl TokenAuthenticator for TokenFile {
     /// A token of the file is good for whatever audience it is asked for, as long as that is this server's.
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
         let user = self.user(token).ok_or(TokenError::Unknown)?;
-        // An audience that is asked for twice is answered twice.
+        // An audience that is requested twice is returned twice.
         let own = audiences.iter().filter(|audience| **audience == AUDIENCE).count();
         let good = if audiences.is_empty() { 1 } else { own };
         if good == 0 {
@@ -114,7 +114,7 @@ impl TokenAuthenticator for TokenFile {
     }
 }
 
-/// Authenticators of tokens that are asked in turn, until one knows the token.
+/// Authenticators of tokens, called in turn until one knows the token.
 #[derive(Default)]
 pub struct Tokens(Vec<Arc<dyn TokenAuthenticator>>);
 

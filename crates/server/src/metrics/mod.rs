@@ -45,7 +45,7 @@ pub(crate) use lists::Tally;
 use policies::Policies;
 pub(crate) use requests::Recording;
 use requests::Requests;
-pub(crate) use webhooks::WebhookCall as AskedWebhook;
+pub(crate) use webhooks::WebhookLabels;
 use webhooks::Webhooks;
 
 /// The text format, as Prometheus asks for it and the reference names it.
@@ -227,7 +227,7 @@ impl Metrics {
     ///
     /// # Errors
     /// As for [`Metrics::new`].
-    pub fn tell_of_features(
+    pub fn record_features(
         &self,
         gates: impl Iterator<Item = (&'static str, &'static str, bool)>,
     ) -> prometheus::Result<()> {
@@ -239,7 +239,7 @@ impl Metrics {
     ///
     /// # Errors
     /// As for [`Metrics::new`].
-    pub fn tell_of_build(&self, build: &Build) -> prometheus::Result<()> {
+    pub fn record_build(&self, build: &Build) -> prometheus::Result<()> {
         let version = VersionInfo::of(build);
         let (names, values) = version.labels();
         let opts = Opts::new("kubernetes_build_info", "What this server is a build of, always 1");
@@ -259,8 +259,8 @@ const HEALTHCHECK_HELP: &str = "Whether a check of the server's health is well";
 /// As for [`Metrics::new`].
 pub fn families() -> prometheus::Result<Vec<Family>> {
     let metrics = Metrics::new()?;
-    metrics.tell_of_build(&Build::default())?;
-    metrics.tell_of_features(std::iter::empty())?;
+    metrics.record_build(&Build::default())?;
+    metrics.record_features(std::iter::empty())?;
     metrics.count_etcd(EtcdCalls::new(Arc::default())?)?;
     metrics.families.register(stored::Counts::new()?)?;
     let mut families = metrics.families.known();
@@ -315,7 +315,7 @@ mod tests {
     #[tokio::test]
     async fn what_was_counted_is_shown_under_the_names_of_the_reference() {
         let metrics = Metrics::new().unwrap();
-        metrics.tell_of_build(&Build::default()).unwrap();
+        metrics.record_build(&Build::default()).unwrap();
         metrics.deprecated(["", "", "endpoints", "", "v1"]);
         metrics.handshake_failed();
         let elapsed = Duration::from_millis(3);

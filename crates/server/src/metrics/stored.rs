@@ -148,10 +148,7 @@ impl Collector for StoredObjects {
 
 /// The size of so many objects, by that of the first of them.
 fn size(snapshot: &Snapshot, prefix: &[u8], objects: usize) -> u64 {
-    let sizes = snapshot
-        .range(prefix)
-        .take(SAMPLE)
-        .map(|entry| entry.bytes().len() as u64);
+    let sizes = snapshot.range(prefix).take(SAMPLE).map(|entry| entry.length() as u64);
     let (sampled, bytes) = sizes.fold((0, 0), |(sampled, bytes), size| (sampled + 1, bytes + size));
     bytes * objects as u64 / u64::max(sampled, 1)
 }

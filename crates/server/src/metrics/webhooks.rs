@@ -22,7 +22,7 @@ pub(crate) struct Webhooks {
 
 /// The call of a webhook.
 #[derive(Clone, Copy)]
-pub(crate) struct WebhookCall<'a> {
+pub(crate) struct WebhookLabels<'a> {
     /// The name of the webhook.
     pub(crate) name: &'a str,
     /// `admit` or `validating`.
@@ -65,13 +65,13 @@ impl Webhooks {
     }
 
     /// Counts a call that ended with `code` after `taken`.
-    pub(crate) fn called(&self, asked: WebhookCall<'_>, taken: Duration, code: u16, rejected: bool) {
+    pub(crate) fn called(&self, labels: WebhookLabels<'_>, taken: Duration, code: u16, rejected: bool) {
         let rejected = if rejected { "true" } else { "false" };
-        let WebhookCall {
+        let WebhookLabels {
             name,
             webhook_type,
             operation,
-        } = asked;
+        } = labels;
         if let Ok(histogram) = self
             .durations
             .get_metric_with_label_values(&[name, operation, rejected, webhook_type])
@@ -84,19 +84,19 @@ impl Webhooks {
 
     /// Counts a refusal; `error` is `no_error` where the webhook itself refuses, `calling_webhook_error` where it could not
     /// be called, and `apiserver_internal_error` otherwise.
-    pub(crate) fn rejected(&self, asked: WebhookCall<'_>, error: &str, code: u16) {
+    pub(crate) fn rejected(&self, labels: WebhookLabels<'_>, error: &str, code: u16) {
         let code = code.min(HIGHEST_CODE).to_string();
-        let WebhookCall {
+        let WebhookLabels {
             name,
             webhook_type,
             operation,
-        } = asked;
+        } = labels;
         count(&self.rejections, &[error, name, operation, &code, webhook_type]);
     }
 
     /// Counts a write that goes on without the answer.
-    pub(crate) fn failed_open(&self, asked: WebhookCall<'_>) {
-        count(&self.failed_open, &[asked.name, asked.webhook_type]);
+    pub(crate) fn failed_open(&self, labels: WebhookLabels<'_>) {
+        count(&self.failed_open, &[labels.name, labels.webhook_type]);
     }
 }
 
@@ -116,14 +116,14 @@ mod tests {
     fn calls_and_refusals_are_counted_by_webhook() {
         let registry = Families::default();
         let webhooks = Webhooks::new(&registry).unwrap();
-        let asked = WebhookCall {
+        let labels = WebhookLabels {
             name: "a.b.c",
             webhook_type: "validating",
             operation: "CREATE",
         };
-        webhooks.called(asked, Duration::from_millis(7), 418, true);
-        webhooks.rejected(asked, "no_error", 999);
-        webhooks.failed_open(asked);
+        webhooks.called(labels, Duration::from_millis(7), 418, true);
+        webhooks.rejected(labels, "no_error", 999);
+        webhooks.failed_open(labels);
         let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
         for line in [
             "apiserver_admission_webhook_admission_duration_seconds_bucket{name=\"a.b.c\",operation=\"CREATE\",rejected=\"true\",type=\"validating\",le=\"0.025\"} 1",

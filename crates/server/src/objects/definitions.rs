@@ -38,7 +38,7 @@ pub struct Definitions {
     written: AtomicU64,
     /// The revision up to which the registry has followed.
     followed: watch::Sender<u64>,
-    /// Who waits for the end of a state of a definition, by its serial. They are woken when the sender is dropped.
+    /// The waiters for the end of a state of a definition, by its serial. They are woken when the sender is dropped.
     ends: Mutex<HashMap<u64, watch::Sender<()>>>,
 }
 

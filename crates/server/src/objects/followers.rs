@@ -64,7 +64,7 @@ pub(crate) fn follow(
 struct Following<F> {
     store: Arc<Store>,
     prefix: SmolStr,
-    /// What the follower was told last.
+    /// What the follower last saw.
     known: HashMap<Key, Arc<Entry>>,
     follower: F,
 }

@@ -64,7 +64,7 @@ impl Trees {
             return tree;
         }
         let tree = objects::tree(entry);
-        if entry.bytes().len() <= LOOKED_UP_BYTES {
+        if entry.length() <= LOOKED_UP_BYTES {
             self.looked_up.push(entry, tree.clone());
         }
         tree

@@ -205,7 +205,7 @@ fn address(text: &str) -> Option<IpAddr> {
     parts.next().is_none().then(|| Ipv4Addr::from(numbers).into())
 }
 
-/// What is told of a request whose credentials are not good: which ones it had.
+/// The message for a request with invalid credentials: which ones it had.
 pub(super) fn attempted(head: &Parts, info: &RequestInfo, certificate: Option<&ClientCertificate>) -> String {
     let text = headers::text(&head.headers, header::AUTHORIZATION).unwrap_or_default();
     let (scheme, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));

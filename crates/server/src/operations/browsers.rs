@@ -1,4 +1,4 @@
-//! What browsers are told: which pages may read answers (`--cors-allowed-origins`), and that they are to come by TLS alone
+//! Headers for browsers: which pages may read answers (`--cors-allowed-origins`), and that they are to come by TLS alone
 //! (`--strict-transport-security-directives`).
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};

@@ -28,7 +28,7 @@ struct Check {
     told_where_it_fails: bool,
 }
 
-/// What the checks are asked for.
+/// The endpoints that run checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// Both of the others, in the older form.

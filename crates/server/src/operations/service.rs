@@ -41,7 +41,7 @@ use crate::wire::websocket::{self, Upgrade};
 pub struct Service {
     /// What the handlers share.
     pub context: Arc<Context>,
-    /// Who asks.
+    /// The user who makes the request.
     pub authenticator: Authenticator,
     /// In whose name they ask.
     pub impersonation: Impersonation,
@@ -51,9 +51,9 @@ pub struct Service {
     pub in_flight: Arc<InFlight>,
     /// The priority levels whose seats requests take, in place of the limits of `in_flight`.
     pub fairness: Option<Arc<PriorityAndFairness>>,
-    /// Who writes the audit log, where there is one.
+    /// The writer of the audit log, where there is one.
     pub auditor: Option<Arc<Auditor>>,
-    /// What browsers are told, where anything is.
+    /// The headers for browsers, where there are any.
     pub browsers: Option<Arc<Browsers>>,
     /// How likely a request is to be the last of its connection, where any is.
     pub go_away: Option<GoAway>,

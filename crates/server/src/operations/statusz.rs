@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::zpage::Page;
 use crate::runtime::version::{KUBERNETES, VersionInfo};
 
-/// First parts of paths that help nobody to find out what is wrong.
+/// First parts of paths that do not help to find out what is wrong.
 const OF_CLIENTS: [&str; 5] = ["apis", "api", "openid", "openapi", ".well-known"];
 
 /// What the page tells.

@@ -85,7 +85,7 @@ impl Conversion {
             if due.len() == TOGETHER || bytes > BYTES_TOGETHER {
                 break;
             }
-            bytes += item.entry.bytes().len();
+            bytes += item.entry.length();
             due.push((at, Arc::clone(&item.entry)));
         }
         let entries: Vec<&Entry> = due.iter().map(|(_, entry)| entry.as_ref()).collect();

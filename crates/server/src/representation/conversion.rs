@@ -57,7 +57,12 @@ pub(crate) async fn stored(
 }
 
 impl ConversionCaller for Context {
-    fn ask<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], api_version: &'a str) -> Converted<'a> {
+    fn convert<'a>(
+        &'a self,
+        webhook: &'a ConversionWebhook,
+        objects: &'a [Value],
+        api_version: &'a str,
+    ) -> Converted<'a> {
         Box::pin(ask(self, webhook, objects, api_version))
     }
 }

@@ -265,7 +265,7 @@ pub(crate) async fn entry(
         && !representation.pretty
         && shown.is_stored_so(entry);
     if !of_stored_bytes {
-        long_work::begins(entry.bytes().len()).await;
+        long_work::begins(entry.length()).await;
     }
     if shown.needs_webhook(entry) {
         return tree(context, shown, query, representation, code, objects::tree(entry)).await;

@@ -1,7 +1,7 @@
 //! Tasks that run for as long as the server serves: followers of stored objects, controllers.
 //!
 //! None of them may end before the server does. One that ends nevertheless, by a fault of ours, makes a health check fail for
-//! good, so that whoever looks after the server starts it anew instead of leaving it half alive.
+//! good, so that a supervisor restarts the server instead of leaving it half alive.
 
 use std::collections::BTreeMap;
 use std::future::Future;

@@ -9,7 +9,7 @@ enum Phase {
     /// There is no end in sight.
     #[default]
     Serving,
-    /// New clients are told to go elsewhere, and are served nevertheless.
+    /// Readiness checks fail, so that new clients go elsewhere; those that come are served.
     NotReady,
     /// No connection is taken, and what has no end of its own ends.
     Closing,
@@ -64,7 +64,7 @@ impl Shutdown {
     pub async fn closing(&self) {
         let mut phase = self.0.clone();
         if phase.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
-            // Nobody is left who could begin the end.
+            // The trigger is gone, so the end can never begin.
             std::future::pending::<()>().await;
         }
     }

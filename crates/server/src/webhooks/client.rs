@@ -62,7 +62,7 @@ const PING: Duration = Duration::from_secs(30);
 const PING_ANSWER: Duration = Duration::from_secs(15);
 
 /// The most bytes of an answer that an error shows.
-const TOLD_BYTES: usize = 2048;
+const MESSAGE_BYTES: usize = 2048;
 
 /// Why a webhook gave no answer, in the words that clients see.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -221,7 +221,7 @@ fn refusal(code: StatusCode, body: &[u8], is_text: bool) -> String {
     {
         return message.to_owned();
     }
-    let said = String::from_utf8_lossy(&body[..body.len().min(TOLD_BYTES)]);
+    let said = String::from_utf8_lossy(&body[..body.len().min(MESSAGE_BYTES)]);
     let said = if is_text { said.trim() } else { "unknown" };
     let message = match code.as_u16() {
         400 => "the server rejected our request for an unknown reason",

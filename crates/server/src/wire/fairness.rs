@@ -18,7 +18,7 @@ pub type Schema = holdfast_fairness::Schema<RequestDetails>;
 /// What dumps show of a request. A copy costs next to nothing.
 #[derive(Clone, Debug)]
 pub struct RequestDetails {
-    /// Who asks.
+    /// The user who makes the request.
     pub user: Arc<User>,
     /// The method.
     pub method: Method,

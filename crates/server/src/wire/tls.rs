@@ -27,7 +27,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// The authorities whose client certificates are trusted, in PEM; none asks clients for no certificates.
     pub client_authorities: Vec<PathBuf>,
-    /// Authorities that clients are told of besides, so that they show certificates of theirs, in PEM.
+    /// Further authorities named to clients in the handshake, so that these send certificates of theirs, in PEM.
     pub other_authorities: Vec<PathBuf>,
     /// What handshakes agree on.
     pub rules: TlsRules,

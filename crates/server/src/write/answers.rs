@@ -8,21 +8,21 @@ use super::environment::{lookup, stage};
 use crate::http::ApiError;
 use crate::write::Context;
 
-/// What a kind that is not stored has to say to what `ask` asks of it, seen by the state as it is now.
+/// What `compute` makes of the state as it is now, for a kind that is not stored.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
-pub(crate) fn ask<T>(
+/// The refusal, as the client gets it.
+pub(crate) fn compute<T>(
     context: &Context,
     target: &Target,
     operation: Operation,
-    ask: impl FnOnce(&Stage<'_>, &WriteContext<'_>) -> Result<T, ApiError>,
+    compute: impl FnOnce(&Stage<'_>, &WriteContext<'_>) -> Result<T, ApiError>,
 ) -> Result<T, ApiError> {
     let snapshot = context.shared.store.snapshot();
     let lookup = lookup(context, &target.registry, &snapshot);
     let stage = stage(context, target, &lookup);
     let call = stage.call(operation, &target.name);
-    let answer = ask(&stage, &call)?;
+    let answer = compute(&stage, &call)?;
     call.after_commit().stored();
     Ok(answer)
 }
@@ -31,7 +31,7 @@ pub(crate) fn ask<T>(
 /// warned of. Nothing is stored.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(crate) async fn answer(
     context: &Context,
     target: &Target,
@@ -87,7 +87,7 @@ mod tests {
         let world = World::new();
         world.create(CONFIG).await;
         let target = world.target(CONFIG, "");
-        let asked = ask(&world.context, &target, Operation::Update, |stage, call| {
+        let asked = compute(&world.context, &target, Operation::Update, |stage, call| {
             let found = call.lookup.get(&stage.resource().group_resource(), "default", "a");
             found.ok_or_else(|| stage.refusal(Refusal::Failed("none".to_owned()), "a").into())
         });
@@ -97,7 +97,7 @@ mod tests {
     #[tokio::test]
     async fn a_refused_question_is_an_error() {
         let world = World::new();
-        let asked: Result<(), _> = ask(&world.context, &world.target(CONFIG, ""), Operation::Update, |_, _| {
+        let asked: Result<(), _> = compute(&world.context, &world.target(CONFIG, ""), Operation::Update, |_, _| {
             Err(ApiError::bad_request("no"))
         });
         assert_eq!(refusal(asked), (400, "no".to_owned()));

@@ -18,7 +18,7 @@ use crate::write::Context;
 /// Creates `object`, which is decoded, typed and has its defaults.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: Value) -> Result<Written, ApiError> {
     check_namespace(&mut object, &target.namespace)?;
     metadata::wipe(&mut object);

@@ -19,7 +19,7 @@ use crate::write::Context;
 /// Deletes the object that `target` names.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(crate) async fn delete(
     context: &Arc<Context>,
     target: Target,
@@ -33,7 +33,7 @@ pub(crate) async fn delete(
 /// As [`delete`], by one whose turn it is.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) async fn delete_in_turn(
     context: &Arc<Context>,
     target: &Target,

@@ -12,7 +12,7 @@ use holdfast_writes::{Callers, Ending, Environment, Live, Stage, Target, Unanswe
 
 use super::settled::Witness;
 use crate::http::ApiError;
-use crate::metrics::AskedWebhook;
+use crate::metrics::WebhookLabels;
 use crate::objects::lookup::SnapshotLookup;
 use crate::objects::{self, Entry, Snapshot};
 use crate::webhooks::CallError;
@@ -72,8 +72,13 @@ fn environment<'a>(context: &'a Context, lookup: &'a dyn Lookup, access: Access<
 }
 
 impl ConversionCaller for Context {
-    fn ask<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], api_version: &'a str) -> Converted<'a> {
-        self.representation.ask(webhook, objects, api_version)
+    fn convert<'a>(
+        &'a self,
+        webhook: &'a ConversionWebhook,
+        objects: &'a [Value],
+        api_version: &'a str,
+    ) -> Converted<'a> {
+        self.representation.convert(webhook, objects, api_version)
     }
 }
 
@@ -95,7 +100,7 @@ impl Callers for Context {
     }
 
     fn called(&self, call: WebhookCall<'_>, ending: Ending) {
-        let asked = AskedWebhook {
+        let labels = WebhookLabels {
             name: call.name,
             webhook_type: match call.webhook_type {
                 WebhookType::Mutating => "admit",
@@ -107,7 +112,7 @@ impl Callers for Context {
         let error = match ending {
             Ending::Passed => None,
             Ending::FailedOpen => {
-                counters.failed_open(asked);
+                counters.failed_open(labels);
                 None
             }
             Ending::Refused => Some("no_error"),
@@ -115,9 +120,9 @@ impl Callers for Context {
             Ending::Failed => Some("apiserver_internal_error"),
         };
         if let Some(error) = error {
-            counters.rejected(asked, error, call.code);
+            counters.rejected(labels, error, call.code);
         }
-        counters.called(asked, call.taken, call.code, error.is_some());
+        counters.called(labels, call.taken, call.code, error.is_some());
     }
 
     fn evaluated(&self, webhook_type: WebhookType, check: &Check) {

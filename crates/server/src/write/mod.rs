@@ -28,7 +28,7 @@ use std::sync::Arc;
 use holdfast_resource::AuditAnnotations;
 use holdfast_writes::{Target, WriteOptions, WriteRequest, manager_name};
 
-pub(crate) use answers::{answer, ask, connect};
+pub(crate) use answers::{answer, compute, connect};
 pub use context::Context;
 pub(crate) use create::create;
 pub(crate) use delete::delete;

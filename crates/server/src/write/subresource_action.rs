@@ -21,7 +21,7 @@ use crate::write::Context;
 /// warned of.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(crate) async fn perform(
     context: &Arc<Context>,
     target: Target,

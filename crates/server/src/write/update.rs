@@ -20,7 +20,7 @@ use crate::write::Context;
 /// Changes the object that `target` names, or creates it where the change may.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Change) -> Result<Written, ApiError> {
     apply(context, target, change, None).await
 }
@@ -28,7 +28,7 @@ pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Chang
 /// As [`update`]. An apply of that fingerprint that changes nothing is remembered.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(crate) async fn apply(
     context: &Arc<Context>,
     target: Target,
@@ -43,7 +43,7 @@ pub(crate) async fn apply(
 /// As [`apply`], by one whose turn it is.
 ///
 /// # Errors
-/// What the client is to be told of a refusal.
+/// The refusal, as the client gets it.
 pub(super) async fn update_in_turn(
     context: &Arc<Context>,
     target: &Target,
@@ -80,7 +80,7 @@ async fn update_until_stored(
         let entry = snapshot.get(key.as_bytes());
         let live = match entry {
             Some(entry) => {
-                long_work::begins(entry.bytes().len()).await;
+                long_work::begins(entry.length()).await;
                 Some(live(target, entry)?)
             }
             None => None,

@@ -7,11 +7,12 @@ use std::collections::BTreeSet;
 use holdfast_resource::Field;
 
 use super::policy::{Level, Standard};
+use super::restricted;
 
 /// A violation: what is violated, and by what.
 pub(super) struct Violation {
     pub(super) reason: &'static str,
-    detail: String,
+    pub(super) detail: String,
 }
 
 /// What is checked: the metadata and the specification of a Pod or of a template.
@@ -39,15 +40,16 @@ const BASELINE: [(u32, Option<u32>, Check); 12] = [
     (0, None, sysctls),
     (0, None, windows_host_process),
 ];
+
 /// What the restricted level adds.
 const RESTRICTED: [(u32, Check); 7] = [
-    (8, privilege_escalation),
-    (22, dropped_capabilities),
-    (35, proc_mount_unmasked),
-    (0, volume_types),
-    (0, run_as_non_root),
-    (23, run_as_user),
-    (19, seccomp_required),
+    (8, restricted::privilege_escalation),
+    (22, restricted::dropped_capabilities),
+    (35, restricted::proc_mount_unmasked),
+    (0, restricted::volume_types),
+    (0, restricted::run_as_non_root),
+    (23, restricted::run_as_user),
+    (19, restricted::seccomp_required),
 ];
 
 /// All violations, in their order.
@@ -80,7 +82,7 @@ pub(super) fn violations_text(violations: &[Violation]) -> String {
 
 impl Checked<'_> {
     /// Shows each container of any type with its security context.
-    fn each_container(&self, visit: &mut dyn FnMut(&Field<'_, '_>, &Field<'_, '_>)) {
+    pub(super) fn each_container(&self, visit: &mut dyn FnMut(&Field<'_, '_>, &Field<'_, '_>)) {
         for list in ["initContainers", "containers", "ephemeralContainers"] {
             for container in self.spec.child(list).items() {
                 visit(&container, &container.child("securityContext"));
@@ -89,7 +91,7 @@ impl Checked<'_> {
     }
 
     /// The names of the containers that are at fault.
-    fn containers(&self, fault: &dyn Fn(&Field<'_, '_>, &Field<'_, '_>) -> bool) -> Vec<String> {
+    pub(super) fn containers(&self, fault: &dyn Fn(&Field<'_, '_>, &Field<'_, '_>) -> bool) -> Vec<String> {
         let mut names = Vec::new();
         self.each_container(&mut |container, security| {
             if fault(container, security) {
@@ -100,7 +102,7 @@ impl Checked<'_> {
     }
 
     /// The violators among the Pod and its containers, in words; `None` if there is none.
-    fn setters(&self, fault: &dyn Fn(&Field<'_, '_>) -> bool) -> Option<String> {
+    pub(super) fn setters(&self, fault: &dyn Fn(&Field<'_, '_>) -> bool) -> Option<String> {
         let mut setters = Vec::new();
         if fault(&self.spec.child("securityContext")) {
             setters.push("pod".to_owned());
@@ -113,18 +115,18 @@ impl Checked<'_> {
     }
 
     /// Whether the Pod is for Windows, where what Linux confines is not to be had.
-    fn is_for_windows(&self) -> bool {
+    pub(super) fn is_for_windows(&self) -> bool {
         self.standard.is_since(25) && self.spec.child("os").child("name").text() == "windows"
     }
 
     /// Whether the users of the Pod are none of the node's.
-    fn has_own_users(&self) -> bool {
+    pub(super) fn has_own_users(&self) -> bool {
         let host_users = self.spec.child("hostUsers");
         self.standard.is_since(35) && host_users.is_set() && !host_users.is_true()
     }
 }
 
-fn plural(word: &str, count: usize) -> String {
+pub(super) fn plural(word: &str, count: usize) -> String {
     if count == 1 {
         word.to_owned()
     } else {
@@ -132,7 +134,7 @@ fn plural(word: &str, count: usize) -> String {
     }
 }
 
-fn quoted<'t>(texts: impl IntoIterator<Item = &'t String>) -> String {
+pub(super) fn quoted<'t>(texts: impl IntoIterator<Item = &'t String>) -> String {
     texts
         .into_iter()
         .map(|text| format!("{text:?}"))
@@ -140,16 +142,16 @@ fn quoted<'t>(texts: impl IntoIterator<Item = &'t String>) -> String {
         .join(", ")
 }
 
-fn named(word: &str, names: &[String]) -> String {
+pub(super) fn named(word: &str, names: &[String]) -> String {
     format!("{} {}", plural(word, names.len()), quoted(names))
 }
 
-fn violation(reason: &'static str, detail: String) -> Option<Violation> {
+pub(super) fn violation(reason: &'static str, detail: String) -> Option<Violation> {
     Some(Violation { reason, detail })
 }
 
 /// The violation of containers that are at fault, if any are.
-fn of_containers(reason: &'static str, names: &[String], what: &str) -> Option<Violation> {
+pub(super) fn of_containers(reason: &'static str, names: &[String], what: &str) -> Option<Violation> {
     if names.is_empty() {
         return None;
     }
@@ -204,7 +206,7 @@ fn app_armor(checked: &Checked<'_>) -> Option<Violation> {
 }
 
 /// The violation of containers that add other capabilities than those allowed.
-fn adds_others(checked: &Checked<'_>, allowed: &[&str]) -> Option<String> {
+pub(super) fn adds_others(checked: &Checked<'_>, allowed: &[&str]) -> Option<String> {
     let mut others = BTreeSet::new();
     let names = checked.containers(&|_, security| {
         let capabilities = security.child("capabilities");
@@ -333,26 +335,7 @@ fn proc_mount(checked: &Checked<'_>) -> Option<Violation> {
     if checked.has_own_users() {
         return None;
     }
-    proc_mount_unmasked(checked)
-}
-
-fn proc_mount_unmasked(checked: &Checked<'_>) -> Option<Violation> {
-    let odd = |security: &Field<'_, '_>| {
-        let mount = security.child("procMount");
-        mount.is_set() && mount.text() != "Default"
-    };
-    let mut types = BTreeSet::new();
-    checked.each_container(&mut |_, security| {
-        if odd(security) {
-            types.insert(security.child("procMount").text().to_owned());
-        }
-    });
-    let names = checked.containers(&|_, security| odd(security));
-    of_containers(
-        "procMount",
-        &names,
-        &format!("must not set securityContext.procMount to {}", quoted(&types)),
-    )
+    restricted::proc_mount_unmasked(checked)
 }
 
 fn se_linux(checked: &Checked<'_>) -> Option<Violation> {
@@ -402,7 +385,7 @@ fn odd_seccomp(security: &Field<'_, '_>) -> Option<String> {
     (profile.is_set() && !matches!(text, "RuntimeDefault" | "Localhost")).then(|| text.to_owned())
 }
 
-fn seccomp(checked: &Checked<'_>) -> Option<Violation> {
+pub(super) fn seccomp(checked: &Checked<'_>) -> Option<Violation> {
     if !checked.standard.is_since(19) {
         return seccomp_annotations(checked);
     }
@@ -483,131 +466,4 @@ fn windows_host_process(checked: &Checked<'_>) -> Option<Violation> {
         "hostProcess",
         format!("{setters} must not set securityContext.windowsOptions.hostProcess=true"),
     )
-}
-
-fn privilege_escalation(checked: &Checked<'_>) -> Option<Violation> {
-    if checked.is_for_windows() {
-        return None;
-    }
-    let names = checked.containers(&|_, security| {
-        let escalation = security.child("allowPrivilegeEscalation");
-        !escalation.is_set() || escalation.is_true()
-    });
-    of_containers(
-        "allowPrivilegeEscalation != false",
-        &names,
-        "must set securityContext.allowPrivilegeEscalation=false",
-    )
-}
-
-fn dropped_capabilities(checked: &Checked<'_>) -> Option<Violation> {
-    if checked.is_for_windows() {
-        return None;
-    }
-    let keeping = checked.containers(&|_, security| {
-        let capabilities = security.child("capabilities");
-        !capabilities.child("drop").items().any(|one| one.text() == "ALL")
-    });
-    let mut faults = Vec::new();
-    if !keeping.is_empty() {
-        faults.push(format!(
-            "{} must set securityContext.capabilities.drop=[\"ALL\"]",
-            named("container", &keeping)
-        ));
-    }
-    faults.extend(adds_others(checked, &["NET_BIND_SERVICE"]));
-    if faults.is_empty() {
-        return None;
-    }
-    violation("unrestricted capabilities", faults.join("; "))
-}
-
-fn volume_types(checked: &Checked<'_>) -> Option<Violation> {
-    const ALLOWED: [&str; 9] = [
-        "configMap",
-        "csi",
-        "downwardAPI",
-        "emptyDir",
-        "ephemeral",
-        "image",
-        "persistentVolumeClaim",
-        "projected",
-        "secret",
-    ];
-    let (mut names, mut types) = (Vec::new(), BTreeSet::new());
-    for volume in checked.spec.child("volumes").items() {
-        let source = volume.value().and_then(|volume| volume.as_map());
-        let source = source.and_then(|volume| {
-            let mut members = volume.iter();
-            members.find(|(name, value)| name.as_str() != "name" && !value.is_null())
-        });
-        let volume_type = source.map_or("unknown", |(name, _)| name.as_str());
-        if !ALLOWED.contains(&volume_type) {
-            names.push(volume.child("name").text().to_owned());
-            types.insert(volume_type.to_owned());
-        }
-    }
-    if names.is_empty() {
-        return None;
-    }
-    let uses = if names.len() == 1 { "uses" } else { "use" };
-    violation(
-        "restricted volume types",
-        format!(
-            "{} {uses} restricted volume {} {}",
-            named("volume", &names),
-            plural("type", types.len()),
-            quoted(&types)
-        ),
-    )
-}
-
-fn run_as_non_root(checked: &Checked<'_>) -> Option<Violation> {
-    const REASON: &str = "runAsNonRoot != true";
-    if checked.has_own_users() {
-        return None;
-    }
-    let as_root = |security: &Field<'_, '_>| {
-        let setting = security.child("runAsNonRoot");
-        setting.is_set() && !setting.is_true()
-    };
-    if let Some(setters) = checked.setters(&as_root) {
-        return violation(
-            REASON,
-            format!("{setters} must not set securityContext.runAsNonRoot=false"),
-        );
-    }
-    if checked.spec.child("securityContext").child("runAsNonRoot").is_true() {
-        return None;
-    }
-    let names = checked.containers(&|_, security| !security.child("runAsNonRoot").is_set());
-    let found = of_containers(REASON, &names, "must set securityContext.runAsNonRoot=true")?;
-    violation(REASON, format!("pod or {}", found.detail))
-}
-
-fn run_as_user(checked: &Checked<'_>) -> Option<Violation> {
-    if checked.has_own_users() {
-        return None;
-    }
-    let setters = checked.setters(&|security| security.child("runAsUser").number() == Some(0))?;
-    violation("runAsUser=0", format!("{setters} must not set runAsUser=0"))
-}
-
-fn seccomp_required(checked: &Checked<'_>) -> Option<Violation> {
-    if checked.is_for_windows() {
-        return None;
-    }
-    if let Some(found) = seccomp(checked) {
-        return Some(found);
-    }
-    if checked.spec.child("securityContext").child("seccompProfile").is_set() {
-        return None;
-    }
-    let names = checked.containers(&|_, security| !security.child("seccompProfile").is_set());
-    let found = of_containers(
-        "seccompProfile",
-        &names,
-        "must set securityContext.seccompProfile.type to \"RuntimeDefault\" or \"Localhost\"",
-    )?;
-    violation(found.reason, format!("pod or {}", found.detail))
 }

@@ -3,6 +3,7 @@
 
 mod checks;
 mod policy;
+mod restricted;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

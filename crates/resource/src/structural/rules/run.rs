@@ -47,7 +47,14 @@ impl Rules {
             current: correlated.as_ref(),
             nearest: None,
         };
-        run.value(self, node, value, old, ratchet, &Place::ROOT);
+        let visit = Visit {
+            rules: self,
+            node,
+            old,
+            ratchet,
+            place: &Place::ROOT,
+        };
+        run.value(value, visit);
         run.findings
     }
 }
@@ -111,92 +118,94 @@ struct Run<'r> {
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
+/// What a run visits: the schema of a value with its rules, what was there before, and its place.
+#[derive(Clone, Copy)]
+struct Visit<'v> {
+    rules: &'v Rules,
+    node: &'v Node,
+    old: Option<&'v Value>,
+    ratchet: Ratchet<'v>,
+    place: &'v Place<'v>,
+}
+
 impl Run<'_> {
-    fn value(
-        &mut self,
-        rules: &Rules,
-        node: &Node,
-        value: &Value,
-        old: Option<&Value>,
-        ratchet: Ratchet<'_>,
-        place: &Place<'_>,
-    ) {
+    fn value(&mut self, value: &Value, visit: Visit<'_>) {
         if value.is_null() || self.stopped {
             return;
         }
-        let old = old.filter(|old| !old.is_null());
-        if !rules.own.is_empty() {
-            self.own(rules, value, old, ratchet, place);
+        let old = visit.old.filter(|old| !old.is_null());
+        let visit = Visit { old, ..visit };
+        if !visit.rules.own.is_empty() {
+            self.own(value, visit);
         }
         match value {
-            Value::Map(map) => self.map(rules, node, map, old, ratchet, place),
-            Value::List(list) => self.list(rules, node, list, old, ratchet, place),
+            Value::Map(map) => self.map(map, visit),
+            Value::List(list) => self.list(list, visit),
             _ => {}
         }
     }
 
-    fn map(
-        &mut self,
-        rules: &Rules,
-        node: &Node,
-        map: &Map,
-        old: Option<&Value>,
-        ratchet: Ratchet<'_>,
-        place: &Place<'_>,
-    ) {
+    fn map(&mut self, map: &Map, visit: Visit<'_>) {
+        let Visit { rules, node, place, .. } = visit;
         if let (Some(below), Additional::Schema(of)) = (rules.additional.as_deref(), &node.additional) {
             for (name, value) in map {
-                self.field(below, of, (name, value), old, ratchet, &place.below(Step::Other(name)));
+                let place = place.below(Step::Other(name));
+                self.field((name, value), (below, of), &place, visit);
             }
         }
         for (name, below) in &rules.properties {
             if let (Some(value), Some(of)) = (map.get(name), node.property(name)) {
-                self.field(below, of, (name, value), old, ratchet, &place.below(Step::Field(name)));
+                let place = place.below(Step::Field(name));
+                self.field((name, value), (below, of), &place, visit);
             }
         }
     }
 
+    /// A field of what `above` visits, with the rules and the schema of the field.
     fn field(
         &mut self,
-        rules: &Rules,
-        node: &Node,
         (name, value): (&str, &Value),
-        old: Option<&Value>,
-        ratchet: Ratchet<'_>,
+        (rules, node): (&Rules, &Node),
         place: &Place<'_>,
+        above: Visit<'_>,
     ) {
-        // Conversion makes kind and version what they are, so that nothing can be told of a change.
-        let identity = ratchet.nearest.is_none() && matches!(name, "apiVersion" | "kind");
-        let before = ratchet
+        // Conversion makes kind and version what they are, so that a change of them says nothing.
+        let identity = above.ratchet.nearest.is_none() && matches!(name, "apiVersion" | "kind");
+        let before = above
+            .ratchet
             .current
             .filter(|_| !identity)
             .and_then(|current| current.old.get(name));
         let correlated = before.map(|before| Correlated::new(node, value, before));
-        let below = if identity {
+        let ratchet = if identity {
             Ratchet {
                 current: None,
                 nearest: None,
             }
         } else {
-            ratchet.below(correlated.as_ref())
+            above.ratchet.below(correlated.as_ref())
         };
-        let old = old.and_then(|old| old.get(name));
-        self.value(rules, node, value, old, below, place);
+        let old = above.old.and_then(|old| old.get(name));
+        self.value(
+            value,
+            Visit {
+                rules,
+                node,
+                old,
+                ratchet,
+                place,
+            },
+        );
     }
 
-    fn list(
-        &mut self,
-        rules: &Rules,
-        node: &Node,
-        list: &List,
-        old: Option<&Value>,
-        ratchet: Ratchet<'_>,
-        place: &Place<'_>,
-    ) {
+    fn list(&mut self, list: &List, visit: Visit<'_>) {
+        let Visit {
+            rules, node, ratchet, ..
+        } = visit;
         let (Some(below), Some(of)) = (rules.items.as_deref(), node.items.as_deref()) else {
             return;
         };
-        let before = old.and_then(|old| Correlation::new(node, old));
+        let before = visit.old.and_then(|old| Correlation::new(node, old));
         for (at, item) in list.iter().enumerate() {
             if self.stopped {
                 return;
@@ -205,19 +214,26 @@ impl Run<'_> {
             let correlated = old
                 .filter(|_| ratchet.current.is_some())
                 .map(|old| Correlated::new(of, item, old));
-            let place = place.below(Step::Item(at));
-            self.value(below, of, item, old, ratchet.below(correlated.as_ref()), &place);
+            let visit = Visit {
+                rules: below,
+                node: of,
+                old,
+                ratchet: ratchet.below(correlated.as_ref()),
+                place: &visit.place.below(Step::Item(at)),
+            };
+            self.value(item, visit);
         }
     }
 
     /// The rules of the schema of the value itself.
-    fn own(&mut self, rules: &Rules, value: &Value, old: Option<&Value>, ratchet: Ratchet<'_>, place: &Place<'_>) {
+    fn own(&mut self, value: &Value, visit: Visit<'_>) {
+        let Visit { rules, place, .. } = visit;
         if self.budget.remaining() == 0 {
             self.invalid(rules, place, OUT_OF_BUDGET.to_owned());
             self.stopped = true;
             return;
         }
-        let variables = match Variables::new(rules, value, old) {
+        let variables = match Variables::new(rules, value, visit.old) {
             Ok(variables) => variables,
             Err(error) => {
                 for own in &rules.own {
@@ -227,7 +243,7 @@ impl Run<'_> {
             }
         };
         for own in &rules.own {
-            self.rule(rules, own, &variables, value, ratchet, place);
+            self.rule(own, &variables, value, visit);
             if self.findings.errors.len() >= MOST || self.findings.warnings.len() >= MOST {
                 self.stopped = true;
             }
@@ -237,15 +253,10 @@ impl Run<'_> {
         }
     }
 
-    fn rule(
-        &mut self,
-        rules: &Rules,
-        own: &OwnRule,
-        variables: &Variables<'_>,
-        value: &Value,
-        ratchet: Ratchet<'_>,
-        place: &Place<'_>,
-    ) {
+    fn rule(&mut self, own: &OwnRule, variables: &Variables<'_>, value: &Value, visit: Visit<'_>) {
+        let Visit {
+            rules, ratchet, place, ..
+        } = visit;
         let program = match &own.compiled.program {
             Ok(Some(program)) => program,
             Ok(None) => return,
@@ -276,20 +287,8 @@ impl Run<'_> {
             Ok(CelValue::Bool(true)) => return,
             Ok(_) => {}
             Err(error) => {
-                let name = own.rule.name();
-                let detail = match &error {
-                    error if error.is_no_such_overload() => format!(
-                        "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
-                    ),
-                    EvaluationError::CostLimitExceeded => {
-                        self.stopped = true;
-                        format!(
-                            "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {name}"
-                        )
-                    }
-                    _ => format!("{error} evaluating rule: {name}"),
-                };
-                return self.invalid(rules, place, detail);
+                self.stopped |= matches!(error, EvaluationError::CostLimitExceeded);
+                return self.invalid(rules, place, failure(&error, own));
             }
         }
         let path = place.path(self.root);
@@ -349,6 +348,22 @@ impl Run<'_> {
         self.findings
             .errors
             .push(FieldError::invalid(&path, rules.type_name, detail));
+    }
+}
+
+/// Why a rule could not be evaluated.
+fn failure(error: &EvaluationError, own: &OwnRule) -> String {
+    let name = own.rule.name();
+    match error {
+        error if error.is_no_such_overload() => format!(
+            "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
+        ),
+        EvaluationError::CostLimitExceeded => {
+            format!(
+                "'{error}': no further validation rules will be run due to call cost exceeds limit for rule: {name}"
+            )
+        }
+        _ => format!("{error} evaluating rule: {name}"),
     }
 }
 

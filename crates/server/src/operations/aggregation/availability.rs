@@ -33,7 +33,7 @@ impl Availability {
     }
 }
 
-/// How often a server is asked before it counts as away; one answer is enough.
+/// How many checks fail before a server counts as away; one success is enough.
 const ATTEMPTS: usize = 5;
 
 /// How long an answer may take.

@@ -16,7 +16,7 @@ use crate::identity;
 /// A question of this server.
 pub(super) struct Question<'a> {
     pub(super) path: &'a str,
-    /// In whose name it is asked.
+    /// The user in whose name the request is made.
     pub(super) user: User,
     /// What the answer may be.
     pub(super) accept: Option<&'static str>,

@@ -291,19 +291,19 @@ fn absolute(location: &HeaderValue, authority: &str) -> Option<HeaderValue> {
     on_host.then(|| HeaderValue::from_str(&format!("https://{authority}{location}")).ok())?
 }
 
-/// What is told where no server is there.
+/// The message where no server is there.
 fn unavailable() -> Failure {
     failed(StatusCode::SERVICE_UNAVAILABLE, "service unavailable")
 }
 
-/// A failure that is told by its code and words.
+/// A failure with its code and message.
 pub(super) fn failed(code: StatusCode, why: &str) -> Failure {
     Failure::Told(code, why.to_owned())
 }
 
 /// Why there is no answer of another server.
 pub(super) enum Failure {
-    /// This is told in plain text, as Go's `http.Error` writes it.
+    /// The plain text of this, as Go's `http.Error` writes it.
     Told(StatusCode, String),
     /// The time of the request is over.
     OutOfTime,

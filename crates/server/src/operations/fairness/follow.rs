@@ -156,7 +156,7 @@ impl PriorityAndFairness {
             loop {
                 let mut seen = 0;
                 for entry in snapshot.range_after(prefix.as_bytes(), &last).take(RUN) {
-                    bytes = bytes.saturating_add(i64::try_from(entry.bytes().len()).unwrap_or(i64::MAX));
+                    bytes = bytes.saturating_add(i64::try_from(entry.length()).unwrap_or(i64::MAX));
                     seen += 1;
                     if seen == RUN {
                         last = entry.key().as_bytes().to_vec();

@@ -47,7 +47,7 @@ pub struct Client {
     user: Arc<User>,
 }
 
-/// Why a request was not done: the `Status` that any client would have been told.
+/// Why a request failed: the `Status` that any client would get.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestError {

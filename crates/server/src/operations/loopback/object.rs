@@ -46,8 +46,8 @@ impl Object {
     }
 
     /// The object as JSON, in the version that it is stored in: for a look that needs no parsing.
-    pub fn bytes(&self) -> &Bytes {
-        self.entry.bytes()
+    pub fn bytes(&self) -> Bytes {
+        self.entry.bytes_once()
     }
 
     /// The object, parsed, in the version that it is stored in.

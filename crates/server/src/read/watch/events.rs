@@ -31,7 +31,7 @@ pub(crate) struct WatchEncoder {
     pub(crate) selection: Selection,
     /// In which form.
     pub(crate) form: EventForm,
-    /// Whether the columns of a table were told already.
+    /// Whether the columns of a table were sent already.
     pub(crate) columns_told: bool,
 }
 
@@ -54,7 +54,7 @@ impl WatchEncoder {
     }
 
     async fn change_by_webhook(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
-        // Who sees everything need not know what was before.
+        // A watch of everything needs no previous object.
         let with_previous = !self.selection.is_everything();
         let previous = event.previous().filter(|_| with_previous);
         let concerned = [Some(event.current()), previous];

@@ -1,4 +1,4 @@
-//! Who may do what, by roles and bindings: the authorizer of the mode `RBAC`.
+//! The RBAC authorizer: which users may do what, by roles and bindings.
 //!
 //! The policy follows the objects of the four kinds as they are stored: their strategies tell it of each change.
 //! It holds rules ready to be compared, and grants by the user or group that has them, so that a question looks at the
@@ -18,7 +18,7 @@ use super::rule::allows;
 
 /// Roles and bindings, by what requests look for.
 #[derive(Default)]
-pub struct Policy(ArcSwap<State>);
+pub struct RuleIndex(ArcSwap<State>);
 
 /// By namespace, which is empty for what holds in the whole cluster, and by name.
 type Places<T> = HashMap<SmolStr, HashMap<SmolStr, T>>;
@@ -54,7 +54,7 @@ struct RoleRef {
     name: SmolStr,
 }
 
-impl Policy {
+impl RuleIndex {
     /// Whether any role or binding is known.
     pub fn is_empty(&self) -> bool {
         let state = self.0.load();
@@ -85,17 +85,17 @@ impl Policy {
     }
 }
 
-impl fmt::Debug for Policy {
+impl fmt::Debug for RuleIndex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.0.load();
-        f.debug_struct("Policy")
+        f.debug_struct("RuleIndex")
             .field("roles", &state.roles.values().map(HashMap::len).sum::<usize>())
             .field("bindings", &state.bindings.values().map(HashMap::len).sum::<usize>())
             .finish()
     }
 }
 
-impl Authorizer for Policy {
+impl Authorizer for RuleIndex {
     fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Authorization {
         let namespace = match &attributes.target {
             AccessTarget::Resource(target) => target.namespace,
@@ -275,12 +275,12 @@ mod tests {
         yaml::parse(text.as_bytes(), &Limits::default()).unwrap()
     }
 
-    fn role(policy: &Policy, namespace: &str, name: &str, rules: &str) {
+    fn role(policy: &RuleIndex, namespace: &str, name: &str, rules: &str) {
         let role = read(&format!("{{rules: [{rules}]}}"));
         policy.set_role(namespace, name, Some(rules_of(&role)));
     }
 
-    fn bind(policy: &Policy, namespace: &str, name: &str, role: &str, subjects: &str) {
+    fn bind(policy: &RuleIndex, namespace: &str, name: &str, role: &str, subjects: &str) {
         let binding = read(&format!("{{roleRef: {role}, subjects: [{subjects}]}}"));
         policy.set_binding(namespace, name, Some(&binding));
     }
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_role_holds_where_it_is_bound_and_says_so() {
-        let policy = Policy::default();
+        let policy = RuleIndex::default();
         role(&policy, "a", "reader", READ_PODS);
         bind(
             &policy,
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn a_cluster_role_holds_everywhere_or_in_the_namespace_of_its_binding() {
-        let policy = Policy::default();
+        let policy = RuleIndex::default();
         role(&policy, "", "reader", READ_PODS);
         let reader = "{kind: ClusterRole, name: reader}";
         bind(&policy, "", "all", reader, "{kind: Group, name: ops}");
@@ -351,7 +351,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_away_holds_no_more() {
-        let policy = Policy::default();
+        let policy = RuleIndex::default();
         let (ann, devs) = (user("ann", &[]), user("dev", &["devs"]));
         let allowed = |who| policy.authorize(who, &pods("get", "a")).allows();
         role(&policy, "a", "reader", READ_PODS);
@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn rules_are_those_of_all_roles_that_hold() {
-        let policy = Policy::default();
+        let policy = RuleIndex::default();
         role(&policy, "", "one", READ_PODS);
         role(
             &policy,
@@ -420,7 +420,7 @@ mod tests {
     /// Prints how long a question takes of a policy with 10,000 bindings: `cargo test --release -- --nocapture asked`.
     #[test]
     fn a_question_looks_at_the_roles_of_the_asker_alone() {
-        let policy = Policy::default();
+        let policy = RuleIndex::default();
         role(&policy, "", "reader", READ_PODS);
         for at in 0..10_000 {
             let (namespace, subject) = (format!("n{}", at % 100), format!("{{kind: User, name: u{at}}}"));

@@ -1,0 +1,129 @@
+//! What a `Status` says, and how it is written.
+
+use holdfast_resource::{Field, GroupResource};
+use holdfast_value::Value;
+use serde::Serialize;
+use smol_str::SmolStr;
+
+/// The fields of a failed `Status`
+/// (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/>).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The HTTP status code.
+    pub code: u16,
+    /// Why, in one CamelCase word; empty where the reference has no word for it.
+    pub reason: SmolStr,
+    /// Why, for people.
+    pub message: String,
+    /// What it is about. `Some` of empty details is written as `{}`, which clients can tell from none.
+    pub details: Option<Details>,
+    /// The token with which a list that expired can go on all the same (`metadata.continue`); empty for none.
+    pub continue_token: String,
+    /// What the client is warned of besides, in headers.
+    pub warnings: Vec<String>,
+}
+
+/// What a `Status` is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Details {
+    /// The name of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The group of the resource.
+    #[serde(skip_serializing_if = "SmolStr::is_empty")]
+    pub group: SmolStr,
+    /// The plural name of the resource, or the kind in validation errors.
+    #[serde(skip_serializing_if = "SmolStr::is_empty")]
+    pub kind: SmolStr,
+    /// The uid of the object.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// What exactly is wrong.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// After how many seconds to try again; 0 for no advice.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retry_after_seconds: u32,
+}
+
+/// One of the causes of a failure.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// Why, in one CamelCase word.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// Why, for people.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The field it is about.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+impl Details {
+    pub(crate) fn of(resource: &GroupResource, name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            group: resource.group.clone(),
+            kind: resource.resource.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// The `details` of a `Status` that a webhook gives.
+    pub(super) fn of_status(details: &Value) -> Self {
+        let root = Field::root(details);
+        let of = |field: &Field<'_, '_>, name: &str| field.child(name).text().to_owned();
+        let causes = root.child("causes");
+        let causes = causes.items().map(|cause| Cause {
+            reason: of(&cause, "reason"),
+            message: of(&cause, "message"),
+            field: of(&cause, "field"),
+        });
+        let retry = root.child("retryAfterSeconds").number();
+        Self {
+            name: of(&root, "name"),
+            group: of(&root, "group").into(),
+            kind: of(&root, "kind").into(),
+            uid: of(&root, "uid"),
+            causes: causes.collect(),
+            retry_after_seconds: retry
+                .and_then(|seconds| u32::try_from(seconds).ok())
+                .unwrap_or_default(),
+        }
+    }
+
+    pub(super) fn of_causes(causes: Vec<Cause>) -> Self {
+        Self {
+            causes,
+            ..Self::default()
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Document<'a> {
+    pub(super) kind: &'a str,
+    pub(super) api_version: &'a str,
+    pub(super) metadata: ListMeta<'a>,
+    pub(super) status: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) message: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub(super) reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) details: Option<&'a Details>,
+    pub(super) code: u16,
+}
+
+#[derive(Serialize)]
+pub(super) struct ListMeta<'a> {
+    #[serde(rename = "continue", skip_serializing_if = "str::is_empty")]
+    pub(super) continue_token: &'a str,
+}

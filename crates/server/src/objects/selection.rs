@@ -1,0 +1,112 @@
+//! Which objects of a resource a list or a watch is about.
+
+use holdfast_resource::Resource;
+use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
+use holdfast_value::{Map, SmolStr, Value};
+
+use super::{Entry, is_unreadable, name_of_key, namespace_of_key, tree};
+
+/// The name and namespace of an object.
+#[derive(Clone, Copy)]
+struct Identity<'o> {
+    name: &'o str,
+    namespace: &'o str,
+}
+
+impl<'o> Identity<'o> {
+    fn of_key(resource: &Resource, key: &'o [u8]) -> Self {
+        Self {
+            name: name_of_key(key),
+            namespace: namespace_of_key(resource, key),
+        }
+    }
+}
+
+/// Which objects of a resource a list or a watch is about.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    /// By labels.
+    pub labels: LabelSelector,
+    /// By fields.
+    pub fields: FieldSelector,
+    /// By name, where the path names one object.
+    pub name: Option<SmolStr>,
+}
+
+impl Selection {
+    /// Whether every object is selected.
+    pub fn is_everything(&self) -> bool {
+        self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
+    }
+
+    /// Whether the stored object is selected.
+    pub fn selects(&self, resource: &Resource, entry: &Entry) -> bool {
+        if is_unreadable(entry) {
+            return false;
+        }
+        if self.is_everything() {
+            return true;
+        }
+        let index = entry.index();
+        // What was indexed under another definition may lack fields, or hold them without their defaults.
+        let anew = (!self.fields.is_empty() && !index.is_current(resource)).then(|| fields_anew(resource, entry));
+        let identity = Identity::of_key(resource, entry.key());
+        self.matches(identity, &index.labels, anew.as_ref().unwrap_or(&index.fields))
+    }
+
+    /// Whether the stored object is selected, which `converted` is in the version that is shown: a webhook may have labels
+    /// of its own.
+    pub fn selects_converted(&self, resource: &Resource, entry: &Entry, converted: &Value) -> bool {
+        if is_unreadable(entry) {
+            return false;
+        }
+        if self.is_everything() {
+            return true;
+        }
+        let identity = Identity::of_key(resource, entry.key());
+        self.matches_tree(resource, identity, converted)
+    }
+
+    /// Whether an object that is not stored is selected.
+    pub fn selects_tree(&self, resource: &Resource, object: &Value) -> bool {
+        let text = |field| object.str_at(&["metadata", field]).unwrap_or_default();
+        let identity = Identity {
+            name: text("name"),
+            namespace: text("namespace"),
+        };
+        self.is_everything() || self.matches_tree(resource, identity, object)
+    }
+
+    fn matches_tree(&self, resource: &Resource, identity: Identity<'_>, object: &Value) -> bool {
+        let none = Map::default();
+        let labels = object.at(&["metadata", "labels"]).and_then(Value::as_map);
+        let fields = selectable_fields(resource, object);
+        self.matches(identity, labels.unwrap_or(&none), &fields)
+    }
+
+    fn matches(&self, identity: Identity<'_>, labels: &Map, fields: &[(SmolStr, SmolStr)]) -> bool {
+        let Identity { name, namespace } = identity;
+        if self.name.as_ref().is_some_and(|wanted| wanted != name) {
+            return false;
+        }
+        self.fields.matches(|field| match field {
+            "metadata.name" => name,
+            "metadata.namespace" => namespace,
+            _ => {
+                let found = fields.iter().find(|(known, _)| known == field);
+                found.map(|(_, text)| text.as_str()).unwrap_or_default()
+            }
+        }) && self.labels.matches(|key| labels.get(key).and_then(Value::as_str))
+    }
+}
+
+/// The selectable fields of a custom object by the definition of today.
+fn fields_anew(resource: &Resource, entry: &Entry) -> Vec<(SmolStr, SmolStr)> {
+    let stored = tree(entry);
+    let api_version = resource
+        .storage
+        .as_ref()
+        .map_or("", |storage| storage.api_version.as_str());
+    let shown = resource.convert(stored.clone(), api_version);
+    selectable_fields(resource, &shown.unwrap_or(stored))
+}

@@ -1,0 +1,241 @@
+//! The state at one revision, and the ways to read it.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use imbl::OrdMap;
+
+use crate::entry::{Entry, Indexer};
+use crate::history::Event;
+use crate::key::{Key, Revision, end_of_prefix};
+
+pub(super) type Table<X> = OrdMap<Key, Arc<Entry<X>>>;
+
+/// The tables at one revision.
+pub(super) struct Root<X: Indexer> {
+    pub(super) revision: Revision,
+    pub(super) tables: OrdMap<Key, Table<X>>,
+}
+
+impl<X: Indexer> Clone for Root<X> {
+    fn clone(&self) -> Self {
+        Self {
+            revision: self.revision,
+            tables: self.tables.clone(),
+        }
+    }
+}
+
+impl<X: Indexer> Root<X> {
+    pub(super) fn get(&self, table: &[u8], key: &[u8]) -> Option<&Arc<Entry<X>>> {
+        self.tables.get(table)?.get(key)
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
+    pub(super) fn insert(&mut self, table: usize, entry: Arc<Entry<X>>) -> Option<Arc<Entry<X>>> {
+        let key = entry.key().clone();
+        match self.tables.get_mut(&key[..table]) {
+            Some(entries) => entries.insert(key, entry),
+            None => {
+                self.tables.insert(key[..table].into(), OrdMap::unit(key, entry));
+                None
+            }
+        }
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
+    pub(super) fn remove(&mut self, table: usize, key: &[u8]) -> Option<Arc<Entry<X>>> {
+        let entries = self.tables.get_mut(&key[..table])?;
+        let removed = entries.remove(key);
+        if entries.is_empty() {
+            self.tables.remove(&key[..table]);
+        }
+        removed
+    }
+
+    /// Takes back what `event` did.
+    pub(super) fn undo(&mut self, table: usize, event: &Event<X>) {
+        match event.previous() {
+            Some(previous) => self.insert(table, previous.clone()),
+            None => self.remove(table, event.key()),
+        };
+    }
+}
+
+/// The whole store at one revision. Cheap to take, to clone and to keep; it never changes.
+pub struct Snapshot<X: Indexer> {
+    pub(super) root: Arc<Root<X>>,
+    pub(super) indexer: Arc<X>,
+    /// What stores of their own hold, by what their keys begin with.
+    pub(super) elsewhere: Option<Arc<[(Key, Self)]>>,
+}
+
+impl<X: Indexer> Clone for Snapshot<X> {
+    fn clone(&self) -> Self {
+        Self {
+            root: self.root.clone(),
+            indexer: self.indexer.clone(),
+            elsewhere: self.elsewhere.clone(),
+        }
+    }
+}
+
+impl<X: Indexer> std::fmt::Debug for Snapshot<X> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Snapshot(at {})", self.root.revision)
+    }
+}
+
+impl<X: Indexer> Snapshot<X> {
+    /// The revision that this is the state at.
+    pub fn revision(&self) -> Revision {
+        self.root.revision
+    }
+
+    /// The entry of a key.
+    #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
+    pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry<X>>> {
+        let home = self.home(key);
+        home.root.get(&key[..home.indexer.table(key)], key)
+    }
+
+    /// The same with what stores of their own hold, by what their keys begin with.
+    pub(crate) fn beside(mut self, elsewhere: impl Iterator<Item = (Key, Self)>) -> Self {
+        self.elsewhere = Some(elsewhere.collect());
+        self
+    }
+
+    /// What holds the keys that begin so.
+    fn home(&self, key: &[u8]) -> &Self {
+        let others = self.others();
+        let home = place_of(others, key).and_then(|at| others.get(at));
+        home.map_or(self, |(_, home)| home)
+    }
+
+    fn others(&self) -> &[(Key, Self)] {
+        self.elsewhere.as_deref().unwrap_or_default()
+    }
+
+    /// The same but for one key: absent where there is no `entry`.
+    pub(crate) fn with(mut self, key: &Key, entry: Option<Arc<Entry<X>>>) -> Self {
+        let table = self.indexer.table(key);
+        let mut root = Root::clone(&self.root);
+        match entry {
+            Some(entry) => root.insert(table, entry),
+            None => root.remove(table, key),
+        };
+        self.root = Arc::new(root);
+        self
+    }
+
+    /// The entries whose keys begin with `prefix`, in key order.
+    pub fn range(&self, prefix: &[u8]) -> Range<'_, X> {
+        self.range_bounds(prefix, Bound::Included(prefix))
+    }
+
+    /// The entries whose keys begin with `prefix`, from `key` on, in key order: the rest of a list.
+    pub fn range_from(&self, prefix: &[u8], key: &[u8]) -> Range<'_, X> {
+        self.range_bounds(prefix, Bound::Included(key.max(prefix)))
+    }
+
+    /// The entries whose keys begin with `prefix` and come after `key`, in key order.
+    pub fn range_after(&self, prefix: &[u8], key: &[u8]) -> Range<'_, X> {
+        if key < prefix {
+            self.range(prefix)
+        } else {
+            self.range_bounds(prefix, Bound::Excluded(key))
+        }
+    }
+
+    /// How many keys begin with `prefix`: at once for a table, else some 20 ns for each.
+    pub fn count(&self, prefix: &[u8]) -> usize {
+        let table = self.indexer.table(prefix);
+        if table > 0 && table == prefix.len() {
+            return self.home(prefix).root.tables.get(prefix).map_or(0, OrdMap::len);
+        }
+        self.range(prefix).count()
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        let others: usize = self.others().iter().map(|(_, other)| other.len()).sum();
+        self.root.tables.values().map(OrdMap::len).sum::<usize>() + others
+    }
+
+    /// Whether there is no key.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
+    fn range_bounds(&self, prefix: &[u8], start: Bound<&[u8]>) -> Range<'_, X> {
+        let end = end_of_prefix(prefix);
+        let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        // imbl refuses empty ranges by panicking.
+        if let (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end)) = (start, end)
+            && start >= end
+        {
+            return Range { tables: Vec::new() };
+        }
+        let table = self.indexer.table(prefix);
+        if table > 0 {
+            let entries = self.home(prefix).root.tables.get(&prefix[..table]);
+            let tables = entries.map(|entries| Cursor::new(entries, start, end));
+            return Range {
+                tables: tables.into_iter().collect(),
+            };
+        }
+        let home = self.home(prefix);
+        let others = home.others().iter().filter(|(of, _)| of.starts_with(prefix));
+        let roots = std::iter::once(&home.root).chain(others.map(|(_, other)| &other.root));
+        let tables = roots.flat_map(|root| root.tables.values());
+        let tables = tables.map(|entries| Cursor::new(entries, start, end)).collect();
+        Range { tables }
+    }
+}
+
+/// Which of `elsewhere`, each by what its keys begin with, holds the keys that begin so; none where no other does.
+pub(crate) fn place_of<T>(elsewhere: &[(Key, T)], key: &[u8]) -> Option<usize> {
+    elsewhere.iter().position(|(prefix, _)| key.starts_with(prefix))
+}
+
+/// Entries in key order; see [`Snapshot::range`].
+pub struct Range<'a, X: Indexer> {
+    /// One for each table that is looked through; nearly always one.
+    tables: Vec<Cursor<'a, X>>,
+}
+
+struct Cursor<'a, X: Indexer> {
+    next: Option<&'a Arc<Entry<X>>>,
+    rest: imbl::ordmap::RangedIter<'a, Key, Arc<Entry<X>>, imbl::shared_ptr::DefaultSharedPtr>,
+}
+
+impl<'a, X: Indexer> Cursor<'a, X> {
+    fn new(entries: &'a Table<X>, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Self {
+        let mut rest = entries.range::<_, [u8]>((start, end));
+        Self {
+            next: rest.next().map(|(_, entry)| entry),
+            rest,
+        }
+    }
+
+    fn advance(&mut self) -> Option<&'a Arc<Entry<X>>> {
+        std::mem::replace(&mut self.next, self.rest.next().map(|(_, entry)| entry))
+    }
+}
+
+impl<'a, X: Indexer> Iterator for Range<'a, X> {
+    type Item = &'a Arc<Entry<X>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let [only] = &mut self.tables[..] {
+            return only.advance();
+        }
+        let least = self
+            .tables
+            .iter_mut()
+            .filter(|cursor| cursor.next.is_some())
+            .min_by_key(|cursor| cursor.next.map(|entry| entry.key()));
+        least?.advance()
+    }
+}
