@@ -89,7 +89,7 @@ impl Entry {
         }
         let time = match (text(map, "time")?, source) {
             (none, _) if none.is_empty() => None,
-            (text, Source::Stored) => Timestamp::read_stored(&text),
+            (text, Source::Stored) => Some(Timestamp::read_stored(&text).ok_or(DecodeError::Shape)?),
             (text, Source::Request) => Some(Timestamp::parse(&text).ok_or(DecodeError::Shape)?),
         };
         let set = match map.get("fieldsV1") {

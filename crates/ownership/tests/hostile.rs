@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use holdfast_merge::{DEDUCED, SchemaBuilder};
-use holdfast_ownership::{FieldManager, OneVersion, blame, keep_times};
+use holdfast_ownership::{FieldManager, OneVersion, blame, check_managed_fields, keep_times};
 use holdfast_value::{Limits, SmolStr, Value, json};
 use proptest::prelude::*;
 
@@ -13,6 +13,15 @@ fn field_manager() -> FieldManager {
     let schema = Arc::new(SchemaBuilder::new().define_deduced().build());
     let merge_type = schema.named(DEDUCED).unwrap();
     FieldManager::builder("v1", "Thing", Arc::new(OneVersion::new("v1", schema, merge_type))).build()
+}
+
+#[test]
+fn an_entry_that_bears_no_time_but_another_text_is_not_kept() {
+    let live = r#"{"apiVersion":"v1","kind":"Thing","metadata":{"uid":"u","managedFields":[{"manager":"m","operation":"Apply",
+        "apiVersion":"v1","time":"yesterday","fieldsType":"FieldsV1","fieldsV1":{"f:a":{}}}]},"a":1}"#;
+    let live = json::parse(live.as_bytes(), &Limits::default()).unwrap();
+    let updated = field_manager().update(Some(&live), live.clone(), "updater", SystemTime::UNIX_EPOCH);
+    assert_eq!(check_managed_fields(&updated), Ok(()), "{updated}");
 }
 
 /// Any tree of few names, so that objects, configurations and field sets meet.

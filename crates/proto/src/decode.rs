@@ -200,7 +200,10 @@ impl Decoder<'_> {
                     _ => Vec::new(),
                 };
                 self.items(item, &field.name, tag, input, &mut items)?;
-                self.slots[slot] = Slot::Items(items);
+                // Numbers that stand packed together may be none, of which the reference makes no list.
+                if !items.is_empty() {
+                    self.slots[slot] = Slot::Items(items);
+                }
             }
             Shape::Map(of) => {
                 tag.expect(Wire::Bytes, &field.name)?;

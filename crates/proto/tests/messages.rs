@@ -169,6 +169,8 @@ fn packed_numbers_are_read_as_well() {
         decode("a.Lists", b"\x10\x01\x12\x03\x02\xac\x02\x1a\x01\x07"),
         Ok(tree(r#"{"numbers":[1,2,300],"longs":[7]}"#))
     );
+    // None of them make no list.
+    assert_eq!(decode("a.Lists", b"\x12\0"), decode("a.Lists", b""));
 }
 
 #[test]
