@@ -170,6 +170,8 @@ impl Suite {
             .arg(package)
             .current_dir(folder)
             .env("KUBEBUILDER_ASSETS", assets)
+            // What is counted stands between colours otherwise.
+            .env("GINKGO_NO_COLOR", "TRUE")
             .output()
             .context("go")?;
         let said = String::from_utf8_lossy(&run.stdout);

@@ -10,6 +10,7 @@ import (
 	"github.com/fluxcd/pkg/ssa"
 	"github.com/fluxcd/pkg/ssa/utils"
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,4 +106,11 @@ func TestFluxAppliesInStagesFindsDriftAndDeletes(t *testing.T) {
 	gone, err := manager.DeleteAll(ctx, wanted, ssa.DefaultDeleteOptions())
 	must(t, err)
 	all(gone.ToMap(), ssa.DeletedAction)
+	for _, object := range wanted {
+		// Nothing ends the namespace; the definition ends once its objects are gone.
+		if object.GetKind() == "CustomResourceDefinition" {
+			waited := ssa.WaitOptions{Interval: 50 * time.Millisecond, Timeout: patience}
+			must(t, manager.WaitForTermination([]*unstructured.Unstructured{object}, waited))
+		}
+	}
 }

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "what fails here is the test")]
 
+mod helm;
+mod kubebuilder;
 mod kubectl;
 mod kustomize;
 
