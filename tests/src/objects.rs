@@ -33,7 +33,7 @@ impl Client {
         }
     }
 
-    /// What is answered to a request.
+    /// What is answered to a request; text that is no JSON, as where nothing is served, as a string.
     pub async fn ask(&mut self, method: Method, path: &str, media_type: &str, body: Value) -> (StatusCode, Value) {
         let body = if body.is_null() {
             Bytes::new()
@@ -41,7 +41,8 @@ impl Client {
             body.to_string().into()
         };
         let (status, answer) = self.connection.ask(method, path, media_type, body).await.unwrap();
-        (status, serde_json::from_slice(&answer).unwrap())
+        let tree = serde_json::from_slice(&answer);
+        (status, tree.unwrap_or_else(|_| String::from_utf8_lossy(&answer).into()))
     }
 
     /// Makes an object in the collection at `path`.
