@@ -1,5 +1,7 @@
 use std::cmp::Ordering;
 
+use crate::Entry;
+
 /// The order in which the reference writes the keys of a mapping: letters by their code and after anything else, runs of
 /// digits by their value.
 pub(super) fn natural(a: &str, b: &str) -> Ordering {
@@ -28,6 +30,25 @@ pub(super) fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
+/// The entries in the order of [`natural`]. That is the reference's, and for some keys no order at all: of three each may come
+/// before the next. The sort of the standard library panics by such a one, and this one does not.
+pub(super) fn in_natural_order<'a>(entries: &[&'a Entry]) -> Vec<&'a Entry> {
+    if entries.len() < 2 {
+        return entries.to_vec();
+    }
+    let (left, right) = entries.split_at(entries.len() / 2);
+    let mut left = in_natural_order(left).into_iter().peekable();
+    let mut right = in_natural_order(right).into_iter().peekable();
+    let mut sorted = Vec::with_capacity(entries.len());
+    while let (Some((one, _)), Some((other, _))) = (left.peek(), right.peek()) {
+        let takes_right = natural(other, one).is_lt();
+        sorted.extend(if takes_right { right.next() } else { left.next() });
+    }
+    sorted.extend(left);
+    sorted.extend(right);
+    sorted
+}
+
 /// Whether the run of digits that ends before character `at` has one other than zero.
 fn has_digit_before(text: &str, at: usize) -> bool {
     let before: Vec<char> = text.chars().take(at).collect();
@@ -49,6 +70,28 @@ fn number(start: u64, text: impl Iterator<Item = char>) -> (u64, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Value;
+
+    #[test]
+    fn keys_that_have_no_order_are_all_there() {
+        let letters = ['0', '1', '2', '3', 'a', '.', '-', '\''];
+        let mut state = 7_u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_103_515_245).wrapping_add(12_345);
+            letters[(state >> 16) as usize % letters.len()]
+        };
+        let entries: Vec<Entry> = (0..2_000)
+            .map(|number| ((0..number % 30).map(|_| next()).collect::<String>().into(), Value::Null))
+            .collect();
+        let sorted = in_natural_order(&entries.iter().collect::<Vec<_>>());
+        let text = |keys: &mut Vec<String>| {
+            keys.sort_unstable();
+            keys.concat()
+        };
+        let mut before: Vec<String> = entries.iter().map(|(key, _)| key.to_string()).collect();
+        let mut after: Vec<String> = sorted.iter().map(|(key, _)| key.to_string()).collect();
+        assert_eq!(text(&mut before), text(&mut after));
+    }
 
     #[test]
     fn keys_are_in_natural_order() {

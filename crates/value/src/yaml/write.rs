@@ -1,7 +1,7 @@
 //! The YAML writer: block style, sorted keys, lists not indented under their key, lines folded from 80 columns on, as
 //! `sigs.k8s.io/yaml` writes it.
 
-use super::order::natural;
+use super::order::in_natural_order;
 use super::scalar::is_text;
 use holdfast_gotext::number::general;
 
@@ -60,7 +60,7 @@ impl Writer<'_> {
             .iter()
             .all(|(key, _)| key.bytes().all(|byte| byte.is_ascii_alphabetic()))
         {
-            sorted.sort_by(|(a, _), (b, _)| natural(a, b));
+            sorted = in_natural_order(&sorted);
         }
         for (at, (key, value)) in sorted.into_iter().enumerate() {
             if at > 0 || !compact {
