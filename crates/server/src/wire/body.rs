@@ -18,7 +18,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
 
 use crate::wire::in_flight::Seat;
-use crate::wire::slow_clients::stream_tells;
+use crate::wire::slow_clients::stream_has_event;
 
 /// An answer to a request.
 pub type Response = http::Response<ResponseBody>;
@@ -441,7 +441,7 @@ impl Body for ResponseBody {
             }
             Content::Stream(stream) => match stream.as_mut().poll_next(cx) {
                 Poll::Ready(next) => {
-                    stream_tells();
+                    stream_has_event();
                     next
                 }
                 Poll::Pending => return Poll::Pending,

@@ -29,7 +29,7 @@ const MOST: usize = 64 * 1024;
 pub(crate) struct Watches {
     open: AtomicUsize,
     /// Whether any has given an event to the connection since it was last served.
-    told: AtomicBool,
+    has_events: AtomicBool,
 }
 
 impl Watches {
@@ -44,17 +44,17 @@ impl Watches {
     }
 
     /// A watch has an event.
-    pub(crate) fn tell(&self) {
-        self.told.store(true, Ordering::Release);
+    pub(crate) fn note_event(&self) {
+        self.has_events.store(true, Ordering::Release);
     }
 
     fn are_several(&self) -> bool {
         self.open.load(Ordering::Relaxed) >= SEVERAL
     }
 
-    /// Whether there are events for which others may follow; asked once for each time that the connection is served.
-    fn take_told(&self) -> bool {
-        self.are_several() && self.told.swap(false, Ordering::AcqRel)
+    /// Whether there are new events, which others may follow. They are not new any more then.
+    fn take_events(&self) -> bool {
+        self.are_several() && self.has_events.swap(false, Ordering::AcqRel)
     }
 }
 
@@ -67,8 +67,10 @@ pub(crate) struct Gathered<S> {
 
 struct Gathering<S> {
     stream: S,
-    /// What is still to be sent, before anything else.
+    /// What is still to be written, before anything else.
     waiting: BytesMut,
+    /// Whether anything was written since the last flush: TLS may hold back what the socket had no room for.
+    unflushed: bool,
 }
 
 impl<S> Clone for Gathered<S> {
@@ -83,9 +85,13 @@ impl<S> Clone for Gathered<S> {
 impl<S: AsyncWrite + Unpin> Gathered<S> {
     /// The stream of a connection that carries these watches.
     pub(crate) fn new(stream: S, watches: Arc<Watches>) -> Self {
-        let waiting = BytesMut::new();
+        let gathering = Gathering {
+            stream,
+            waiting: BytesMut::new(),
+            unflushed: false,
+        };
         Self {
-            stream: Arc::new(Mutex::new(Gathering { stream, waiting })),
+            stream: Arc::new(Mutex::new(gathering)),
             watches,
         }
     }
@@ -102,7 +108,7 @@ impl<S: AsyncWrite + Unpin> Gathered<S> {
         let mut waited = false;
         std::future::poll_fn(move |context| {
             // Those who have an event, too, run first.
-            if !waited && self.watches.take_told() {
+            if !waited && self.watches.take_events() {
                 waited = true;
                 return give_way(context);
             }
@@ -128,10 +134,23 @@ fn give_way<T>(context: &mut Context<'_>) -> Poll<T> {
 }
 
 impl<S: AsyncWrite + Unpin> Gathering<S> {
+    /// Sends all that was written, gathered or not.
     fn send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.waiting.is_empty() {
-            return Poll::Ready(Ok(()));
+        match self.unflushed {
+            true => self.flush(context),
+            false => Poll::Ready(Ok(())),
         }
+    }
+
+    fn flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.drain(context))?;
+        ready!(Pin::new(&mut self.stream).poll_flush(context))?;
+        self.unflushed = false;
+        Poll::Ready(Ok(()))
+    }
+
+    /// Writes what is gathered.
+    fn drain(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.waiting.is_empty() {
             let sent = ready!(Pin::new(&mut self.stream).poll_write(context, &self.waiting))?;
             if sent == 0 {
@@ -141,7 +160,7 @@ impl<S: AsyncWrite + Unpin> Gathering<S> {
         }
         // Idle watches need no room.
         self.waiting = BytesMut::new();
-        Pin::new(&mut self.stream).poll_flush(context)
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -162,13 +181,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let mut gathering = self.stream.lock();
+        gathering.unflushed = true;
         let length = slices.iter().map(|slice| slice.len()).sum();
         if length >= LARGE || !self.watches.are_several() {
-            ready!(gathering.send(context))?;
+            ready!(gathering.drain(context))?;
             return Pin::new(&mut gathering.stream).poll_write_vectored(context, slices);
         }
         if gathering.waiting.len() + length > MOST {
-            ready!(gathering.send(context))?;
+            ready!(gathering.drain(context))?;
         }
         for slice in slices {
             gathering.waiting.extend_from_slice(slice);
@@ -180,19 +200,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gathered<S> {
         true
     }
 
-    /// What is gathered goes out when the connection was served, so that there is nothing to do before.
+    /// What is written for several watches goes out when the connection was served, so that there is nothing to do before.
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.watches.are_several() {
             return Poll::Ready(Ok(()));
         }
-        let mut gathering = self.stream.lock();
-        ready!(gathering.send(context))?;
-        Pin::new(&mut gathering.stream).poll_flush(context)
+        self.stream.lock().flush(context)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut gathering = self.stream.lock();
-        ready!(gathering.send(context))?;
+        ready!(gathering.drain(context))?;
         Pin::new(&mut gathering.stream).poll_shutdown(context)
     }
 }
@@ -230,11 +248,41 @@ mod tests {
         }
     }
 
-    fn gathered(watches: usize, room: usize) -> Gathered<Pieces> {
+    /// Takes all that is written and holds it back until it is flushed and the socket has room, as TLS does.
+    #[derive(Default)]
+    struct HoldingBack {
+        held: usize,
+        has_room: bool,
+    }
+
+    impl AsyncWrite for HoldingBack {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            self.held += bytes.len();
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            if !self.has_room {
+                return Poll::Pending;
+            }
+            self.held = 0;
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+            self.poll_flush(context)
+        }
+    }
+
+    fn watches(number: usize) -> Arc<Watches> {
         let open = Arc::new(Watches::default());
-        (0..watches).for_each(|_| open.enter());
+        (0..number).for_each(|_| open.enter());
+        open
+    }
+
+    fn gathered(number: usize, room: usize) -> Gathered<Pieces> {
         let taken = Vec::new();
-        Gathered::new(Pieces { taken, room }, open)
+        Gathered::new(Pieces { taken, room }, watches(number))
     }
 
     fn lengths(stream: &Gathered<Pieces>) -> Vec<usize> {
@@ -286,10 +334,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_the_stream_holds_back_goes_out_when_there_is_room() {
+        for length in [100, LARGE] {
+            let stream = Gathered::new(HoldingBack::default(), watches(2));
+            let mut writer = stream.clone();
+            let connection = async move {
+                writer.write_all(&vec![b'x'; length]).await?;
+                writer.flush().await?;
+                std::future::pending::<io::Result<()>>().await
+            };
+            let mut connection = std::pin::pin!(connection);
+            let mut served = std::pin::pin!(stream.serve(connection.as_mut()));
+            for (has_room, held) in [(false, length), (true, 0)] {
+                stream.stream.lock().stream.has_room = has_room;
+                assert!(served.as_mut().now_or_never().is_none());
+                assert_eq!(stream.stream.lock().stream.held, held);
+            }
+        }
+    }
+
+    #[tokio::test]
     async fn a_connection_with_events_is_served_when_others_had_their_turn() {
         let stream = gathered(2, usize::MAX);
         let order = Arc::new(Mutex::new(Vec::new()));
-        stream.watches.tell();
+        stream.watches.note_event();
         let other = tokio::spawn({
             let order = Arc::clone(&order);
             async move { order.lock().push("a watch") }

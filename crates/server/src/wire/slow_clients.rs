@@ -55,10 +55,10 @@ pub(crate) fn stream_lasts() {
 }
 
 /// Says that the stream that this task serves has a piece of its answer: an event, where it lasts.
-pub(crate) fn stream_tells() {
+pub(crate) fn stream_has_event() {
     let _ = STREAM.try_with(|stream| {
         if stream.lasts.get() {
-            stream.watches.tell();
+            stream.watches.note_event();
         }
     });
 }
