@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use conformance::{Binary, Server, root};
 
 use crate::habits::{RECORDED_CONTROLLERS, say, shared};
-use crate::names;
+use crate::names::{self, AGAIN};
 use crate::stores::{Backing, StoreKind};
 
 /// The folder of the lists: one file for each file of cases, a line for each case that passes.
@@ -59,8 +59,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return bless(&passing);
     }
     let known = known(&files)?;
-    let again = lost_files(&known, &passing);
-    let passing = replay.again(passing, &again)?;
+    let passing = replay.again(passing, &known)?;
     names::compare("cases", &flat(&known), &flat(&passing))
 }
 
@@ -104,17 +103,19 @@ impl Replay {
         Ok(passing)
     }
 
-    /// Replays once more, one case at a time, the files that lost a case: some cases wait for bounded times, which a busy
-    /// machine may exceed.
+    /// Replays again, one case at a time, the files that lost a case: some cases wait for bounded times, which a busy
+    /// machine may exceed, and some see what a controller does meanwhile, sooner or later than it was recorded.
     fn again(
         &self,
         mut passing: BTreeMap<File, BTreeSet<String>>,
-        files: &[File],
+        known: &BTreeMap<File, BTreeSet<String>>,
     ) -> Result<BTreeMap<File, BTreeSet<String>>> {
-        for file in files {
-            say(&format!("cases: once more, one at a time: {file}"));
-            let now = self.file(file, 1, 3)?;
-            passing.entry(file.clone()).or_default().extend(now);
+        for _ in 0..AGAIN {
+            for file in lost_files(known, &passing) {
+                say(&format!("cases: again, one at a time: {file}"));
+                let now = self.file(&file, 1, 3)?;
+                passing.entry(file).or_default().extend(now);
+            }
         }
         Ok(passing)
     }

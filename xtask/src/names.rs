@@ -10,6 +10,9 @@ use crate::habits::say;
 /// How many lost or gained names are printed one by one.
 const SHOWN: usize = 50;
 
+/// How often what seems lost is tried again before it is.
+pub(crate) const AGAIN: usize = 3;
+
 /// The names of a list, one a line.
 ///
 /// # Errors

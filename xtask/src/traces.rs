@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use conformance::{Binary, Server, root};
 
 use crate::habits::{RECORDED_CONTROLLERS, say, shared};
-use crate::names;
+use crate::names::{self, AGAIN};
 use crate::stores::{Backing, StoreKind};
 
 /// The traces that are known to pass, one a line, sorted.
@@ -69,10 +69,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     let known = names::read(&list)?;
-    // A trace waits for bounded times, which a busy machine may exceed: what seems lost is tried once more, alone.
-    let lost: Vec<&str> = known.difference(&passing).map(String::as_str).collect();
-    if !lost.is_empty() {
-        say(&format!("traces: once more, alone: {}", lost.join(", ")));
+    // A trace waits for bounded times, which a busy machine may exceed: what seems lost is tried again, alone.
+    for _ in 0..AGAIN {
+        let lost: Vec<&str> = known.difference(&passing).map(String::as_str).collect();
+        if lost.is_empty() {
+            break;
+        }
+        say(&format!("traces: again, alone: {}", lost.join(", ")));
         let names = format!("^({})$", lost.join("|"));
         passing.extend(replay(
             &shared.join("traces"),

@@ -4,20 +4,25 @@
 //! In the reference this is a part of kube-apiserver, under whose name as a field manager the condition is applied.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_resource::Resource;
 use holdfast_server::http::negotiation::PatchType;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
 use holdfast_value::{SmolStr, Value};
+use tokio::time::Instant;
 
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
+use crate::refusal::unless_gone;
 
 /// The name of this controller, and of its field manager.
 pub(crate) const NAME: &str = "api-priority-and-fairness-config-consumer-v1";
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 const DANGLING: &str = "Dangling";
+/// How long changes are gathered: who makes a level and its schemas together gets one condition of each, not two.
+const GATHERED: Duration = Duration::from_millis(100);
 const LEVEL: [&str; 3] = ["spec", "priorityLevelConfiguration", "name"];
 
 /// Runs the controller until the server ends.
@@ -59,11 +64,12 @@ impl Reconcile for Dangling {
 
     fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
         let object = change.current();
+        let at = Instant::now() + GATHERED;
         if object.is_of(&self.schemas) {
-            queue.push(object.name().into());
+            queue.push_at(object.name().into(), at);
         } else if object.is_of(&self.levels) && (change.is_removal() || change.previous().is_none()) {
             for schema in self.client.list(&self.schemas, "").iter() {
-                queue.push(schema.name().into());
+                queue.push_at(schema.name().into(), at);
             }
         }
     }
@@ -82,10 +88,7 @@ impl Reconcile for Dangling {
         let client = self.client.clone();
         Some(Box::pin(async move {
             let path = format!("{path}/status?fieldManager={NAME}&force=true");
-            match client.patch(&path, PatchType::Apply, &configuration).await {
-                Err(error) if !error.is_not_found() => Err(error),
-                _ => Ok(()),
-            }
+            unless_gone(client.patch(&path, PatchType::Apply, &configuration).await)
         }))
     }
 }
