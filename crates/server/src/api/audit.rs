@@ -8,7 +8,7 @@ use holdfast_value::{Limits, Value, cbor, json, yaml};
 use http::header;
 
 use crate::api::context::Context;
-use crate::http::negotiation::Format;
+use crate::http::negotiation::{self, Format};
 use crate::http::protobuf;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
@@ -125,7 +125,7 @@ fn shown_format(response: &Response) -> Option<Format> {
         return None;
     }
     let found = headers.get(header::CONTENT_TYPE)?.as_bytes();
-    let mut formats = [Format::Json, Format::Yaml, Format::Protobuf, Format::Cbor].into_iter();
+    let mut formats = negotiation::formats(true).iter().copied();
     formats.find(|format| found.starts_with(format.media_type().as_bytes()))
 }
 

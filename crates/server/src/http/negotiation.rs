@@ -56,7 +56,7 @@ const CBOR: &str = "application/cbor";
 const FORMATS: [Format; 4] = [Format::Json, Format::Yaml, Format::Protobuf, Format::Cbor];
 
 /// The formats of objects, with or without CBOR. Documents have those without.
-fn formats(cbor: bool) -> &'static [Format] {
+pub(crate) fn formats(cbor: bool) -> &'static [Format] {
     if cbor { &FORMATS } else { &FORMATS[..3] }
 }
 

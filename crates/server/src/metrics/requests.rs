@@ -312,15 +312,8 @@ impl Key {
     }
 
     fn labels_without_dry_run(&self) -> [&str; 7] {
-        [
-            COMPONENT,
-            &self.group,
-            &self.resource,
-            self.scope,
-            &self.subresource,
-            self.verb,
-            &self.version,
-        ]
+        let [component, _, group, resource, scope, subresource, verb, version] = self.labels();
+        [component, group, resource, scope, subresource, verb, version]
     }
 
     fn labels(&self) -> [&str; 8] {

@@ -304,12 +304,8 @@ impl Paths {
         }
         paths.extend(["/api", "/apis", "/apis/", "/version"].map(str::to_owned));
         let pages = [("/flagz", self.pages.flagz), ("/statusz", self.pages.statusz)];
-        paths.extend(
-            pages
-                .iter()
-                .filter(|(_, shown)| *shown)
-                .map(|(path, _)| (*path).to_owned()),
-        );
+        let pages = pages.into_iter().filter(|(_, shown)| *shown);
+        paths.extend(pages.map(|(path, _)| path.to_owned()));
         if self.openapi.is_some() {
             paths.extend(["/openapi/v2", "/openapi/v3", OPENAPI_3].map(str::to_owned));
         }

@@ -46,7 +46,7 @@ pub(crate) async fn answer(
 /// How far a request of `verb` comes that asks `connecter` for `options`.
 ///
 /// # Errors
-/// What the client is to be told of a refusal by admission.
+/// The refusal by admission, as the client gets it.
 pub(crate) async fn connect(
     context: &Context,
     target: &Target,

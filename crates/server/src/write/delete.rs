@@ -71,7 +71,7 @@ async fn delete_until_stored(
         let stage = stage(context, target, &lookup);
         let staged = turn.over(stage.delete(&options, &live)).await?;
         if staged.write == Write::Unchanged {
-            return Ok(Written::unchanged(staged, entry));
+            return Ok(Written::unchanged(entry, staged.warnings));
         }
         if target.request.dry_run {
             return Written::of_dry_run(context, staged, Some(entry), usize::MAX);
@@ -128,12 +128,12 @@ async fn remove_or_mark(
         .guard(key.as_str(), expected)
         .delete_as(key.as_str(), last);
     let committed = commit_object(context, target, transaction, staged.after).await?;
-    let shape = match committed.entries.into_iter().next().flatten() {
+    let object = match committed.entries.into_iter().next().flatten() {
         Some(entry) => WrittenObject::Stored(entry),
         None => WrittenObject::Tree(staged.object),
     };
     Ok(Written {
-        object: shape,
+        object,
         created: false,
         removed: true,
         warnings: staged.warnings,

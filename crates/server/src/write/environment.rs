@@ -50,10 +50,12 @@ pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witn
 /// # Errors
 /// 500 where it cannot be read.
 pub(super) fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
+    // The first look at the bytes keeps them unpacked for those that follow.
+    let raw_as_sent = objects::is_raw_as_sent(entry.bytes());
     Ok(Live {
         stored: objects::tree_or_refusal(entry)?,
         shown_as_stored: objects::is_shown_as_stored(&target.resource, &target.api_version, entry),
-        raw_as_sent: objects::is_raw_as_sent(entry.bytes()),
+        raw_as_sent,
     })
 }
 

@@ -130,14 +130,7 @@ mod tests {
         let unchanged = world.create(CONFIG).await;
         let seen = unchanged.mod_revision();
         let new = world.create(&CONFIG.replace("name: a", "name: b")).await;
-        let written = |entry: &Arc<Entry>| {
-            Ok(Written {
-                object: WrittenObject::Stored(Arc::clone(entry)),
-                created: false,
-                removed: false,
-                warnings: Vec::new(),
-            })
-        };
+        let written = |entry| Ok(Written::unchanged(entry, Vec::new()));
         for (what, seen, outcome, anew) in [
             ("refused", seen, Err(ApiError::bad_request("no")), true),
             (

@@ -19,7 +19,7 @@ use holdfast_writes::Target;
 use parking_lot::Mutex;
 
 use super::environment::{self, stage};
-use super::written::{Written, WrittenObject};
+use super::written::Written;
 use crate::http::options::PatchOptions;
 use crate::objects::lookup::SnapshotLookup;
 use crate::objects::settled::{Fingerprint, Settled, revision_of};
@@ -74,12 +74,7 @@ pub(crate) fn answer(context: &Context, target: &Target, fingerprint: Fingerprin
     if is_heard_of(context, target, &snapshot) {
         return None;
     }
-    Some(Written {
-        object: WrittenObject::Stored(Arc::clone(entry)),
-        created: false,
-        removed: false,
-        warnings,
-    })
+    Some(Written::unchanged(entry, warnings))
 }
 
 /// Whether policies or webhooks hear of a change of the object.

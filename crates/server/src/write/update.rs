@@ -91,7 +91,7 @@ async fn update_until_stored(
                 if let Some(settled) = witness.and_then(|witness| witness.settled(context, target, &staged.warnings)) {
                     entry.index().remember_apply(settled);
                 }
-                return Ok(Written::unchanged(staged, entry));
+                return Ok(Written::unchanged(entry, staged.warnings));
             }
             (Write::Put, entry) => charges::of(context, &stage, target, &snapshot, &staged.object, entry)?,
             _ => Vec::new(),
@@ -103,10 +103,14 @@ async fn update_until_stored(
         if was_overtaken(context, turn, &key, entry).await? {
             continue;
         }
+        let namespace = match entry {
+            Some(_) => None,
+            None => NamespaceGuard::of(target, &snapshot),
+        };
         let destination = Destination {
             key,
             live: entry,
-            namespace: NamespaceGuard::of(target, &snapshot).filter(|_| entry.is_none()),
+            namespace,
             most_bytes: most,
         };
         match store(context, target, destination, staged, charges).await {

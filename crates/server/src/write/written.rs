@@ -41,13 +41,13 @@ impl WrittenObject {
 }
 
 impl Written {
-    /// The end of a run that found nothing to change in `entry`.
-    pub(super) fn unchanged(staged: Staged, entry: &Arc<Entry>) -> Self {
+    /// The end of a write that found nothing to change in `entry`.
+    pub(super) fn unchanged(entry: &Arc<Entry>, warnings: Vec<String>) -> Self {
         Self {
             object: WrittenObject::Stored(Arc::clone(entry)),
             created: false,
             removed: false,
-            warnings: staged.warnings,
+            warnings,
         }
     }
 

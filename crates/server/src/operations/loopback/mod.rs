@@ -175,7 +175,8 @@ impl Client {
     ) -> Result<(), RequestError> {
         let target = Target::of_stored(&self.registry(), resource, (namespace, name), &self.user, self.time());
         let deleted = crate::write::delete(&self.service.context.write, target, DeleteOptions::default()).await;
-        Ok(deleted.map(drop)?)
+        deleted?;
+        Ok(())
     }
 
     async fn send(

@@ -129,8 +129,8 @@ impl Client {
     /// # Errors
     /// Where the store does not answer.
     pub async fn latest_revision(&self, resource: &Resource) -> Result<Revision, RequestError> {
-        let prefix = resource.storage.as_ref().map(|storage| storage.prefix.as_bytes());
-        let (store, prefix) = (&self.service.context.shared.store, prefix.unwrap_or_default());
+        let (context, prefix) = (&self.service.context, objects::key_prefix(resource).as_bytes());
+        let store = &context.shared.store;
         let latest = store.latest_with(prefix).await;
         latest.map_err(|error| RequestError::from(ApiError::from(error)))?;
         Ok(store.of(prefix).revision())
