@@ -476,8 +476,8 @@ impl Checker<'_> {
         let target = self.expr(&bind.value);
         // The reference writes the target twice into what it makes of the macro, and so tells twice what is wrong with it.
         let room = MAX_ISSUES.saturating_sub(self.issues.len());
-        let again: Vec<Issue> = self.issues.iter().skip(before).take(room).cloned().collect();
-        self.issues.extend(again);
+        let end = self.issues.len().min(before + room);
+        self.issues.extend_from_within(before..end);
         let inner = match self.inference.resolved(&target) {
             Type::Optional(inner) => (*inner).clone(),
             ty if ty.is_dyn() || matches!(ty, Type::Param(_)) => Type::Dyn,

@@ -26,6 +26,14 @@ pub(crate) fn set_missing_at(object: &mut Value, path: &[&str], key: &str, value
     }
 }
 
+/// Sets what stands at `path`, or removes it where `value` is none.
+pub(crate) fn put_at(object: &mut Value, path: &[&str], value: Option<Value>) {
+    match value {
+        Some(value) => object.set_at(path, value),
+        None => drop(object.remove_at(path)),
+    }
+}
+
 /// Changes those items of the list at `key` that ask for it.
 pub(crate) fn change_items(object: &mut Value, key: &str, asks: impl Fn(&Value) -> bool, change: impl Fn(&mut Value)) {
     let any = object

@@ -4,10 +4,10 @@
 //! All gates of the reference are known, with stage and default. Those that change something here are a [`Feature`] each; kinds
 //! get a set of these when they are made, so that nobody looks anything up while requests are served.
 
-use holdfast_gotext::errors::aggregate;
-
 use std::collections::BTreeMap;
 use std::fmt;
+
+use holdfast_gotext::errors::aggregate;
 
 /// Names the gates that change something here.
 macro_rules! features {

@@ -13,9 +13,9 @@ use crate::library::strings;
 use crate::operate::{Arithmetic, arithmetic, compare, equal, has_order};
 use crate::value::{CelValue, ListValue, Outcome};
 
-macro_rules! of_each {
-    ($result:literal: $($element:literal),+) => {
-        &[$(concat!("list(", $element, ").() ", $result)),+]
+macro_rules! bool_of_each {
+    ($($element:literal),+) => {
+        &[$(concat!("list(", $element, ").() bool")),+]
     };
 }
 
@@ -31,24 +31,28 @@ macro_rules! list_of_each {
     };
 }
 
-/// The signatures of what picks an element that can be compared.
-const COMPARABLE: &[&str] = element_of_each!(
-    "int",
-    "uint",
-    "double",
-    "bool",
-    "duration",
-    "timestamp",
-    "string",
-    "bytes"
-);
+/// The signatures that one of these macros makes for lists of each type whose values have an order.
+macro_rules! ordered {
+    ($of_each:ident) => {
+        $of_each!(
+            "int",
+            "uint",
+            "double",
+            "bool",
+            "duration",
+            "timestamp",
+            "string",
+            "bytes"
+        )
+    };
+}
 
 pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
         name: "isSorted",
         call: is_sorted,
         cost: Cost::Elements,
-        signatures: of_each!("bool": "int", "uint", "double", "bool", "duration", "timestamp", "string", "bytes"),
+        signatures: ordered!(bool_of_each),
     },
     Function {
         name: "sum",
@@ -60,13 +64,13 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "min",
         call: min,
         cost: Cost::Elements,
-        signatures: COMPARABLE,
+        signatures: ordered!(element_of_each),
     },
     Function {
         name: "max",
         call: max,
         cost: Cost::Elements,
-        signatures: COMPARABLE,
+        signatures: ordered!(element_of_each),
     },
     Function {
         name: "indexOf",
@@ -114,16 +118,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "sort",
         call: sort,
         cost: Cost::Sort,
-        signatures: list_of_each!(
-            "int",
-            "uint",
-            "double",
-            "bool",
-            "duration",
-            "timestamp",
-            "string",
-            "bytes"
-        ),
+        signatures: ordered!(list_of_each),
     },
 ];
 

@@ -2,8 +2,7 @@
 
 use std::fmt::Write;
 
-use holdfast_gotext::number::atoi;
-use holdfast_gotext::number::general;
+use holdfast_gotext::number::{atoi, general};
 use holdfast_gotext::quote::quote;
 
 use crate::error::EvaluationError::{self, NoSuchOverload};

@@ -86,7 +86,7 @@ impl AdmissionPlugin for LimitRanger {
                 }
             }
             if !faults.is_empty() {
-                return Err(Refusal::forbidden(together(faults)));
+                return Err(Refusal::forbidden(aggregate(&faults)));
             }
         }
         Ok(())
@@ -167,17 +167,6 @@ fn read_limits(range: &Value) -> Limits {
 /// What goes is not held to anything.
 fn is_going(old: Option<&Value>) -> bool {
     old.is_some_and(|old| old.at(&["metadata", "deletionTimestamp"]).is_some())
-}
-
-/// Several faults are told in brackets, each once.
-fn together(mut faults: Vec<String>) -> String {
-    let mut told: Vec<String> = Vec::with_capacity(faults.len());
-    for fault in faults.drain(..) {
-        if !told.contains(&fault) {
-            told.push(fault);
-        }
-    }
-    aggregate(&told)
 }
 
 /// Gives each container the requests and limits that it does not state, and says so in an annotation.

@@ -11,6 +11,8 @@ use holdfast_resource::{
 };
 use holdfast_value::{SmolStr, Value};
 
+use crate::defaults::put_at;
+
 /// The strategy of a resource that a definition describes.
 pub(crate) struct CustomResource {
     /// Whether the definition is about to go, so that nothing new may come.
@@ -138,16 +140,12 @@ impl Converts for CustomResource {
 /// Leaves of a write to the status what is status, and who owns it.
 fn keep_all_but_status(object: &mut Value, old: &Value) {
     let mut kept = old.clone();
-    let status = object.get("status").cloned();
-    match status {
-        Some(status) => kept.set_at(&["status"], status),
-        None => drop(kept.remove_at(&["status"])),
-    }
-    for field in ["managedFields", "resourceVersion"] {
-        match object.at(&["metadata", field]).cloned() {
-            Some(value) => kept.set_at(&["metadata", field], value),
-            None => drop(kept.remove_at(&["metadata", field])),
-        }
+    for path in [
+        &["status"][..],
+        &["metadata", "managedFields"],
+        &["metadata", "resourceVersion"],
+    ] {
+        put_at(&mut kept, path, object.at(path).cloned());
     }
     *object = kept;
 }

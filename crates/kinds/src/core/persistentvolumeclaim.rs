@@ -10,7 +10,7 @@ use holdfast_value::{Value, json};
 
 use super::persistentvolume::{BETA_CLASS, deprecated_annotations};
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
-use crate::defaults::{is_zero, set_missing_at};
+use crate::defaults::{is_zero, put_at, set_missing_at};
 use crate::features::{Feature, Features};
 use crate::validation::resources::{fractional_bytes, is_native, quantity};
 use crate::validation::{Errors, immutable, optional_text, same};
@@ -260,12 +260,7 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
     let bound = old.child("status").child("phase").text() == "Bound";
     let take_over = |left: &mut Value, part: &[&str]| {
         let before = part.iter().try_fold(old_spec.value(), |node, key| Some(node?.get(key)));
-        match before.flatten() {
-            Some(before) => left.set_at(part, before.clone()),
-            None => {
-                left.remove_at(part);
-            }
-        }
+        put_at(left, part, before.flatten().cloned());
     };
     if old_spec.child("volumeName").text().is_empty() {
         take_over(&mut left, &["volumeName"]);

@@ -3,7 +3,7 @@
 
 use holdfast_resource::access::{BoundObject, ServiceAccountToken};
 use holdfast_resource::metadata::formats::check_key;
-use holdfast_resource::{Field, FieldError, FieldPath, GroupKind, Refusal, Review, WriteContext};
+use holdfast_resource::{Field, FieldError, FieldPath, GroupKind, GroupResource, Refusal, Review, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
 use super::of_core;
@@ -80,18 +80,16 @@ impl Review for TokenRequest {
 }
 
 impl TokenRequest {
-    /// A uid in the body must be that of the account. While the gate is off, it is only told of.
+    /// A uid in the body must be that of the account. While the gate is off, another one leads to a warning.
     fn check_uid(&self, context: &WriteContext<'_>, request: &Value, account: &Value) -> Result<(), Refusal> {
-        let uid = |object: &Value| SmolStr::new(object.str_at(&["metadata", "uid"]).unwrap_or_default());
-        let (asked, found) = (uid(request), uid(account));
-        if asked.is_empty() || asked == found {
+        let [uid, own] = [request, account].map(|object| object.str_at(&["metadata", "uid"]).unwrap_or_default());
+        if uid.is_empty() || uid == own {
             return Ok(());
         }
-        let why =
-            format!("the UID in the token request ({asked}) does not match the UID of the service account ({found})");
+        let why = format!("the UID in the token request ({uid}) does not match the UID of the service account ({own})");
         if self.features.has(Feature::TokenRequestServiceAccountUIDValidation) {
             return Err(Refusal::ConflictOn {
-                resource: holdfast_resource::GroupResource {
+                resource: GroupResource {
                     group: SmolStr::new_static(GROUP),
                     resource: SmolStr::new_static(KIND),
                 },
@@ -205,7 +203,7 @@ impl Bound {
         let uid = reference.child("uid").text();
         if !uid.is_empty() && uid != object.uid {
             return Err(Refusal::ConflictOn {
-                resource: holdfast_resource::GroupResource {
+                resource: GroupResource {
                     group: SmolStr::default(),
                     resource: kind.into(),
                 },

@@ -5,6 +5,7 @@ use holdfast_resource::metadata::new_object;
 use holdfast_value::{Limits, Value, yaml};
 
 use super::EXEMPT;
+use crate::defaults::put_at;
 use crate::validation::same;
 
 const GROUP_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
@@ -136,12 +137,7 @@ pub(super) fn differs_from_fixed(object: &Value) -> bool {
         && fixed.get("exempt").is_some()
     {
         let root = Field::root(object);
-        match root.child("spec").child("exempt").value() {
-            Some(shares) => fixed.set_at(&["exempt"], shares.clone()),
-            None => {
-                fixed.remove_at(&["exempt"]);
-            }
-        }
+        put_at(fixed, &["exempt"], root.child("spec").child("exempt").value().cloned());
     }
     !same(fixed.as_ref(), object.get("spec"))
 }

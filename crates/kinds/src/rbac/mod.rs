@@ -1,7 +1,7 @@
 //! The kinds of the group `rbac.authorization.k8s.io`: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 //!
-//! Roles and bindings feed a [`RuleIndex`](holdfast_authorization::rbac::RuleIndex), which is the authorizer of the mode `RBAC`, and refuse to grant what their writer
-//! does not hold.
+//! Roles and bindings feed a [`RuleIndex`](holdfast_authorization::rbac::RuleIndex), which is the authorizer of the mode
+//! `RBAC`, and refuse to grant what their writer does not hold.
 
 mod binding;
 mod bootstrap;

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User, service_account_of};
+use holdfast_resource::table::items;
 use holdfast_resource::{Field, WriteContext};
 use holdfast_value::Value;
 
@@ -99,60 +100,56 @@ fn refusal(
 
 /// Whether a service account runs on the only node that the claim is allocated on.
 fn is_on_node_of(user: &User, status: &Field<'_, '_>) -> bool {
-    let allocation = status.child("allocation");
-    let selector = allocation.child("nodeSelector");
-    let terms = selector.child("nodeSelectorTerms");
-    let [term] = terms.slice() else { return false };
-    let list = |name: &str| {
-        term.get(name)
-            .and_then(Value::as_list)
-            .map(|list| list.to_vec())
-            .unwrap_or_default()
+    service_account_of(&user.name).is_some()
+        && node_of(user).is_some_and(|node| only_allocated_node(status) == Some(node))
+}
+
+/// The node that the user runs on.
+fn node_of(user: &User) -> Option<&str> {
+    let (_, nodes) = user.extra.iter().find(|(key, _)| key == NODE_NAME)?;
+    match nodes.as_slice() {
+        [node] if !node.is_empty() => Some(node),
+        _ => None,
+    }
+}
+
+/// The node that the claim is allocated on, where the selector has one by its name.
+fn only_allocated_node<'v>(status: &Field<'v, '_>) -> Option<&'v str> {
+    let [term] = items(status.value()?, &["allocation", "nodeSelector", "nodeSelectorTerms"]) else {
+        return None;
     };
-    let (expressions, fields) = (list("matchExpressions"), list("matchFields"));
-    let [field] = fields.as_slice() else { return false };
-    let values = field
-        .get("values")
-        .and_then(Value::as_list)
-        .map(|list| list.to_vec())
-        .unwrap_or_default();
-    let [node] = values.as_slice() else { return false };
-    let names_one = expressions.is_empty()
-        && field.str_at(&["key"]) == Some("metadata.name")
-        && field.str_at(&["operator"]) == Some("In");
-    let mut extra = user.extra.iter().filter(|(key, _)| key == NODE_NAME);
-    let runs_on = extra
-        .next()
-        .and_then(|(_, values)| <&[_; 1]>::try_from(values.as_slice()).ok());
-    let runs_there = runs_on.is_some_and(|[name]| !name.is_empty() && node.as_str() == Some(name));
-    names_one && runs_there && service_account_of(&user.name).is_some()
+    let ([], [field]) = (items(term, &["matchExpressions"]), items(term, &["matchFields"])) else {
+        return None;
+    };
+    let [node] = items(field, &["values"]) else { return None };
+    let is_by_name = field.str_at(&["key"]) == Some("metadata.name") && field.str_at(&["operator"]) == Some("In");
+    node.as_str().filter(|_| is_by_name)
 }
 
 /// The drivers whose devices the status tells of otherwise than before.
-fn changed_drivers<'f>(status: &'f Field<'_, '_>, old: &'f Field<'_, '_>) -> BTreeSet<&'f str> {
-    fn devices<'v>(status: &'v Field<'_, '_>) -> &'v [Value] {
-        let devices = status
-            .value()
-            .and_then(|status| status.get("devices"))
-            .and_then(Value::as_list);
-        devices.map(|list| &list[..]).unwrap_or_default()
+fn changed_drivers<'v>(status: &Field<'v, '_>, old: &Field<'v, '_>) -> BTreeSet<&'v str> {
+    let key = |device: &'v Value| {
+        ["driver", "pool", "device", "shareID"].map(|name| device.str_at(&[name]).unwrap_or_default())
+    };
+    let devices = old.child("devices").slice().iter();
+    let mut before: BTreeMap<[&str; 4], &Value> = devices.map(|device| (key(device), device)).collect();
+    let mut drivers = BTreeSet::new();
+    for device in status.child("devices").slice() {
+        let key @ [driver, ..] = key(device);
+        let was = before.remove(&key);
+        if !was.is_some_and(|was| same(Some(was), Some(device))) {
+            drivers.insert(driver);
+        }
     }
-    fn text<'v>(device: &'v Value, name: &str) -> &'v str {
-        device.str_at(&[name]).unwrap_or_default()
-    }
-    let key = |device: &'f Value| ["driver", "pool", "device", "shareID"].map(|name| text(device, name));
-    let mut before: BTreeMap<[&str; 4], &Value> = devices(old).iter().map(|device| (key(device), device)).collect();
-    let changed = devices(status).iter().filter(|device| {
-        let was = before.remove(&key(device));
-        !was.is_some_and(|was| same(Some(was), Some(device)))
-    });
-    let mut drivers: BTreeSet<&str> = changed.map(|device| text(device, "driver")).collect();
-    drivers.extend(before.into_values().map(|device| text(device, "driver")));
+    drivers.extend(before.into_keys().map(|[driver, ..]| driver));
     drivers
 }
 
 #[cfg(test)]
 mod tests {
+    use holdfast_value::{Limits, yaml};
+
+    use super::*;
     use crate::harness::Harness;
 
     fn errors(gates: &str, rights: &[&str], old: &str, new: &str) -> Vec<String> {
@@ -203,5 +200,40 @@ mod tests {
             [""; 0]
         );
         assert_eq!(errors(ON, &[], &told, &told), [""; 0]);
+    }
+
+    #[test]
+    fn a_claim_is_of_the_only_node_that_it_is_allocated_on() {
+        let is_on_node_of = |name: &str, nodes: &[&str], term: &str| {
+            let user = User {
+                name: name.into(),
+                extra: vec![(NODE_NAME.into(), nodes.iter().map(|&node| node.into()).collect())],
+                ..User::default()
+            };
+            let status = format!("{{allocation: {{nodeSelector: {{nodeSelectorTerms: [{term}]}}}}}}");
+            let status = yaml::parse(status.as_bytes(), &Limits::REQUEST).unwrap();
+            is_on_node_of(&user, &Field::root(&status))
+        };
+        const DRIVER: &str = "system:serviceaccount:default:driver";
+        const TERM: &str = "{matchFields: [{key: metadata.name, operator: In, values: [one]}]}";
+        assert!(is_on_node_of(DRIVER, &["one"], TERM));
+        for (name, nodes, term) in [
+            ("tester", &["one"][..], TERM),
+            (DRIVER, &["two"], TERM),
+            (DRIVER, &["one", "two"], TERM),
+            (DRIVER, &[], TERM),
+            (DRIVER, &["one"], &TERM.replace("In", "NotIn")),
+            (DRIVER, &["one"], &TERM.replace("metadata.name", "other")),
+            (DRIVER, &["one"], &TERM.replace("[one]", "[one, two]")),
+            (
+                DRIVER,
+                &["one"],
+                &TERM.replace("{match", "{matchExpressions: [{}], match"),
+            ),
+            (DRIVER, &["one"], &format!("{TERM}, {TERM}")),
+            (DRIVER, &["one"], ""),
+        ] {
+            assert!(!is_on_node_of(name, nodes, term), "{name} {nodes:?} {term}");
+        }
     }
 }

@@ -60,9 +60,9 @@ enum Form {
     Map(u16, Entry),
     /// Paths, in a message of their own: under the first number the items, under the second the extensions.
     Paths(u16, u16, &'static Message),
-    Responses,
-    /// Responses that are no numbers stand under 1.
-    ResponsesByCode,
+    /// Responses, in a message of their own: under this number those of the codes, under the next the extensions. Where that
+    /// leaves 1 free, the one of `default` stands there by itself.
+    Responses(u16, Entry),
     /// One value in a message of its own, in which it stands under number 1; of several the first list.
     TextsWithin,
     Within(Entry),
@@ -84,7 +84,7 @@ enum Entry {
 
 use Form::{
     Any, Anys, Count, Entries, Flag, Many, Map, Number, One, OrFlag, Parameters, Paths, Requirements, Responses,
-    ResponsesByCode, Scalar, Text, Texts, TextsWithin, Within,
+    Scalar, Text, Texts, TextsWithin, Within,
 };
 use v2::{TYPED, TYPED_MEMBERS};
 
@@ -103,6 +103,21 @@ const fn typed(members: &'static [(&'static str, u16, Form)], first: u16) -> Mes
         extensions: Some(first + TYPED_MEMBERS),
     }
 }
+
+static CONTACT: Message = message(&[("name", 1, Text), ("url", 2, Text), ("email", 3, Text)], 4);
+
+static LICENSE: Message = message(&[("name", 1, Text), ("url", 2, Text)], 3);
+
+static TAG: Message = message(
+    &[
+        ("name", 1, Text),
+        ("description", 2, Text),
+        ("externalDocs", 3, One(&EXTERNAL_DOCS)),
+    ],
+    4,
+);
+
+static EXTERNAL_DOCS: Message = message(&[("description", 1, Text), ("url", 2, Text)], 3);
 
 /// Writes the message of `object`. Everything is written from the end to the beginning, so the highest number first.
 fn write(of: &Message, object: &Value, out: &mut BackToFront) {
@@ -215,24 +230,17 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
                 write_extensions(extensions, value, out);
             }
         }),
-        Responses => within(number, out, |out| {
-            write_extensions(2, value, out);
-            for (code, response) in entries(value).iter().rev().filter(|(code, _)| !code.starts_with("x-")) {
-                write_named(1, code, out, |out| {
-                    within(2, out, |out| write_entry(v2::RESPONSE_OR_REFERENCE, response, out));
+        Responses(codes, entry) => within(number, out, |out| {
+            write_extensions(codes + 1, value, out);
+            let default = value.get("default").filter(|_| codes > 1);
+            let is_code = |name: &str| !name.starts_with("x-") && (default.is_none() || name != "default");
+            for (code, response) in entries(value).iter().rev().filter(|(name, _)| is_code(name)) {
+                write_named(codes, code, out, |out| {
+                    within(2, out, |out| write_entry(entry, response, out));
                 });
             }
-        }),
-        ResponsesByCode => within(number, out, |out| {
-            write_extensions(3, value, out);
-            let codes = entries(value).iter().rev();
-            for (code, response) in codes.filter(|(code, _)| *code != "default" && !code.starts_with("x-")) {
-                write_named(2, code, out, |out| {
-                    within(2, out, |out| write_entry(v3::RESPONSE_OR_REFERENCE, response, out));
-                });
-            }
-            if let Some(response) = value.get("default") {
-                within(1, out, |out| write_entry(v3::RESPONSE_OR_REFERENCE, response, out));
+            if let Some(response) = default {
+                within(1, out, |out| write_entry(entry, response, out));
             }
         }),
         TextsWithin => within(number, out, |out| match value.as_list() {
@@ -408,6 +416,23 @@ mod tests {
             b"\x8a\x02\x09\x09\x00\x00\x00\x00\x00\x00\xf0\x3f"
         );
         assert_eq!(written(&v3::SCHEMA, r#"{"default":{}}"#), b"\x8a\x02\x00");
+    }
+
+    #[test]
+    fn the_default_response_stands_by_itself_in_version_3_alone() {
+        let operation = r#"{"responses":{"200":{},"default":{},"x-a":1}}"#;
+        let expected = [
+            &b"\x4a\x27\x0a\x09\x0a\x03200\x12\x02\x0a\x00"[..],
+            b"\x0a\x0d\x0a\x07default\x12\x02\x0a\x00",
+            b"\x12\x0b\x0a\x03x-a\x12\x04\x12\x021\n",
+        ];
+        assert_eq!(written(&v2::OPERATION, operation), expected.concat());
+        let expected = [
+            &b"\x42\x1c\x0a\x02\x0a\x00"[..],
+            b"\x12\x09\x0a\x03200\x12\x02\x0a\x00",
+            b"\x1a\x0b\x0a\x03x-a\x12\x04\x12\x021\n",
+        ];
+        assert_eq!(written(&v3::OPERATION, operation), expected.concat());
     }
 
     #[test]

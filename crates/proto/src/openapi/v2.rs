@@ -4,7 +4,7 @@ use super::Form::{
     Any, Anys, Count, Flag, Many, Map, Number, One, OrFlag, Parameters, Paths, Requirements, Responses, Text, Texts,
     TextsWithin, Within,
 };
-use super::{Entry, Form, Message, message, typed};
+use super::{CONTACT, EXTERNAL_DOCS, Entry, Form, LICENSE, Message, TAG, message, typed};
 
 pub(super) static DOCUMENT: Message = message(
     &[
@@ -39,21 +39,6 @@ static INFO: Message = message(
     7,
 );
 
-static CONTACT: Message = message(&[("name", 1, Text), ("url", 2, Text), ("email", 3, Text)], 4);
-
-static LICENSE: Message = message(&[("name", 1, Text), ("url", 2, Text)], 3);
-
-static TAG: Message = message(
-    &[
-        ("name", 1, Text),
-        ("description", 2, Text),
-        ("externalDocs", 3, One(&EXTERNAL_DOCS)),
-    ],
-    4,
-);
-
-static EXTERNAL_DOCS: Message = message(&[("description", 1, Text), ("url", 2, Text)], 3);
-
 static PATH_ITEM: Message = message(
     &[
         ("$ref", 1, Text),
@@ -79,15 +64,13 @@ pub(super) static OPERATION: Message = message(
         ("produces", 6, Texts),
         ("consumes", 7, Texts),
         ("parameters", 8, Parameters),
-        ("responses", 9, Responses),
+        ("responses", 9, Responses(1, Entry::OrReference(&RESPONSE, &REFERENCE))),
         ("schemes", 10, Texts),
         ("deprecated", 11, Flag),
         ("security", 12, Requirements),
     ],
     13,
 );
-
-pub(super) const RESPONSE_OR_REFERENCE: Entry = Entry::OrReference(&RESPONSE, &REFERENCE);
 
 static RESPONSE: Message = message(&[("description", 1, Text), ("schema", 2, One(&SCHEMA_ITEM))], 5);
 

@@ -1,10 +1,10 @@
 //! The messages of version 3, as far as documents of Kubernetes have their members.
 
 use super::Form::{
-    Any, Anys, Count, Entries, Flag, Many, Map, Number, One, OrFlag, Paths, Requirements, ResponsesByCode, Scalar,
-    Text, Texts, Within,
+    Any, Anys, Count, Entries, Flag, Many, Map, Number, One, OrFlag, Paths, Requirements, Responses, Scalar, Text,
+    Texts, Within,
 };
-use super::{Entry, Form, Message, message};
+use super::{CONTACT, EXTERNAL_DOCS, Entry, Form, LICENSE, Message, TAG, message};
 
 pub(super) static DOCUMENT: Message = message(
     &[
@@ -32,30 +32,15 @@ static INFO: Message = message(
     7,
 );
 
-static CONTACT: Message = message(&[("name", 1, Text), ("url", 2, Text), ("email", 3, Text)], 4);
-
-static LICENSE: Message = message(&[("name", 1, Text), ("url", 2, Text)], 3);
-
 static SERVER: Message = message(&[("url", 1, Text), ("description", 2, Text)], 4);
-
-static TAG: Message = message(
-    &[
-        ("name", 1, Text),
-        ("description", 2, Text),
-        ("externalDocs", 3, One(&EXTERNAL_DOCS)),
-    ],
-    4,
-);
-
-static EXTERNAL_DOCS: Message = message(&[("description", 1, Text), ("url", 2, Text)], 3);
 
 static COMPONENTS: Message = message(
     &[
-        ("schemas", 1, Map(1, Entry::OrReference(&SCHEMA, &REFERENCE))),
-        ("responses", 2, Map(1, RESPONSE_OR_REFERENCE)),
-        ("parameters", 3, Map(1, PARAMETER_OR_REFERENCE)),
-        ("requestBodies", 5, Map(1, REQUEST_BODY_OR_REFERENCE)),
-        ("securitySchemes", 7, Map(1, SECURITY_SCHEME_OR_REFERENCE)),
+        ("schemas", 1, Map(1, or_reference(&SCHEMA))),
+        ("responses", 2, Map(1, or_reference(&RESPONSE))),
+        ("parameters", 3, Map(1, or_reference(&PARAMETER))),
+        ("requestBodies", 5, Map(1, or_reference(&REQUEST_BODY))),
+        ("securitySchemes", 7, Map(1, or_reference(&SECURITY_SCHEME))),
     ],
     10,
 );
@@ -73,8 +58,6 @@ static SECURITY_SCHEME: Message = message(
     9,
 );
 
-const SECURITY_SCHEME_OR_REFERENCE: Entry = Entry::OrReference(&SECURITY_SCHEME, &REFERENCE);
-
 static PATH_ITEM: Message = message(
     &[
         ("$ref", 1, Text),
@@ -89,21 +72,21 @@ static PATH_ITEM: Message = message(
         ("patch", 10, One(&OPERATION)),
         ("trace", 11, One(&OPERATION)),
         ("servers", 12, Many(&SERVER)),
-        ("parameters", 13, Entries(PARAMETER_OR_REFERENCE)),
+        ("parameters", 13, Entries(or_reference(&PARAMETER))),
     ],
     14,
 );
 
-static OPERATION: Message = message(
+pub(super) static OPERATION: Message = message(
     &[
         ("tags", 1, Texts),
         ("summary", 2, Text),
         ("description", 3, Text),
         ("externalDocs", 4, One(&EXTERNAL_DOCS)),
         ("operationId", 5, Text),
-        ("parameters", 6, Entries(PARAMETER_OR_REFERENCE)),
-        ("requestBody", 7, Form::Entry(REQUEST_BODY_OR_REFERENCE)),
-        ("responses", 8, ResponsesByCode),
+        ("parameters", 6, Entries(or_reference(&PARAMETER))),
+        ("requestBody", 7, Form::Entry(or_reference(&REQUEST_BODY))),
+        ("responses", 8, Responses(2, or_reference(&RESPONSE))),
         ("deprecated", 10, Flag),
         ("security", 11, Requirements),
         ("servers", 12, Many(&SERVER)),
@@ -122,14 +105,12 @@ static PARAMETER: Message = message(
         ("style", 7, Text),
         ("explode", 8, Flag),
         ("allowReserved", 9, Flag),
-        ("schema", 10, Form::Entry(Entry::OrReference(&SCHEMA, &REFERENCE))),
+        ("schema", 10, Form::Entry(or_reference(&SCHEMA))),
         ("example", 11, Any),
         ("content", 13, Map(1, Entry::One(&MEDIA_TYPE))),
     ],
     14,
 );
-
-const PARAMETER_OR_REFERENCE: Entry = Entry::OrReference(&PARAMETER, &REFERENCE);
 
 static REQUEST_BODY: Message = message(
     &[
@@ -140,8 +121,6 @@ static REQUEST_BODY: Message = message(
     4,
 );
 
-const REQUEST_BODY_OR_REFERENCE: Entry = Entry::OrReference(&REQUEST_BODY, &REFERENCE);
-
 static RESPONSE: Message = message(
     &[
         ("description", 1, Text),
@@ -150,13 +129,8 @@ static RESPONSE: Message = message(
     5,
 );
 
-pub(super) const RESPONSE_OR_REFERENCE: Entry = Entry::OrReference(&RESPONSE, &REFERENCE);
-
 static MEDIA_TYPE: Message = message(
-    &[
-        ("schema", 1, Form::Entry(Entry::OrReference(&SCHEMA, &REFERENCE))),
-        ("example", 2, Any),
-    ],
+    &[("schema", 1, Form::Entry(or_reference(&SCHEMA))), ("example", 2, Any)],
     5,
 );
 
@@ -165,6 +139,11 @@ static REFERENCE: Message = Message {
     typed: None,
     extensions: None,
 };
+
+/// The message, or a reference to one.
+const fn or_reference(message: &'static Message) -> Entry {
+    Entry::OrReference(message, &REFERENCE)
+}
 
 pub(super) static SCHEMA: Message = message(
     &[
@@ -191,17 +170,13 @@ pub(super) static SCHEMA: Message = message(
         ("required", 23, Texts),
         ("enum", 24, Anys),
         ("type", 25, Text),
-        ("allOf", 26, Entries(Entry::OrReference(&SCHEMA, &REFERENCE))),
-        ("oneOf", 27, Entries(Entry::OrReference(&SCHEMA, &REFERENCE))),
-        ("anyOf", 28, Entries(Entry::OrReference(&SCHEMA, &REFERENCE))),
+        ("allOf", 26, Entries(or_reference(&SCHEMA))),
+        ("oneOf", 27, Entries(or_reference(&SCHEMA))),
+        ("anyOf", 28, Entries(or_reference(&SCHEMA))),
         ("not", 29, One(&SCHEMA)),
-        ("items", 30, Within(Entry::OrReference(&SCHEMA, &REFERENCE))),
-        ("properties", 31, Map(1, Entry::OrReference(&SCHEMA, &REFERENCE))),
-        (
-            "additionalProperties",
-            32,
-            OrFlag(Entry::OrReference(&SCHEMA, &REFERENCE)),
-        ),
+        ("items", 30, Within(or_reference(&SCHEMA))),
+        ("properties", 31, Map(1, or_reference(&SCHEMA))),
+        ("additionalProperties", 32, OrFlag(or_reference(&SCHEMA))),
         ("default", 33, Scalar),
         ("description", 34, Text),
         ("format", 35, Text),

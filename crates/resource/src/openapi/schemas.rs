@@ -20,8 +20,8 @@ pub(super) struct SchemaWriter<'a> {
 }
 
 impl SchemaWriter<'_> {
-    /// The schema of the type. `fits_in_message` says which of its kinds the document tells of.
-    pub(super) fn schema(&self, of: &Type, fits_in_message: &dyn Fn(&GroupVersionKind) -> bool) -> Value {
+    /// The schema of the type. `is_listed` says which of its kinds the document lists.
+    pub(super) fn schema(&self, of: &Type, is_listed: &dyn Fn(&GroupVersionKind) -> bool) -> Value {
         let mut schema = match &of.kind {
             TypeKind::Scalar(scalar) => self.scalar(*scalar),
             TypeKind::Struct(fields) => {
@@ -46,12 +46,7 @@ impl SchemaWriter<'_> {
         if let Some(map_type) = of.map_type {
             schema.insert("x-kubernetes-map-type", map_type_name(map_type));
         }
-        let kinds: Vec<Value> = of
-            .kinds
-            .iter()
-            .filter(|kind| fits_in_message(kind))
-            .map(kind_entry)
-            .collect();
+        let kinds: Vec<Value> = of.kinds.iter().filter(|kind| is_listed(kind)).map(kind_entry).collect();
         if !kinds.is_empty() {
             schema.insert("x-kubernetes-group-version-kind", kinds);
         }

@@ -99,10 +99,8 @@ impl Defaults<'_> {
         }
         let mut rebuild = MapRebuild::new(map);
         for (at, (_, value)) in map.iter().enumerate() {
-            match self.of_shape(of, value, true)? {
-                Some(value) => rebuild.replace(at, value),
-                None => rebuild.keep(at),
-            }
+            let filled = self.of_shape(of, value, true)?;
+            rebuild.keep_or_replace(at, filled);
         }
         Ok(rebuild.finish())
     }

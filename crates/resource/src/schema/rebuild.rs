@@ -45,6 +45,14 @@ impl<'m> MapRebuild<'m> {
         self.change(at).push((key, value));
     }
 
+    /// Keeps the entry at `at`, or puts another value in it.
+    pub(crate) fn keep_or_replace(&mut self, at: usize, value: Option<Value>) {
+        match value {
+            Some(value) => self.replace(at, value),
+            None => self.keep(at),
+        }
+    }
+
     pub(crate) fn drop(&mut self, at: usize) {
         self.change(at);
     }

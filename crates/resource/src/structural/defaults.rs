@@ -43,10 +43,7 @@ impl Node {
                 Some(of) => of.filled_in(value, growth)?,
                 None => None,
             };
-            match filled {
-                Some(value) => rebuild.replace(at, value),
-                None => rebuild.keep(at),
-            }
+            rebuild.keep_or_replace(at, filled);
         }
         for (absent, of) in missing {
             if let Some(default) = of.own_default(growth)? {

@@ -101,10 +101,7 @@ impl Node {
                             None => None,
                         }
                     };
-                    match changed {
-                        Some(changed) => rebuild.replace(at, changed),
-                        None => rebuild.keep(at),
-                    }
+                    rebuild.keep_or_replace(at, changed);
                 }
                 Ok(rebuild.finish())
             }

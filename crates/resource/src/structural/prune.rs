@@ -66,15 +66,10 @@ impl Node {
             if is_object && IDENTITY.contains(&name.as_str()) {
                 rebuild.keep(at);
             } else if let Some(of) = self.field(name) {
-                match dropped.field(name, |dropped| of.prune(value, false, dropped)) {
-                    Some(pruned) => rebuild.replace(at, pruned),
-                    None => rebuild.keep(at),
-                }
+                let pruned = dropped.field(name, |dropped| of.prune(value, false, dropped));
+                rebuild.keep_or_replace(at, pruned);
             } else if keeps_rest {
-                match rounded(value) {
-                    Some(rounded) => rebuild.replace(at, rounded),
-                    None => rebuild.keep(at),
-                }
+                rebuild.keep_or_replace(at, rounded(value));
             } else {
                 dropped.tell(name);
                 rebuild.drop(at);
@@ -108,10 +103,7 @@ impl Node {
                 for (at, (name, value)) in map.iter().enumerate() {
                     match self.field(name) {
                         Some(of) if of.is_wrong_null(value) => rebuild.drop(at),
-                        Some(of) => match of.without_nulls(value) {
-                            Some(changed) => rebuild.replace(at, changed),
-                            None => rebuild.keep(at),
-                        },
+                        Some(of) => rebuild.keep_or_replace(at, of.without_nulls(value)),
                         None => rebuild.keep(at),
                     }
                 }
@@ -138,10 +130,7 @@ fn rounded(value: &Value) -> Option<Value> {
         Value::Map(map) => {
             let mut rebuild = MapRebuild::new(map);
             for (at, (_, value)) in map.iter().enumerate() {
-                match rounded(value) {
-                    Some(rounded) => rebuild.replace(at, rounded),
-                    None => rebuild.keep(at),
-                }
+                rebuild.keep_or_replace(at, rounded(value));
             }
             rebuild.finish()
         }

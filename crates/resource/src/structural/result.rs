@@ -20,13 +20,11 @@ impl Outcome {
         self.right += other.right;
     }
 
-    /// The same, where both may have the same error: it is told once.
+    /// The same, where both may have the same error: it stays once.
     pub(super) fn merge_distinct(&mut self, mut other: Outcome) {
         if !self.errors.is_empty() && !other.errors.is_empty() {
-            let known: HashSet<_> = self.errors.iter().map(told).collect();
-            let known: Vec<bool> = other.errors.iter().map(|error| known.contains(&told(error))).collect();
-            let mut known = known.into_iter();
-            other.errors.retain(|_| known.next() != Some(true));
+            let known: HashSet<_> = self.errors.iter().map(identity).collect();
+            other.errors.retain(|error| !known.contains(&identity(error)));
         }
         self.merge(other);
     }
@@ -36,7 +34,7 @@ impl Outcome {
     }
 }
 
-/// What the text of an error is made of.
-fn told(error: &FieldError) -> (FieldErrorKind, &str, &str) {
+/// What makes errors the same: what their text is made of, but for the value.
+fn identity(error: &FieldError) -> (FieldErrorKind, &str, &str) {
     (error.kind, error.field.as_str(), &error.detail)
 }

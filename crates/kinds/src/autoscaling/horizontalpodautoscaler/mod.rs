@@ -12,7 +12,7 @@ use validation::AutoscalerRules;
 use holdfast_resource::{ConversionError, Converts, Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
-use crate::defaults::{is_zero, set_missing, set_missing_at};
+use crate::defaults::{is_zero, put_at, set_missing, set_missing_at};
 use crate::features::Features;
 
 /// What only HorizontalPodAutoscalers do.
@@ -55,10 +55,7 @@ impl Strategy for HorizontalPodAutoscaler {
             None => "status",
             Some(_) => "spec",
         };
-        match old.get(kept) {
-            Some(value) => object.set_at(&[kept], value.clone()),
-            None => drop(object.remove_at(&[kept])),
-        }
+        put_at(object, &[kept], old.get(kept).cloned());
         Ok(())
     }
 

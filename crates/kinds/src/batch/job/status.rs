@@ -57,7 +57,8 @@ fn validate_uncounted(status: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-fn holds(status: &Field<'_, '_>, condition: &str) -> bool {
+/// Whether the status has a condition of this type that is true.
+pub(super) fn holds(status: &Field<'_, '_>, condition: &str) -> bool {
     let conditions = status.child("conditions");
     conditions
         .items()

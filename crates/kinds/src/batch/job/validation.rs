@@ -8,9 +8,11 @@ use holdfast_resource::{Check, Field, FieldError, FieldErrorKind, Part, Rules};
 use holdfast_value::Value;
 
 use super::indexed::{validate_index_limits, validate_succeeded_counts, validate_success_rule};
+use super::status::holds;
 use super::{CONTROLLER_UID, JOB_NAME, OLD_CONTROLLER_UID, OLD_JOB_NAME};
 use crate::config::PodSettings;
 use crate::core::pod_spec::validate_template;
+use crate::defaults::put_at;
 use crate::features::{Feature, Features};
 use crate::validation::{Errors, immutable, one_of, same};
 
@@ -296,7 +298,7 @@ fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, features:
     let suspended = old_spec.child("suspend").is_true();
     let not_begun = suspended && !status.child("startTime").is_set();
     let waits = suspended
-        && (not_begun || condition_holds(&status, "Suspended"))
+        && (not_begun || holds(&status, "Suspended"))
         && status.child("active").number().unwrap_or_default() == 0;
     let directives_may_change = match features.has(Feature::MutableSchedulingDirectivesForSuspendedJobs) {
         true => waits,
@@ -322,21 +324,10 @@ fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, features:
     }
 }
 
-fn condition_holds(status: &Field<'_, '_>, of: &str) -> bool {
-    let conditions = status.child("conditions");
-    let mut conditions = conditions.items();
-    conditions.any(|condition| condition.child("type").text() == of && condition.child("status").text() == "True")
-}
-
 /// Gives a template what `now` says of where Pods may run, and its labels and annotations. Of the affinity only that for nodes
 /// counts.
 fn take_directives(template: &mut Value, now: &Value) {
-    let mut take = |path: &[&str]| match now.at(path) {
-        Some(value) => template.set_at(path, value.clone()),
-        None => {
-            template.remove_at(path);
-        }
-    };
+    let mut take = |path: &[&str]| put_at(template, path, now.at(path).cloned());
     for part in ["labels", "annotations"] {
         take(&["metadata", part]);
     }
@@ -370,12 +361,7 @@ fn keep_resources(spec: &mut Value, before: &Field<'_, '_>) {
             if container.get("name") != before.get("name") {
                 continue;
             }
-            match before.get("resources") {
-                Some(resources) => container.set_at(&["resources"], resources.clone()),
-                None => {
-                    container.remove_at(&["resources"]);
-                }
-            }
+            put_at(container, &["resources"], before.get("resources").cloned());
         }
     }
 }

@@ -4,7 +4,8 @@ use holdfast_resource::Field;
 use holdfast_value::Value;
 
 use super::qos;
-use super::update::{is_mirror, of_object, put};
+use super::update::{is_mirror, of_object};
+use crate::defaults::put_at;
 use crate::features::{Feature, Features};
 use crate::validation::{Errors, same};
 
@@ -29,11 +30,11 @@ pub(super) fn only_resources(object: &mut Value, old: &Value) {
     *object = old.clone();
     for part in ["resourceVersion", "managedFields"] {
         if let (Some(value), Some(metadata)) = (wanted.at(&["metadata", part]), object.at_mut(&["metadata"])) {
-            put(metadata, part, Some(value.clone()));
+            metadata.set_at(&[part], value.clone());
         }
     }
     let Some(spec) = object.at_mut(&["spec"]) else { return };
-    put(spec, "resources", wanted.at(&["spec", "resources"]).cloned());
+    put_at(spec, &["resources"], wanted.at(&["spec", "resources"]).cloned());
     for list in LISTS {
         let (asked, there) = (containers(&wanted, list), containers(old, list));
         let is_renamed = |(asked, there): (&Value, &Value)| asked.get("name") != there.get("name");
@@ -46,14 +47,14 @@ pub(super) fn only_resources(object: &mut Value, old: &Value) {
                 .map(|(asked, there)| resized(asked, there))
                 .collect()
         };
-        put(spec, list, (!merged.is_empty()).then(|| Value::from(merged)));
+        put_at(spec, &[list], (!merged.is_empty()).then(|| Value::from(merged)));
     }
 }
 
 /// The container that is there, with what a resize takes of the one that is asked for.
 fn resized(asked: &Value, mut there: Value) -> Value {
     for part in RESIZED {
-        put(&mut there, part, asked.get(part).cloned());
+        put_at(&mut there, &[part], asked.get(part).cloned());
     }
     there
 }
@@ -110,9 +111,8 @@ pub(super) fn validate_resize(new: &Field<'_, '_>, old: &Field<'_, '_>, features
 
 /// Whether nothing changes but amounts of processors and memory, of what a resize takes.
 fn changes_amounts_alone(container: &Field<'_, '_>, before: &Field<'_, '_>) -> bool {
-    let [policy, old_policy] = [container, before].map(|container| container.child("resizePolicy").value().cloned());
-    same(policy.as_ref(), old_policy.as_ref())
-        && only_processors_and_memory(&container.child("resources"), &before.child("resources"))
+    let [policy, old_policy] = [container, before].map(|container| container.child("resizePolicy").value());
+    same(policy, old_policy) && only_processors_and_memory(&container.child("resources"), &before.child("resources"))
 }
 
 fn is_sidecar(container: &Field<'_, '_>) -> bool {

@@ -6,7 +6,7 @@ use holdfast_resource::{Field, FieldError, FieldPath};
 use holdfast_value::{Map, Value, json};
 
 use crate::core::pod_spec::{tolerations_compare, validate_container_updates, validate_tolerations};
-use crate::defaults::change_items;
+use crate::defaults::{change_items, put_at};
 use crate::features::Features;
 use crate::validation::{Errors, same};
 
@@ -109,20 +109,24 @@ fn take_over_mutable(spec: &mut Value, old: &Field<'_, '_>) {
             .collect();
         if let Some(Value::List(containers)) = spec.at_mut(&[list]) {
             for (container, image) in containers.make_mut().iter_mut().zip(images) {
-                put(container, "image", image);
+                put_at(container, &["image"], image);
             }
         }
     }
     for part in ["activeDeadlineSeconds", "tolerations"] {
-        put(spec, part, old.child(part).value().cloned());
+        put_at(spec, &[part], old.child(part).value().cloned());
     }
     let grace = old.child("terminationGracePeriodSeconds");
     let now = spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64);
     if grace.number().is_some_and(|seconds| seconds < 0) && now == Some(1) {
-        put(spec, "terminationGracePeriodSeconds", grace.value().cloned());
+        put_at(spec, &["terminationGracePeriodSeconds"], grace.value().cloned());
     }
     // Removing gates is checked on its own.
-    put(spec, "schedulingGates", old.child("schedulingGates").value().cloned());
+    put_at(
+        spec,
+        &["schedulingGates"],
+        old.child("schedulingGates").value().cloned(),
+    );
 }
 
 /// While a Pod is gated, what it asks of its node may be narrowed.
@@ -136,7 +140,7 @@ fn take_over_scheduling(left: &mut Value, new: &Field<'_, '_>, old: &Field<'_, '
             "only additions to spec.nodeSelector are allowed (no mutations or deletions)",
         ));
     }
-    put(left, "nodeSelector", before.value().cloned());
+    put_at(left, &["nodeSelector"], before.value().cloned());
     let (affinity, old_affinity) = (new.child("affinity"), old.child("affinity"));
     let (now, before) = (affinity.child("nodeAffinity"), old_affinity.child("nodeAffinity"));
     if same(now.value(), before.value()) {
@@ -150,12 +154,7 @@ fn take_over_scheduling(left: &mut Value, new: &Field<'_, '_>, old: &Field<'_, '
         left.remove_at(&["affinity"]);
         return;
     }
-    match before.value() {
-        Some(before) => left.set_at(&["affinity", "nodeAffinity"], before.clone()),
-        None => {
-            left.remove_at(&["affinity", "nodeAffinity"]);
-        }
-    }
+    put_at(left, &["affinity", "nodeAffinity"], before.value().cloned());
 }
 
 /// `validateNodeAffinityMutation`
@@ -191,15 +190,6 @@ fn only_adds(term: &Field<'_, '_>, old: &Field<'_, '_>) -> bool {
     })
 }
 
-pub(super) fn put(object: &mut Value, key: &str, value: Option<Value>) {
-    match value {
-        Some(value) => object.set_at(&[key], value),
-        None => {
-            object.remove_at(&[key]);
-        }
-    }
-}
-
 /// Whether a Pod mirrors a file of its node.
 pub(super) fn is_mirror(pod: &Field<'_, '_>) -> bool {
     let metadata = pod.child("metadata");
@@ -220,11 +210,11 @@ pub(super) fn only_ephemeral_containers(object: &mut Value, old: &Value) {
     *object = old.clone();
     for (key, value) in [("resourceVersion", version), ("managedFields", managed)] {
         if let (Some(value), Some(metadata)) = (value, object.at_mut(&["metadata"])) {
-            put(metadata, key, Some(value));
+            metadata.set_at(&[key], value);
         }
     }
     if let Some(spec) = object.at_mut(&["spec"]) {
-        put(spec, "ephemeralContainers", containers);
+        put_at(spec, &["ephemeralContainers"], containers);
     }
 }
 
