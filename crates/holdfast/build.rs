@@ -46,7 +46,6 @@ fn main() {
 
 /// Has the linker put beside each other what a start runs, where it can: that which Rust brings along for this target.
 fn order_functions() {
-    println!("cargo::rerun-if-changed={ORDER}");
     let is = |variable: &str, value: &str| env::var(variable).is_ok_and(|found| found == value);
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let usual = env::var_os("RUSTC_LINKER").is_none() && !flags.contains("link");

@@ -14,6 +14,7 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
+use crate::refusal::unless_gone;
 
 /// The name of this controller, and of its field manager.
 pub(crate) const NAME: &str = "clusterrole-aggregation-controller";
@@ -80,10 +81,7 @@ impl Reconcile for Aggregation {
         let client = self.client.clone();
         Some(Box::pin(async move {
             let path = format!("{path}?fieldManager={NAME}&force=true");
-            match client.patch(&path, PatchType::Apply, &configuration).await {
-                Err(error) if !error.is_not_found() => Err(error),
-                _ => Ok(()),
-            }
+            unless_gone(client.patch(&path, PatchType::Apply, &configuration).await)
         }))
     }
 }

@@ -32,17 +32,6 @@ pub(crate) async fn put(
     }
 }
 
-/// The outcome of a write, which is no failure where another server or client was faster.
-///
-/// # Errors
-/// All other refusals.
-pub(crate) fn unless_overtaken(written: Result<Value, RequestError>) -> Result<(), RequestError> {
-    match written {
-        Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error),
-        _ => Ok(()),
-    }
-}
-
 /// The moments at which work is due: now and after each period, until the server ends.
 pub(crate) struct Turns {
     ticks: Interval,

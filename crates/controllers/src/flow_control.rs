@@ -11,9 +11,9 @@ use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Objec
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
 
-use crate::apiserver::unless_overtaken;
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
+use crate::refusal::unless_overtaken;
 
 /// The name of this controller, and of its field manager.
 pub(crate) const NAME: &str = "api-priority-and-fairness-config-producer-v1";

@@ -15,8 +15,9 @@ use holdfast_value::Value;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Mutex;
 
-use crate::apiserver::{MANAGER, Turns, put, unless_overtaken};
+use crate::apiserver::{MANAGER, Turns, put};
 use crate::election::micro_time;
+use crate::refusal::{unless_gone, unless_overtaken};
 
 /// The label of the lease of an API server, and its value for this kind of server.
 const LABEL: [&str; 2] = ["apiserver.kubernetes.io/identity", "kube-apiserver"];
@@ -129,10 +130,7 @@ impl IdentityLease {
         let mut ended = self.ended.lock().await;
         *ended = true;
         let path = path_of(&self.leases, NAMESPACE, &self.identity.name()).unwrap_or_default();
-        match self.client.delete(&path, &Value::empty_map()).await {
-            Err(error) if !error.is_not_found() => log_failure(Err(error)),
-            _ => {}
-        }
+        log_failure(unless_gone(self.client.delete(&path, &Value::empty_map()).await));
     }
 }
 

@@ -30,6 +30,7 @@ mod pool_status;
 mod queue;
 mod quota;
 mod reconcile;
+mod refusal;
 mod service_cidr;
 mod token_tracking;
 

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use crate::conditions::{self, Condition};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
+use crate::refusal::unless_gone;
 
 /// The name of this controller, and the manager by whose name it applies to objects.
 pub(crate) const NAME: &str = "storage-version-migrator-controller";
@@ -89,7 +90,7 @@ impl Reconcile for Migrator {
     fn work(&mut self, of: &GroupResource, queue: &mut Queue<GroupResource>) -> Option<Work<()>> {
         let migrations = self.client.list(&self.migrations, "");
         let trees = migrations.iter().map(|object| object.tree());
-        let (step, migration) = next_step(trees.filter(|migration| migrated(migration) == *of).collect())?;
+        let (step, migration) = next_step(trees.filter(|migration| migrated(migration) == *of))?;
         let resource = self.client.resource(&of.group, &of.resource);
         let resource = resource.filter(|resource| !resource.versions.is_empty());
         let needs_it = matches!(step, Step::Prepare | Step::Migrate);
@@ -129,12 +130,7 @@ enum Step {
 }
 
 /// The next step, and the migration that it is about; `None` where all have come to their end.
-fn next_step(mut migrations: Vec<Value>) -> Option<(Step, Value)> {
-    let key = |migration: &Value| {
-        let text = |field| SmolStr::new(migration.str_at(&["metadata", field]).unwrap_or_default());
-        (text("creationTimestamp"), text("name"))
-    };
-    migrations.sort_by_cached_key(key);
+fn next_step(migrations: impl Iterator<Item = Value>) -> Option<(Step, Value)> {
     let step = |migration: &Value| {
         let runs = conditions::holds(migration, RUNNING);
         let ended = conditions::holds(migration, SUCCEEDED) || conditions::holds(migration, FAILED);
@@ -146,16 +142,17 @@ fn next_step(mut migrations: Vec<Value>) -> Option<(Step, Value)> {
             (false, true) => None,
         }
     };
-    let steps = migrations
-        .into_iter()
-        .filter_map(|migration| Some((step(&migration)?, migration)));
-    // What runs ends before another begins; of equals the oldest comes first.
+    let steps = migrations.filter_map(|migration| Some((step(&migration)?, migration)));
+    // What runs ends before another begins.
     let turn = |step: &Step| match step {
         Step::Finish => 0,
         Step::Prepare | Step::Migrate => 1,
         Step::Begin => 2,
     };
-    steps.min_by_key(|(step, _)| turn(step))
+    steps.min_by_key(|(step, migration)| {
+        let text = |field| SmolStr::new(migration.str_at(&["metadata", field]).unwrap_or_default());
+        (turn(step), text("creationTimestamp"), text("name"))
+    })
 }
 
 /// The resource whose objects a migration is about.
@@ -348,10 +345,7 @@ impl Migrator {
             configuration.set_at(&["status", "storedVersions"], vec![Value::from(stored.as_str())].into());
         }
         let path = format!("{path}/status?fieldManager={RUNNER}&force=true");
-        match self.client.patch(&path, PatchType::Apply, &configuration).await {
-            Err(error) if !error.is_not_found() => Err(error),
-            _ => Ok(()),
-        }
+        unless_gone(self.client.patch(&path, PatchType::Apply, &configuration).await)
     }
 
     async fn fail(&self, mut migration: Value, message: &str) -> Result<(), RequestError> {
@@ -370,10 +364,7 @@ impl Migrator {
         let Some(path) = path_of(&self.migrations, "", name) else {
             return Ok(());
         };
-        match self.client.update(&format!("{path}/status"), migration).await {
-            Err(error) if !error.is_not_found() => Err(error),
-            _ => Ok(()),
-        }
+        unless_gone(self.client.update(&format!("{path}/status"), migration).await)
     }
 }
 
@@ -415,7 +406,7 @@ mod tests {
     }
 
     fn next(migrations: &[Value]) -> Option<(Step, String)> {
-        let (step, migration) = next_step(migrations.to_vec())?;
+        let (step, migration) = next_step(migrations.iter().cloned())?;
         Some((step, migration.str_at(&["metadata", "name"]).unwrap().to_owned()))
     }
 

@@ -12,6 +12,7 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
+use crate::refusal::unless_gone;
 
 /// The name of this controller, and of its field manager.
 pub(crate) const NAME: &str = "validatingadmissionpolicy-status-controller";
@@ -72,10 +73,7 @@ impl Reconcile for PolicyStatus {
         let client = self.client.clone();
         Some(Box::pin(async move {
             let path = format!("{path}/status?fieldManager={NAME}&force=true");
-            match client.patch(&path, PatchType::Apply, &configuration).await {
-                Err(error) if !error.is_not_found() => Err(error),
-                _ => Ok(()),
-            }
+            unless_gone(client.patch(&path, PatchType::Apply, &configuration).await)
         }))
     }
 }

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use crate::conditions::{self, Condition};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
+use crate::refusal::{unless_gone, unless_overtaken};
 
 /// The name of this controller.
 pub(crate) const NAME: &str = "resourcepoolstatusrequest-controller";
@@ -125,8 +126,9 @@ impl Reconcile for PoolStatus {
 
 /// How long a request has yet to stay.
 fn life(request: &Value, now: SystemTime) -> Duration {
-    let ends = ["Complete", "Failed"].into_iter();
-    let ended = ends.filter_map(|of| conditions::find(request, of)).next();
+    let ended = ["Complete", "Failed"]
+        .into_iter()
+        .find_map(|of| conditions::find(request, of));
     let ended = ended.and_then(|condition| condition.str_at(&["lastTransitionTime"]));
     let made = request.str_at(&["metadata", "creationTimestamp"]);
     let (since, whole) = match request.get("status") {
@@ -142,11 +144,8 @@ async fn delete(client: &Client, path: &str, request: &Value) -> Result<bool, Re
     let mut options = Value::empty_map();
     let uid = request.str_at(&["metadata", "uid"]).unwrap_or_default();
     options.set_at(&["preconditions", "uid"], uid.into());
-    match client.delete(path, &options).await {
-        // It is gone, or another stands in its place.
-        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
-        _ => Ok(true),
-    }
+    // It may be gone, or another may stand in its place.
+    unless_overtaken(client.delete(path, &options).await).map(|()| true)
 }
 
 /// Writes the answer, unless slices are missing.
@@ -158,23 +157,13 @@ async fn answer(
 ) -> Result<bool, RequestError> {
     let text = |field| SmolStr::new(request.str_at(&["spec", field]).unwrap_or_default());
     let mut pools = Pools::of(text("driver"), text("poolName"));
-    for (number, slice) in client.list(slices, "").iter().enumerate() {
-        pools.add_slice(&slice.tree());
-        if number % RUN == RUN - 1 {
-            tokio::task::yield_now().await;
-        }
-    }
+    look_at_all(client, slices, |slice| pools.add_slice(slice)).await;
     let limit = request.at(&["spec", "limit"]).and_then(Value::as_i64);
     let limit = limit.map_or(DEFAULT_LIMIT, |limit| usize::try_from(limit).unwrap_or_default());
     if pools.lack_slices(limit) {
         return Ok(false);
     }
-    for (number, claim) in client.list(claims, "").iter().enumerate() {
-        pools.add_claim(&claim.tree());
-        if number % RUN == RUN - 1 {
-            tokio::task::yield_now().await;
-        }
-    }
+    look_at_all(client, claims, |claim| pools.add_claim(claim)).await;
     request.set_at(&["status"], pools.status(limit));
     let message = format!("Calculated status for {} pools", pools.found.len().min(limit));
     let condition = Condition {
@@ -184,9 +173,15 @@ async fn answer(
         message: &message,
     };
     conditions::set(&mut request, condition, &client.now());
-    match client.update(&format!("{path}/status"), &request).await {
-        Err(error) if !error.is_not_found() => Err(error),
-        _ => Ok(true),
+    unless_gone(client.update(&format!("{path}/status"), &request).await).map(|()| true)
+}
+
+async fn look_at_all(client: &Client, resource: &Resource, mut look: impl FnMut(&Value)) {
+    for (number, object) in client.list(resource, "").iter().enumerate() {
+        look(&object.tree());
+        if number % RUN == RUN - 1 {
+            tokio::task::yield_now().await;
+        }
     }
 }
 

@@ -11,7 +11,8 @@ use holdfast_resource::metadata::new_object;
 use holdfast_server::operations::loopback::{Client, RequestError};
 use tokio::time::Instant;
 
-use crate::apiserver::{Turns, put, unless_overtaken};
+use crate::apiserver::{Turns, put};
+use crate::refusal::unless_overtaken;
 
 /// The health check of this controller, as kube-apiserver has it.
 pub(crate) const CHECK: &str = "poststarthook/start-legacy-token-tracking-controller";

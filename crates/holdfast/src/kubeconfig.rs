@@ -13,7 +13,7 @@ use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use crate::files;
-use crate::pki::Pki;
+use crate::pki::{Pki, pem};
 
 /// Writes the administrator's kubeconfig of the server at `url`, unless it is there already as it should be. Clients trust
 /// the server by the certificates in `authority`.
@@ -52,19 +52,13 @@ contexts:
 
 /// A key in the older of its two forms, whose name tells that it is of an elliptic curve: fabric8's client takes the newer form for
 /// one of RSA. A key of another sort stays as it is.
-fn client_key(pem: Vec<u8>) -> Vec<u8> {
-    let key = PrivateKeyDer::from_pem_slice(&pem).ok();
+fn client_key(text: Vec<u8>) -> Vec<u8> {
+    let key = PrivateKeyDer::from_pem_slice(&text).ok();
     let key = key.and_then(|key| PrivateKey::from_private_key_der(&ECDH_P256, key.secret_der()).ok());
     let Some(Ok(der)) = key.map(|key| -> Result<EcPrivateKeyRfc5915Der<'_>, _> { key.as_der() }) else {
-        return pem;
+        return text;
     };
-    let mut text = String::from("-----BEGIN EC PRIVATE KEY-----\n");
-    for line in STANDARD.encode(der.as_ref()).as_bytes().chunks(64) {
-        text.extend(line.iter().copied().map(char::from));
-        text.push('\n');
-    }
-    text += "-----END EC PRIVATE KEY-----\n";
-    text.into_bytes()
+    pem("EC PRIVATE KEY", der.as_ref()).into_bytes()
 }
 
 #[cfg(test)]

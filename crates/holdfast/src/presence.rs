@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use holdfast_controllers::{Identity, IdentityLease, KubernetesEndpoints};
 use holdfast_kinds::features::{Feature, Features};
-use holdfast_server::objects::Store;
 use holdfast_server::operations::service::Service;
 use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};
 
@@ -27,7 +26,7 @@ impl Presence {
     pub(crate) fn begin(
         flags: &Serve,
         service: &Arc<Service>,
-        (store, features): (&Arc<Store>, Features),
+        features: Features,
         host: String,
         reached: SocketAddr,
     ) -> Self {
@@ -37,7 +36,9 @@ impl Presence {
             address: reached.to_string(),
         };
         Self {
-            endpoints: flags.endpoints.run(service, store, reached, &identity),
+            endpoints: flags
+                .endpoints
+                .run(service, &service.context.shared.store, reached, &identity),
             lease: features
                 .has(Feature::APIServerIdentity)
                 .then(|| identity.run(service))

@@ -11,11 +11,11 @@ use arc_swap::ArcSwap;
 use holdfast_audit::Auditor;
 use holdfast_controllers::{ControllerContext, Election, Selection};
 use holdfast_kinds::features::{Feature, FeatureGates};
-use holdfast_server::objects::{claims, expiry};
+use holdfast_server::objects::{Store, claims, expiry};
 use holdfast_server::operations::fairness;
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::start;
-use holdfast_server::runtime::shutdown::{Shutdown, ShutdownTrigger};
+use holdfast_server::runtime::shutdown::ShutdownTrigger;
 use holdfast_server::wire::connection::{self, Limits};
 use holdfast_server::wire::tls::TlsRules;
 use tokio::net::TcpListener;
@@ -28,7 +28,7 @@ use crate::flags::Serve;
 use crate::health::Milestones;
 use crate::presence::{Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
-use crate::store::{self, Opened};
+use crate::store;
 use crate::waiting::Waiting;
 use crate::{audit, compatible, files, logging, pki};
 
@@ -84,14 +84,7 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         shutdown: trigger.shutdown(),
     };
     let (service, aggregation) = assembly.service()?;
-    prepare(
-        flags,
-        &opened,
-        (&service, &aggregation),
-        &milestones,
-        &trigger.shutdown(),
-    )
-    .await?;
+    prepare(flags, &service, &aggregation, &milestones).await?;
     let certificates = certificates.await.context("cannot make certificates")??;
     if let Some(own) = &certificates.own {
         let end = pki::end(own)?;
@@ -105,7 +98,8 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     if let Some(path) = &flags.ready_file {
         files::write_private(path, &format!("{url}\n"))?;
     }
-    let serving = Serving::begin(flags, server, (service, opened), certificates, settings, reached)?;
+    let serving = Serving::begin(flags, server, &service, certificates, settings, reached)?;
+    drop(service);
     serving.end(flags, &mut signals, &trigger).await
 }
 
@@ -224,27 +218,27 @@ fn twice(listener: TcpListener) -> std::io::Result<(TcpListener, TcpListener)> {
 /// Makes the first objects, and begins to follow those that the service itself goes by.
 async fn prepare(
     flags: &Serve,
-    opened: &Opened,
-    (service, aggregation): (&Arc<Service>, &Aggregation),
+    service: &Arc<Service>,
+    aggregation: &Aggregation,
     milestones: &Milestones,
-    shutdown: &Shutdown,
 ) -> Result<()> {
-    let store = &opened.store;
+    let context = &service.context;
+    let (store, background, shutdown) = (&context.shared.store, &context.background, &context.shutdown);
     let new = store.snapshot().is_empty();
-    let outcome = start(&service.context).await;
+    let outcome = start(context).await;
     outcome.context("cannot prepare the store")?;
     flags.aggregation.follow(aggregation, service);
     if let Some(levels) = &service.fairness {
-        fairness::follow(&service.context, levels);
+        fairness::follow(context, levels);
     }
     if new {
         // No client has seen the store empty.
         store.begin_history();
     }
     if store.is_shared() {
-        claims::repair(store, &service.context.registry(), &milestones.background, shutdown);
+        claims::repair(store, &context.registry(), background, shutdown);
     } else {
-        expiry::expire_events(store, &milestones.background, shutdown, flags.storage.event_ttl);
+        expiry::expire_events(store, background, shutdown, flags.storage.event_ttl);
     }
     milestones.prepared.finish();
     Ok(())
@@ -264,7 +258,7 @@ fn limits(flags: &Serve) -> Limits {
 /// A server at work, and all that has to end with it.
 struct Serving {
     server: JoinHandle<()>,
-    opened: Opened,
+    store: Arc<Store>,
     presence: Presence,
     /// Ends when the lease of the controllers is given away.
     released: Option<JoinHandle<()>>,
@@ -276,12 +270,12 @@ impl Serving {
     fn begin(
         flags: &Serve,
         server: JoinHandle<()>,
-        (service, opened): (Arc<Service>, Opened),
+        service: &Arc<Service>,
         certificates: Certificates,
         settings: Settings,
         reached: SocketAddr,
     ) -> Result<Self> {
-        let (store, features) = (&opened.store, settings.gates.features());
+        let (store, features) = (&service.context.shared.store, settings.gates.features());
         let context = ControllerContext {
             root_ca: certificates.root()?,
             trust: flags
@@ -292,16 +286,16 @@ impl Serving {
             answers_pool_requests: features.has(Feature::DRAResourcePoolStatus),
         };
         let presence = match store.is_shared() {
-            true => Presence::begin(flags, &service, (store, features), settings.host, reached),
+            true => Presence::begin(flags, service, features, settings.host, reached),
             false => Presence::default(),
         };
-        let released = settings.controllers.run(&service, &context, settings.election);
+        let released = settings.controllers.run(service, &context, settings.election);
         Ok(Self {
             server,
+            store: Arc::clone(store),
             presence,
             released,
             auditor: service.auditor.clone(),
-            opened,
         })
     }
 
@@ -334,7 +328,7 @@ impl Serving {
         if let Some(auditor) = self.auditor {
             auditor.close(audit::CLOSE_LIMIT).await;
         }
-        self.opened.store.close().await.context("cannot close the store")?;
+        self.store.close().await.context("cannot close the store")?;
         tracing::info!("ended");
         Ok(())
     }

@@ -7,14 +7,13 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair,
 };
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use holdfast_server::identity::{Keys, SigningKey, VerifyingKey};
 use rcgen::{KeyPair, PublicKeyData as _};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::files;
+use crate::pki::pem;
 
 /// What signs tokens, and whose tokens are taken.
 pub(crate) struct TokenKeys {
@@ -27,27 +26,13 @@ pub(crate) struct TokenKeys {
 impl TokenKeys {
     /// The keys in the files of the flags. Where there are none, that in `folder`, which is made if it is missing.
     pub(crate) fn load(folder: &Path, signing: Option<&Path>, verifying: &[PathBuf]) -> Result<Self> {
-        let own = folder.join("sa.key");
         let signing = match (signing, verifying) {
-            (None, []) => {
-                ensure(folder, &own)?;
-                Some(own.as_path())
-            }
-            (given, _) => given,
+            (None, []) => Some(own(folder)?),
+            (None, _) => None,
+            (Some(path), _) => Some(read(path, signing_key).context("--service-account-signing-key-file")?),
         };
-        let mut keys = Vec::new();
-        let signing = match signing {
-            Some(path) => {
-                let read = read(path, signing_key);
-                let (key, public) = match path == own {
-                    true => read?,
-                    false => read.context("--service-account-signing-key-file")?,
-                };
-                keys.push(public);
-                Some(key)
-            }
-            None => None,
-        };
+        let (signing, public) = signing.map(|read| (read.key, read.public)).unzip();
+        let mut keys: Vec<VerifyingKey> = public.into_iter().collect();
         for path in verifying {
             keys.extend(read(path, public_keys).context("--service-account-key-file")?);
         }
@@ -58,23 +43,21 @@ impl TokenKeys {
     }
 }
 
-/// Makes the key `own` where it is missing, and writes its public half beside it: kube-apiserver takes no private key in this
-/// form to check tokens with.
-fn ensure(folder: &Path, own: &Path) -> Result<()> {
-    if !own.exists() {
+/// The key in `folder`, made where it is missing. Its public half is written beside it: kube-apiserver takes no private key in
+/// this form to check tokens with.
+fn own(folder: &Path) -> Result<Signing> {
+    let path = folder.join("sa.key");
+    if !path.exists() {
         files::private_folder(folder)?;
-        tracing::info!(key = %own.display(), "making a key for tokens of service accounts");
-        files::write_private(own, &KeyPair::generate()?.serialize_pem())?;
+        tracing::info!(key = %path.display(), "making a key for tokens of service accounts");
+        files::write_private(&path, &KeyPair::generate()?.serialize_pem())?;
     }
-    // What cannot be used is told by who uses it.
-    let Ok((_, public)) = first_private_key(&files::read_text(own)?) else {
-        return Ok(());
-    };
-    let (path, public) = (folder.join("sa.pub"), pem("PUBLIC KEY", &public));
-    match std::fs::read_to_string(&path) {
-        Ok(there) if there == public => Ok(()),
-        _ => files::write_private(&path, &public),
+    let own = read(&path, signing_key)?;
+    let (path, public) = (folder.join("sa.pub"), pem("PUBLIC KEY", &own.public_der));
+    if !std::fs::read_to_string(&path).is_ok_and(|there| there == public) {
+        files::write_private(&path, &public)?;
     }
+    Ok(own)
 }
 
 /// What `parse` makes of a file of keys.
@@ -86,29 +69,40 @@ fn read<T>(path: &Path, parse: fn(&str) -> Result<T>) -> Result<T> {
 /// The labels of private keys in PEM: PKCS #8, SEC 1 and PKCS #1.
 const PRIVATE: [&str; 3] = ["PRIVATE KEY", "EC PRIVATE KEY", "RSA PRIVATE KEY"];
 
-/// The first private key in a text of PEM, which signs, and its public half.
-fn signing_key(text: &str) -> Result<(SigningKey, VerifyingKey)> {
-    let (block, public) = first_private_key(text)?;
-    let public = VerifyingKey::from_der(&public)?;
+/// A key that signs, and its public half.
+struct Signing {
+    key: SigningKey,
+    public: VerifyingKey,
+    public_der: Vec<u8>,
+}
+
+/// The first private key in a text of PEM.
+fn signing_key(text: &str) -> Result<Signing> {
+    let block = first_private_key(text)?;
+    let public_der = public_half(&block.contents)?;
+    let public = VerifyingKey::from_der(&public_der)?;
     let text = match block.label.as_str() {
         "EC PRIVATE KEY" => pem("PRIVATE KEY", &modern(&block.contents)?),
         label => pem(label, &block.contents),
     };
-    Ok((SigningKey::from_pem(text.as_bytes(), &public)?, public))
+    Ok(Signing {
+        key: SigningKey::from_pem(text.as_bytes(), &public)?,
+        public,
+        public_der,
+    })
 }
 
-/// The first private key in a text of PEM, and its public half in DER.
-fn first_private_key(text: &str) -> Result<(Pem, Vec<u8>)> {
+fn first_private_key(text: &str) -> Result<Pem> {
     for block in Pem::iter_from_buffer(text.as_bytes()) {
         let block = block.context("not all of it is PEM")?;
         if PRIVATE.contains(&block.label.as_str()) {
-            let public = public_half(&block.contents)?;
-            return Ok((block, public));
+            return Ok(block);
         }
     }
     bail!("there is no private key in it")
 }
 
+/// The public half of a private key, in DER.
 fn public_half(private: &[u8]) -> Result<Vec<u8>> {
     Ok(KeyPair::try_from(private)?.subject_public_key_info())
 }
@@ -126,16 +120,6 @@ fn modern(key: &[u8]) -> Result<Vec<u8>> {
     let key = read.find_map(Result::ok).context("its curve is not known")?;
     let key = key.to_pkcs8v1().map_err(|_| anyhow!("it cannot be written anew"))?;
     Ok(key.as_ref().to_vec())
-}
-
-/// A block of PEM.
-fn pem(label: &str, der: &[u8]) -> String {
-    let mut text = format!("-----BEGIN {label}-----\n");
-    for line in STANDARD.encode(der).as_bytes().chunks(64) {
-        text.extend(line.iter().map(|letter| char::from(*letter)));
-        text.push('\n');
-    }
-    text + &format!("-----END {label}-----\n")
 }
 
 /// The public halves of the keys in a text of PEM: public keys, private keys and certificates. What else stands there, such as the

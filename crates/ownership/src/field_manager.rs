@@ -175,7 +175,7 @@ impl FieldManager {
         let live = live.unwrap_or(&self.empty);
         let mut managed = Managed::decode(live, Source::Stored)?;
         let unreadable_time = match config.at(&["metadata", "managedFields"]).and_then(Value::as_list) {
-            Some(entries) => given_managed_fields(entries)?,
+            Some(entries) => refuse_managed_fields(entries)?,
             None => None,
         };
         let now = Timestamp::of(now);
@@ -209,10 +209,10 @@ impl FieldManager {
         }
         let merged = merged.map_err(|error| ApplyError::Failed(error.to_string()))?;
         if let Some(why) = unreadable_time {
-            let described = self.describe(config);
             return Err(ApplyError::Failed(format!(
-                "failed to convert new object ({described}) to proper version: unable to convert unstructured object to {}: {why}",
-                described.split_once("; ").map_or("", |(_, kind)| kind)
+                "failed to convert new object ({}) to proper version: unable to convert unstructured object to {}: {why}",
+                self.describe(config),
+                group_version_kind(&self.api_version, &self.kind)
             )));
         }
         let managed = self.after_apply(managed, merged.managers, entry, merged.object.is_some().then_some(now));
@@ -403,9 +403,9 @@ impl FieldManager {
     }
 }
 
-/// Refuses `managedFields` in a configuration. Those that the reference cannot read count as none to it, until it converts
-/// what came of them: why it then cannot.
-fn given_managed_fields(entries: &[Value]) -> Result<Option<String>, ApplyError> {
+/// Refuses `managedFields` in a configuration. To the reference, those that it cannot read are none. Where a time is why, it
+/// fails later, when it converts the new object: returns the message of that failure.
+fn refuse_managed_fields(entries: &[Value]) -> Result<Option<String>, ApplyError> {
     const TEXTS: [&str; 6] = [
         "manager",
         "operation",

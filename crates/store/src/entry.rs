@@ -155,7 +155,7 @@ impl<X: Indexer> Entry<X> {
         };
         // What a writer gives is read next by those who watch; what comes from the disk may never be.
         let text = match value.shared {
-            Some(_) => Text::plain(bytes),
+            Some(_) => Text::Plain(bytes),
             None => Text::unread(bytes),
         };
         Arc::new(Self {
@@ -189,7 +189,7 @@ impl<X: Indexer> Entry<X> {
         };
         Arc::new(Self {
             key: self.key.clone(),
-            text: Text::plain(bytes),
+            text: Text::Plain(bytes),
             revision_at: self.revision_at,
             position,
             mod_revision,

@@ -11,7 +11,9 @@ const LARGE: usize = 16 << 10;
 
 /// The text of an entry.
 pub(crate) enum Text {
+    /// As it is read.
     Plain(Bytes),
+    /// One that may never be read.
     Packed(Box<Packed>),
 }
 
@@ -24,11 +26,6 @@ pub(crate) struct Packed {
 }
 
 impl Text {
-    /// A text that is read as it is.
-    pub(crate) fn plain(bytes: Bytes) -> Self {
-        Self::Plain(bytes)
-    }
-
     /// A text that may never be read. One that packing does not halve stays as it is.
     pub(crate) fn unread(bytes: Bytes) -> Self {
         if bytes.len() < LARGE {

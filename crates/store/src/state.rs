@@ -28,7 +28,7 @@ use crate::key::{Key, Revision};
 use crate::transaction::Transaction;
 
 use self::snapshot::Root;
-pub(crate) use self::snapshot::place_of;
+pub(crate) use self::snapshot::home_of;
 pub use self::snapshot::{Range, Snapshot};
 
 /// How many past snapshots are kept at hand for the pages of lists that are being read.

@@ -10,7 +10,7 @@ use crate::engine::Engine;
 use crate::entry::Indexer;
 use crate::error::{CommitError, HistoryError, OpenError, ReadError, StorageError};
 use crate::key::{Key, Revision};
-use crate::state::{HistoryLimits, Snapshot, State, place_of};
+use crate::state::{HistoryLimits, Snapshot, State, home_of};
 use crate::transaction::{Committed, Guard, Transaction};
 use crate::watch::{Scope, Watcher};
 
@@ -103,7 +103,7 @@ impl<X: Indexer> Store<X> {
 
     /// The store that holds the keys that begin so.
     pub fn of(&self, key: &[u8]) -> &Self {
-        let home = place_of(&self.elsewhere, key).and_then(|at| self.elsewhere.get(at));
+        let home = home_of(&self.elsewhere, key).and_then(|at| self.elsewhere.get(at));
         home.map_or(self, |(_, store)| store)
     }
 
@@ -132,7 +132,7 @@ impl<X: Indexer> Store<X> {
     /// was taken stays so until it is counted, as in the reference, which has no transactions of several keys.
     async fn commit_each(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
         let mut parts: Vec<Part<X>> = (0..=self.elsewhere.len()).map(|_| Part::default()).collect();
-        let home = |key: &Key| place_of(&self.elsewhere, key).map_or(0, |at| at + 1);
+        let home = |key: &Key| home_of(&self.elsewhere, key).map_or(0, |at| at + 1);
         let stores = || std::iter::once(self).chain(self.elsewhere.iter().map(|(_, store)| store));
         for guard in transaction.guards {
             if let Some(part) = parts.get_mut(home(&guard.key)) {

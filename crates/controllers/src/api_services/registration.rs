@@ -10,9 +10,10 @@ use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Objec
 use holdfast_value::{SmolStr, Value};
 
 use super::api_services;
-use crate::apiserver::{put, unless_overtaken};
+use crate::apiserver::put;
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
+use crate::refusal::unless_overtaken;
 
 /// Says that the server looks after an APIService, and how long.
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";

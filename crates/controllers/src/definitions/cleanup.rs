@@ -14,6 +14,7 @@ use crate::apiserver::MANAGER;
 use crate::conditions::{self, Condition};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
+use crate::refusal::unless_gone;
 
 /// What holds a definition until its objects are gone.
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -156,17 +157,10 @@ async fn end(client: &Client, definitions: &Resource, name: &str, mut definition
             .make_mut()
             .retain(|finalizer| finalizer.as_str() != Some(FINALIZER));
     }
-    forgive_absence(client.update(&path, &definition).await)?;
+    unless_gone(client.update(&path, &definition).await)?;
     // Without finalizers it goes now; with those of others it waits for them.
     let options = Value::empty_map();
-    forgive_absence(client.delete(&path, &options).await)
-}
-
-fn forgive_absence(answer: Result<Value, RequestError>) -> Result<(), RequestError> {
-    match answer {
-        Err(error) if !error.is_not_found() => Err(error),
-        _ => Ok(()),
-    }
+    unless_gone(client.delete(&path, &options).await)
 }
 
 async fn write_status(client: &Client, path: &str, definition: &Value) -> Result<Value, RequestError> {

@@ -15,6 +15,7 @@ use crate::apiserver::MANAGER;
 use crate::conditions::{self, Condition};
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
+use crate::refusal::unless_gone;
 
 /// The annotation by which groups of the Kubernetes community say that they were reviewed.
 const APPROVAL: &str = "api-approved.kubernetes.io";
@@ -134,10 +135,7 @@ impl Reconcile for Names {
         let client = self.client.clone();
         Some(Box::pin(async move {
             let path = format!("{path}/status?fieldManager={MANAGER}");
-            match client.update(&path, &definition).await {
-                Err(error) if !error.is_not_found() => Err(error),
-                _ => Ok(()),
-            }
+            unless_gone(client.update(&path, &definition).await)
         }))
     }
 }

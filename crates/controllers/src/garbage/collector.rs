@@ -16,6 +16,7 @@ use super::report::Report;
 use super::uid::Uid;
 use super::{dying, uid_of};
 use crate::reconcile::Work;
+use crate::refusal::unless_gone;
 
 /// How many owners are looked at before others have a turn.
 const RUN: usize = 256;
@@ -244,7 +245,7 @@ async fn patch(client: &Client, path: &str, tree: &Value, key: &str, items: Vec<
     let mut patch = Value::empty_map();
     patch.set_at(&["metadata", "resourceVersion"], version);
     patch.set_at(&["metadata", key], items);
-    gone_is_fine(client.patch(path, PatchType::Merge, &patch).await)
+    unless_gone(client.patch(path, PatchType::Merge, &patch).await)
 }
 
 /// Deletes an object, unless it is another by now, or has changed where it is to be `as_it_was`.
@@ -266,12 +267,5 @@ async fn delete(
         }
     }
     tracing::debug!(path, policy, "deleting what has no owner");
-    gone_is_fine(client.delete(path, &options).await)
-}
-
-fn gone_is_fine(outcome: Result<Value, RequestError>) -> Result<(), RequestError> {
-    match outcome {
-        Err(error) if !error.is_not_found() => Err(error),
-        _ => Ok(()),
-    }
+    unless_gone(client.delete(path, &options).await)
 }

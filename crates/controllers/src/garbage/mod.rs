@@ -57,7 +57,8 @@ impl GarbageCollector {
     }
 
     fn concerns_us(&self, object: &Object) -> bool {
-        self.is_owned(object) || self.ending.find(&object.bytes()).is_some()
+        let bytes = object.bytes();
+        self.owned.find(&bytes).is_some() || self.ending.find(&bytes).is_some()
     }
 
     /// Takes note of an object.

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
+use crate::refusal::unless_gone;
 use conditions::Findings;
 
 /// The name of this controller.
@@ -180,8 +181,5 @@ async fn finalize(client: &Client, path: &str, mut namespace: Value) -> Result<(
             .make_mut()
             .retain(|finalizer| finalizer.as_str() != Some(FINALIZER));
     }
-    match client.update(&format!("{path}/finalize"), &namespace).await {
-        Err(error) if !error.is_not_found() => Err(error),
-        _ => Ok(()),
-    }
+    unless_gone(client.update(&format!("{path}/finalize"), &namespace).await)
 }

@@ -108,7 +108,7 @@ impl<X: Indexer> Snapshot<X> {
     /// What holds the keys that begin so.
     fn home(&self, key: &[u8]) -> &Self {
         let others = self.others();
-        let home = place_of(others, key).and_then(|at| others.get(at));
+        let home = home_of(others, key).and_then(|at| others.get(at));
         home.map_or(self, |(_, home)| home)
     }
 
@@ -195,7 +195,7 @@ impl<X: Indexer> Snapshot<X> {
 }
 
 /// Which of `elsewhere`, each by what its keys begin with, holds the keys that begin so; none where no other does.
-pub(crate) fn place_of<T>(elsewhere: &[(Key, T)], key: &[u8]) -> Option<usize> {
+pub(crate) fn home_of<T>(elsewhere: &[(Key, T)], key: &[u8]) -> Option<usize> {
     elsewhere.iter().position(|(prefix, _)| key.starts_with(prefix))
 }
 
