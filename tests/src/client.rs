@@ -144,7 +144,7 @@ impl Target {
     }
 
     /// Whether the check of health at `path` says yes.
-    pub(crate) async fn is_healthy(&self, path: &str) -> bool {
+    pub async fn is_healthy(&self, path: &str) -> bool {
         let Ok(mut connection) = self.connect().await else {
             return false;
         };

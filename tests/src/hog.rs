@@ -137,13 +137,6 @@ pub struct Figures {
     pub refused: usize,
 }
 
-impl Figures {
-    /// The time below which 99 of 100 requests lie.
-    pub fn p99(times: &[Duration]) -> Duration {
-        times[times.len() * 99 / 100 - 1]
-    }
-}
-
 /// Measures so many requests of the quiet one alone, and as many beside a hog with so many connections.
 pub async fn figures(binary: &Binary, requests: usize, connections: usize) -> Figures {
     let (server, mut client) = server(binary, &[]).await;

@@ -20,6 +20,6 @@ pub mod tool;
 pub use client::{Connection, Http2, Target};
 pub use environment::Environment;
 pub use objects::{Client, MERGE};
-pub use process::Process;
+pub use process::{Process, wait_for_end};
 pub use reference::Reference;
 pub use server::{ADMIN_TOKEN, Binary, Server, USER_TOKEN, free_address, root};

@@ -1,4 +1,4 @@
-//! What the kernel tells of a process, and its end.
+//! What the kernel reports of a process, and its end.
 
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ impl Process {
     }
 
     /// Asks it to end as a supervisor would (SIGTERM).
-    pub(crate) fn terminate(self) {
+    pub fn terminate(self) {
         // A process that is gone already needs no signal.
         let _ = Command::new("kill").arg(self.0.to_string()).status();
     }
@@ -78,7 +78,7 @@ impl Process {
 ///
 /// # Errors
 /// Where it goes on past `limit`.
-pub(crate) fn wait_for_end(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+pub fn wait_for_end(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
     let end = Instant::now() + limit;
     loop {
         if let Some(status) = child.try_wait()? {

@@ -77,6 +77,23 @@ impl Binary {
         Command::new(&self.path)
     }
 
+    /// What it says of flags with which it does not start.
+    ///
+    /// # Errors
+    /// Where it cannot be run, or ends well.
+    pub fn refusal(&self, flags: &[String]) -> Result<String> {
+        let folder = TempDir::new().context("a folder for the server's data")?;
+        let output = self
+            .command()
+            .arg(format!("--data-dir={}", folder.path().display()))
+            .arg("--secure-port=0")
+            .args(flags)
+            .stdin(Stdio::null())
+            .output()?;
+        ensure!(!output.status.success(), "{flags:?} are taken");
+        Ok(String::from_utf8_lossy(&output.stderr).into_owned())
+    }
+
     fn build(more: &[&str], path: &str) -> Result<Self> {
         let status = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--package", "holdfast"])
@@ -239,7 +256,8 @@ impl Server {
     /// # Errors
     /// Where it goes on past `limit`.
     pub fn wait_for_end(&mut self, limit: Duration) -> Result<Option<i32>> {
-        let status = process::wait_for_end(&mut self.child, limit).with_context(|| self.log_tail())?;
+        let status = process::wait_for_end(&mut self.child, limit)
+            .with_context(|| format!("the server did not end:\n{}", self.log_tail()))?;
         Ok(status.code())
     }
 

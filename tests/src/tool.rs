@@ -56,17 +56,17 @@ impl Tool {
 
     /// What becomes of a call with that input.
     pub fn output(&self, arguments: &[&str], input: &str) -> Output {
-        finish(self.command(arguments), input)
+        finish(&mut self.command(arguments), input)
     }
 
     /// What it prints where it must succeed.
     pub fn says(&self, arguments: &[&str], input: &str) -> String {
-        printed(self.command(arguments), input)
+        printed(&mut self.command(arguments), input)
     }
 
     /// What another program prints where it must succeed.
     pub fn has_say(&self, program: &Path, arguments: &[&str]) -> String {
-        printed(self.command_of(program, arguments), "")
+        printed(&mut self.command_of(program, arguments), "")
     }
 
     /// What it complains of where it must fail.
@@ -82,19 +82,18 @@ impl Tool {
 }
 
 /// Runs a command that must succeed, and gives what it prints.
-pub fn printed(command: Command, input: &str) -> String {
-    let called = format!("{command:?}");
+pub fn printed(command: &mut Command, input: &str) -> String {
     let output = finish(command, input);
     assert!(
         output.status.success(),
-        "{called}: {}{}",
+        "{command:?}: {}{}",
         text(&output.stdout),
         text(&output.stderr)
     );
     text(&output.stdout)
 }
 
-fn finish(mut command: Command, input: &str) -> Output {
+fn finish(command: &mut Command, input: &str) -> Output {
     let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

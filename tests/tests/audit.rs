@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
@@ -684,22 +683,10 @@ async fn an_answer_may_wait_for_the_webhook() {
     assert_eq!(server.events().len(), 2);
 }
 
-/// What the binary says of flags with which it does not start.
-fn refused(flags: &[String]) -> String {
-    let folder = TempDir::new().unwrap();
-    let mut command = Binary::debug().unwrap().command();
-    let run = command
-        .arg(format!("--data-dir={}", folder.path().display()))
-        .arg("--secure-port=0")
-        .args(flags)
-        .stdin(Stdio::null());
-    let output = run.output().unwrap();
-    assert!(!output.status.success());
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
 #[test]
 fn a_bad_policy_or_flag_ends_the_start() {
+    let binary = Binary::debug().unwrap();
+    let refused = |flags: &[String]| binary.refusal(flags).unwrap();
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("policy.yaml");
     let head = "apiVersion: audit.k8s.io/v1\nkind: Policy\n";

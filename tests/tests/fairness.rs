@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
-use conformance::hog::{Figures, LEVELS, SCHEMAS, figures, load, server, token};
+use std::time::Duration;
+
+use conformance::hog::{LEVELS, SCHEMAS, figures, load, server, token};
 use conformance::{Binary, Client, MERGE, Server, Target};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
@@ -110,9 +112,9 @@ async fn objects_that_every_server_has_are_kept_as_this_version_has_them() {
 #[ignore = "measures times: run it on a machine that has nothing else to do, and read what it prints"]
 async fn figures_of_a_quiet_user_beside_a_hog() {
     let figures = figures(&Binary::debug().unwrap(), 1000, 60).await;
+    let at = |times: &[Duration], part: usize| times[times.len() * part / 100 - 1];
     for (name, times) in [("idle", &figures.idle), ("beside a hog", &figures.beside)] {
-        let median = times[times.len() / 2];
-        eprintln!("{name}: p50 {median:?}, p99 {:?}", Figures::p99(times));
+        eprintln!("{name}: p50 {:?}, p99 {:?}", at(times, 50), at(times, 99));
     }
     eprintln!("hog: {} served, {} refused", figures.served, figures.refused);
 }

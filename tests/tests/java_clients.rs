@@ -9,20 +9,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use conformance::tool::printed;
 use conformance::{Binary, Server, clients};
 use test_support::needs;
 
 /// What fetches the clients.
 const PLUGIN: &str = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies";
-
-/// Runs a command that must do well, and gives what it printed.
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let complaints = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{command:?}: {said}{complaints}");
-    said
-}
 
 /// The folder of the clients' archives.
 fn archives() -> PathBuf {
@@ -56,11 +48,11 @@ fn the_official_client_and_fabric8_work() {
         .unwrap()
         .map(|entry| entry.unwrap().path());
     compile.args(files.filter(|file| file.extension().is_some_and(|extension| extension == "java")));
-    run(&mut compile);
+    printed(&mut compile, "");
 
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut checks = Command::new("java");
     checks.arg("-cp").arg(path).arg("Main").arg(server.kubeconfig());
-    let said = run(&mut checks);
+    let said = printed(&mut checks, "");
     assert!(said.trim_end().ends_with("all held"), "{said}");
 }

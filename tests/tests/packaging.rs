@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
+use conformance::tool::printed;
 use conformance::{Binary, Server, free_address, root};
 use test_support::needs;
 
@@ -80,7 +81,7 @@ fn the_image_has_a_user_without_rights_a_volume_and_a_check_of_health() {
     // The binary knows what the image calls it with.
     let binary = Binary::debug().unwrap();
     for instruction in ["ENTRYPOINT", "HEALTHCHECK"] {
-        run(binary.command().args(words_of(instruction)).arg("--help"));
+        printed(binary.command().args(words_of(instruction)).arg("--help"), "");
     }
 }
 
@@ -111,21 +112,14 @@ fn image(folder: &Path) -> PathBuf {
     let commands = commands
         .replace("/image", root.to_str().unwrap())
         .replace("/built", built.to_str().unwrap());
-    run(Command::new("sh").args(["-ec", &commands]));
+    printed(Command::new("sh").args(["-ec", &commands]), "");
     assert!(recipe.contains("\nCOPY --from=build /image /\n"));
-    let linked = run(Command::new("ldd").arg(binary.path()));
+    let linked = printed(Command::new("ldd").arg(binary.path()), "");
     for library in linked.split_whitespace().filter(|word| word.starts_with('/')) {
-        run(Command::new("cp")
-            .args(["--parents", "--dereference", library])
-            .arg(&root));
+        let mut copy = Command::new("cp");
+        printed(copy.args(["--parents", "--dereference", library]).arg(&root), "");
     }
     root
-}
-
-fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {output:?}");
-    String::from_utf8(output.stdout).unwrap()
 }
 
 /// The program of the image as its user, with nothing of this machine to read.
@@ -167,7 +161,7 @@ fn the_image_runs_from_what_the_recipe_puts_into_it() {
     let health = words_of("HEALTHCHECK");
     let healthy = in_image(&root, &health).output().unwrap();
     assert!(healthy.status.success(), "{said}: {healthy:?}");
-    run(Command::new("kill").arg(server.0.id().to_string()));
+    printed(Command::new("kill").arg(server.0.id().to_string()), "");
     assert!(server.0.wait().unwrap().success());
     let kept = fs::metadata(root.join("data/kubeconfig")).unwrap();
     assert_eq!((kept.uid(), kept.mode() & 0o777), (65532, 0o600));

@@ -80,10 +80,7 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
 
 fn build(folder: &Path) -> Result<()> {
     // The same versions as everywhere.
-    let lock = folder.join("Cargo.lock");
-    if !lock.exists() {
-        fs::copy(root().join("Cargo.lock"), lock)?;
-    }
+    fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock"))?;
     let status = Command::new(env!("CARGO"))
         .args(["build", "--release", "--target", PLATFORM])
         .current_dir(folder)

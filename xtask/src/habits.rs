@@ -41,6 +41,16 @@ pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// Makes sure that there is a valgrind.
+pub(crate) fn need_valgrind() -> Result<()> {
+    let version = Command::new("valgrind").arg("--version").output();
+    ensure!(
+        version.is_ok_and(|output| output.status.success()),
+        "valgrind is missing"
+    );
+    Ok(())
+}
+
 pub(crate) fn lint() -> Result<()> {
     cargo(&["fmt", "--all", "--check"])?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])

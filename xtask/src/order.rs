@@ -5,16 +5,16 @@
 //! The hashes of names differ from build to build and are left out. A function that was renamed since stands where the linker
 //! likes; nothing else is different.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use conformance::{Binary, Server, Target, free_address, root};
+use conformance::{Binary, Process, Server, Target, free_address, root, wait_for_end};
 
-use crate::habits::say;
+use crate::habits::{need_valgrind, say};
 
 /// Where the names are kept.
 const KEPT: &str = "crates/holdfast/link-order.txt";
@@ -24,6 +24,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 /// Starts a release server under callgrind and keeps the names of what ran.
 pub(crate) fn run() -> Result<()> {
+    need_valgrind()?;
     let binary = Binary::release()?;
     let folder = tempfile::tempdir()?;
     // Certificates and the first objects are made once; what counts are the starts after that.
@@ -44,15 +45,17 @@ pub(crate) fn run() -> Result<()> {
         .stderr(Stdio::null())
         .spawn()
         .context("valgrind")?;
-    wait(&mut child, || ready.exists())?;
+    until_ready(&mut child, &ready)?;
     let authority = first.data_dir().join("pki/ca.crt");
     let target = Target::at(&format!("https://localhost:{}", address.port()), Some(&authority), None)?;
-    ask(&target)?;
+    // As whoever starts one asks.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     ensure!(
-        Command::new("kill").arg(child.id().to_string()).status()?.success(),
-        "it does not end"
+        runtime.block_on(target.is_healthy("/readyz")),
+        "the server is not ready"
     );
-    wait(&mut child, || false).ok();
+    Process(child.id()).terminate();
+    wait_for_end(&mut child, LIMIT)?;
     let names = names(&fs::read_to_string(&profile)?, binary.path());
     ensure!(names.len() > 1000, "only {} functions are known by name", names.len());
     let text: String = names.iter().map(|name| format!("{name}\n")).collect();
@@ -61,10 +64,10 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Waits until something is so or the process has ended.
-fn wait(child: &mut Child, is_so: impl Fn() -> bool) -> Result<()> {
+/// Waits until the server has written its file.
+fn until_ready(child: &mut Child, file: &Path) -> Result<()> {
     let end = Instant::now() + LIMIT;
-    while !is_so() {
+    while !file.exists() {
         if let Some(status) = child.try_wait()? {
             bail!("the server ended: {status}");
         }
@@ -74,17 +77,7 @@ fn wait(child: &mut Child, is_so: impl Fn() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Asks whether the server is ready, as whoever starts one does.
-fn ask(target: &Target) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut connection = target.connect().await?;
-        connection.get("/readyz", "*/*").await?;
-        Ok(())
-    })
-}
-
-/// The functions of the program that a profile tells of.
+/// The functions of the program in a profile.
 fn names(profile: &str, program: &Path) -> BTreeSet<String> {
     let (mut objects, mut functions) = (Names::default(), Names::default());
     let (mut names, mut own) = (BTreeSet::new(), false);
@@ -107,7 +100,7 @@ fn names(profile: &str, program: &Path) -> BTreeSet<String> {
 
 /// A name as a section has it, without what differs from build to build; `None` for what is no function of the program.
 fn bare(name: &str) -> Option<String> {
-    // Of a function that calls itself through others callgrind tells the depth.
+    // Callgrind appends the depth to a function that calls itself through others.
     let name = name.split('\'').next().unwrap_or_default();
     if name.contains(' ') || name.starts_with("0x") {
         return None;
@@ -117,18 +110,18 @@ fn bare(name: &str) -> Option<String> {
     name.get(..end).map(str::to_owned)
 }
 
-/// The names of a profile, each of which is told once and has a number from then on: `(7) name`, then `(7)`.
+/// The names of a profile. Each stands there once, with a number that stands for it from then on: `(7) name`, then `(7)`.
 #[derive(Default)]
-struct Names<'p>(std::collections::HashMap<&'p str, &'p str>);
+struct Names<'p>(HashMap<&'p str, &'p str>);
 
 impl<'p> Names<'p> {
-    fn name(&mut self, told: &'p str) -> Option<&'p str> {
-        match told.split_once(' ') {
+    fn name(&mut self, entry: &'p str) -> Option<&'p str> {
+        match entry.split_once(' ') {
             Some((number, name)) => {
                 self.0.insert(number, name);
                 Some(name)
             }
-            None => self.0.get(told).copied(),
+            None => self.0.get(entry).copied(),
         }
     }
 }

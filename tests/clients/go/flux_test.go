@@ -64,11 +64,15 @@ func TestFluxAppliesInStagesFindsDriftAndDeletes(t *testing.T) {
 	must(t, err)
 	poller := polling.NewStatusPoller(direct, mapper, polling.Options{})
 	manager := ssa.NewResourceManager(direct, poller, ssa.Owner{Field: "flux", Group: "flux.example.com"})
-	apply := func(colour string) map[string]ssa.Action {
+	read := func(colour string) []*unstructured.Unstructured {
 		t.Helper()
 		objects, err := utils.ReadObjects(strings.NewReader(fmt.Sprintf(release, colour)))
 		must(t, err)
-		changes, err := manager.ApplyAllStaged(ctx, objects, ssa.DefaultApplyOptions())
+		return objects
+	}
+	apply := func(colour string) map[string]ssa.Action {
+		t.Helper()
+		changes, err := manager.ApplyAllStaged(ctx, read(colour), ssa.DefaultApplyOptions())
 		must(t, err)
 		return changes.ToMap()
 	}
@@ -91,8 +95,7 @@ func TestFluxAppliesInStagesFindsDriftAndDeletes(t *testing.T) {
 	settings.Name, settings.Namespace = "settings", "flux"
 	settings.Data = map[string]string{"colour": "green"}
 	must(t, direct.Update(ctx, settings))
-	wanted, err := utils.ReadObjects(strings.NewReader(fmt.Sprintf(release, "blue")))
-	must(t, err)
+	wanted := read("blue")
 	for _, object := range wanted {
 		if object.GetKind() == "ConfigMap" {
 			found, _, _, err := manager.Diff(ctx, object, ssa.DefaultDiffOptions())

@@ -33,11 +33,11 @@ fn a_project_of_kubebuilder_passes_its_tests_by_one_variable() {
     let (project, programs) = (folder.join("project"), folder.join("programs"));
     std::fs::create_dir_all(&project).unwrap();
     std::fs::create_dir_all(&programs).unwrap();
-    // Each step of kubebuilder has Go settle the project's modules anew. It has those of the other clients instead, which Go has
-    // built by then.
+    // Each step of kubebuilder runs `go mod tidy`. The project has the modules of the other clients instead, which Go has built by
+    // then.
     let path = std::env::var("PATH").unwrap();
-    let settled = format!("[ \"$1 $2\" = 'mod tidy' ] || PATH='{path}' exec go \"$@\"");
-    script(&programs, "go", &settled);
+    let untidy = format!("[ \"$1 $2\" = 'mod tidy' ] || PATH='{path}' exec go \"$@\"");
+    script(&programs, "go", &untidy);
     let path = format!("{}:{path}", programs.display());
     for line in SCAFFOLD {
         in_project(&kubebuilder, &project, &words(line), &[("PATH", &path)]);
@@ -68,5 +68,5 @@ fn in_project(program: &Path, project: &Path, arguments: &[&str], variables: &[(
         .args(arguments)
         .envs(variables.iter().copied())
         .current_dir(project);
-    printed(command, "")
+    printed(&mut command, "")
 }

@@ -29,7 +29,7 @@ fn libraries_work_in_an_environment() {
             Binary::debug().unwrap().assets(folder.path()).unwrap(),
         )
         .env_remove("HOLDFAST_CONTROLLERS");
-    printed(tests, "");
+    printed(&mut tests, "");
 }
 
 /// One program is built at a time: two builds at once would do the same work twice.
@@ -49,7 +49,7 @@ fn program(module: &str, package: &str) -> PathBuf {
         .arg(&program)
         .arg(package)
         .current_dir(clients::sources(module));
-    printed(build, "");
+    printed(&mut build, "");
     program
 }
 

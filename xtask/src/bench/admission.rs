@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::workload::{DEPLOYMENTS, Objects, Phase, Workload};
 use super::{Row, micros, millis, row};
 
-pub(super) const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
+const ADMISSION: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// The name of the object that all refuse, by which it is seen that they are asked.
+/// The name of the object that all refuse: once it is refused, they are in force.
 pub(super) const REFUSED: &str = "refused";
 
 /// All rows, each of as many creations: CPU over many connections, and waiting over one.
@@ -29,18 +29,22 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     .await;
     let many = Workload::new(target.clone(), connections, DEPLOYMENTS);
     let one = Workload::new(target, 1, DEPLOYMENTS);
+    let validations = json!([
+        {"expression": format!("object.metadata.name != '{REFUSED}'")},
+        {"expression": "object.spec.template.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"},
+        {"expression": "object.spec.replicas <= 10"},
+    ]);
     let mut made = 0;
     let mut rows = Vec::new();
     for (title, registrations) in [
         ("nothing asked", Vec::new()),
-        ("one ValidatingAdmissionPolicy", policy()),
+        (
+            "one ValidatingAdmissionPolicy",
+            policy("bench", &rule("apps", "deployments"), &validations).into(),
+        ),
         ("one validating webhook", vec![webhook(&hook)]),
     ] {
-        for (resource, object) in &registrations {
-            let path = format!("{ADMISSION}/{resource}");
-            let body = Bytes::from(object.to_string());
-            connection.send(Method::POST, &path, "application/json", body).await?;
-        }
+        register(&mut connection, &registrations).await?;
         if !registrations.is_empty() {
             until_refused(&mut connection, &DEPLOYMENTS, REFUSED).await?;
         }
@@ -61,28 +65,34 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     Ok(rows)
 }
 
-fn policy() -> Vec<(&'static str, Value)> {
-    let kind = |kind: &str| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "bench"}});
+/// Creates objects of this API, each in the collection of its resource.
+pub(super) async fn register(connection: &mut Connection, registrations: &[(&str, Value)]) -> Result<()> {
+    for (resource, object) in registrations {
+        let path = format!("{ADMISSION}/{resource}");
+        let body = Bytes::from(object.to_string());
+        connection.send(Method::POST, &path, "application/json", body).await?;
+    }
+    Ok(())
+}
+
+/// A policy for what `rule` matches, and its binding.
+pub(super) fn policy(name: &str, rule: &Value, validations: &Value) -> [(&'static str, Value); 2] {
+    let kind =
+        |kind: &str| json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}});
     let mut policy = kind("ValidatingAdmissionPolicy");
-    policy["spec"] = json!({
-        "matchConstraints": {"resourceRules": [rule()]},
-        "validations": [
-            {"expression": format!("object.metadata.name != '{REFUSED}'")},
-            {"expression": "object.spec.template.spec.containers.all(c, c.image.startsWith('registry.example.com/'))"},
-            {"expression": "object.spec.replicas <= 10"},
-        ],
-    });
+    policy["spec"] = json!({"matchConstraints": {"resourceRules": [rule]}, "validations": validations});
     let mut binding = kind("ValidatingAdmissionPolicyBinding");
-    binding["spec"] = json!({"policyName": "bench", "validationActions": ["Deny"]});
-    vec![
+    binding["spec"] = json!({"policyName": name, "validationActions": ["Deny"]});
+    [
         ("validatingadmissionpolicies", policy),
         ("validatingadmissionpolicybindings", binding),
     ]
 }
 
-fn rule() -> Value {
+/// Creations and updates of a resource.
+pub(super) fn rule(group: &str, resource: &str) -> Value {
     json!({
-        "operations": ["CREATE", "UPDATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"],
+        "operations": ["CREATE", "UPDATE"], "apiGroups": [group], "apiVersions": ["v1"], "resources": [resource],
     })
 }
 
@@ -100,7 +110,7 @@ fn webhook(hook: &Hook) -> (&'static str, Value) {
     ("validatingwebhookconfigurations", configuration)
 }
 
-/// Asks until an object of that name is refused.
+/// Waits until an object of that name is refused.
 pub(super) async fn until_refused(connection: &mut Connection, of: &Objects, name: &str) -> Result<()> {
     let path = format!("{}/{name}?fieldManager=bench&dryRun=All", of.collection);
     let body =

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::habits::say;
+use crate::habits::{need_valgrind, say};
 
 /// By how much a count may grow, as a part of what is kept.
 const MOST: f64 = 0.03;
@@ -37,11 +37,7 @@ struct Row {
 
 /// Counts, and compares with what is kept; with `bless` what was counted is kept.
 pub(super) fn run(bless: bool) -> Result<()> {
-    let valgrind = Command::new("valgrind").arg("--version").output();
-    ensure!(
-        valgrind.is_ok_and(|output| output.status.success()),
-        "valgrind is missing"
-    );
+    need_valgrind()?;
     let program = build()?;
     let rows = rows(&program)?;
     let kept = read(Path::new(KEPT))?;

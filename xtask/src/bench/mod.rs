@@ -103,8 +103,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         .enable_all()
         .build()?;
     if arguments.plot {
-        let Arguments { million, write, .. } = *arguments;
-        say(&runtime.block_on(curves::run(&binary, &arguments.curves, million, write))?);
+        let curves = curves::run(&binary, &arguments.curves, arguments.million, arguments.write);
+        say(&runtime.block_on(curves)?);
         return Ok(());
     }
     if arguments.store == StoreKind::Etcd {

@@ -5,13 +5,13 @@ use std::fs;
 
 use anyhow::Result;
 use bytes::Bytes;
-use conformance::hog::{Figures, figures};
+use conformance::hog::figures;
 use conformance::{Binary, Server, Target, USER_TOKEN};
 use http::Method;
 use serde_json::json;
 
 use super::workload::{DEPLOYMENTS, Phase, Workload};
-use super::{Row, micros, millis, row};
+use super::{Row, micros, millis, quantile, row};
 
 const JSON: &str = "application/json";
 
@@ -65,7 +65,7 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
         }
     }
     let figures = figures(binary, REQUESTS, HOG).await;
-    let [idle, beside] = [&figures.idle, &figures.beside].map(|times| Figures::p99(times));
+    let [idle, beside] = [&figures.idle, &figures.beside].map(|times| quantile(times, 0.99));
     let title = format!("Get one ConfigMap beside a user who lists on {HOG} connections, p99");
     rows.push(row("Get one ConfigMap alone, p99", &millis(idle), "", ""));
     rows.push(row(&title, &millis(beside), "", "at most 2 x alone"));

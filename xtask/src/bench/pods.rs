@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use conformance::{Connection, Server, Target};
+use conformance::{Binary, Connection, Server, Target};
 use holdfast_store::{Clock, Config, Store, SystemClock, Transaction, Value};
 use http::Method;
 use serde_json::json;
@@ -139,8 +139,22 @@ pub(super) async fn pod_pattern(server: &Server) -> Result<Pattern> {
     Ok(pattern)
 }
 
+/// A server that has ended, with so many ConfigMaps of the namespace [`LARGE`] in its store, and the bytes of them all.
+pub(super) async fn with_config_maps(binary: &Binary, count: usize) -> Result<(Server, usize)> {
+    let mut server = Server::start(binary, &[])?;
+    let pattern = config_map_pattern(&server).await?;
+    server.end();
+    let filling = Filling {
+        prefix: "/registry/configmaps/",
+        pattern: &pattern,
+        counts: &[(LARGE, count)],
+    };
+    let bytes = fill(&server.data_dir(), &filling).await?;
+    Ok((server, bytes))
+}
+
 /// Makes a small ConfigMap through the API.
-pub(super) async fn config_map_pattern(server: &Server) -> Result<Pattern> {
+async fn config_map_pattern(server: &Server) -> Result<Pattern> {
     let mut connection = Target::of(server)?.connect().await?;
     namespace_of(&mut connection, LARGE).await?;
     let body = config_map("pattern", 0);

@@ -329,15 +329,7 @@ async fn idle_watches(binary: &Binary, count: usize, rows: &mut Vec<Row>) -> Res
 async fn write_cost(binary: &Binary, objects: usize, rows: &mut Vec<Row>) -> Result<()> {
     const WRITES: usize = 5_000;
     const CONNECTIONS: usize = 16;
-    let mut server = Server::start(binary, &[])?;
-    let pattern = pods::config_map_pattern(&server).await?;
-    server.end();
-    let filling = Filling {
-        prefix: "/registry/configmaps/",
-        pattern: &pattern,
-        counts: &[(LARGE, objects)],
-    };
-    pods::fill(&server.data_dir(), &filling).await?;
+    let (server, _) = pods::with_config_maps(binary, objects).await?;
     let server = server.restart(&[])?;
     let target = Target::of(&server)?;
     let mut best: Option<Duration> = None;

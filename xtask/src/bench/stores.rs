@@ -12,7 +12,7 @@ use conformance::{Binary, Process, Reference, Server, Target};
 use http::Method;
 use test_support::etcd::{Etcd, Settings};
 
-use super::pods::{self, Filling, LARGE};
+use super::pods::{self, LARGE};
 use super::workload::{DEPLOYMENTS, Phase, Workload};
 use super::{Arguments, megabytes, micros, millis, quantile};
 use crate::habits::say;
@@ -248,16 +248,7 @@ impl Bench<'_> {
     /// Starts with many objects, on both stores, and the ways between them.
     async fn starts(&mut self, binary: &Binary, size: usize) -> Result<()> {
         say(&format!("{size} objects"));
-        let mut server = Server::start(binary, &[])?;
-        let pattern = pods::config_map_pattern(&server).await?;
-        server.end();
-        let counts = [(LARGE, size)];
-        let filling = Filling {
-            prefix: "/registry/configmaps/",
-            pattern: &pattern,
-            counts: &counts,
-        };
-        let bytes = pods::fill(&server.data_dir(), &filling).await?;
+        let (mut server, bytes) = pods::with_config_maps(binary, size).await?;
         let directory = server.data_dir().display().to_string();
         let count = format!("{size} objects of {} bytes", bytes / size.max(1));
         let begin = Instant::now();

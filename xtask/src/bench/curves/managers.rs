@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use bytes::Bytes;
-use conformance::{Binary, Connection, Server, Target};
+use conformance::{Binary, Connection, MERGE, Server, Target};
 use http::Method;
 use serde_json::json;
 
-use super::{Chart, Curve, cost};
+use super::{Chart, Curve, cost_of_each};
 
 const APPLY: &str = "application/apply-patch+yaml";
-const MERGE: &str = "application/merge-patch+json";
 const OBJECT: &str = "/api/v1/namespaces/default/configmaps/shared";
 
 const SIZE: &str = "the object grows with each manager: its fields and what they own";
@@ -56,34 +55,20 @@ const BATCH: u64 = 20;
 impl Shared {
     async fn costs(&mut self, server: &Server, least: Duration) -> Result<[f64; 4]> {
         let last = self.managers - 1;
-        let changed = cost(server, least, async || {
-            for _ in 0..BATCH {
-                self.changes += 1;
-                self.apply(last, self.changes).await?;
-            }
-            Ok(BATCH)
+        let changed = cost_of_each(server, least, BATCH, async || {
+            self.changes += 1;
+            self.apply(last, self.changes).await
         })
         .await?;
-        let unchanged = cost(server, least, async || {
-            for _ in 0..BATCH {
-                self.apply(last, self.changes).await?;
-            }
-            Ok(BATCH)
+        let unchanged = cost_of_each(server, least, BATCH, async || self.apply(last, self.changes).await).await?;
+        let patched = cost_of_each(server, least, BATCH, async || {
+            self.changes += 1;
+            self.patch().await
         })
         .await?;
-        let patched = cost(server, least, async || {
-            for _ in 0..BATCH {
-                self.changes += 1;
-                self.patch().await?;
-            }
-            Ok(BATCH)
-        })
-        .await?;
-        let read = cost(server, least, async || {
-            for _ in 0..BATCH {
-                self.connection.send(Method::GET, OBJECT, "", Bytes::new()).await?;
-            }
-            Ok(BATCH)
+        let read = cost_of_each(server, least, BATCH, async || {
+            self.connection.send(Method::GET, OBJECT, "", Bytes::new()).await?;
+            Ok(())
         })
         .await?;
         Ok([changed, unchanged, patched, read])

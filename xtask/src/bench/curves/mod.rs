@@ -14,7 +14,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use conformance::{Binary, Server, root};
 
+use super::pods;
 use super::table::put;
+use super::workload::Objects;
 
 /// The tables, and the picture of their curves.
 const DOCUMENT: &str = "BENCHMARKS.md";
@@ -86,7 +88,7 @@ impl Curve {
     }
 }
 
-/// Measures all curves and tells them. With `write` they go to the document, and the picture is drawn.
+/// Measures all curves and returns their tables. With `write` these go to the document, and the picture is drawn.
 pub(super) async fn run(binary: &Binary, sizes: &Sizes, million: bool, write: bool) -> Result<String> {
     let counts = sizes.plot_objects.iter().copied().chain(million.then_some(MILLION));
     let charts = [
@@ -98,8 +100,7 @@ pub(super) async fn run(binary: &Binary, sizes: &Sizes, million: bool, write: bo
     let text = text(&charts);
     if write {
         put(DOCUMENT, BEGIN, &text)?;
-        let path = root().join(PICTURE);
-        fs::write(&path, picture::draw(&charts)?).with_context(|| PICTURE.to_owned())?;
+        fs::write(root().join(PICTURE), picture::draw(&charts)?).with_context(|| PICTURE.to_owned())?;
     }
     Ok(text)
 }
@@ -114,6 +115,31 @@ async fn cost(server: &Server, least: Duration, mut batch: impl AsyncFnMut() -> 
         if spent >= least {
             return Ok(spent.as_secs_f64() * 1e6 / done as f64);
         }
+    }
+}
+
+/// The same for one operation, which is repeated `times` between two looks at the clock.
+async fn cost_of_each(
+    server: &Server,
+    least: Duration,
+    times: u64,
+    mut operation: impl AsyncFnMut() -> Result<()>,
+) -> Result<f64> {
+    cost(server, least, async || {
+        for _ in 0..times {
+            operation().await?;
+        }
+        Ok(times)
+    })
+    .await
+}
+
+/// The small ConfigMaps of a collection.
+const fn config_maps(collection: &'static str) -> Objects {
+    Objects {
+        collection,
+        object: |number, value| pods::config_map(&format!("bench-{number}"), value),
+        patch: r#"{"data": {"value": "patched"}}"#,
     }
 }
 
@@ -177,7 +203,7 @@ mod tests {
     fn charts() -> Vec<Chart> {
         let mut flat = Curve::new("get", "");
         flat.points = vec![(1_000, 20.0), (100_000, 21.0)];
-        let mut growing = Curve::new("create", "each policy is asked");
+        let mut growing = Curve::new("create", "each policy is evaluated");
         growing.points = vec![(1_000, 100.0), (100_000, 12_345.0)];
         vec![Chart {
             of: "objects",
@@ -195,7 +221,7 @@ mod tests {
                 "| server CPU of one | 1,000 | 100,000 | growth | why it grows |",
                 "|---|---:|---:|---:|---|",
                 "| get | 20 µs | 21 µs | × 1.05 |  |",
-                "| create | 100 µs | 12.3 ms | × 123.45 | each policy is asked |",
+                "| create | 100 µs | 12.3 ms | × 123.45 | each policy is evaluated |",
             ]
         );
     }

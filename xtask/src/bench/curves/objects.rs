@@ -7,17 +7,13 @@ use bytes::Bytes;
 use conformance::{Binary, Server, Target};
 use http::Method;
 
-use super::super::pods::{self, Filling, LARGE};
+use super::super::pods;
 use super::super::scale::{Watches, version_of};
 use super::super::workload::{Objects, Phase, Workload};
-use super::{Chart, Curve, cost};
+use super::{Chart, Curve, config_maps, cost, cost_of_each};
 
 /// ConfigMaps beside those that are there already.
-const CONFIG_MAPS: Objects = Objects {
-    collection: "/api/v1/namespaces/large/configmaps",
-    object: config_map,
-    patch: r#"{"data": {"value": "patched"}}"#,
-};
+const CONFIG_MAPS: Objects = config_maps("/api/v1/namespaces/large/configmaps");
 
 /// How many objects each phase is about, and how many connections it takes.
 const OBJECTS: usize = 1_000;
@@ -50,15 +46,7 @@ pub(super) async fn chart(binary: &Binary, counts: &[u64], least: Duration) -> R
 
 /// The costs of all operations among `count` objects.
 async fn costs(binary: &Binary, count: u64, least: Duration) -> Result<Vec<f64>> {
-    let mut server = Server::start(binary, &[])?;
-    let pattern = pods::config_map_pattern(&server).await?;
-    server.end();
-    let filling = Filling {
-        prefix: "/registry/configmaps/",
-        pattern: &pattern,
-        counts: &[(LARGE, count as usize)],
-    };
-    pods::fill(&server.data_dir(), &filling).await?;
+    let (server, _) = pods::with_config_maps(binary, count as usize).await?;
     let server = server.restart(&[])?;
     let target = Target::of(&server)?;
     let workload = Workload::new(target.clone(), CONNECTIONS, CONFIG_MAPS);
@@ -89,11 +77,9 @@ async fn costs(binary: &Binary, count: u64, least: Duration) -> Result<Vec<f64>>
 async fn page(server: &Server, target: &Target, least: Duration) -> Result<f64> {
     let mut connection = target.connect().await?;
     let path = format!("{}?limit=500", CONFIG_MAPS.collection);
-    cost(server, least, async || {
-        for _ in 0..20 {
-            connection.send(Method::GET, &path, "", Bytes::new()).await?;
-        }
-        Ok(20)
+    cost_of_each(server, least, 20, async || {
+        connection.send(Method::GET, &path, "", Bytes::new()).await?;
+        Ok(())
     })
     .await
 }
@@ -108,8 +94,4 @@ async fn watch(server: &Server, target: &Target, least: Duration) -> Result<f64>
         Ok(WATCHES as u64)
     })
     .await
-}
-
-fn config_map(number: usize, value: usize) -> Bytes {
-    pods::config_map(&format!("bench-{number}"), value)
 }

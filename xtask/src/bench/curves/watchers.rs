@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use conformance::{Binary, Connection, Server, Target};
+use conformance::{Binary, Connection, Http2, MERGE, Server, Target};
 use http::Method;
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 
 use super::super::pods;
 use super::super::scale::{Watches, change, version_of};
-use super::{Chart, Curve, cost};
+use super::{Chart, Curve, cost_of_each};
 
 const JSON: &str = "application/json";
-const MERGE: &str = "application/merge-patch+json";
 const COLLECTION: &str = "/api/v1/namespaces/default/configmaps";
+const OBJECT: &str = "/api/v1/namespaces/default/configmaps/seen";
 
 /// How many events come to pass between two looks at the clock, about.
 const EVENTS: u64 = 5_000;
@@ -46,20 +46,20 @@ async fn costs(binary: &Binary, watchers: u64, least: Duration) -> Result<(f64, 
     };
     let made = pods::config_map("seen", 0);
     writer.connection.send(Method::POST, COLLECTION, JSON, made).await?;
-    writer.write(1_000).await?;
-    let without = cost(&server, least, async || writer.write(500).await).await?;
+    // The first writes after a start find everything cold.
+    for _ in 0..1_000 {
+        writer.write().await?;
+    }
+    let without = cost_of_each(&server, least, 500, async || writer.write().await).await?;
     let version = version_of(&mut writer.connection, COLLECTION).await?;
     let path = format!("{COLLECTION}?watch=1&resourceVersion={version}");
     let watches = Watches::open(&target, watchers as usize, &path).await?;
     let mut readers = Readers::begin(watches);
     let batch = (EVENTS / watchers).max(2);
     // Nothing is sent ahead of those who read: a watcher that lags behind would be sent its events together.
-    let with = cost(&server, least, async || {
-        for _ in 0..batch {
-            writer.write(1).await?;
-            readers.until_seen(1).await?;
-        }
-        Ok(batch)
+    let with = cost_of_each(&server, least, batch, async || {
+        writer.write().await?;
+        readers.until_next().await
     })
     .await?;
     Ok((with, without))
@@ -71,25 +71,22 @@ struct Writer {
 }
 
 impl Writer {
-    async fn write(&mut self, times: u64) -> Result<u64> {
-        let path = format!("{COLLECTION}/seen");
-        for _ in 0..times {
-            self.written += 1;
-            self.connection
-                .send(Method::PATCH, &path, MERGE, change(self.written))
-                .await?;
-        }
-        Ok(times)
+    async fn write(&mut self) -> Result<()> {
+        self.written += 1;
+        self.connection
+            .send(Method::PATCH, OBJECT, MERGE, change(self.written))
+            .await?;
+        Ok(())
     }
 }
 
-/// Those who read what the watches tell.
+/// Readers of the events, one for each watch.
 struct Readers {
     tasks: JoinSet<Result<()>>,
     seen: Vec<watch::Receiver<u64>>,
     expected: u64,
     /// Connections end with their last handle.
-    _connections: Vec<conformance::Http2>,
+    _connections: Vec<Http2>,
 }
 
 impl Readers {
@@ -108,9 +105,9 @@ impl Readers {
         }
     }
 
-    /// Waits until all have seen so many events more.
-    async fn until_seen(&mut self, more: u64) -> Result<()> {
-        self.expected += more;
+    /// Waits until all have seen one more event.
+    async fn until_next(&mut self) -> Result<()> {
+        self.expected += 1;
         let expected = self.expected;
         for seen in &mut self.seen {
             let outcome = seen.wait_for(|count| *count >= expected).await.map(drop);
