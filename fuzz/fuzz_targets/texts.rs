@@ -11,7 +11,8 @@ use holdfast_resource::jsonpath::JsonPath;
 libfuzzer_sys::fuzz_target!(|text: &str| {
     if let Ok(amount) = Quantity::parse(text) {
         let own = quantity::text_of(text).expect("what can be read has a text");
-        assert_eq!(Quantity::parse(&own).ok(), Some(amount), "{own}");
+        // The largest amounts lose their suffix, as in the reference.
+        assert!(Quantity::parse(&own) == Ok(amount) || amount.units() == i64::MAX, "{own}");
         assert_eq!(quantity::text_of(&own).ok().as_deref(), Some(own.as_str()));
     }
     if let Ok(nanoseconds) = duration::parse(text)
@@ -21,7 +22,10 @@ libfuzzer_sys::fuzz_target!(|text: &str| {
         assert_eq!(duration::parse(&own).ok(), i64::try_from(nanoseconds).ok(), "{own}");
     }
     for precision in [Precision::Seconds, Precision::Micros] {
-        if let Ok(time) = Timestamp::parse(text, precision) {
+        // A zone may move a time out of the years that can be read.
+        if let Ok(time) = Timestamp::parse(text, precision)
+            && Timestamp::WRITABLE.contains(&time.seconds)
+        {
             let own = time.text(precision);
             assert_eq!(Timestamp::parse(&own, precision).ok(), Some(time), "{own}");
         }

@@ -21,7 +21,7 @@ pub struct Timestamp {
 /// How finely a time is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// Whole seconds; a fraction may be read and is dropped.
+    /// Whole seconds; a fraction may stand there.
     Seconds,
     /// Millionths; exactly six digits must stand there.
     Micros,
@@ -73,15 +73,19 @@ impl Timestamp {
     /// The seconds since 1970 of the years that RFC 3339 can write: 0 to 9999.
     pub const WRITABLE: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
-    /// Reads a time.
+    /// Reads a time as finely as it is written again: what is finer than `precision` is dropped.
     ///
     /// # Errors
     /// What Go says of a text that is no time.
     pub fn parse(text: &str, precision: Precision) -> Result<Self, TimeError> {
-        Self::parse_in_zone(text, precision).map(|(time, _)| time)
+        let (time, _) = Self::parse_in_zone(text, precision)?;
+        Ok(match precision {
+            Precision::Seconds => Self { nanos: 0, ..time },
+            Precision::Micros => time,
+        })
     }
 
-    /// Reads a time, and how many seconds east of Greenwich its zone is.
+    /// Reads a time with all its digits, and how many seconds east of Greenwich its zone is.
     ///
     /// # Errors
     /// What Go says of a text that is no time.
@@ -342,6 +346,8 @@ mod tests {
         ] {
             let time = Timestamp::parse(text, Precision::Seconds).unwrap();
             assert_eq!(time.text(Precision::Seconds), canonical);
+            let again = Timestamp::parse(canonical, Precision::Seconds);
+            assert!(!Timestamp::WRITABLE.contains(&time.seconds) || again == Ok(time), "{text}");
             assert!(is_canonical(text) <= (text == canonical), "{text}");
         }
     }

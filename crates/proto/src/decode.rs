@@ -2,7 +2,7 @@ use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_gotext::quantity::Quantity;
+use holdfast_gotext::quantity::text_of;
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind};
 use holdfast_value::{Entry, Limits, Map, SmolStr, Value, json};
@@ -429,9 +429,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
 }
 
 fn quantity(bytes: &[u8]) -> Result<Value, DecodeError> {
-    let text = text(bytes);
-    let canonical = Quantity::parse(&text)?.to_string();
-    Ok(Value::from(canonical))
+    Ok(Value::String(text_of(&text(bytes))?))
 }
 
 /// A float as JSON would have given it: a whole number that a float holds exactly is an integer.

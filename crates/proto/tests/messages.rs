@@ -226,6 +226,13 @@ fn quantities_and_ports_are_messages_of_their_own() {
         decode("a.Special", b"\x22\x08\x0a\x060.0010"),
         Ok(tree(r#"{"time":null,"quantity":"1m"}"#))
     );
+    // As in JSON, a text that looks canonical is kept.
+    for (text, read) in [("+5", "+5"), ("000000000000800000000000000000000000000000E0000009", "800e36")] {
+        let mut bytes = vec![0x22, text.len() as u8 + 2, 0x0a, text.len() as u8];
+        bytes.extend(text.bytes());
+        let tree = tree(&format!(r#"{{"time":null,"quantity":"{read}"}}"#));
+        assert_eq!(decode("a.Special", &bytes), Ok(tree));
+    }
     assert!(matches!(
         decode("a.Special", b"\x22\x03\x0a\x01x"),
         Err(DecodeError::Quantity(_))

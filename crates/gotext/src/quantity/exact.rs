@@ -5,18 +5,15 @@ use std::cmp::Ordering;
 
 use num_bigint::{BigInt, Sign};
 
-use super::{Parts, QuantityError, Unit};
+use super::{NANO, Parts, QuantityError, Unit};
 
 /// How many digits a quantity may be written with, and how large its exponent may be. The reference has no bounds and
 /// makes numbers of as many digits as an exponent asks for.
 const MAX_DIGITS: usize = 1_000;
 const MAX_EXPONENT: u32 = 2_000;
 
-/// The digits that a number of 64 bits has at least.
-const INT_DIGITS: i32 = 18;
-
-/// Digits below a billionth round up.
-const NANO: i32 = 9;
+/// The scale of a billionth; digits below one round up.
+const NANO_SCALE: i32 = -(NANO as i32);
 
 /// A quantity with all its digits.
 #[derive(Debug, Clone)]
@@ -52,21 +49,17 @@ impl Parts<'_> {
 
     /// The quantity with 64 bits, where these certainly hold it.
     fn short(&self, unit: Unit) -> Option<Amount> {
-        let (whole, fraction) = (self.whole.len() as i32, self.fraction.len() as i32);
-        let (precision, exponent, factor) = match unit {
-            Unit::Ten(exponent) => (INT_DIGITS - whole - fraction, exponent, 1),
-            // Ten bits are reckoned as three digits.
-            Unit::Two(bits) if fraction == 0 => (15 - whole - (bits as i32) * 3 / 10 - 1, 0, 1_i64.checked_shl(bits)?),
-            Unit::Two(_) => return None,
-        };
-        let exponent = exponent - fraction;
-        if precision < 0 || exponent < -NANO {
+        if !self.is_short(unit) {
             return None;
         }
+        let (suffix, factor) = match unit {
+            Unit::Ten(power) => (power, 1),
+            Unit::Two(bits) => (0, 1_i64.checked_shl(bits)?),
+        };
         let value = self.digits().parse::<i64>().ok()?.checked_mul(factor)?;
         Some(Amount::Short {
             value: self.signed(value),
-            exponent,
+            exponent: i32::try_from(self.last_power(suffix)).ok()?,
         })
     }
 
@@ -109,7 +102,7 @@ impl ExactQuantity {
     /// In the words of Kubernetes.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let parts = Parts::read(text)?;
-        let (unit, _) = parts.unit()?;
+        let (unit, _) = parts.measured()?;
         if matches!(unit, Unit::Ten(exponent) if exponent.unsigned_abs() > MAX_EXPONENT) {
             return Err(QuantityError::Suffix);
         }
@@ -255,12 +248,15 @@ impl Decimal {
 
     /// A magnitude to a billionth, rounded up.
     fn rounded_up(self) -> Self {
-        if self.scale <= NANO {
-            return self.with_scale(NANO);
+        if self.scale <= NANO_SCALE {
+            return self.with_scale(NANO_SCALE);
         }
-        let divisor = BigInt::from(10).pow(self.scale.abs_diff(NANO));
+        let divisor = BigInt::from(10).pow(self.scale.abs_diff(NANO_SCALE));
         let unscaled = (self.unscaled + &divisor - 1) / divisor;
-        Self { unscaled, scale: NANO }
+        Self {
+            unscaled,
+            scale: NANO_SCALE,
+        }
     }
 
     fn at_most(self, most: i64) -> Self {

@@ -2,14 +2,16 @@
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>).
 //!
 //! Texts are read once, here. Two forms hold what was read: [`Quantity`] is small, bounded and copied, for
-//! what is counted and compared; [`ExactQuantity`] has any number of digits and tells how the reference holds it, for
-//! expressions.
+//! what is counted and compared; [`ExactQuantity`] has any number of digits and says how the reference holds it, for
+//! expressions. [`text_of`] writes the text that the reference writes.
 
 mod bounded;
 mod exact;
+mod text;
 
-pub use bounded::{Quantity, text_of, up_to_thousandths};
+pub use bounded::{Quantity, up_to_thousandths};
 pub use exact::ExactQuantity;
+pub use text::text_of;
 
 /// Why a text is no quantity; in the words of the reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +22,7 @@ pub enum QuantityError {
     /// There is no such suffix.
     #[error("unable to parse quantity's suffix")]
     Suffix,
-    /// The number has too many digits.
+    /// The number has no digits, or too many.
     #[error("unable to parse numeric part of quantity")]
     Number,
 }
@@ -57,9 +59,16 @@ const DECIMAL: [(&str, i32); 10] = [
     ("E", 18),
 ];
 
+/// The digits that a number of 64 bits has at least.
+const INT_DIGITS: usize = 18;
+/// The power of ten of the finest amount; digits below it round up.
+const NANO: i64 = -9;
+
 /// A quantity as it is written.
 struct Parts<'a> {
     negative: bool,
+    /// Whether there is a digit before the suffix, be it a zero.
+    has_digits: bool,
     /// The digits before the point without zeros in front; `0` where there are none.
     whole: &'a str,
     /// The digits behind the point.
@@ -75,7 +84,8 @@ impl<'a> Parts<'a> {
         }
         let negative = text.starts_with('-');
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-        let (whole, rest) = digits(unsigned.trim_start_matches('0'));
+        let significant = unsigned.trim_start_matches('0');
+        let (whole, rest) = digits(significant);
         let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
         let exponent = suffix.trim_start_matches(|letter| "eEinumkKMGTP".contains(letter));
         let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
@@ -84,13 +94,14 @@ impl<'a> Parts<'a> {
         }
         Ok(Self {
             negative,
+            has_digits: significant.len() < unsigned.len() || whole.len() + fraction.len() > 0,
             whole: if whole.is_empty() { "0" } else { whole },
             fraction,
             suffix,
         })
     }
 
-    /// What the suffix multiplies by, and its family.
+    /// What the suffix multiplies by, and its family. An exponent has 64 bits, of which the reference keeps 32.
     fn unit(&self) -> Result<(Unit, Format), QuantityError> {
         if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == self.suffix) {
             return Ok((Unit::Two(*power), Format::Binary));
@@ -99,8 +110,36 @@ impl<'a> Parts<'a> {
             return Ok((Unit::Ten(*power), Format::Decimal));
         }
         let exponent = self.suffix.strip_prefix(['e', 'E']).ok_or(QuantityError::Suffix)?;
-        let power: i32 = exponent.parse().map_err(|_| QuantityError::Suffix)?;
-        Ok((Unit::Ten(power), Format::Exponent))
+        let power: i64 = exponent.parse().map_err(|_| QuantityError::Suffix)?;
+        Ok((Unit::Ten(power as i32), Format::Exponent))
+    }
+
+    /// What the suffix multiplies by, and its family.
+    ///
+    /// # Errors
+    /// Where the suffix is none, or the reference reads the number digit by digit and finds none.
+    fn measured(&self) -> Result<(Unit, Format), QuantityError> {
+        let (unit, format) = self.unit()?;
+        if !self.has_digits && !self.is_short(unit) {
+            return Err(QuantityError::Number);
+        }
+        Ok((unit, format))
+    }
+
+    /// The power of ten that the last digit counts, with a suffix of that power.
+    fn last_power(&self, suffix: i32) -> i64 {
+        i64::from(suffix) - self.fraction.len() as i64
+    }
+
+    /// Whether the reference holds the quantity in 64 bits.
+    fn is_short(&self, unit: Unit) -> bool {
+        match unit {
+            Unit::Ten(power) => {
+                self.whole.len() + self.fraction.len() <= INT_DIGITS && self.last_power(power) >= NANO
+            }
+            // It reckons ten bits as three digits.
+            Unit::Two(bits) => self.fraction.is_empty() && self.whole.len() + bits as usize * 3 / 10 <= 14,
+        }
     }
 }
 
@@ -116,7 +155,25 @@ mod tests {
     #[test]
     fn both_forms_read_the_same_texts() {
         for text in [
-            "", "x", "1 ", "1Zi", "--1", "1K", "1e", "1EE3", "1.2.3", "٣", ".", "-", "Gi", "1.Gi", "1e3", "+.5m", "0x",
+            "",
+            "x",
+            "1 ",
+            "1Zi",
+            "--1",
+            "1K",
+            "1e",
+            "1EE3",
+            "1.2.3",
+            "٣",
+            ".",
+            "-",
+            "Gi",
+            "1.Gi",
+            "1e3",
+            "+.5m",
+            "0x",
+            ".e-20",
+            "0.e-20",
         ] {
             let (bounded, exact) = (Quantity::parse(text), ExactQuantity::parse(text));
             assert_eq!(bounded.err(), exact.as_ref().err().copied(), "{text}");
