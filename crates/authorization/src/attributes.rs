@@ -1,5 +1,6 @@
 //! The attributes of a request that authorizers decide by.
 
+use holdfast_gotext::quote::quote;
 use holdfast_value::SmolStr;
 
 /// The user that a request was authenticated as.
@@ -24,7 +25,19 @@ pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The group whose members may do everything.
 pub const MASTERS: &str = "system:masters";
 
+/// The extra of a service account's user that names the node on which it runs.
+pub const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
+
 impl User {
+    /// The node that the user runs on, where one is known.
+    pub fn node(&self) -> Option<&str> {
+        let (_, nodes) = self.extra.iter().find(|(key, _)| key == NODE_NAME)?;
+        match nodes.as_slice() {
+            [node] if !node.is_empty() => Some(node),
+            _ => None,
+        }
+    }
+
     /// Whether the user is in `group`.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|member| member == group)
@@ -73,4 +86,73 @@ pub struct ResourceTarget<'a> {
     pub namespace: &'a str,
     /// The name of the object; empty for all objects.
     pub name: &'a str,
+}
+
+impl Attributes<'_> {
+    /// What the reference says where `user` may not do this. `reason` is that of the authorizer; may be empty.
+    pub fn refusal(&self, user: &str, reason: &str) -> String {
+        let (verb, user) = (self.verb, quote(user));
+        let because = if reason.is_empty() { "" } else { ": " };
+        let target = match self.target {
+            AccessTarget::Path(path) => {
+                return format!("User {user} cannot {verb} path {}{because}{reason}", quote(path));
+            }
+            AccessTarget::Resource(target) => target,
+        };
+        let resource = match target.subresource {
+            "" => quote(target.resource),
+            subresource => quote(&format!("{}/{subresource}", target.resource)),
+        };
+        let scope = match target.namespace {
+            "" => "at the cluster scope".to_owned(),
+            namespace => format!("in the namespace {}", quote(namespace)),
+        };
+        let group = quote(target.group);
+        format!("User {user} cannot {verb} resource {resource} in API group {group} {scope}{because}{reason}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_who_cannot_do_what_and_where() {
+        let target = ResourceTarget {
+            group: "apps",
+            resource: "deployments",
+            ..ResourceTarget::default()
+        };
+        let refusal = |target, user: &str, reason: &str| Attributes { verb: "get", target }.refusal(user, reason);
+        assert_eq!(
+            refusal(AccessTarget::Resource(target), "al\"ice", ""),
+            r#"User "al\"ice" cannot get resource "deployments" in API group "apps" at the cluster scope"#
+        );
+        let of_one = ResourceTarget {
+            subresource: "status",
+            namespace: "ns",
+            ..target
+        };
+        assert_eq!(
+            refusal(AccessTarget::Resource(of_one), "bob", "no rule"),
+            r#"User "bob" cannot get resource "deployments/status" in API group "apps" in the namespace "ns": no rule"#
+        );
+        assert_eq!(
+            refusal(AccessTarget::Path("/metrics"), "bob", ""),
+            r#"User "bob" cannot get path "/metrics""#
+        );
+    }
+
+    #[test]
+    fn a_user_runs_on_a_node_where_one_is_named() {
+        let node = |nodes: &[&str]| {
+            let user = User {
+                extra: vec![(NODE_NAME.into(), nodes.iter().map(|&node| node.into()).collect())],
+                ..User::default()
+            };
+            user.node().map(str::to_owned)
+        };
+        assert_eq!(node(&["one"]).as_deref(), Some("one"));
+        assert_eq!((node(&[]), node(&[""]), node(&["one", "two"])), (None, None, None));
+    }
 }

@@ -14,7 +14,9 @@ mod chain;
 pub mod rbac;
 mod service_account;
 
-pub use attributes::{AUTHENTICATED, AccessTarget, Attributes, MASTERS, ResourceTarget, UNAUTHENTICATED, User};
+pub use attributes::{
+    AUTHENTICATED, AccessTarget, Attributes, MASTERS, NODE_NAME, ResourceTarget, UNAUTHENTICATED, User,
+};
 pub use authorizer::{AlwaysAllow, AlwaysDeny, Authorization, Authorizer, Decision, Rule, UserRules};
 pub use chain::{Chain, Masters};
 pub use service_account::{service_account_groups, service_account_of, service_account_user};

@@ -347,7 +347,10 @@ mod tests {
             let time = Timestamp::parse(text, Precision::Seconds).unwrap();
             assert_eq!(time.text(Precision::Seconds), canonical);
             let again = Timestamp::parse(canonical, Precision::Seconds);
-            assert!(!Timestamp::WRITABLE.contains(&time.seconds) || again == Ok(time), "{text}");
+            assert!(
+                !Timestamp::WRITABLE.contains(&time.seconds) || again == Ok(time),
+                "{text}"
+            );
             assert!(is_canonical(text) <= (text == canonical), "{text}");
         }
     }

@@ -8,7 +8,7 @@ use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
     AtRestRules, Capabilities, Claims, ComputedObjects, Connecter, Converts, Defines, DeletionRules, Followed, Generic,
     InitialObjects, MetadataChecks, NameRule, Old, RawExtensions, Resource, Responder, Review, RowRules, SelectorWords,
-    Strategy, SubresourceAction,
+    Strategy, SubresourceAction, TokenClaim,
 };
 use holdfast_value::{SmolStr, Value};
 
@@ -235,6 +235,13 @@ impl<S: Strategy + 'static> Kind<S> {
     /// The refusal of a selector by an unknown field is worded otherwise.
     pub(crate) fn selector_words(mut self, words: SelectorWords) -> Self {
         self.capabilities.selector_words = words;
+        self
+    }
+
+    /// A token of a service account may end with an object of the kind, which its claim `name` names. Messages call the object
+    /// `called`.
+    pub(crate) fn ends_tokens(mut self, name: &'static str, called: &'static str) -> Self {
+        self.capabilities.token_claim = Some(TokenClaim { name, called });
         self
     }
 

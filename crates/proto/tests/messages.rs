@@ -227,7 +227,10 @@ fn quantities_and_ports_are_messages_of_their_own() {
         Ok(tree(r#"{"time":null,"quantity":"1m"}"#))
     );
     // As in JSON, a text that looks canonical is kept.
-    for (text, read) in [("+5", "+5"), ("000000000000800000000000000000000000000000E0000009", "800e36")] {
+    for (text, read) in [
+        ("+5", "+5"),
+        ("000000000000800000000000000000000000000000E0000009", "800e36"),
+    ] {
         let mut bytes = vec![0x22, text.len() as u8 + 2, 0x0a, text.len() as u8];
         bytes.extend(text.bytes());
         let tree = tree(&format!(r#"{{"time":null,"quantity":"{read}"}}"#));

@@ -50,6 +50,8 @@ pub struct Capabilities {
     pub keeps_reset_fields_at_creation: bool,
     /// What of its objects is kept as clients send it.
     pub raw: Option<RawExtensions>,
+    /// Tokens of service accounts may name an object of the kind and end with it.
+    pub token_claim: Option<TokenClaim>,
     /// Fields that a write to a subresource changes without owning them: the subresource and a dotted
     /// path among those which such a write does not touch.
     pub unowned_fields: &'static [(&'static str, &'static str)],
@@ -74,6 +76,15 @@ impl Capabilities {
     pub fn name_faults(&self, object: &Value, name: &str) -> Faults {
         self.name_faults.map(|of| of(object, name)).unwrap_or_default()
     }
+}
+
+/// How tokens of service accounts name the objects of a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenClaim {
+    /// The claim that holds name and uid.
+    pub name: &'static str,
+    /// What messages call such an object.
+    pub called: &'static str,
 }
 
 /// Raw extensions, which the reference keeps byte for byte as they were sent: one that was sent with blanks counts as another

@@ -15,12 +15,13 @@ use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use wire::{ADMIN, Client, Server, Setup, request};
 
 /// So long that a test fails by its own clock before, so short that nobody waits for it.
 const SHORT: Duration = Duration::from_millis(150);
+/// Longer than any test lasts.
+const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -65,25 +66,40 @@ async fn read_all(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_come_is_given_up() {
-    let server = server(Limits {
-        handshake: SHORT,
+async fn a_handshake_that_does_not_come_is_given_up_in_its_time() {
+    let limits = |handshake| Limits {
+        handshake,
         ..Limits::default()
-    })
-    .await;
-    let mut stream = TcpStream::connect(server.address).await.unwrap();
-    assert_eq!(read_all(&mut stream).await, "");
+    };
+    let patient = server(limits(NEVER)).await;
+    let silent = patient.socket().await.unwrap();
+    patient.answers().await;
+    let mut late = Client::http1(patient.shake_hands(silent, b"http/1.1", None).await.unwrap()).await;
+    assert_eq!(late.get("/livez", "").await.0, 200);
+
+    let server = server(limits(SHORT)).await;
+    let mut silent = server.socket().await.unwrap();
+    assert_eq!(read_all(&mut silent).await, "");
 }
 
 #[tokio::test]
-async fn a_head_that_does_not_end_is_given_up() {
-    let server = server(Limits {
-        head: SHORT,
+async fn a_head_that_does_not_end_is_given_up_in_its_time() {
+    let limits = |head| Limits {
+        head,
         ..Limits::default()
-    })
-    .await;
+    };
+    const BEGIN: &[u8] = b"GET /livez HTTP/1.1\r\nHost: local";
+    let patient = server(limits(NEVER)).await;
+    let mut stream = patient.connect(b"http/1.1", None).await.unwrap();
+    stream.write_all(BEGIN).await.unwrap();
+    patient.answers().await;
+    stream.write_all(b"host\r\nConnection: close\r\n\r\n").await.unwrap();
+    let answer = read_all(&mut stream).await;
+    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+
+    let server = server(limits(SHORT)).await;
     let mut stream = server.connect(b"http/1.1", None).await.unwrap();
-    stream.write_all(b"GET /livez HTTP/1.1\r\nHost: local").await.unwrap();
+    stream.write_all(BEGIN).await.unwrap();
     let answer = read_all(&mut stream).await;
     assert!(!answer.contains("200 OK"), "{answer}");
 }

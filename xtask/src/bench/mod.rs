@@ -60,10 +60,10 @@ pub(crate) struct Arguments {
     bless: bool,
     /// With etcd: measure the embedded store, etcd, and, where HOLDFAST_KUBE_APISERVER names it, kube-apiserver on the same
     /// etcd, beside each other.
-    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "million"])]
+    #[arg(long, value_enum, default_value_t, conflicts_with_all = ["scale_only", "custom_only", "operators_only", "instructions", "million", "envtest", "plot"])]
     store: StoreKind,
     /// With `--store etcd`: how many objects there are when servers start.
-    #[arg(long, value_delimiter = ',', default_values_t = [100_000])]
+    #[arg(long, value_delimiter = ',', default_values_t = [100_000], requires = "store")]
     sizes: Vec<usize>,
     /// Measure how costs grow with the number of objects, watchers, managers and policies instead; with `--write` the tables
     /// go to BENCHMARKS.md, and a picture of them to docs/scale.svg.
@@ -252,4 +252,31 @@ fn megabytes(bytes: u64) -> String {
 fn quantile(sorted: &[Duration], of: f64) -> Duration {
     let at = ((sorted.len() as f64 - 1.0) * of).round() as usize;
     sorted.get(at).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Args as _, Command};
+
+    use super::*;
+
+    #[test]
+    fn measurements_that_exclude_each_other_are_refused() {
+        let parse = |flags: &str| {
+            let command = Arguments::augment_args(Command::new("bench"));
+            command.try_get_matches_from(["bench"].into_iter().chain(flags.split(' ')))
+        };
+        for flags in [
+            "--store etcd --plot",
+            "--store etcd --envtest",
+            "--envtest --plot",
+            "--plot --instructions",
+            "--sizes 5",
+        ] {
+            assert!(parse(flags).is_err(), "{flags}");
+        }
+        for flags in ["--plot --million", "--store etcd --sizes 5", "--envtest --write"] {
+            assert!(parse(flags).is_ok(), "{flags}");
+        }
+    }
 }

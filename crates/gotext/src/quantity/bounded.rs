@@ -212,7 +212,13 @@ impl fmt::Display for Quantity {
             let suffix = step.checked_sub(1).map_or("", |at| BINARY[at].0);
             return write!(f, "{units}{suffix}");
         }
-        write_decimal(f, self.nanos < 0, &self.nanos.unsigned_abs().to_string(), NANO, self.format)
+        write_decimal(
+            f,
+            self.nanos < 0,
+            &self.nanos.unsigned_abs().to_string(),
+            NANO,
+            self.format,
+        )
     }
 }
 
@@ -274,7 +280,10 @@ mod tests {
             ("1Ei", "1Ei"),
             ("0.0000000000000000000001E", "100u"),
             ("0.00000000000000000001Ei", "11529216n"),
-            ("0.5000000000000000000000000000000000000000000000000000000000000000000001Ki", "512000000001n"),
+            (
+                "0.5000000000000000000000000000000000000000000000000000000000000000000001Ki",
+                "512000000001n",
+            ),
             ("1.0625Ki", "1088"),
             ("8.5Ei", "9223372036854775807"),
             ("1000E", "1"),

@@ -134,9 +134,7 @@ impl<'a> Parts<'a> {
     /// Whether the reference holds the quantity in 64 bits.
     fn is_short(&self, unit: Unit) -> bool {
         match unit {
-            Unit::Ten(power) => {
-                self.whole.len() + self.fraction.len() <= INT_DIGITS && self.last_power(power) >= NANO
-            }
+            Unit::Ten(power) => self.whole.len() + self.fraction.len() <= INT_DIGITS && self.last_power(power) >= NANO,
             // It reckons ten bits as three digits.
             Unit::Two(bits) => self.fraction.is_empty() && self.whole.len() + bits as usize * 3 / 10 <= 14,
         }
@@ -155,25 +153,8 @@ mod tests {
     #[test]
     fn both_forms_read_the_same_texts() {
         for text in [
-            "",
-            "x",
-            "1 ",
-            "1Zi",
-            "--1",
-            "1K",
-            "1e",
-            "1EE3",
-            "1.2.3",
-            "٣",
-            ".",
-            "-",
-            "Gi",
-            "1.Gi",
-            "1e3",
-            "+.5m",
-            "0x",
-            ".e-20",
-            "0.e-20",
+            "", "x", "1 ", "1Zi", "--1", "1K", "1e", "1EE3", "1.2.3", "٣", ".", "-", "Gi", "1.Gi", "1e3", "+.5m", "0x",
+            ".e-20", "0.e-20",
         ] {
             let (bounded, exact) = (Quantity::parse(text), ExactQuantity::parse(text));
             assert_eq!(bounded.err(), exact.as_ref().err().copied(), "{text}");

@@ -48,7 +48,12 @@ struct Decimal<'a> {
 
 impl fmt::Display for Decimal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Parts { whole, fraction, negative, .. } = self.parts;
+        let Parts {
+            whole,
+            fraction,
+            negative,
+            ..
+        } = self.parts;
         let power = self.parts.last_power(self.power);
         let mut digits = format!("{whole}{fraction}");
         let below = usize::try_from(NANO - power).unwrap_or_default();
@@ -88,7 +93,10 @@ pub(super) fn write_decimal(
         return f.write_str("0");
     }
     let exponent = power + (digits.len() - mantissa.len()) as i64;
-    let padding = ["", "0", "00"].get(exponent.rem_euclid(3) as usize).copied().unwrap_or_default();
+    let padding = ["", "0", "00"]
+        .get(exponent.rem_euclid(3) as usize)
+        .copied()
+        .unwrap_or_default();
     let exponent = exponent - padding.len() as i64;
     let sign = if is_negative { "-" } else { "" };
     write!(f, "{sign}{mantissa}{padding}")?;
@@ -132,7 +140,10 @@ mod tests {
     fn the_canonical_form_of_a_canonical_form_is_itself() {
         for (text, form) in [
             ("000000000000800000000000000000000000000000E0000009", "800e36"),
-            ("-11111111111111111111111111111111111111111111111111112e-53", "-111111112e-9"),
+            (
+                "-11111111111111111111111111111111111111111111111111112e-53",
+                "-111111112e-9",
+            ),
             ("9999999999999999999e-20", "100e-3"),
             ("99999999999999999999.9999999999", "100E"),
             ("1e4294967299", "1e4294967299"),

@@ -95,6 +95,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "nodes" => kind(node::Node)
             .connects("proxy", node::Proxy)
             .cells(node::CELLS)
+            .ends_tokens("node", "node")
             .keeps_reset_fields_at_creation()
             .done(),
         "persistentvolumeclaims" => kind(persistentvolumeclaim::PersistentVolumeClaim { features })
@@ -110,6 +111,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "pods" => kind(pod::Pod { config: config() })
             .connects_each(pod::OF_POD.map(|of| (of.name, of)))
             .cells(pod::CELLS)
+            .ends_tokens("pod", "pod")
             .action("binding", pod::Binding)
             .action("eviction", pod::Eviction)
             .deletion(DeletionRules {
@@ -139,9 +141,13 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .empty_status()
             .metadata_checks(metadata_checks::of_core(0, 1))
             .done(),
-        "secrets" => kind(secret::Secret).counted_by_plural().done(),
+        "secrets" => kind(secret::Secret)
+            .counted_by_plural()
+            .ends_tokens("secret", "secret")
+            .done(),
         "serviceaccounts" => kind(serviceaccount::ServiceAccount)
             .review("token", token_request::TokenRequest { features })
+            .ends_tokens("serviceaccount", "service account")
             .done(),
         "services" => kind(service::Service::new(&config()))
             .names((!features.has(Feature::RelaxedServiceNameValidation)).then_some(NameRule::Label1035))

@@ -13,9 +13,6 @@ use crate::validation::{Errors, same};
 
 const CLAIMS: &str = "resourceclaims";
 
-/// What a user is told of who runs on a node.
-const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
-
 /// `AuthorizedForBinding`, and where `of_devices` says so and the claim is allocated `AuthorizedForDeviceStatus`.
 pub(super) fn validate(
     context: &WriteContext<'_>,
@@ -42,10 +39,10 @@ pub(super) fn validate(
         false => vec![format!("arbitrary-node:{verb}")],
     };
     for driver in changed_drivers(status, old) {
-        let place = (context.namespace, driver);
+        let object = (context.namespace, driver);
         let refusals: Option<Vec<String>> = verbs
             .iter()
-            .map(|verb| refusal(context, verb, "driver", place))
+            .map(|verb| refusal(context, verb, "driver", object))
             .collect();
         if let Some(first) = refusals.and_then(|refusals| refusals.into_iter().next()) {
             errors.push(status.child("devices").forbidden(format!(
@@ -83,34 +80,16 @@ fn refusal(
     } else {
         format!(" {name:?}")
     };
-    let place = match namespace {
-        "" => "at the cluster scope".to_owned(),
-        namespace => format!("in the namespace {namespace:?}"),
-    };
-    let because = match decision.reason() {
-        "" => String::new(),
-        reason => format!(": {reason}"),
-    };
-    Some(format!(
-        "{CLAIMS}.{GROUP}{named} is forbidden: User {:?} cannot {verb} resource \"{CLAIMS}/{subresource}\" in API group {GROUP:?} \
-         {place}{because}",
-        context.user.name
-    ))
+    let why = attributes.refusal(&context.user.name, decision.reason());
+    Some(format!("{CLAIMS}.{GROUP}{named} is forbidden: {why}"))
 }
 
 /// Whether a service account runs on the only node that the claim is allocated on.
 fn is_on_node_of(user: &User, status: &Field<'_, '_>) -> bool {
     service_account_of(&user.name).is_some()
-        && node_of(user).is_some_and(|node| only_allocated_node(status) == Some(node))
-}
-
-/// The node that the user runs on.
-fn node_of(user: &User) -> Option<&str> {
-    let (_, nodes) = user.extra.iter().find(|(key, _)| key == NODE_NAME)?;
-    match nodes.as_slice() {
-        [node] if !node.is_empty() => Some(node),
-        _ => None,
-    }
+        && user
+            .node()
+            .is_some_and(|node| only_allocated_node(status) == Some(node))
 }
 
 /// The node that the claim is allocated on, where the selector has one by its name.
@@ -147,6 +126,7 @@ fn changed_drivers<'v>(status: &Field<'v, '_>, old: &Field<'v, '_>) -> BTreeSet<
 
 #[cfg(test)]
 mod tests {
+    use holdfast_authorization::NODE_NAME;
     use holdfast_value::{Limits, yaml};
 
     use super::*;

@@ -8,6 +8,7 @@ mod document;
 
 use std::fmt::{self, Write as _};
 
+use holdfast_authorization::{AccessTarget, Attributes};
 use holdfast_gotext::quote::quote;
 use holdfast_resource::field_error::{Aggregate, MESSAGE_BYTES, fits_in_message};
 use holdfast_resource::{FieldError, GroupKind, GroupResource, Refusal};
@@ -72,25 +73,19 @@ impl ApiError {
         Self::new(code, reason, message, details)
     }
 
-    /// 403: the user may not do this to the resource, or to the subresource of it. `reason` is what the authorizer says about
-    /// it; may be empty.
-    pub(crate) fn unauthorized_for(
-        (user, verb): (&str, &str),
-        (resource, subresource): (&GroupResource, &str),
-        (namespace, name): (&str, &str),
-        reason: &str,
-    ) -> Self {
-        let below = if subresource.is_empty() { "" } else { "/" };
-        let place = match namespace {
-            "" => "at the cluster scope".to_owned(),
-            namespace => format!("in the namespace \"{namespace}\""),
-        };
-        let because = if reason.is_empty() { "" } else { ": " };
-        let why = format!(
-            "User \"{user}\" cannot {verb} resource \"{}{below}{subresource}\" in API group \"{}\" {place}{because}{reason}",
-            resource.resource, resource.group
-        );
-        Self::forbidden(resource, name, why)
+    /// 403: the user may not do this. `reason` is what the authorizer says about it; may be empty.
+    pub(crate) fn unauthorized_for(user: &str, attributes: &Attributes<'_>, reason: &str) -> Self {
+        let why = attributes.refusal(user, reason);
+        match attributes.target {
+            AccessTarget::Path(_) => Self::forbidden_path(why),
+            AccessTarget::Resource(target) => {
+                let resource = GroupResource {
+                    group: target.group.into(),
+                    resource: target.resource.into(),
+                };
+                Self::forbidden(&resource, target.name, why)
+            }
+        }
     }
 
     /// 404: the object `name` is not there.

@@ -1,8 +1,8 @@
 //! Authorization of a request.
 
 use holdfast_audit::Recorder;
-use holdfast_authorization::{AccessTarget, Attributes, Authorizer, User};
-use holdfast_resource::{AuditAnnotations as _, GroupResource};
+use holdfast_authorization::{Attributes, Authorizer, User};
+use holdfast_resource::AuditAnnotations as _;
 use http::Method;
 
 use crate::http::ApiError;
@@ -34,7 +34,7 @@ pub fn check(
     if decision.allows() {
         return Ok(());
     }
-    Err(refused(user, &attributes, decision.reason()))
+    Err(ApiError::unauthorized_for(&user.name, &attributes, decision.reason()))
 }
 
 /// Refuses what `authorizer` does not allow.
@@ -46,31 +46,7 @@ pub(crate) fn authorize(authorizer: &dyn Authorizer, user: &User, attributes: &A
     if decision.allows() {
         return Ok(());
     }
-    Err(refused(user, attributes, decision.reason()))
-}
-
-/// The 403 for `attributes`. `reason` is that of the authorizer; may be empty.
-pub(crate) fn refused(user: &User, attributes: &Attributes<'_>, reason: &str) -> ApiError {
-    let (verb, user) = (attributes.verb, &user.name);
-    let because = |said: String| {
-        if reason.is_empty() {
-            said
-        } else {
-            format!("{said}: {reason}")
-        }
-    };
-    let target = match attributes.target {
-        AccessTarget::Path(path) => {
-            return ApiError::forbidden_path(because(format!("User \"{user}\" cannot {verb} path \"{path}\"")));
-        }
-        AccessTarget::Resource(target) => target,
-    };
-    let resource = GroupResource {
-        group: target.group.into(),
-        resource: target.resource.into(),
-    };
-    let (addressed, place) = ((&resource, target.subresource), (target.namespace, target.name));
-    ApiError::unauthorized_for((user, verb), addressed, place, reason)
+    Err(ApiError::unauthorized_for(&user.name, attributes, decision.reason()))
 }
 
 #[cfg(test)]

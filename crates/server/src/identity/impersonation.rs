@@ -29,9 +29,6 @@ const NODE: &str = "system:node:";
 const NODES: &str = "system:nodes";
 const ANONYMOUS: &str = "system:anonymous";
 
-/// The extra of a service account's user that names the node on which it runs.
-const RUNS_ON: &str = "authentication.kubernetes.io/node-name";
-
 /// The group of what stands for users in access rules.
 const GROUP_OF_USERS: &str = "authentication.k8s.io";
 
@@ -233,14 +230,9 @@ impl Wanted {
     fn goes(&self, way: Way, user: &User) -> bool {
         match way {
             Way::AssociatedNode => {
-                let runs_on = user.extra.iter().find(|(key, _)| key == RUNS_ON);
-                let runs_on = runs_on.and_then(|(_, values)| match values.as_slice() {
-                    [node] => Some(node.as_str()),
-                    _ => None,
-                });
                 self.is_bare()
                     && service_account(&user.name).is_some()
-                    && runs_on.is_some_and(|node| self.node() == Some(node))
+                    && user.node().is_some_and(|node| self.node() == Some(node))
             }
             Way::ArbitraryNode => self.is_bare() && self.node().is_some(),
             Way::ServiceAccount => self.is_bare() && self.service_account().is_some(),
@@ -288,7 +280,7 @@ impl Wanted {
     ) -> Result<(), ApiError> {
         let refuse = |resource, name, why: &str| {
             let attributes = attribute(verb, GROUP_OF_USERS, resource, "", "", name);
-            Err(authorization::refused(user, &attributes, why))
+            Err(ApiError::unauthorized_for(&user.name, &attributes, why))
         };
         let all = |resource, subresource| attribute(verb, GROUP_OF_USERS, resource, subresource, "", "*");
         if !self.uid.is_empty() {
@@ -465,7 +457,7 @@ fn attribute<'a>(
 mod tests {
     use http::header::{HeaderName, HeaderValue};
 
-    use holdfast_authorization::{Authorization, Decision, Masters, UserRules};
+    use holdfast_authorization::{Authorization, Decision, Masters, NODE_NAME, UserRules};
     use http::Method;
 
     use super::*;
@@ -512,7 +504,7 @@ mod tests {
     ) -> Result<User, String> {
         let user = User {
             name: name.into(),
-            extra: vec![(RUNS_ON.into(), vec!["n1".into()])],
+            extra: vec![(NODE_NAME.into(), vec!["n1".into()])],
             ..User::default()
         };
         let mut map = HeaderMap::new();

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use holdfast_authorization::{AUTHENTICATED, User, service_account_groups, service_account_user};
+use holdfast_authorization::{AUTHENTICATED, NODE_NAME, User, service_account_groups, service_account_user};
 use holdfast_resource::access::{
     BoundObject, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
 };
-use holdfast_resource::{GroupResource, Registry};
+use holdfast_resource::{Registry, Resource};
 use holdfast_value::Value;
 use jsonwebtoken::{Header, Validation};
 use parking_lot::Mutex;
@@ -41,10 +41,7 @@ const POD: [&str; 2] = [
     "authentication.kubernetes.io/pod-name",
     "authentication.kubernetes.io/pod-uid",
 ];
-const NODE: [&str; 2] = [
-    "authentication.kubernetes.io/node-name",
-    "authentication.kubernetes.io/node-uid",
-];
+const NODE: [&str; 2] = [NODE_NAME, "authentication.kubernetes.io/node-uid"];
 
 /// The configuration of tokens.
 #[derive(Clone, Debug)]
@@ -64,11 +61,65 @@ pub struct ServiceAccounts {
     config: TokenConfig,
     signing: Option<SigningKey>,
     keys: Keys,
-    registry: Arc<ArcSwap<Registry>>,
+    bound: BoundKinds,
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     identifiers: Arc<dyn Identifiers>,
     remembered: Mutex<HashMap<[u8; 32], Remembered>>,
+}
+
+/// The kinds whose objects tokens name, each by its claim. They are built in, so that they stay what they are.
+struct BoundKinds {
+    account: BoundKind,
+    secret: BoundKind,
+    pod: BoundKind,
+    node: BoundKind,
+}
+
+struct BoundKind {
+    claim: &'static str,
+    resource: Option<Arc<Resource>>,
+}
+
+impl BoundKinds {
+    fn of(registry: &Registry) -> Self {
+        let of = |claim| {
+            let named = |resource: &&Arc<Resource>| {
+                let token_claim = resource.capabilities.token_claim;
+                token_claim.is_some_and(|token_claim| token_claim.name == claim)
+            };
+            BoundKind {
+                claim,
+                resource: registry.resources().find(named).cloned(),
+            }
+        };
+        Self {
+            account: of("serviceaccount"),
+            secret: of("secret"),
+            pod: of("pod"),
+            node: of("node"),
+        }
+    }
+}
+
+impl BoundKind {
+    /// The name of the resource in messages.
+    fn plural(&self) -> &str {
+        self.resource.as_ref().map_or(self.claim, |resource| &resource.plural)
+    }
+
+    /// What messages call an object.
+    fn called(&self) -> &'static str {
+        let token_claim = self
+            .resource
+            .as_ref()
+            .and_then(|resource| resource.capabilities.token_claim);
+        token_claim.map_or(self.claim, |token_claim| token_claim.called)
+    }
+
+    fn key(&self, namespace: &str, name: &str) -> Option<String> {
+        Some(self.resource.as_ref()?.storage.as_ref()?.key(namespace, name))
+    }
 }
 
 /// A token with a valid signature.
@@ -165,7 +216,7 @@ impl ServiceAccounts {
             config,
             signing,
             keys,
-            registry,
+            bound: BoundKinds::of(&registry.load()),
             store,
             clock,
             identifiers,
@@ -224,11 +275,11 @@ impl ServiceAccounts {
     }
 
     /// Those of the requested audiences that the token has; by default those of this server.
-    fn audiences(&self, claims: &Claims, asked: &[&str]) -> Result<Vec<SmolStr>, TokenError> {
-        let wanted: Vec<SmolStr> = if asked.is_empty() {
+    fn audiences(&self, claims: &Claims, requested: &[&str]) -> Result<Vec<SmolStr>, TokenError> {
+        let wanted: Vec<SmolStr> = if requested.is_empty() {
             self.config.audiences.clone()
         } else {
-            asked.iter().map(SmolStr::new).collect()
+            requested.iter().map(SmolStr::new).collect()
         };
         let good: Vec<SmolStr> = wanted
             .iter()
@@ -253,8 +304,8 @@ impl ServiceAccounts {
     fn stale(&self, claims: &Claims) -> Option<(&'static str, String)> {
         let warned = claims.kubernetes.warnafter.filter(|warned| *warned != 0)?;
         let late = seconds(self.clock.now()).checked_sub(warned).filter(|late| *late > 0)?;
-        let told = format!("subject: {}, seconds after warning threshold: {late}", claims.sub);
-        Some(("authentication.k8s.io/stale-token", told))
+        let text = format!("subject: {}, seconds after warning threshold: {late}", claims.sub);
+        Some(("authentication.k8s.io/stale-token", text))
     }
 
     fn check_time(&self, claims: &Claims) -> Result<(), TokenError> {
@@ -278,27 +329,22 @@ impl ServiceAccounts {
             serviceaccount,
             ..
         } = &claims.kubernetes;
-        self.check_object("serviceaccounts", "service account", namespace, serviceaccount)?;
+        self.check_object(&self.bound.account, namespace, serviceaccount)?;
         if let Some(secret) = secret {
-            self.check_object("secrets", "secret", namespace, secret)?;
+            self.check_object(&self.bound.secret, namespace, secret)?;
         }
         match (pod, node) {
-            (Some(pod), _) => self.check_object("pods", "pod", namespace, pod),
-            // A node beside a pod tells where the pod is; alone the token ends with it.
-            (None, Some(node)) => self.check_object("nodes", "node", "", node),
+            (Some(pod), _) => self.check_object(&self.bound.pod, namespace, pod),
+            // A node beside a pod says where the pod is; alone the token ends with it.
+            (None, Some(node)) => self.check_object(&self.bound.node, "", node),
             (None, None) => Ok(()),
         }
     }
 
-    fn check_object(
-        &self,
-        resource: &'static str,
-        called: &str,
-        namespace: &str,
-        named: &Named,
-    ) -> Result<(), TokenError> {
-        let missing = || refused(format!("{resource} \"{}\" not found", named.name));
-        let object = self.get(resource, namespace, &named.name).ok_or_else(missing)?;
+    fn check_object(&self, kind: &BoundKind, namespace: &str, named: &Named) -> Result<(), TokenError> {
+        let missing = || refused(format!("{} \"{}\" not found", kind.plural(), named.name));
+        let object = self.get(kind, namespace, &named.name).ok_or_else(missing)?;
+        let called = kind.called();
         let uid = object.str_at(&["metadata", "uid"]).unwrap_or_default();
         if uid != named.uid {
             return Err(refused(format!(
@@ -308,23 +354,18 @@ impl ServiceAccounts {
         }
         let deleted = object.str_at(&["metadata", "deletionTimestamp"]).and_then(read_time);
         if deleted.is_some_and(|deleted| deleted + LEEWAY < self.clock.now()) {
-            let place = if namespace.is_empty() {
+            let name = if namespace.is_empty() {
                 named.name.clone()
             } else {
                 format!("{namespace}/{}", named.name)
             };
-            return Err(refused(format!("{called} {place} has been deleted")));
+            return Err(refused(format!("{called} {name} has been deleted")));
         }
         Ok(())
     }
 
-    fn get(&self, resource: &'static str, namespace: &str, name: &str) -> Option<Value> {
-        let registry = self.registry.load();
-        let resource = registry.resource(&GroupResource {
-            group: SmolStr::default(),
-            resource: SmolStr::new_static(resource),
-        })?;
-        let key = resource.storage.as_ref()?.key(namespace, name);
+    fn get(&self, kind: &BoundKind, namespace: &str, name: &str) -> Option<Value> {
+        let key = kind.key(namespace, name)?;
         let snapshot = self.store.snapshot();
         Some(objects::tree(snapshot.get(key.as_bytes())?))
     }

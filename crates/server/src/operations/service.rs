@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use holdfast_audit::{Auditor, Layer, Recorder};
+use holdfast_authorization::User;
 use holdfast_gotext::duration;
 use holdfast_resource::AuditAnnotations as _;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -17,7 +18,7 @@ use crate::api::context::Context;
 use crate::api::router::{self, Incoming};
 use crate::http::ApiError;
 use crate::http::negotiation::{self, PatchType, Representation};
-use crate::http::request_info::RequestInfo;
+use crate::http::request_info::{RequestInfo, ResourcePath};
 use crate::http::response::{self, Response};
 use crate::http::status::RETRY_SECONDS;
 use crate::identity::authorization;
@@ -234,11 +235,13 @@ impl Service {
         })
     }
 
+    /// The answer to a request whose address could be read: it is authenticated, gets a seat, is authorized, and goes to what
+    /// answers it.
     async fn answer(
         self: &Arc<Self>,
         mut head: http::request::Parts,
         info: RequestInfo,
-        body: RequestBody,
+        mut body: RequestBody,
         certificate: Option<&ClientCertificate>,
         arrival: &Arrival<'_>,
         (audit, schema): (&mut Option<Exchange>, &mut Option<Arc<Schema>>),
@@ -249,38 +252,22 @@ impl Service {
         if limit.is_some_and(|limit| started.elapsed() >= limit) {
             return Err(ApiError::out_of_time());
         }
-        let (tokens, now) = (self.context.shared.tokens.as_ref(), self.context.shared.clock.now());
-        let user = self
-            .authenticator
-            .authenticate(tokens, &mut head.headers, certificate, now);
-        let Authenticated { user, annotations } = user.inspect_err(|_| {
-            self.context.shared.metrics.unauthenticated();
+        let authenticated = self.authenticate(&mut head, certificate);
+        let Authenticated { user, annotations } = authenticated.inspect_err(|_| {
             *audit = self.refuse(&head, &info, arrival, || audit::attempted(&head, &info, certificate));
         })?;
         if let Some(auditor) = &self.auditor {
             let clock = self.context.shared.clock.as_ref();
             *audit = Exchange::begin(auditor, Some(&user), (&head, &info), arrival, clock);
-            if let Some(audit) = audit.as_ref() {
-                audit.recorder().took(Layer::Authentication, started.elapsed());
-                for (key, value) in annotations {
-                    audit.recorder().annotate(key, value);
-                }
-                if !Box::pin(audit.received()).await {
-                    return Ok(response::internal_error(&head.uri, "failed to store audit event"));
-                }
+            if let Some(audit) = audit.as_ref()
+                && !received(audit, annotations, started).await
+            {
+                return Ok(response::internal_error(&head.uri, "failed to store audit event"));
             }
         }
         let audit = audit.as_ref().map(Exchange::recorder);
-        let authorizer = self.context.shared.authorizer.as_ref();
-        let judged = audited(audit, Layer::Impersonation, || {
-            self.impersonation
-                .judge(user, &head.headers, authorizer, &info.attributes())
-        });
-        let Judged { user, impersonated } = judged?;
-        if let (Some(audit), Some(constraint)) = (audit, impersonated) {
-            audit.impersonated(&user, constraint);
-        }
-        let asked = SeatRequest {
+        let user = self.impersonated(user, &head.headers, &info, audit)?;
+        let seat_request = SeatRequest {
             info: &info,
             user: &user,
             method: &head.method,
@@ -289,24 +276,24 @@ impl Service {
             started,
         };
         let began = audit.map(|_| Instant::now());
-        let entered = self.enter(&asked, schema).await;
+        let entered = self.enter(&seat_request, schema).await;
         if let (Some(audit), Some(began)) = (audit, began) {
             audit.took(Layer::QueueWait, began.elapsed());
         }
-        let (place, watch) = match entered {
+        let (seat, watch) = match entered {
             Ok(entered) => entered,
             Err(retry_seconds) => return Ok(inflight::too_many(retry_seconds)),
         };
-        let mut body = body;
-        if let Some(place) = &place {
-            body.leaving(Arc::clone(place));
+        if let Some(seat) = &seat {
+            body.leaving(Arc::clone(seat));
         }
         audited(audit, Layer::Authorization, || {
+            let authorizer = self.context.shared.authorizer.as_ref();
             authorization::check(authorizer, &user, &info, &head.method, audit)
         })?;
+        let deadline = limit.and_then(|limit| started.checked_add(limit));
         if let Some(remote) = self.paths.remote(&info.path) {
-            let deadline = limit.and_then(|limit| started.checked_add(limit));
-            let asked = Forwarded {
+            let request = Forwarded {
                 head,
                 info: &info,
                 user,
@@ -315,10 +302,8 @@ impl Service {
                 deadline,
                 peer: arrival.peer,
             };
-            return Ok(self.forward(&remote, asked, place).await);
+            return Ok(self.forward(&remote, request, seat).await);
         }
-        let audit = audit.cloned();
-        let failing = audit.clone();
         let upgrade = Upgrade::take(&mut head);
         let incoming = Incoming {
             method: head.method,
@@ -327,39 +312,89 @@ impl Service {
             user,
             body,
             now: self.context.shared.clock.now(),
-            deadline: limit.and_then(|limit| started.checked_add(limit)),
+            deadline,
             upgrade,
             watch,
-            audit,
+            audit: audit.cloned(),
             cbor: self.context.config.cbor,
         };
-        let is_api = incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
-        if !is_api {
-            // The group may be that of a definition that was written a moment ago, and documents tell of all that is served.
-            self.context.definitions.caught_up().await;
-        }
-        let Some(target) = incoming
-            .info
-            .resource
-            .clone()
-            .filter(|_| self.paths.is_api(&incoming.info.path))
-        else {
-            let mut response = self.paths.respond(self.context.messages(), incoming).await?;
-            if let Some(place) = place {
-                response.body_mut().hold(place);
+        match self.target_of(&incoming).await {
+            Some(target) => self.serve(incoming, target, seat, (limit, schema)).await,
+            None => {
+                let mut response = self.paths.respond(self.context.messages(), incoming).await?;
+                if let Some(seat) = seat {
+                    response.body_mut().hold(seat);
+                }
+                Ok(response)
             }
-            return Ok(response);
-        };
+        }
+    }
+
+    /// The user who sends a request, by its certificate or its headers.
+    fn authenticate(
+        &self,
+        head: &mut http::request::Parts,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<Authenticated, ApiError> {
+        let shared = &self.context.shared;
+        let (tokens, now) = (shared.tokens.as_ref(), shared.clock.now());
+        let outcome = self
+            .authenticator
+            .authenticate(tokens, &mut head.headers, certificate, now);
+        outcome.inspect_err(|_| shared.metrics.unauthenticated())
+    }
+
+    /// The user whom a request is judged as: the one that sends it, or the one that its headers name.
+    fn impersonated(
+        &self,
+        user: Arc<User>,
+        headers: &HeaderMap,
+        info: &RequestInfo,
+        audit: Option<&Recorder>,
+    ) -> Result<Arc<User>, ApiError> {
+        let authorizer = self.context.shared.authorizer.as_ref();
+        let judged = audited(audit, Layer::Impersonation, || {
+            self.impersonation.judge(user, headers, authorizer, &info.attributes())
+        });
+        let Judged { user, impersonated } = judged?;
+        if let (Some(audit), Some(constraint)) = (audit, impersonated) {
+            audit.impersonated(&user, constraint);
+        }
+        Ok(user)
+    }
+
+    /// The resource that a request is about; `None` where its path is another one.
+    async fn target_of(&self, incoming: &Incoming) -> Option<ResourcePath> {
+        let is_api = || incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
+        if !is_api() {
+            // The group may be that of a definition that was written a moment ago, and documents show all that is served.
+            self.context.definitions.caught_up().await;
+            if !is_api() {
+                return None;
+            }
+        }
+        incoming.info.resource.clone()
+    }
+
+    /// The answer of the resource that a request is about, within the time that the request may take. `schema` forgets the
+    /// flow schema where the time runs out.
+    async fn serve(
+        self: &Arc<Self>,
+        incoming: Incoming,
+        target: ResourcePath,
+        seat: Option<Arc<Seat>>,
+        (limit, schema): (Option<Duration>, &mut Option<Arc<Schema>>),
+    ) -> Result<Response, ApiError> {
         let context = Arc::clone(&self.context);
         // What changes something is finished even if the client goes away: what a write reserves is given back, or kept
         // for good, when its outcome is known.
         let writes = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
         // The work of a verb is a large future, which is put in one place rather than handed on from layer to layer. The
-        // place among the requests goes with it, and then with the answer until the client has that.
-        let answer = Box::pin(guarded(failing, async move {
+        // seat goes with it, and then with the answer until the client has that.
+        let answer = Box::pin(guarded(incoming.audit.clone(), async move {
             let mut response = router::serve_resource(&context, incoming, target).await?;
-            if let Some(place) = place {
-                response.body_mut().hold(place);
+            if let Some(seat) = seat {
+                response.body_mut().hold(seat);
             }
             Ok(response)
         }));
@@ -393,37 +428,37 @@ impl Service {
     /// After how many seconds the client had better come again, where there is no place.
     async fn enter(
         &self,
-        asked: &SeatRequest<'_>,
+        request: &SeatRequest<'_>,
         schema: &mut Option<Arc<Schema>>,
     ) -> Result<(Option<Arc<Seat>>, WatchHold), u64> {
         let Some(fairness) = &self.fairness else {
-            if asked.limit.is_none() {
+            if request.limit.is_none() {
                 return Ok((None, WatchHold::default()));
             }
-            let place = inflight::enter(&self.in_flight, asked.info, asked.user);
-            let place = place.ok_or(u64::from(RETRY_SECONDS))?;
-            return Ok((Some(Arc::new(place)), WatchHold::default()));
+            let seat = inflight::enter(&self.in_flight, request.info, request.user);
+            let seat = seat.ok_or(u64::from(RETRY_SECONDS))?;
+            return Ok((Some(Arc::new(seat)), WatchHold::default()));
         };
-        *schema = fairness.classify(asked);
+        *schema = fairness.classify(request);
         let Some(schema) = schema else {
             return Ok((None, WatchHold::default()));
         };
-        let Admitted { seat, watch } = fairness.admit(&self.in_flight, schema, asked).await?;
+        let Admitted { seat, watch } = fairness.admit(&self.in_flight, schema, request).await?;
         // A watch gives its seats back once it has begun, whatever becomes of its answer.
-        let place = asked.limit.is_some().then_some(seat);
-        Ok((place, watch))
+        let seat = request.limit.is_some().then_some(seat);
+        Ok((seat, watch))
     }
 }
 
 impl Service {
-    /// The answer of another server, which keeps its place among the requests until the client has it.
-    async fn forward(&self, to: &Proxied, asked: Forwarded<'_>, place: Option<Arc<Seat>>) -> Response {
+    /// The answer of another server, which keeps its seat until the client has it.
+    async fn forward(&self, to: &Proxied, request: Forwarded<'_>, seat: Option<Arc<Seat>>) -> Response {
         let Some(aggregator) = self.paths.aggregator() else {
             return response::page_not_found();
         };
-        let mut response = Box::pin(aggregator.forward(to, asked)).await;
-        if let Some(place) = place {
-            response.body_mut().hold(place);
+        let mut response = Box::pin(aggregator.forward(to, request)).await;
+        if let Some(seat) = seat {
+            response.body_mut().hold(seat);
         }
         response
     }
@@ -485,6 +520,15 @@ async fn guarded(
         }
         Err(panicked())
     })
+}
+
+/// Notes who sends a request, and begins its record in the audit log. Whether that could be written.
+async fn received(audit: &Exchange, annotations: Vec<(&'static str, String)>, started: Instant) -> bool {
+    audit.recorder().took(Layer::Authentication, started.elapsed());
+    for (key, value) in annotations {
+        audit.recorder().annotate(key, value);
+    }
+    Box::pin(audit.received()).await
 }
 
 /// Does `work`, and tells the audit log how long it took where the request is audited.

@@ -24,10 +24,10 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
     metadata::wipe(&mut object);
     let seen = Freshness::note(context, &target).await?;
     let outcome = create_until_stored(context, &target, &object).await;
-    match seen.was_outdated(context, &target, &outcome).await? {
-        true => create_until_stored(context, &target, &object).await,
-        false => outcome,
-    }
+    seen.confirm(context, &target, outcome, || {
+        create_until_stored(context, &target, &object)
+    })
+    .await
 }
 
 async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &Value) -> Result<Written, ApiError> {

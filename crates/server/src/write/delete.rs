@@ -42,10 +42,10 @@ pub(super) async fn delete_in_turn(
 ) -> Result<Written, ApiError> {
     let seen = Freshness::note(context, target).await?;
     let outcome = delete_until_stored(context, target, options, turn).await;
-    match seen.was_outdated(context, target, &outcome).await? {
-        true => delete_until_stored(context, target, options, turn).await,
-        false => outcome,
-    }
+    seen.confirm(context, target, outcome, || {
+        delete_until_stored(context, target, options, turn)
+    })
+    .await
 }
 
 async fn delete_until_stored(

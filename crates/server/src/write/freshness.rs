@@ -54,17 +54,35 @@ impl Freshness {
         })
     }
 
+    /// The outcome of a write that saw such a state: `first`, or where an older state may be the cause of that, `again`, which
+    /// runs over the most recent one.
+    ///
+    /// # Errors
+    /// The refusal, or why the most recent state is not available.
+    pub(super) async fn confirm<F: Future<Output = Result<Written, ApiError>>>(
+        self,
+        context: &Context,
+        target: &Target,
+        first: Result<Written, ApiError>,
+        again: impl FnOnce() -> F,
+    ) -> Result<Written, ApiError> {
+        match self.was_outdated(context, target, &first).await? {
+            true => again().await,
+            false => first,
+        }
+    }
+
     /// Whether the write has to run anew over the most recent state, as `outcome` may be owed to an older one.
     ///
     /// # Errors
     /// Where the most recent state cannot be had.
-    pub(super) async fn was_outdated(
-        self,
+    async fn was_outdated(
+        &self,
         context: &Context,
         target: &Target,
         outcome: &Result<Written, ApiError>,
     ) -> Result<bool, ApiError> {
-        let Self::AsOf { revision, of_objects } = self else {
+        let Self::AsOf { revision, of_objects } = *self else {
             return Ok(false);
         };
         let doubtful = match outcome {

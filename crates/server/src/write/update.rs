@@ -53,10 +53,10 @@ pub(super) async fn update_in_turn(
 ) -> Result<Written, ApiError> {
     let seen = Freshness::note(context, target).await?;
     let outcome = update_until_stored(context, target, change, turn, fingerprint).await;
-    match seen.was_outdated(context, target, &outcome).await? {
-        true => update_until_stored(context, target, change, turn, None).await,
-        false => outcome,
-    }
+    seen.confirm(context, target, outcome, || {
+        update_until_stored(context, target, change, turn, None)
+    })
+    .await
 }
 
 async fn update_until_stored(

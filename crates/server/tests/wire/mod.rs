@@ -217,6 +217,24 @@ impl Server {
         protocol: &[u8],
         certificate: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
     ) -> std::io::Result<TlsStream<TcpStream>> {
+        self.shake_hands(self.socket().await?, protocol, certificate).await
+    }
+
+    /// A connection that has said nothing yet.
+    pub async fn socket(&self) -> std::io::Result<TcpStream> {
+        // A small buffer, so that what a test does not read soon holds up the server.
+        let socket = TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(32 * 1024)?;
+        socket.connect(self.address).await
+    }
+
+    /// As [`Server::connect`], over `socket`.
+    pub async fn shake_hands(
+        &self,
+        socket: TcpStream,
+        protocol: &[u8],
+        certificate: Option<(CertificateDer<'static>, PrivateKeyDer<'static>)>,
+    ) -> std::io::Result<TlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         roots.add(self.authority.certificate.clone()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
@@ -229,12 +247,13 @@ impl Server {
             Some((certificate, key)) => builder.with_client_auth_cert(vec![certificate], key).unwrap(),
         };
         config.alpn_protocols = vec![protocol.to_vec()];
-        // A small buffer, so that what a test does not read soon holds up the server.
-        let socket = TcpSocket::new_v4()?;
-        socket.set_recv_buffer_size(32 * 1024)?;
-        let socket = socket.connect(self.address).await?;
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, socket).await
+    }
+
+    /// Makes sure that the server answers a client of its own, and so has seen what other clients did before.
+    pub async fn answers(&self) {
+        assert_eq!(self.client().await.get("/livez", "").await.0, 200);
     }
 
     pub async fn client(&self) -> Client {

@@ -1,5 +1,6 @@
 //! The `Status` of each error of the parts below.
 
+use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::ConversionError;
 use holdfast_store::ReadError;
 use holdfast_writes::ErrorKind;
@@ -53,7 +54,16 @@ impl From<ErrorKind> for ApiError {
                 namespace,
                 name,
                 reason,
-            } => Self::unauthorized_for((&user, verb), (&resource, ""), (&namespace, &name), &reason),
+            } => {
+                let target = AccessTarget::Resource(ResourceTarget {
+                    group: &resource.group,
+                    resource: &resource.resource,
+                    namespace: &namespace,
+                    name: &name,
+                    ..ResourceTarget::default()
+                });
+                Self::unauthorized_for(&user, &Attributes { verb, target }, &reason)
+            }
             ErrorKind::Refusal {
                 refusal,
                 resource,

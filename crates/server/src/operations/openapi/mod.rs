@@ -5,22 +5,27 @@
 //! a document at a time share its bytes, in each form. Their hashes, by which clients keep them, come from what they are
 //! made of, so that the index needs none of them.
 
-use std::collections::{BTreeMap, HashMap};
+mod kept;
+mod parts;
+
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use holdfast_value::{Limits, Map, SmolStr, Value, json};
+use holdfast_value::{Limits, Value, json};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Response as HttpResponse, StatusCode};
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha512};
 
+use self::kept::{DocumentKey, Encoding, Form, Kept};
+use self::parts::{Joined, Messages, Parts};
 use crate::http::ApiError;
 use crate::http::headers;
 use crate::http::negotiation;
@@ -62,121 +67,31 @@ pub struct OpenApi {
     index: Mutex<Bytes>,
 }
 
-/// The documents that were asked for, compressed.
-#[derive(Default)]
-struct Kept {
-    documents: HashMap<String, Document>,
-    /// The bytes of all.
-    size: usize,
-    /// Grows with each use of a document.
-    clock: u64,
-}
-
-struct Document {
-    /// The state of the source that it was made of.
-    fingerprint: Vec<u8>,
-    compressed: Bytes,
-    /// The text, as long as anyone is sent it.
-    text: Weak<[u8]>,
-    used: u64,
-}
-
-/// The form in which a document is sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Compressed,
-    Text,
-}
-
-/// How much is kept in all. What was not used for longest goes first.
-const MOST_KEPT: usize = 16 << 20;
-
-impl Kept {
-    fn get(&mut self, name: &str, fingerprint: &[u8], form: Form) -> Option<Bytes> {
-        let document = self.document(name, fingerprint)?;
-        match form {
-            Form::Compressed => Some(document.compressed.clone()),
-            Form::Text => document.text.upgrade().map(Bytes::from_owner),
-        }
-    }
-
-    /// Lets others share the text of a document while somebody is sent it.
-    fn share(&mut self, name: &str, fingerprint: &[u8], text: &Arc<[u8]>) {
-        if let Some(document) = self.document(name, fingerprint) {
-            document.text = Arc::downgrade(text);
-        }
-    }
-
-    fn document(&mut self, name: &str, fingerprint: &[u8]) -> Option<&mut Document> {
-        self.clock += 1;
-        if self.documents.get(name)?.fingerprint != fingerprint {
-            self.remove(name);
-            return None;
-        }
-        let document = self.documents.get_mut(name)?;
-        document.used = self.clock;
-        Some(document)
-    }
-
-    fn insert(&mut self, name: String, fingerprint: Vec<u8>, compressed: Bytes) {
-        self.remove(&name);
-        self.clock += 1;
-        self.size += compressed.len() + fingerprint.len();
-        let document = Document {
-            fingerprint,
-            compressed,
-            text: Weak::<[u8; 0]>::new(),
-            used: self.clock,
-        };
-        self.documents.insert(name, document);
-        while self.size > MOST_KEPT && self.documents.len() > 1 {
-            let oldest = self.documents.iter().min_by_key(|(_, document)| document.used);
-            let Some(oldest) = oldest.map(|(name, _)| name.clone()) else {
-                return;
-            };
-            self.remove(&oldest);
-        }
-    }
-
-    fn remove(&mut self, name: &str) {
-        if let Some(document) = self.documents.remove(name) {
-            self.size -= document.compressed.len() + document.fingerprint.len();
-        }
-    }
-}
-
 /// How long clients may keep a document that they ask for by its hash, which never changes.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 const JSON: &str = "application/json";
 
-/// The name of the document of version 2 among those of version 3, and that of its protobuf form.
-const VERSION_2: &str = "v2";
-const VERSION_2_PROTOBUF: &str = "v2.pb";
-
-/// The media types in which the document of version 2 can be asked for, each with the name of what is sent and its type.
-const VERSION_2_TYPES: [(&str, &str, &str); 3] = [
-    (JSON, VERSION_2, JSON),
+/// The media types in which the document of version 2 can be asked for, each with what is sent.
+const VERSION_2_TYPES: [(&str, Encoding, &str); 3] = [
+    (JSON, Encoding::Json, JSON),
     (
         "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
-        VERSION_2_PROTOBUF,
+        Encoding::Protobuf,
         PROTOBUF,
     ),
-    (PROTOBUF, VERSION_2_PROTOBUF, PROTOBUF),
+    (PROTOBUF, Encoding::Protobuf, PROTOBUF),
 ];
 
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// What stands behind the name of a document of version 3 where its protobuf form is meant. No name holds it.
-const IN_PROTOBUF: &str = ";protobuf";
-
-/// The media types in which documents of version 3 can be asked for, each with what stands behind the name of what is sent.
-const VERSION_3_TYPES: [(&str, &str, &str); 3] = [
-    (JSON, "", JSON),
-    (PROTOBUF_3, IN_PROTOBUF, PROTOBUF_3),
+/// The same of documents of version 3.
+const VERSION_3_TYPES: [(&str, Encoding, &str); 3] = [
+    (JSON, Encoding::Json, JSON),
+    (PROTOBUF_3, Encoding::Protobuf, PROTOBUF_3),
     (
         "application/com.github.proto-openapi.spec.v3@v1.0+protobuf",
-        IN_PROTOBUF,
+        Encoding::Protobuf,
         PROTOBUF_3,
     ),
 ];
@@ -212,12 +127,17 @@ impl OpenApi {
     ) -> Result<Option<Response>, ApiError> {
         match path {
             "/openapi/v2" => {
-                let Some((_, name, content_type)) = accepted(headers, &VERSION_2_TYPES) else {
+                let Some((_, encoding, content_type)) = accepted(headers, &VERSION_2_TYPES) else {
                     return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
                 };
                 let fingerprint = self.source.fingerprint_2();
-                let etag = hash(&fingerprint, name);
-                let document = self.document(name, &etag, fingerprint, content_type, headers);
+                // In version 2, each encoding has a tag of its own.
+                let etag = match encoding {
+                    Encoding::Json => hash(&fingerprint, "v2"),
+                    Encoding::Protobuf => hash(&fingerprint, "v2.pb"),
+                };
+                let key = DocumentKey::version_2(*encoding);
+                let document = self.document(key, &etag, fingerprint, content_type, headers);
                 document.await.map(Some)
             }
             "/openapi/v3" => Ok(Some(self.index())),
@@ -232,18 +152,18 @@ impl OpenApi {
                 if negotiation::clauses(headers).is_empty() {
                     return Ok(Some(refused(StatusCode::OK)));
                 }
-                let Some((_, form, content_type)) = accepted(headers, &VERSION_3_TYPES) else {
+                let Some((_, encoding, content_type)) = accepted(headers, &VERSION_3_TYPES) else {
                     return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
                 };
                 let hash = hash(&fingerprint, name);
-                let asked = query.get("hash").filter(|asked| !asked.is_empty());
-                if asked.is_some_and(|asked| asked != hash) {
+                let wanted = query.get("hash").filter(|wanted| !wanted.is_empty());
+                if wanted.is_some_and(|wanted| wanted != hash) {
                     return Ok(Some(moved(&format!("/openapi/v3/{name}?hash={hash}"))));
                 }
-                let name = format!("{name}{form}");
-                let response = self.document(&name, &hash, fingerprint, content_type, headers);
+                let key = DocumentKey::version_3(name, *encoding);
+                let response = self.document(key, &hash, fingerprint, content_type, headers);
                 let mut response = response.await?;
-                if asked.is_some() {
+                if wanted.is_some() {
                     let headers = response.headers_mut();
                     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, immutable"));
                     if let Ok(expires) = HeaderValue::from_str(&httpdate::fmt_http_date(now + YEAR)) {
@@ -292,13 +212,9 @@ impl OpenApi {
     }
 
     /// A document of version 3, compressed.
-    fn version_3(&self, name: &str) -> Result<Bytes, ApiError> {
-        let (path, in_protobuf) = match name.strip_suffix(IN_PROTOBUF) {
-            Some(path) => (path, true),
-            None => (name, false),
-        };
+    fn version_3(&self, path: &str, encoding: Encoding) -> Result<Bytes, ApiError> {
         let text = self.source.version_3(path).ok_or_else(ApiError::unknown_resource)?;
-        if !in_protobuf {
+        if encoding == Encoding::Json {
             return compress(&text);
         }
         let document = json::parse(&text, &Limits::TRUSTED);
@@ -306,18 +222,16 @@ impl OpenApi {
         compress(&holdfast_proto::openapi_v3(&document))
     }
 
-    fn fingerprint(&self, name: &str) -> Option<Vec<u8>> {
-        match name {
-            VERSION_2 | VERSION_2_PROTOBUF => Some(self.source.fingerprint_2()),
-            name => self
-                .source
-                .fingerprint_3(name.strip_suffix(IN_PROTOBUF).unwrap_or(name)),
+    fn fingerprint(&self, key: &DocumentKey) -> Option<Vec<u8>> {
+        match &key.path {
+            None => Some(self.source.fingerprint_2()),
+            Some(path) => self.source.fingerprint_3(path),
         }
     }
 
     async fn document(
         self: &Arc<Self>,
-        name: &str,
+        key: DocumentKey,
         etag: &str,
         fingerprint: Vec<u8>,
         content_type: &'static str,
@@ -336,7 +250,7 @@ impl OpenApi {
             } else {
                 Form::Text
             };
-            let bytes = self.bytes(fingerprint, name, form).await?;
+            let bytes = self.bytes(fingerprint, &key, form).await?;
             let mut response = response::bytes(StatusCode::OK, content_type, bytes);
             if form == Form::Compressed {
                 let encoding = HeaderValue::from_static("gzip");
@@ -346,7 +260,7 @@ impl OpenApi {
         };
         let headers = response.headers_mut();
         headers.insert(header::ETAG, etag);
-        if name.starts_with(VERSION_2) {
+        if key.path.is_none() {
             headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
         }
         headers.append(header::VARY, HeaderValue::from_static("Accept"));
@@ -354,8 +268,8 @@ impl OpenApi {
     }
 
     /// The document in one of its forms, which is made if it is not there yet.
-    async fn bytes(self: &Arc<Self>, fingerprint: Vec<u8>, name: &str, form: Form) -> Result<Bytes, ApiError> {
-        let known = || self.kept.lock().get(name, &fingerprint, form);
+    async fn bytes(self: &Arc<Self>, fingerprint: Vec<u8>, key: &DocumentKey, form: Form) -> Result<Bytes, ApiError> {
+        let known = || self.kept.lock().get(key, &fingerprint, form);
         if let Some(bytes) = known() {
             return Ok(bytes);
         }
@@ -363,107 +277,36 @@ impl OpenApi {
         if let Some(bytes) = known() {
             return Ok(bytes);
         }
-        let (this, name) = (Arc::clone(self), name.to_owned());
+        let (this, key) = (Arc::clone(self), key.clone());
         blocking(move || {
-            let compressed = this.kept.lock().get(&name, &fingerprint, Form::Compressed);
+            let compressed = this.kept.lock().get(&key, &fingerprint, Form::Compressed);
             let compressed = match compressed {
                 Some(compressed) => compressed,
-                None => this.make(&name, &fingerprint)?,
+                None => this.make(&key, &fingerprint)?,
             };
             if form == Form::Compressed {
                 return Ok(compressed);
             }
             let text: Arc<[u8]> = decompress(&compressed)?.into();
-            this.kept.lock().share(&name, &fingerprint, &text);
+            this.kept.lock().share(&key, &fingerprint, &text);
             Ok(Bytes::from_owner(text))
         })
         .await
     }
 
     /// Makes a document, compressed, and keeps it.
-    fn make(&self, name: &str, fingerprint: &[u8]) -> Result<Bytes, ApiError> {
-        let document = match name {
-            VERSION_2 => self.version_2(Joined::default()),
-            VERSION_2_PROTOBUF => self.version_2(Messages),
-            name => self.version_3(name),
+    fn make(&self, key: &DocumentKey, fingerprint: &[u8]) -> Result<Bytes, ApiError> {
+        let document = match (&key.path, key.encoding) {
+            (None, Encoding::Json) => self.version_2(Joined::default()),
+            (None, Encoding::Protobuf) => self.version_2(Messages),
+            (Some(path), encoding) => self.version_3(path, encoding),
         }?;
         // Where the source changed meanwhile, the document may be newer than its fingerprint says: it is not kept.
-        if self.fingerprint(name).as_deref() == Some(fingerprint) {
+        if self.fingerprint(key).as_deref() == Some(fingerprint) {
             let mut kept = self.kept.lock();
-            kept.insert(name.to_owned(), fingerprint.to_vec(), document.clone());
+            kept.insert(key.clone(), fingerprint.to_vec(), document.clone());
         }
         Ok(document)
-    }
-}
-
-/// How the parts of a document are written.
-trait Parts {
-    /// What a part of the member adds.
-    fn part(&mut self, member: &'static str, part: &Value) -> Vec<u8>;
-    /// What stands behind the last part.
-    fn end(self) -> Vec<u8>;
-}
-
-/// A JSON object whose members are joined from their parts.
-#[derive(Default)]
-struct Joined {
-    /// The member that was written last, which is open where it is a map.
-    member: &'static str,
-    open: bool,
-    /// Whether it holds anything yet.
-    filled: bool,
-}
-
-impl Parts for Joined {
-    #[expect(clippy::indexing_slicing, reason = "an object is written between two braces")]
-    fn part(&mut self, member: &'static str, part: &Value) -> Vec<u8> {
-        let mut text = Vec::new();
-        if member != self.member {
-            if self.open {
-                text.push(b'}');
-            }
-            text.push(if self.member.is_empty() { b'{' } else { b',' });
-            text.extend_from_slice(format!("\"{member}\":").as_bytes());
-            self.open = part.as_map().is_some();
-            if self.open {
-                text.push(b'{');
-            }
-            (self.member, self.filled) = (member, false);
-        }
-        let written = json::to_vec(part);
-        if !self.open {
-            text.extend_from_slice(&written);
-        } else if written.len() > 2 {
-            if self.filled {
-                text.push(b',');
-            }
-            self.filled = true;
-            // The entries without the braces.
-            text.extend_from_slice(&written[1..written.len() - 1]);
-        }
-        text
-    }
-
-    fn end(self) -> Vec<u8> {
-        match (self.member, self.open) {
-            ("", _) => b"{}".to_vec(),
-            (_, true) => b"}}".to_vec(),
-            (_, false) => b"}".to_vec(),
-        }
-    }
-}
-
-/// Protobuf: messages that follow one another are one message, and so are those within them.
-struct Messages;
-
-impl Parts for Messages {
-    fn part(&mut self, member: &'static str, part: &Value) -> Vec<u8> {
-        let document: Map = [(SmolStr::new_static(member), part.clone())].into_iter().collect();
-        holdfast_proto::openapi_v2(&Value::Map(document))
-    }
-
-    fn end(self) -> Vec<u8> {
-        Vec::new()
     }
 }
 
@@ -530,8 +373,8 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
 /// What can be asked for, what is sent then, and its content type: the first that the best clause of Accept names.
 fn accepted(
     headers: &HeaderMap,
-    served: &'static [(&str, &str, &str)],
-) -> Option<&'static (&'static str, &'static str, &'static str)> {
+    served: &'static [(&str, Encoding, &str)],
+) -> Option<&'static (&'static str, Encoding, &'static str)> {
     let clauses = negotiation::clauses(headers);
     clauses
         .iter()
@@ -631,9 +474,13 @@ mod tests {
     async fn all_who_are_sent_a_document_at_a_time_share_its_bytes() {
         let openapi = Arc::new(OpenApi::new(Arc::new(Fixed("1"))));
         for form in [Form::Text, Form::Compressed] {
-            for name in [VERSION_2, VERSION_2_PROTOBUF, "api/v1"] {
+            for key in [
+                DocumentKey::version_2(Encoding::Json),
+                DocumentKey::version_2(Encoding::Protobuf),
+                DocumentKey::version_3("api/v1", Encoding::Json),
+            ] {
                 let fingerprint = openapi.source.fingerprint_2();
-                let bytes = || openapi.bytes(fingerprint.clone(), name, form);
+                let bytes = || openapi.bytes(fingerprint.clone(), &key, form);
                 let (first, second) = tokio::try_join!(bytes(), bytes()).unwrap();
                 let third = bytes().await.unwrap();
                 assert!(first.as_ptr() == second.as_ptr() && second.as_ptr() == third.as_ptr());
@@ -641,8 +488,9 @@ mod tests {
         }
         // Nobody is sent the text any more: only the compressed document stays.
         let mut kept = openapi.kept.lock();
-        assert!(kept.get(VERSION_2, b"1", Form::Text).is_none());
-        assert!(kept.get(VERSION_2, b"1", Form::Compressed).is_some());
+        let key = DocumentKey::version_2(Encoding::Json);
+        assert!(kept.get(&key, b"1", Form::Text).is_none());
+        assert!(kept.get(&key, b"1", Form::Compressed).is_some());
     }
 
     #[tokio::test]
@@ -694,49 +542,5 @@ mod tests {
             assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
             assert!(text(refused).await.is_empty());
         }
-    }
-
-    #[test]
-    fn the_parts_of_a_document_make_one() {
-        let map = |name: &str| {
-            let mut map = Value::empty_map();
-            map.set_at(&[name], Value::empty_map());
-            map
-        };
-        let parts = [
-            ("swagger", Value::from("2.0")),
-            ("paths", Value::empty_map()),
-            ("paths", map("/a")),
-            ("paths", Value::empty_map()),
-            ("paths", map("/b")),
-            ("security", Value::from(vec![Value::from(1)])),
-            ("definitions", map("c")),
-        ];
-        let mut joined = Joined::default();
-        let mut text: Vec<u8> = parts
-            .iter()
-            .flat_map(|(member, part)| joined.part(member, part))
-            .collect();
-        text.extend(joined.end());
-        let wanted = r#"{"swagger":"2.0","paths":{"/a":{},"/b":{}},"security":[1],"definitions":{"c":{}}}"#;
-        assert_eq!(String::from_utf8(text).unwrap(), wanted);
-        assert_eq!(Joined::default().end(), b"{}");
-    }
-
-    #[test]
-    fn what_was_not_used_for_longest_goes_when_there_is_too_much() {
-        let mut kept = Kept::default();
-        let document = Bytes::from(vec![0; MOST_KEPT / 2]);
-        kept.insert("a".to_owned(), vec![1], document.clone());
-        kept.insert("b".to_owned(), Vec::new(), document.slice(1..));
-        assert!(kept.get("a", &[1], Form::Compressed).is_some());
-        kept.insert("c".to_owned(), Vec::new(), document.slice(2..));
-        assert!(
-            kept.get("b", &[], Form::Compressed).is_none()
-                && kept.get("a", &[1], Form::Compressed).is_some()
-                && kept.get("c", &[], Form::Compressed).is_some()
-        );
-        assert!(kept.get("a", &[2], Form::Compressed).is_none(), "of an older state");
-        assert_eq!(kept.size, document.len() - 2);
     }
 }
