@@ -88,8 +88,8 @@ fn brings_linker() -> bool {
 
 /// The commit, and whether the sources are as it has them.
 fn source() -> (String, String) {
-    let given = |variable| env::var(variable).ok().filter(|value| !value.is_empty());
-    let commit = given("HOLDFAST_GIT_COMMIT").or_else(|| output("git", &["rev-parse", "HEAD"]));
+    let variable_of = |variable| env::var(variable).ok().filter(|value| !value.is_empty());
+    let commit = variable_of("HOLDFAST_GIT_COMMIT").or_else(|| output("git", &["rev-parse", "HEAD"]));
     let Some(commit) = commit else {
         return (NO_COMMIT.to_owned(), "archive".to_owned());
     };
@@ -98,7 +98,7 @@ fn source() -> (String, String) {
         Some(_) => "dirty".to_owned(),
         None => "archive".to_owned(),
     };
-    (commit, given("HOLDFAST_GIT_TREE_STATE").unwrap_or_else(found))
+    (commit, variable_of("HOLDFAST_GIT_TREE_STATE").unwrap_or_else(found))
 }
 
 fn date() -> String {

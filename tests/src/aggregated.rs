@@ -143,7 +143,7 @@ pub struct MetricsServer {
     /// Where it listens.
     pub port: u16,
     /// What it was asked, and for whom: `USER METHOD PATH`.
-    asked: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<String>>>,
 }
 
 impl MetricsServer {
@@ -163,12 +163,12 @@ impl MetricsServer {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let server = Self {
             port: listener.local_addr().unwrap().port(),
-            asked: Arc::default(),
+            requests: Arc::default(),
         };
-        let asked = Arc::clone(&server.asked);
+        let requests = Arc::clone(&server.requests);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (acceptor, asked) = (acceptor.clone(), Arc::clone(&asked));
+                let (acceptor, requests) = (acceptor.clone(), Arc::clone(&requests));
                 tokio::spawn(async move {
                     let Ok(stream) = acceptor.accept(stream).await else {
                         return;
@@ -176,7 +176,7 @@ impl MetricsServer {
                     let service = service_fn(move |request: Request<Incoming>| {
                         let answer = match request.headers().contains_key("upgrade") {
                             true => echo(request),
-                            false => answer(&request, &asked),
+                            false => answer(&request, &requests),
                         };
                         async move { Ok::<_, Infallible>(answer) }
                     });
@@ -191,8 +191,8 @@ impl MetricsServer {
     }
 
     /// What it was asked, and for whom.
-    pub fn asked(&self) -> Vec<String> {
-        self.asked.lock().clone()
+    pub fn requests(&self) -> Vec<String> {
+        self.requests.lock().clone()
     }
 }
 
@@ -210,14 +210,14 @@ fn echo(request: Request<Incoming>) -> Response<Full<Bytes>> {
     response.header("Upgrade", protocol).body(Full::default()).unwrap()
 }
 
-fn answer(request: &Request<Incoming>, asked: &Mutex<Vec<String>>) -> Response<Full<Bytes>> {
+fn answer(request: &Request<Incoming>, requests: &Mutex<Vec<String>>) -> Response<Full<Bytes>> {
     let header = |name: &str| {
         let value = request.headers().get(name).and_then(|value| value.to_str().ok());
         value.unwrap_or_default().to_owned()
     };
     let path = request.uri().path();
-    let told = format!("{} {} {path}", header("x-remote-user"), request.method());
-    asked.lock().push(told);
+    let line = format!("{} {} {path}", header("x-remote-user"), request.method());
+    requests.lock().push(line);
     if path == "/openapi/v2" {
         let response = Response::builder().header("Content-Type", "application/json");
         return response.body(Full::new(Bytes::from(openapi().to_string()))).unwrap();

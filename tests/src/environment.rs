@@ -169,11 +169,11 @@ impl Environment {
     /// # Errors
     /// Where the folder cannot be read.
     pub fn made(&self) -> Result<Vec<String>> {
-        let given = [TOKEN_FILE, KEY, PUBLIC_KEY, ETCD_LOG, API_SERVER_LOG];
+        let files = [TOKEN_FILE, KEY, PUBLIC_KEY, ETCD_LOG, API_SERVER_LOG];
         let mut names = Vec::new();
         for entry in std::fs::read_dir(self.folder.path())? {
             let name = entry?.file_name().to_string_lossy().into_owned();
-            if !given.contains(&name.as_str()) {
+            if !files.contains(&name.as_str()) {
                 names.push(name);
             }
         }

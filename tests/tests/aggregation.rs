@@ -176,15 +176,21 @@ async fn requests_for_another_server_are_made_there_in_the_name_of_the_user() {
     assert_eq!(get(&before, &path).await, get(&behind, &path).await);
     let table = read(&before, WIDGETS, "application/json;as=Table;v=v1;g=meta.k8s.io").await;
     assert_eq!(table["rows"][0]["cells"][0], "a");
-    let (code, told) = ask(&before, Method::DELETE, &format!("{WIDGETS}/b"), "").await;
+    let (code, reported) = ask(&before, Method::DELETE, &format!("{WIDGETS}/b"), "").await;
     assert_eq!(code, StatusCode::NOT_FOUND);
-    assert!(told.contains(r#"widgets.x.example.com \"b\" not found"#), "{told}");
+    assert!(
+        reported.contains(r#"widgets.x.example.com \"b\" not found"#),
+        "{reported}"
+    );
 
     // Who may not do it here is not sent there; who may is judged there by the same name.
     let alice = both.before().with_token(USER_TOKEN);
-    let (code, told) = get(&alice, WIDGETS).await;
+    let (code, reported) = get(&alice, WIDGETS).await;
     assert_eq!(code, StatusCode::FORBIDDEN);
-    assert!(told.contains(r#"User \"alice\" cannot list resource"#), "{told}");
+    assert!(
+        reported.contains(r#"User \"alice\" cannot list resource"#),
+        "{reported}"
+    );
     let mut client = Client::of(&both.before).await;
     let rights = "/apis/rbac.authorization.k8s.io/v1";
     client
@@ -207,13 +213,13 @@ async fn requests_for_another_server_are_made_there_in_the_name_of_the_user() {
     let end = Instant::now() + PATIENCE;
     loop {
         // Reads go by the rights of the group `devs`, which the server behind has not heard of either.
-        let (code, told) = ask(&alice, Method::DELETE, &path, "").await;
-        assert_eq!(code, StatusCode::FORBIDDEN, "{told}");
+        let (code, reported) = ask(&alice, Method::DELETE, &path, "").await;
+        assert_eq!(code, StatusCode::FORBIDDEN, "{reported}");
         let (allowed, _) = get(&alice, "/apis/x.example.com/v1").await;
-        if told.contains(there) && allowed == StatusCode::OK {
+        if reported.contains(there) && allowed == StatusCode::OK {
             break;
         }
-        assert!(Instant::now() < end, "{told}");
+        assert!(Instant::now() < end, "{reported}");
     }
     assert_eq!(get(&before, &path).await.0, StatusCode::OK, "nobody deleted it");
 }
@@ -305,11 +311,11 @@ async fn a_server_that_is_away_is_told_of_until_it_is_there_again() {
     until(&before, "/apis", AGGREGATED, |list| list.to_string().contains("Widget")).await;
     both.behind.kill().unwrap();
     // A request finds out at once, the condition as soon as somebody looks.
-    let (code, told) = get(&before, WIDGETS).await;
+    let (code, reported) = get(&before, WIDGETS).await;
     assert_eq!(code, StatusCode::SERVICE_UNAVAILABLE);
     assert!(
-        told.starts_with("error trying to reach service: dial tcp ") || told == "service unavailable\n",
-        "{told}"
+        reported.starts_with("error trying to reach service: dial tcp ") || reported == "service unavailable\n",
+        "{reported}"
     );
     let path = format!("{API_SERVICES}/v1.x.example.com");
     let mut client = Client::of(&both.before).await;
@@ -391,12 +397,12 @@ async fn metrics_come_from_a_small_server_behind() {
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let pods = read(&before, "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods", table).await;
     assert_eq!(pods["rows"][0]["cells"], json!(["web", "100m", "64Mi"]));
-    let asked = metrics.asked();
+    let questions = metrics.requests();
     assert!(
-        asked.contains(&"admin GET /apis/metrics.k8s.io/v1beta1/nodes".to_owned()),
-        "{asked:?}"
+        questions.contains(&"admin GET /apis/metrics.k8s.io/v1beta1/nodes".to_owned()),
+        "{questions:?}"
     );
-    assert!(asked.contains(&"system:kube-aggregator GET /apis/metrics.k8s.io/v1beta1".to_owned()));
+    assert!(questions.contains(&"system:kube-aggregator GET /apis/metrics.k8s.io/v1beta1".to_owned()));
     // It knows the older form of discovery alone.
     let list = until(&before, "/apis", AGGREGATED, |list| {
         list.to_string().contains("NodeMetrics")
@@ -416,9 +422,9 @@ async fn metrics_come_from_a_small_server_behind() {
     assert_eq!(document["openapi"], "3.0.0");
     let forwarded = read(&before, "/apis/metrics.k8s.io/v1beta1/forwarded", JSON).await;
     assert_eq!(forwarded["for"], "127.0.0.1");
-    let (code, told) = get(&before, "/apis/metrics.k8s.io/v1beta1/redirected").await;
+    let (code, reported) = get(&before, "/apis/metrics.k8s.io/v1beta1/redirected").await;
     assert_eq!(
-        (code, told.as_str()),
+        (code, reported.as_str()),
         (
             StatusCode::BAD_GATEWAY,
             "the backend attempted to redirect this request, which is not permitted"
@@ -606,7 +612,7 @@ async fn the_condition_says_what_a_service_lacks() {
             json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": {"ports": ports}});
         client.make("/api/v1/namespaces/default/services", object).await;
     }
-    let told = [
+    let reported = [
         (
             "absent",
             "ServiceNotFound",
@@ -623,7 +629,7 @@ async fn the_condition_says_what_a_service_lacks() {
             "cannot find endpointslices for service/lonely in \"default\"",
         ),
     ];
-    for (name, reason, message) in told {
+    for (name, reason, message) in reported {
         let group = format!("{name}.example.com");
         let place = json!({"service": {"namespace": "default", "name": name}});
         client.make(API_SERVICES, api_service(&group, "v1", place)).await;
@@ -651,17 +657,23 @@ async fn aggregated_servers_are_told_whom_to_trust() {
     let server = start(&certificates.trusting_proxies());
     let mut client = Client::of(&server).await;
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
-    let told = client.until(path, |code, _| code == StatusCode::OK).await;
+    let reported = client.until(path, |code, _| code == StatusCode::OK).await;
     let authority = std::fs::read_to_string(certificates.path("proxy-ca.crt")).unwrap();
     assert_eq!(
-        told["data"]["requestheader-client-ca-file"],
+        reported["data"]["requestheader-client-ca-file"],
         authority.replace("\r\n", "\n")
     );
-    assert_eq!(told["data"]["requestheader-allowed-names"], "[\"front-proxy-client\"]");
-    assert_eq!(told["data"]["requestheader-username-headers"], "[\"X-Remote-User\"]");
-    assert_eq!(told["data"]["requestheader-uid-headers"], "[\"X-Remote-Uid\"]");
+    assert_eq!(
+        reported["data"]["requestheader-allowed-names"],
+        "[\"front-proxy-client\"]"
+    );
+    assert_eq!(
+        reported["data"]["requestheader-username-headers"],
+        "[\"X-Remote-User\"]"
+    );
+    assert_eq!(reported["data"]["requestheader-uid-headers"], "[\"X-Remote-Uid\"]");
     assert!(
-        told["data"]["client-ca-file"]
+        reported["data"]["client-ca-file"]
             .as_str()
             .unwrap()
             .starts_with("-----BEGIN CERTIFICATE-----")
@@ -685,15 +697,15 @@ fn bad_files_end_the_start_with_file_and_reason() {
         format!("{:#}", started.err().unwrap())
     };
     certificates.write("proxy.key", "no key");
-    let told = refused(&certificates.before());
+    let reported = refused(&certificates.before());
     assert!(
-        told.contains("cannot read a private key from") && told.contains("proxy.key"),
-        "{told}"
+        reported.contains("cannot read a private key from") && reported.contains("proxy.key"),
+        "{reported}"
     );
     certificates.write("proxy-ca.crt", "");
-    let told = refused(&certificates.trusting_proxies());
+    let reported = refused(&certificates.trusting_proxies());
     assert!(
-        told.contains("--requestheader-client-ca-file") && told.contains("proxy-ca.crt"),
-        "{told}"
+        reported.contains("--requestheader-client-ca-file") && reported.contains("proxy-ca.crt"),
+        "{reported}"
     );
 }

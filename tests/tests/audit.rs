@@ -288,12 +288,12 @@ async fn the_first_rule_that_matches_decides() {
     server.get("/api/v1/namespaces/loud/secrets/a").await;
     server.get("/version").await;
     let events = server.events();
-    let asked = events.iter().filter(|event| event["stage"] == "ResponseComplete");
-    let asked: Vec<(&str, &str)> = asked
+    let questions = events.iter().filter(|event| event["stage"] == "ResponseComplete");
+    let questions: Vec<(&str, &str)> = questions
         .map(|event| (text(event, "/requestURI"), text(event, "/level")))
         .collect();
     assert_eq!(
-        asked,
+        questions,
         [
             ("/api/v1/namespaces/loud/configmaps/a", "Metadata"),
             ("/version", "Request")
@@ -474,12 +474,14 @@ async fn pod_security_tells_what_it_would_refuse() {
     assert_eq!(server.post("/api/v1/namespaces/told/pods", &pod).await, 201);
     assert_eq!(server.post("/api/v1/namespaces/default/pods", &pod).await, 201);
     let events = server.events();
-    let [.., told, open] = events.as_slice() else { panic!() };
+    let [.., reported, open] = events.as_slice() else {
+        panic!()
+    };
     assert_eq!(
-        told["annotations"]["pod-security.kubernetes.io/audit-violations"],
+        reported["annotations"]["pod-security.kubernetes.io/audit-violations"],
         "would violate PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true)"
     );
-    for event in [told, open] {
+    for event in [reported, open] {
         let enforced = &event["annotations"]["pod-security.kubernetes.io/enforce-policy"];
         assert_eq!(enforced, "privileged:latest");
     }

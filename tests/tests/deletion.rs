@@ -164,9 +164,9 @@ async fn an_owner_in_another_namespace_counts_as_absent_and_is_told_of() {
     client
         .make("/apis/scheduling.k8s.io/v1/priorityclasses", cluster_scoped)
         .await;
-    let told = |_, list: &Value| list["items"].as_array().unwrap().len() == 2;
+    let reported = |_, list: &Value| list["items"].as_array().unwrap().len() == 2;
     let events = "/api/v1/namespaces/default/events?fieldSelector=reason%3DOwnerRefInvalidNamespace";
-    let events = client.until(events, told).await;
+    let events = client.until(events, reported).await;
     let of = |name: &str| {
         let items = events["items"].as_array().unwrap().iter();
         let mut messages = items.filter(|event| event["involvedObject"]["name"] == name);
@@ -197,8 +197,8 @@ async fn a_namespace_goes_with_what_is_in_it_when_that_is_let_go() {
     client.config_map("full", held).await;
     let marked = client.delete("/api/v1/namespaces/full", Value::Null).await;
     assert_eq!(marked["status"]["phase"], "Terminating");
-    let told = |_, namespace: &Value| namespace["status"]["conditions"][4]["status"] == "True";
-    let namespace = client.until("/api/v1/namespaces/full", told).await;
+    let reported = |_, namespace: &Value| namespace["status"]["conditions"][4]["status"] == "True";
+    let namespace = client.until("/api/v1/namespaces/full", reported).await;
     let conditions = namespace["status"]["conditions"].as_array().unwrap();
     let shown: Vec<String> = conditions
         .iter()
@@ -362,8 +362,8 @@ async fn a_flow_schema_says_whether_its_level_is_there() {
     let schema = json!({"metadata": {"name": "mine"}, "spec": spec});
     client.make(&format!("{group}/flowschemas"), schema).await;
     let path = format!("{group}/flowschemas/mine");
-    let told = client.until(&path, is("NotFound")).await;
-    let manager = told["metadata"]["managedFields"].as_array().unwrap().iter();
+    let reported = client.until(&path, is("NotFound")).await;
+    let manager = reported["metadata"]["managedFields"].as_array().unwrap().iter();
     let manager: Vec<&str> = manager
         .filter(|entry| entry["subresource"] == "status")
         .filter_map(|entry| entry["manager"].as_str())

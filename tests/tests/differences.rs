@@ -116,8 +116,8 @@ async fn times_are_read_by_what_they_mean() {
     let job = json!({"metadata": {"name": "one"}, "spec": {"template": template}});
     assert_eq!(post(&server, jobs, job).await.0, 201);
     for time in ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123456Z"] {
-        let told = json!({"status": {"startTime": time}}).to_string();
-        let (status, job) = ask(&server, Method::PATCH, &format!("{jobs}/one/status"), MERGE, &told).await;
+        let reported = json!({"status": {"startTime": time}}).to_string();
+        let (status, job) = ask(&server, Method::PATCH, &format!("{jobs}/one/status"), MERGE, &reported).await;
         assert_eq!(
             (status, &job["status"]["startTime"]),
             (200, &json!("2026-01-01T00:00:00Z"))

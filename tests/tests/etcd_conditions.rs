@@ -49,10 +49,10 @@ async fn until_ready(server: &Server, ready: bool) {
     let end = Instant::now() + PATIENCE;
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     loop {
-        let asked = connection
+        let questions = connection
             .ask(Method::GET, "/readyz/etcd-readiness", JSON, Bytes::new())
             .await;
-        if asked.unwrap().0.is_success() == ready {
+        if questions.unwrap().0.is_success() == ready {
             return;
         }
         assert!(Instant::now() < end, "etcd is not said to be ready: {ready}");
@@ -164,9 +164,9 @@ async fn an_object_that_etcd_does_not_take_is_refused_in_its_words() {
     let (code, answer) = objects
         .ask(Method::POST, CONFIG_MAPS, JSON, config_map("large", 200_000))
         .await;
-    let told = (code, message(&answer));
+    let reported = (code, message(&answer));
     assert_eq!(
-        told,
+        reported,
         (StatusCode::INTERNAL_SERVER_ERROR, "etcdserver: request is too large")
     );
     objects.make(CONFIG_MAPS, config_map("small", 10)).await;
@@ -408,10 +408,10 @@ async fn resources_are_kept_in_another_etcd_with_versions_of_their_own() {
         version(&list)
     );
     let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
-    let (_, told) = connection.ask(Method::GET, &watch, JSON, Bytes::new()).await.unwrap();
-    let told: Value = serde_json::from_slice(told.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+    let (_, reported) = connection.ask(Method::GET, &watch, JSON, Bytes::new()).await.unwrap();
+    let reported: Value = serde_json::from_slice(reported.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
     assert_eq!(
-        (&told["type"], &told["object"]["count"]),
+        (&reported["type"], &reported["object"]["count"]),
         (&json!("MODIFIED"), &json!(2))
     );
     // Controllers see what is there: the end of a namespace takes its events along.
@@ -419,10 +419,10 @@ async fn resources_are_kept_in_another_etcd_with_versions_of_their_own() {
     objects.until_gone("/api/v1/namespaces/sent").await;
     assert_eq!(keys(&other, "/registry/").len(), 0);
     for check in ["etcd-override-0", "etcd-override-readiness-0"] {
-        let mut asked = Target::of(&server).unwrap().connect().await.unwrap();
+        let mut questions = Target::of(&server).unwrap().connect().await.unwrap();
         let endpoint = if check.contains("readiness") { "readyz" } else { "livez" };
         let path = format!("/{endpoint}/{check}");
-        let (code, _) = asked.ask(Method::GET, &path, JSON, Bytes::new()).await.unwrap();
+        let (code, _) = questions.ask(Method::GET, &path, JSON, Bytes::new()).await.unwrap();
         assert_eq!(code, StatusCode::OK, "{path}");
     }
 }

@@ -134,8 +134,8 @@ async fn a_damaged_log_is_refused_until_the_loss_is_accepted() {
         "it starts without what was acknowledged"
     );
     let message = server.log_tail();
-    for told in ["store.db is damaged", "were acknowledged", "--accept-data-loss"] {
-        assert!(message.contains(told), "{told} is not in {message}");
+    for reported in ["store.db is damaged", "were acknowledged", "--accept-data-loss"] {
+        assert!(message.contains(reported), "{reported} is not in {message}");
     }
 
     server.start_anew(&["--accept-data-loss"]).unwrap();

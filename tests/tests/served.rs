@@ -97,8 +97,8 @@ fn gates_that_cannot_be_set_end_the_start() {
 #[test]
 fn gates_that_will_go_are_told_of_in_the_log() {
     let server = Server::start(&Binary::debug().unwrap(), &["--feature-gates=APIServerTracing=true"]).unwrap();
-    let told = "setting GA feature gate APIServerTracing=true. It will be removed in a future release.";
-    assert!(server.log_tail().contains(told), "{}", server.log_tail());
+    let reported = "setting GA feature gate APIServerTracing=true. It will be removed in a future release.";
+    assert!(server.log_tail().contains(reported), "{}", server.log_tail());
 }
 
 #[test]

@@ -178,8 +178,8 @@ async fn an_address_and_a_port_are_given_once_through_two_servers() {
         }
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
     };
-    let asked: Vec<Value> = (0..24).map(|number| service(&format!("s{number}"), None)).collect();
-    let racers = asked
+    let questions: Vec<Value> = (0..24).map(|number| service(&format!("s{number}"), None)).collect();
+    let racers = questions
         .iter()
         .enumerate()
         .map(|(number, object)| ask(&targets[number % 2], Method::POST, SERVICES, object));
@@ -202,8 +202,8 @@ async fn an_address_and_a_port_are_given_once_through_two_servers() {
     let free = (2..31)
         .map(|last| format!("10.9.8.{last}"))
         .find(|ip| !addresses.contains(ip.as_str()));
-    let asked = ["left", "right"].map(|name| service(name, free.as_deref()));
-    let racers = asked
+    let questions = ["left", "right"].map(|name| service(name, free.as_deref()));
+    let racers = questions
         .iter()
         .zip(&targets)
         .map(|(object, target)| ask(target, Method::POST, SERVICES, object));

@@ -72,7 +72,7 @@ struct Replay {
 
 impl Replay {
     /// The files of cases that `asked` names, all where it is empty.
-    fn files(&self, asked: &[String]) -> Result<Vec<File>> {
+    fn files(&self, chosen: &[String]) -> Result<Vec<File>> {
         let mut files = Vec::new();
         for suite in SUITES {
             let folder = self.corpus.join(suite);
@@ -80,7 +80,7 @@ impl Replay {
                 let path = entry?.path();
                 let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
                 let file = format!("{suite}/{stem}");
-                let wanted = asked.is_empty() || asked.iter().any(|name| name == suite || *name == file);
+                let wanted = chosen.is_empty() || chosen.iter().any(|name| name == suite || *name == file);
                 if wanted && path.extension().is_some_and(|extension| extension == "jsonl") {
                     files.push(file);
                 }

@@ -149,13 +149,13 @@ impl Suite {
         let scratch = tempfile::tempdir()?;
         std::fs::write(scratch.path().join("go.mod"), "module suites\n")?;
         let wanted = format!("{}@{}", self.module, self.version);
-        let told = output(
+        let listing = output(
             Command::new("go")
                 .args(["mod", "download", "-json", &wanted])
                 .current_dir(scratch.path()),
         )?;
-        let told: serde_json::Value = serde_json::from_str(&told).context("what go says of the module")?;
-        let kept = told.get("Dir").and_then(serde_json::Value::as_str);
+        let listing: serde_json::Value = serde_json::from_str(&listing).context("what go says of the module")?;
+        let kept = listing.get("Dir").and_then(serde_json::Value::as_str);
         let kept = kept.with_context(|| format!("go has no sources of {wanted}"))?;
         std::fs::create_dir_all(folder.parent().unwrap_or(&folder))?;
         output(Command::new("cp").args(["-r", "--no-preserve=mode", kept]).arg(&folder))?;

@@ -46,7 +46,7 @@ impl Policy {
         let parsed = parsed.map_err(|error| unreadable(error.to_string()))?;
         check_version(&parsed.value)?;
         let mut reader = Reader::default();
-        let root = Place::root(&parsed.value);
+        let root = Node::root(&parsed.value);
         let policy = reader.policy(&root).map_err(unreadable)?;
         let repeated = parsed.findings.iter().map(ToString::to_string);
         let strict: Vec<String> = repeated.chain(reader.unknown).collect();
@@ -79,7 +79,7 @@ fn check_version(policy: &Value) -> Result<(), PolicyError> {
 }
 
 /// A value and where it stands.
-struct Place<'v> {
+struct Node<'v> {
     value: Option<&'v Value>,
     path: FieldPath,
     /// The Go type that holds the field, and the path of fields without indices: what messages about types name.
@@ -87,7 +87,7 @@ struct Place<'v> {
     fields: String,
 }
 
-impl<'v> Place<'v> {
+impl<'v> Node<'v> {
     fn root(value: &'v Value) -> Self {
         Self {
             value: Some(value),
@@ -193,7 +193,7 @@ struct Reader {
 
 impl Reader {
     /// Checks that `place` is an object, and notes its members that are not among `known`.
-    fn members(&mut self, place: &Place<'_>, of: &str, known: &[&str]) -> Result<(), String> {
+    fn members(&mut self, place: &Node<'_>, of: &str, known: &[&str]) -> Result<(), String> {
         let Some(value) = place.value else { return Ok(()) };
         let map = value.as_map().ok_or_else(|| place.mismatch(of))?;
         for (key, _) in map.iter().filter(|(key, _)| !known.contains(&key.as_ref())) {
@@ -203,7 +203,7 @@ impl Reader {
         Ok(())
     }
 
-    fn policy(&mut self, root: &Place<'_>) -> Result<Policy, String> {
+    fn policy(&mut self, root: &Node<'_>) -> Result<Policy, String> {
         let known = [
             "apiVersion",
             "kind",
@@ -225,7 +225,7 @@ impl Reader {
         })
     }
 
-    fn rule(&mut self, place: &Place<'_>) -> Result<Rule, String> {
+    fn rule(&mut self, place: &Node<'_>) -> Result<Rule, String> {
         let known = [
             "level",
             "users",
@@ -263,7 +263,7 @@ impl Reader {
         Ok(rule)
     }
 
-    fn level(&mut self, place: &Place<'_>) -> Result<Level, String> {
+    fn level(&mut self, place: &Node<'_>) -> Result<Level, String> {
         let text = place.text("v1.Level")?;
         if let Some(level) = Level::named(text) {
             return Ok(level);
@@ -292,7 +292,7 @@ impl Reader {
         }
     }
 
-    fn resources(&mut self, place: &Place<'_>) -> Result<Vec<GroupResources>, String> {
+    fn resources(&mut self, place: &Node<'_>) -> Result<Vec<GroupResources>, String> {
         let mut all = Vec::new();
         for item in place.items("v1.GroupResources")? {
             self.members(&item, "v1.GroupResources", &["group", "resources", "resourceNames"])?;
@@ -321,7 +321,7 @@ impl Reader {
         Ok(all)
     }
 
-    fn stages(&mut self, place: &Place<'_>) -> Result<Stages, String> {
+    fn stages(&mut self, place: &Node<'_>) -> Result<Stages, String> {
         let mut stages = Stages::default();
         for item in place.items("v1.Stage")? {
             let text = item.text("v1.Stage")?;

@@ -445,7 +445,7 @@ mod tests {
     #[tokio::test]
     async fn a_slow_request_tells_what_it_spent_its_time_on() {
         let began = |ago| Instant::now().checked_sub(ago).unwrap();
-        for (ago, told) in [(Duration::from_secs(2), true), (Duration::ZERO, false)] {
+        for (ago, reported) in [(Duration::from_secs(2), true), (Duration::ZERO, false)] {
             let events = events(Level::Metadata, Stages::default(), began(ago), |recorder| {
                 recorder.took(Layer::MutatingWebhook, Duration::from_millis(200));
                 recorder.took(Layer::MutatingWebhook, Duration::from_millis(300));
@@ -456,17 +456,17 @@ mod tests {
             let event = events.await.remove(0);
             assert_eq!(
                 event.contains("\"apiserver.latency.k8s.io/mutating-webhook\":\"500ms\""),
-                told,
+                reported,
                 "{event}"
             );
             assert_eq!(
                 event.contains("\"apiserver.latency.k8s.io/validating-webhook\":\"30ms\""),
-                told,
+                reported,
                 "{event}"
             );
             assert_eq!(
                 event.contains("\"apiserver.latency.k8s.io/total\":\"2."),
-                told,
+                reported,
                 "{event}"
             );
         }

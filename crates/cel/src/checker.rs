@@ -278,13 +278,13 @@ impl Checker<'_> {
         qualified: bool,
     ) -> Type {
         let member = target.is_some();
-        let mut given: Vec<Type> = target.into_iter().collect();
+        let mut arguments: Vec<Type> = target.into_iter().collect();
         for arg in args {
-            given.push(self.expr(arg));
+            arguments.push(self.expr(arg));
         }
         let overloads: Vec<&Overload> = function.overloads.iter().collect();
-        let Some((fitting, result)) = self.overloads(&overloads, member, &given) else {
-            return self.no_overload(id, function.name, member, &given);
+        let Some((fitting, result)) = self.overloads(&overloads, member, &arguments) else {
+            return self.no_overload(id, function.name, member, &arguments);
         };
         self.references.insert(
             id,
@@ -302,17 +302,17 @@ impl Checker<'_> {
         reason = "the parser numbers expressions, and the environment variables, from zero"
     )]
     fn operator(&mut self, id: Id, operator: &'static Operator, args: &[Expr]) -> Type {
-        let given: Vec<Type> = args.iter().map(|arg| self.expr(arg)).collect();
+        let arguments: Vec<Type> = args.iter().map(|arg| self.expr(arg)).collect();
         let overloads: Vec<&'static Overload> = operator.overloads.iter().collect();
         if matches!(operator.name, operators::AND | operators::OR) {
-            for (arg, ty) in args.iter().zip(&given) {
+            for (arg, ty) in args.iter().zip(&arguments) {
                 self.expect_bool(arg.id, ty);
             }
             self.references.insert(id, Reference::Operator { overloads });
             return Type::Bool;
         }
-        let Some((fitting, result)) = self.overloads(&overloads, false, &given) else {
-            return self.no_overload(id, operator.name, false, &given);
+        let Some((fitting, result)) = self.overloads(&overloads, false, &arguments) else {
+            return self.no_overload(id, operator.name, false, &arguments);
         };
         let overloads = fitting.into_iter().map(|at| overloads[at]).collect();
         self.references.insert(id, Reference::Operator { overloads });
@@ -320,16 +320,16 @@ impl Checker<'_> {
     }
 
     /// Which of `overloads` take arguments of the types `given`, and the type of their results: `dyn` where they differ.
-    fn overloads(&mut self, overloads: &[&Overload], member: bool, given: &[Type]) -> Option<(Vec<usize>, Type)> {
+    fn overloads(&mut self, overloads: &[&Overload], member: bool, arguments: &[Type]) -> Option<(Vec<usize>, Type)> {
         let mut fitting = Vec::new();
         let mut result: Option<Type> = None;
         for (at, overload) in overloads.iter().enumerate() {
-            if overload.member != member || overload.params.len() != given.len() {
+            if overload.member != member || overload.params.len() != arguments.len() {
                 continue;
             }
             let renamed = self.inference.renamed(overload);
             let before = self.inference.mark();
-            let all = given
+            let all = arguments
                 .iter()
                 .zip(&renamed.params)
                 .all(|(from, to)| self.inference.fits(from, to));
@@ -355,9 +355,9 @@ impl Checker<'_> {
         }
     }
 
-    fn no_overload(&mut self, id: Id, function: &str, member: bool, given: &[Type]) -> Type {
+    fn no_overload(&mut self, id: Id, function: &str, member: bool, arguments: &[Type]) -> Type {
         // A type that is not known yet is not reported.
-        let shown = given.iter().map(|ty| self.inference.closed(ty).to_string());
+        let shown = arguments.iter().map(|ty| self.inference.closed(ty).to_string());
         let shown: Vec<String> = shown.collect();
         let signature = match shown.split_first() {
             Some((target, args)) if member => format!("{target}.({})", args.join(", ")),
@@ -443,7 +443,7 @@ impl Checker<'_> {
             None => return self.report(id, format!("undeclared reference to '{name}' (in container '')")),
         };
         for field in fields {
-            let given = self.element(&field.value, field.optional);
+            let arguments = self.element(&field.value, field.optional);
             let wanted = match ty.field(&field.name) {
                 Some(wanted) => wanted,
                 None => {
@@ -451,10 +451,10 @@ impl Checker<'_> {
                     continue;
                 }
             };
-            if !self.inference.assignable(&given, &wanted) {
-                let (wanted, given) = (self.inference.resolved(&wanted), self.inference.resolved(&given));
+            if !self.inference.assignable(&arguments, &wanted) {
+                let (wanted, arguments) = (self.inference.resolved(&wanted), self.inference.resolved(&arguments));
                 let message = format!(
-                    "expected type of field '{}' is '{wanted}' but provided type is '{given}'",
+                    "expected type of field '{}' is '{wanted}' but provided type is '{arguments}'",
                     field.name
                 );
                 self.report(field.id, message);
@@ -548,9 +548,9 @@ impl Checker<'_> {
             if checker.inference.assignable(&ty, &Type::Bool) {
                 return None;
             }
-            let mut given = vec![ty];
-            given.extend_from_slice(others);
-            Some(checker.no_overload(id, operators::CONDITIONAL, false, &given))
+            let mut arguments = vec![ty];
+            arguments.extend_from_slice(others);
+            Some(checker.no_overload(id, operators::CONDITIONAL, false, &arguments))
         };
         let list_of = |ty: Type| Type::list(ty);
         let key = match range {

@@ -159,20 +159,20 @@ impl<'a, 'b> Frame<'a, 'b> {
     }
 
     fn call(&mut self, name: &str, call: Call, cost: Cost, args: &[Node]) -> Outcome {
-        let mut given: SmallVec<[CelValue; 3]> = SmallVec::new();
+        let mut arguments: SmallVec<[CelValue; 3]> = SmallVec::new();
         for arg in args {
-            given.push(self.eval(arg)?);
+            arguments.push(self.eval(arg)?);
         }
         let context = Context {
             regexes: self.regexes,
             allowance: self.limit.saturating_sub(self.cost),
         };
-        let result = call(&context, &given).map_err(|error| match name {
+        let result = call(&context, &arguments).map_err(|error| match name {
             // These tell of no types.
             "containsIP" | "containsCIDR" => error,
-            name => error.of_call(name, &given),
+            name => error.of_call(name, &arguments),
         })?;
-        self.charge(call_cost(cost, &given, &result))?;
+        self.charge(call_cost(cost, &arguments, &result))?;
         Ok(result)
     }
 
@@ -471,16 +471,16 @@ fn negative(operand: &CelValue) -> Outcome {
 }
 
 /// A value of the object tree and its declaration.
-type Place<'v> = (&'v Value, Option<&'v Arc<DeclType>>);
+type Declared<'v> = (&'v Value, Option<&'v Arc<DeclType>>);
 
 /// Whether a member that was found counts as there: a declared field that may be null does not where it is.
-fn is_there(decl: Option<&Arc<DeclType>>, found: Option<Place<'_>>) -> bool {
+fn is_there(decl: Option<&Arc<DeclType>>, found: Option<Declared<'_>>) -> bool {
     let declared = decl.is_some_and(|decl| matches!(decl.kind, DeclKind::Object(_)));
     found.is_some_and(|(value, _)| !(declared && value.is_null()))
 }
 
 /// The member of `map` that CEL calls `field`.
-fn step<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, field: &str) -> Option<Place<'v>> {
+fn step<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, field: &str) -> Option<Declared<'v>> {
     let Some(decl) = decl else {
         return map.get(field).map(|value| (value, None));
     };
@@ -495,7 +495,7 @@ fn step<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, field: &str) -> Optio
 }
 
 /// Follows `fields` through maps. `None` where something on the way is no plain map and has to be taken as a value.
-fn follow<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, fields: &[SmolStr]) -> Option<Outcome<Place<'v>>> {
+fn follow<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, fields: &[SmolStr]) -> Option<Outcome<Declared<'v>>> {
     let (last, way) = fields.split_last()?;
     let (mut map, mut decl) = (map, decl);
     for field in way {

@@ -421,21 +421,21 @@ mod tests {
 
     #[test]
     fn what_is_no_token_is_told_with_the_character_that_broke_it() {
-        let told = |source: &str| {
+        let failures = |source: &str| {
             let errors = tokens(source).1;
             errors
                 .into_iter()
                 .map(|error| (error.offset, error.text))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(told("a = 1"), [(2, "= ".to_owned())]);
-        assert_eq!(told("@"), [(0, "@".to_owned())]);
-        assert_eq!(told("'abc"), [(0, "'abc".to_owned())]);
-        assert_eq!(told("'a\nb"), [(0, "'a\n".to_owned())]);
+        assert_eq!(failures("a = 1"), [(2, "= ".to_owned())]);
+        assert_eq!(failures("@"), [(0, "@".to_owned())]);
+        assert_eq!(failures("'abc"), [(0, "'abc".to_owned())]);
+        assert_eq!(failures("'a\nb"), [(0, "'a\n".to_owned())]);
         // What stands before the quote is a name by itself.
-        assert_eq!(told(r"br'a"), [(2, "'a".to_owned())]);
+        assert_eq!(failures(r"br'a"), [(2, "'a".to_owned())]);
         assert_eq!(kinds("b'a"), [Kind::Identifier, Kind::End]);
-        assert_eq!(told(r"b'\400'"), [(1, r"'\4".to_owned()), (6, "'".to_owned())]);
-        assert_eq!(told(r"'\q'"), [(0, r"'\q".to_owned()), (3, "'".to_owned())]);
+        assert_eq!(failures(r"b'\400'"), [(1, r"'\4".to_owned()), (6, "'".to_owned())]);
+        assert_eq!(failures(r"'\q'"), [(0, r"'\q".to_owned()), (3, "'".to_owned())]);
     }
 }

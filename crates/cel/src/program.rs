@@ -399,14 +399,14 @@ impl Planner<'_> {
                 regexes: self.regexes,
                 allowance: 0,
             };
-            let given = [value.clone()];
-            match call(&context, &given) {
+            let arguments = [value.clone()];
+            match call(&context, &arguments) {
                 Ok(made) => {
-                    let units = call_cost(cost, &given, &made).saturating_add(made_for);
+                    let units = call_cost(cost, &arguments, &made).saturating_add(made_for);
                     return Node::Made(made, units);
                 }
                 Err(error) => {
-                    self.failure.get_or_insert(error.of_call(name, &given).to_string());
+                    self.failure.get_or_insert(error.of_call(name, &arguments).to_string());
                 }
             }
         }
@@ -417,9 +417,9 @@ impl Planner<'_> {
                 regexes: self.regexes,
                 allowance: 0,
             };
-            let given = [arg.clone()];
-            if let Ok(made) = call(&context, &given) {
-                let units = call_cost(cost, &given, &made);
+            let arguments = [arg.clone()];
+            if let Ok(made) = call(&context, &arguments) {
+                let units = call_cost(cost, &arguments, &made);
                 return Node::Made(made, units);
             }
         }

@@ -125,7 +125,7 @@ impl Validator<'_> {
             }),
             [
                 Expr {
-                    kind: ExprKind::List(given),
+                    kind: ExprKind::List(arguments),
                     ..
                 },
             ],
@@ -134,13 +134,13 @@ impl Validator<'_> {
             return;
         };
         let mut used = 0;
-        for piece in pieces(template, given.len()) {
+        for piece in pieces(template, arguments.len()) {
             let verb = match piece {
                 Ok(Piece::Text(_)) => continue,
                 Ok(Piece::Clause { verb, .. }) => verb,
                 Err(message) => return self.report(id, message),
             };
-            if let Some(wrong) = self.misfit(verb, &given[used].0) {
+            if let Some(wrong) = self.misfit(verb, &arguments[used].0) {
                 let ty = self.checked.type_of(wrong);
                 let message = format!(
                     "error during formatting: {}, was given {}",
@@ -151,12 +151,12 @@ impl Validator<'_> {
             }
             used += 1;
         }
-        if given.len() > used {
+        if arguments.len() > used {
             self.report(
                 id,
                 format!(
                     "too many arguments supplied to string.format (expected {used}, got {})",
-                    given.len()
+                    arguments.len()
                 ),
             );
         }

@@ -145,8 +145,8 @@ mod tests {
                 r#"{"verbs":["watch"]}"#
             ]
         );
-        let mut settled = role(aggregated);
-        settled.set_at(&["rules"], made.into());
-        assert!(rules(&settled, all()).is_none(), "nothing is written twice");
+        let mut aggregated_role = role(aggregated);
+        aggregated_role.set_at(&["rules"], made.into());
+        assert!(rules(&aggregated_role, all()).is_none(), "nothing is written twice");
     }
 }

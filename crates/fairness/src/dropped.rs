@@ -58,8 +58,8 @@ impl Dropped {
             .iter()
             .filter(|(old, _)| second.saturating_sub(*old) <= after);
         let refused: u64 = recent.map(|(_, count)| count).sum();
-        let settled = self.raised.is_none_or(|raised| second.saturating_sub(raised) >= after);
-        if settled && refused >= 3 * after {
+        let is_calm = self.raised.is_none_or(|raised| second.saturating_sub(raised) >= after);
+        if is_calm && refused >= 3 * after {
             self.retry_after = (2 * after).min(LONGEST);
             self.raised = Some(second);
         } else if refused < after && after > 1 {

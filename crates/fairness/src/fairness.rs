@@ -48,7 +48,7 @@ struct Snapshot<D> {
 struct State<D> {
     levels: BTreeMap<SmolStr, LevelState<D>>,
     /// As they were configured last.
-    given: (Vec<LevelSpec>, Vec<SchemaSpec>),
+    specified: (Vec<LevelSpec>, Vec<SchemaSpec>),
     /// What is counted, by level and schema.
     flows: HashMap<(SmolStr, SmolStr), Arc<Flow>>,
     nominal_sum: u64,
@@ -161,7 +161,7 @@ impl<D> Fairness<D> {
         });
         let mut state = State {
             levels: BTreeMap::new(),
-            given: (Vec::new(), Vec::new()),
+            specified: (Vec::new(), Vec::new()),
             flows: HashMap::new(),
             nominal_sum: 0,
             fair_fraction: 0.0,
@@ -191,7 +191,7 @@ impl<D> Fairness<D> {
     /// Takes these levels and schemas in place of those before. Requests that wait in a level that is gone are served still.
     pub fn configure(&self, levels: Vec<LevelSpec>, schemas: Vec<SchemaSpec>) {
         let mut state = self.state.lock();
-        state.given = (levels, schemas);
+        state.specified = (levels, schemas);
         let snapshot = state.digest(self.limit, &self.shared);
         self.snapshot.store(Arc::new(snapshot));
     }
@@ -289,7 +289,7 @@ impl<D> LevelState<D> {
 impl<D> State<D> {
     /// Brings levels and schemas in line with the configuration.
     fn digest(&mut self, server: u64, shared: &Arc<Shared>) -> Snapshot<D> {
-        let (levels, schemas) = self.given.clone();
+        let (levels, schemas) = self.specified.clone();
         let mut old = std::mem::take(&mut self.levels);
         let mut next = BTreeMap::new();
         for spec in levels {

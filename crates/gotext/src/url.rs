@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn what_is_no_url_is_refused_in_gos_words() {
-        for (text, told) in [
+        for (text, message) in [
             ("://", r#"parse "://": missing protocol scheme"#),
             ("https://h/%zz#f", r#"parse "https://h/%zz": invalid URL escape "%zz""#),
             ("https://h/%4", r#"parse "https://h/%4": invalid URL escape "%4""#),
@@ -240,7 +240,7 @@ mod tests {
             ),
             ("a\u{7f}", r#"parse "a\x7f": net/url: invalid control character in URL"#),
         ] {
-            assert_eq!(why(text), told);
+            assert_eq!(why(text), message);
         }
         for text in ["", "/path", "https://a", "mailto:x", "https://a/?q", "*", "a/b"] {
             assert_eq!(why(text), "", "{text}");

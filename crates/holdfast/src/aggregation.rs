@@ -311,10 +311,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_told_with_its_flag_and_file() {
-        let told = refused(&["--requestheader-client-ca-file=/nowhere/ca.crt"]);
+        let message = refused(&["--requestheader-client-ca-file=/nowhere/ca.crt"]);
         assert!(
-            told.starts_with("--requestheader-client-ca-file: ") && told.contains("/nowhere/ca.crt"),
-            "{told}"
+            message.starts_with("--requestheader-client-ca-file: ") && message.contains("/nowhere/ca.crt"),
+            "{message}"
         );
     }
 

@@ -461,7 +461,7 @@ mod tests {
 
     #[test]
     fn what_the_reference_refuses_is_refused_in_its_words() {
-        for (flags, told) in [
+        for (flags, message) in [
             (
                 "--audit-log-mode=foo",
                 "invalid audit log mode foo, allowed modes are \"batch,blocking,blocking-strict\"",
@@ -499,7 +499,7 @@ mod tests {
                 "invalid audit batch webhook max batch size -1, must be a positive number",
             ),
         ] {
-            assert_eq!(fault(flags), told, "{flags}");
+            assert_eq!(fault(flags), message, "{flags}");
         }
     }
 

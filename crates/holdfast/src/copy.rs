@@ -24,12 +24,12 @@ use crate::{compatible, logging};
 #[derive(Debug, Args)]
 pub(crate) struct CopyFlags {
     /// The data directory, or the members of the etcd (URLs with commas between them), to copy from
-    #[arg(long, value_name = "DIR|URLS", value_parser = place)]
-    from: Place,
+    #[arg(long, value_name = "DIR|URLS", value_parser = location)]
+    from: StoreLocation,
 
     /// The data directory or etcd to copy to. It must hold nothing but what an earlier attempt brought there
-    #[arg(long, value_name = "DIR|URLS", value_parser = place)]
-    to: Place,
+    #[arg(long, value_name = "DIR|URLS", value_parser = location)]
+    to: StoreLocation,
 
     /// The ports that Services may have on nodes, as the servers of an etcd are told
     #[arg(long, value_name = "FROM-TO", default_value = "30000-32767", value_parser = ports)]
@@ -42,17 +42,17 @@ pub(crate) struct CopyFlags {
 
 /// Where a store is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum StoreLocation {
     Directory(PathBuf),
     Etcd(Vec<String>),
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "what clap takes as a parser")]
-fn place(text: &str) -> Result<Place, String> {
+fn location(text: &str) -> Result<StoreLocation, String> {
     let is_url = text.starts_with("http://") || text.starts_with("https://");
     Ok(match is_url {
-        true => Place::Etcd(text.split(',').map(str::to_owned).collect()),
-        false => Place::Directory(text.into()),
+        true => StoreLocation::Etcd(text.split(',').map(str::to_owned).collect()),
+        false => StoreLocation::Directory(text.into()),
     })
 }
 
@@ -76,7 +76,7 @@ const BATCH_BYTES: usize = 1 << 20;
 const PARALLEL: usize = 4;
 
 pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
-    if let (Place::Directory(from), Place::Directory(to)) = (&flags.from, &flags.to) {
+    if let (StoreLocation::Directory(from), StoreLocation::Directory(to)) = (&flags.from, &flags.to) {
         return between_directories(from, to);
     }
     ensure!(
@@ -97,14 +97,16 @@ pub(crate) fn run(flags: &CopyFlags) -> Result<()> {
 
 async fn with_etcd(flags: &CopyFlags) -> Result<()> {
     match (&flags.from, &flags.to) {
-        (Place::Directory(from), Place::Directory(to)) => between_directories(from, to),
-        (Place::Directory(from), Place::Etcd(to)) => {
+        (StoreLocation::Directory(from), StoreLocation::Directory(to)) => between_directories(from, to),
+        (StoreLocation::Directory(from), StoreLocation::Etcd(to)) => {
             // The image holds the lock of the directory.
             let image = Image::of_idle_directory(from)?;
             to_etcd(&of_image(&image)?, flags, to).await
         }
-        (Place::Etcd(from), Place::Directory(to)) => to_directory(&open(flags, from).await?.store.snapshot(), to),
-        (Place::Etcd(from), Place::Etcd(to)) => {
+        (StoreLocation::Etcd(from), StoreLocation::Directory(to)) => {
+            to_directory(&open(flags, from).await?.store.snapshot(), to)
+        }
+        (StoreLocation::Etcd(from), StoreLocation::Etcd(to)) => {
             let objects = of_snapshot(&open(flags, from).await?.store.snapshot(), is_object)?;
             to_etcd(&objects, flags, to).await
         }
@@ -375,9 +377,9 @@ mod tests {
 
     #[test]
     fn a_place_is_a_directory_or_the_members_of_an_etcd() {
-        assert_eq!(place("./data"), Ok(Place::Directory("./data".into())));
+        assert_eq!(location("./data"), Ok(StoreLocation::Directory("./data".into())));
         let members = ["http://a:1", "http://b:1"].map(str::to_owned).to_vec();
-        assert_eq!(place("http://a:1,http://b:1"), Ok(Place::Etcd(members)));
+        assert_eq!(location("http://a:1,http://b:1"), Ok(StoreLocation::Etcd(members)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(crate) struct Progress {
     deed: &'static str,
     of: u64,
     terminal: bool,
-    told: Instant,
+    reported: Instant,
     moving: bool,
 }
 
@@ -25,7 +25,7 @@ impl Progress {
             deed,
             of,
             terminal: std::io::stderr().is_terminal(),
-            told: Instant::now(),
+            reported: Instant::now(),
             moving: false,
         }
     }
@@ -33,10 +33,10 @@ impl Progress {
     /// So many are done.
     pub(crate) fn reached(&mut self, done: u64) {
         let pause = if self.terminal { FOR_PEOPLE } else { FOR_LOGS };
-        if self.told.elapsed() < pause {
+        if self.reported.elapsed() < pause {
             return;
         }
-        self.told = Instant::now();
+        self.reported = Instant::now();
         let (start, end) = if self.terminal { ("\r", "") } else { ("", "\n") };
         self.moving = self.terminal;
         self.write(&format!("{start}{} {done} of {} objects{end}", self.deed, self.of));

@@ -142,7 +142,7 @@ impl StorageFlags {
 
     /// The names of flags that were given and have no meaning here.
     pub(crate) fn unused(&self) -> Vec<&'static str> {
-        let given = [
+        let chosen = [
             (
                 self.etcd_count_metric_poll_period.is_some(),
                 "etcd-count-metric-poll-period",
@@ -152,9 +152,9 @@ impl StorageFlags {
             (self.default_watch_cache_size.is_some(), "default-watch-cache-size"),
             (self.enable_garbage_collector.is_some(), "enable-garbage-collector"),
         ];
-        given
+        chosen
             .iter()
-            .filter(|(given, _)| *given)
+            .filter(|(chosen, _)| *chosen)
             .map(|(_, name)| *name)
             .collect()
     }

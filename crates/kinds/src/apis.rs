@@ -108,11 +108,11 @@ impl Apis {
     /// # Errors
     /// Where a key names no API, or a value is no truth value.
     pub fn set(flags: &[String]) -> Result<Self, ApiError> {
-        let given = read(flags);
-        check(&given)?;
+        let settings = read(flags);
+        check(&settings)?;
         let mut apis = Self::default();
         for (key, level) in MATCHERS {
-            let Some(value) = given.get(key) else { continue };
+            let Some(value) = settings.get(key) else { continue };
             let on = match value.as_str() {
                 "true" => true,
                 "false" => false,
@@ -123,7 +123,7 @@ impl Apis {
                 .filter(|(known, _)| level.is_none() || Level::of(&known.version) == level)
                 .for_each(|(_, switch)| *switch = on);
         }
-        for (key, value) in &given {
+        for (key, value) in &settings {
             apis.switch(key, value)?;
         }
         Ok(apis)
@@ -207,12 +207,12 @@ fn parts(key: &str) -> Option<(GroupVersion, Option<&str>)> {
 }
 
 /// The checks of the reference before it reads any value.
-fn check(given: &BTreeMap<String, String>) -> Result<(), ApiError> {
-    if given.len() == 1 && given.get("api/all").is_some_and(|value| value == "false") {
+fn check(settings: &BTreeMap<String, String>) -> Result<(), ApiError> {
+    if settings.len() == 1 && settings.get("api/all").is_some_and(|value| value == "false") {
         return Err(ApiError("invalid runtime-config with only api/all=false".to_owned()));
     }
     let matches = |key: &&String| MATCHERS.iter().any(|(matcher, _)| matcher == key);
-    let named: Vec<&String> = given.keys().filter(|key| !matches(key)).collect();
+    let named: Vec<&String> = settings.keys().filter(|key| !matches(key)).collect();
     if let Some(odd) = named.iter().find(|key| parts(key).is_none()) {
         return Err(ApiError(format!("runtime-config invalid key {odd}")));
     }

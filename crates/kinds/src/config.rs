@@ -34,7 +34,7 @@ pub struct Config {
     pub features: Features,
     /// The built-in APIs that are served: `--runtime-config`.
     pub apis: Apis,
-    /// What roles and bindings come to, which the kinds of RBAC keep up to date.
+    /// The index of roles and bindings, which the kinds of RBAC keep up to date.
     pub policy: Arc<RuleIndex>,
     /// What webhooks are called in admission, which their configurations keep up to date.
     pub webhooks: Arc<Webhooks>,

@@ -2,7 +2,7 @@
 //! (<https://kubernetes.io/docs/reference/command-line-tools-reference/feature-gates/>).
 //!
 //! All gates of the reference are known, with stage and default. Those that change something here are a [`Feature`] each; kinds
-//! get a set of these when they are made, so that nobody looks anything up while requests are served.
+//! get a set of these when they are made, so that no request looks anything up.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -252,7 +252,7 @@ impl Gate {
         self.locked
     }
 
-    /// The gate that a line of the table tells of.
+    /// The gate that a line of the table describes.
     fn of(line: &'static str) -> Option<Self> {
         let mut words = line.split(' ');
         let (name, stage, on) = (words.next()?, words.next()?, words.next()?);
@@ -321,14 +321,14 @@ impl FeatureGates {
     /// # Errors
     /// Where a gate is unknown, locked or needs others that are off, or a value is no truth value.
     pub fn set(flags: &[String]) -> Result<Self, FeatureError> {
-        let given = read(flags)?;
+        let settings = read(flags)?;
         let mut gates = Self::default();
-        if let Some(unknown) = given.keys().find(|name| gates.gate(name).is_none()) {
+        if let Some(unknown) = settings.keys().find(|name| gates.gate(name).is_none()) {
             return Err(FeatureError(format!("unrecognized feature gate: {unknown}")));
         }
         let mut errors = Vec::new();
         for (all, stage) in [(ALL_ALPHA, Stage::Alpha), (ALL_BETA, Stage::Beta)] {
-            if let Some(on) = given.get(all) {
+            if let Some(on) = settings.get(all) {
                 let of_stage = gates.gates.iter_mut().filter(|gate| gate.stage == stage);
                 of_stage
                     .filter(|gate| !gate.is_of_stage())
@@ -336,7 +336,7 @@ impl FeatureGates {
             }
         }
         for gate in &mut gates.gates {
-            let Some(on) = given.get(gate.name) else { continue };
+            let Some(on) = settings.get(gate.name) else { continue };
             if gate.locked && gate.on != *on {
                 errors.push(format!(
                     "cannot set feature gate {} to {on}, feature is locked to {}",
@@ -391,14 +391,14 @@ impl FeatureGates {
         let is_off = |name: &&&str| self.gate(name).is_some_and(|gate| !gate.on);
         let unmet = self.gates.iter().filter(|gate| gate.on).filter_map(|gate| {
             let off: Vec<&str> = gate.needs.iter().filter(is_off).copied().collect();
-            let told = || {
+            let sentence = || {
                 format!(
                     "{} is enabled, but depends on features that are disabled: [{}]",
                     gate.name,
                     off.join(" ")
                 )
             };
-            (!off.is_empty()).then(told)
+            (!off.is_empty()).then(sentence)
         });
         unmet.collect()
     }
@@ -415,7 +415,7 @@ const KUBE: &str = "kube";
 
 /// The gates that the values of flags name, each with its last value.
 fn read(flags: &[String]) -> Result<BTreeMap<String, bool>, FeatureError> {
-    let mut given = BTreeMap::new();
+    let mut settings = BTreeMap::new();
     let (mut named, mut unnamed) = (false, false);
     for pair in flags
         .iter()
@@ -443,9 +443,9 @@ fn read(flags: &[String]) -> Result<BTreeMap<String, bool>, FeatureError> {
             None => return Err(FeatureError(format!("missing bool value for {pair}"))),
         };
         let on = truth(value).map_err(|why| FeatureError(format!("invalid value of {name}={value}, err: {why}")))?;
-        given.insert(name.to_owned(), on);
+        settings.insert(name.to_owned(), on);
     }
-    Ok(given)
+    Ok(settings)
 }
 
 /// A truth value as Go reads it.

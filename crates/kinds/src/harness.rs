@@ -175,7 +175,7 @@ impl Harness {
         }
     }
 
-    /// What is wrong with putting the object of `text` in the place of the stored one of `old`.
+    /// The errors of an update of the stored object `old` to the object of `text`.
     pub(crate) fn update_errors(&self, old: &str, text: &str) -> Vec<String> {
         self.subresource_errors(None, old, text)
     }
@@ -261,7 +261,7 @@ impl Harness {
         self.world.registry.resource(&resource).unwrap()
     }
 
-    /// What is wrong with putting `object` in the place of `old`, both as they are.
+    /// The errors of an update of `old` to `object`, both as they are.
     pub(crate) fn check_update(&self, subresource: Option<&str>, old: &Value, object: &Value) -> Vec<String> {
         texts(&self.run(object, Some(old), subresource, |stage, call| {
             stage.faults_of_changed(call, object, old)
@@ -449,8 +449,8 @@ impl Authorizer for Harness {
         let AccessTarget::Resource(target) = attributes.target else {
             return Authorization::NO_OPINION;
         };
-        let asked = format!("{} {}/{}", attributes.verb, target.resource, target.subresource);
-        match self.rights.iter().flatten().any(|right| *right == asked) {
+        let question = format!("{} {}/{}", attributes.verb, target.resource, target.subresource);
+        match self.rights.iter().flatten().any(|right| *right == question) {
             true => Authorization::of(Decision::Allow),
             false => Authorization::NO_OPINION,
         }

@@ -1,6 +1,6 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! The built-in kinds: what kube-apiserver 1.36 serves without being told of it by its clients.
+//! The built-in kinds: what kube-apiserver 1.36 serves without definitions from clients.
 //!
 //! What can be said of a kind as data (names, verbs, fields, defaults that depend on nothing, keys) stands in [`tables`].
 //! What cannot stands in one file a kind, by API group: `apps/deployment.rs` fills in what depends on other fields,

@@ -3,7 +3,7 @@
 use holdfast_resource::Field;
 use holdfast_resource::quota::{Amounts, add, amounts};
 
-/// The `part` (`requests` or `limits`) that the containers of a Pod come to at once: those that run side by side, or an
+/// The `part` (`requests` or `limits`) that the containers of a Pod use at once: those that run side by side, or an
 /// init container with the sidecars that were started before it, whichever is more.
 pub(crate) fn of_containers(spec: &Field<'_, '_>, part: &str) -> Amounts {
     let mut running = Amounts::new();
@@ -28,7 +28,7 @@ pub(crate) fn of_containers(spec: &Field<'_, '_>, part: &str) -> Amounts {
     running
 }
 
-/// The `part` that a Pod comes to: what it states for itself as a whole, for the rest what its containers come to, and its
+/// The `part` of a whole Pod: what it states for itself as a whole, for the rest the sum of its containers, and its
 /// overhead (which counts towards limits only where there is one).
 pub(crate) fn of_pod(spec: &Field<'_, '_>, part: &str) -> Amounts {
     let mut total = of_containers(spec, part);

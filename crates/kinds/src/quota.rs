@@ -219,8 +219,8 @@ fn add_ports(spec: &Field<'_, '_>, usage: &mut Amounts) {
     let (nodes, balancers) = match spec.child("type").text() {
         "NodePort" => (ports.len(), 0),
         "LoadBalancer" if allocates.is_set() && !allocates.is_true() => {
-            let given = |port: &Field<'_, '_>| port.child("nodePort").number().unwrap_or_default() != 0;
-            (ports.items().filter(given).count(), 1)
+            let is_chosen = |port: &Field<'_, '_>| port.child("nodePort").number().unwrap_or_default() != 0;
+            (ports.items().filter(is_chosen).count(), 1)
         }
         "LoadBalancer" => (ports.len(), 1),
         _ => (0, 0),
@@ -239,9 +239,9 @@ fn add_storage(claim: &Field<'_, '_>, usage: &mut Amounts) {
         "" => spec.child("storageClassName").text(),
         named => named,
     };
-    let asked = quantity(&spec.child("resources").child("requests").child("storage"));
+    let requested = quantity(&spec.child("resources").child("requests").child("storage"));
     let has = quantity(&status.child("allocatedResources").child("storage"));
-    if let Some(size) = asked.max(has) {
+    if let Some(size) = requested.max(has) {
         usage.insert(CLAIMED_STORAGE.to_owned(), size);
         if !class.is_empty() {
             usage.insert(format!("{class}{OF_STORAGE_CLASS}{CLAIMED_STORAGE}"), size);
@@ -253,7 +253,7 @@ fn add_storage(claim: &Field<'_, '_>, usage: &mut Amounts) {
     }
 }
 
-/// The devices of each class that a claim may come to have.
+/// The largest number of devices of each class that a claim may get.
 fn add_devices(spec: &Field<'_, '_>, usage: &mut Amounts) {
     let count = |request: &Field<'_, '_>| match request.child("allocationMode").text() {
         "All" => ALL_DEVICES,
@@ -322,8 +322,8 @@ mod tests {
         let resource = registry.resource(&name).unwrap();
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let usage = Counted::of(resource).unwrap().usage(&Harness::new().read(text), now);
-        let told: Vec<String> = usage.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
-        told.join(" ")
+        let usage_text: Vec<String> = usage.iter().map(|(name, amount)| format!("{name}={amount}")).collect();
+        usage_text.join(" ")
     }
 
     #[test]

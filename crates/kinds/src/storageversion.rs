@@ -66,8 +66,10 @@ fn name_faults(_object: &Value, name: &str) -> Faults {
         return vec!["name must be in the form of <group>.<resource>".into()];
     };
     let of = |part: &str, faults: Faults| -> Faults {
-        let told = faults.into_iter();
-        told.map(|fault| format!("the {part} segment {fault}").into()).collect()
+        let messages = faults.into_iter();
+        messages
+            .map(|fault| format!("the {part} segment {fault}").into())
+            .collect()
     };
     let mut faults = of("group", dns_subdomain(group));
     faults.extend(of("resource", dns_label_1035(resource)));
@@ -125,10 +127,10 @@ fn validate_api_version(field: &Field<'_, '_>, errors: &mut Errors) {
          with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
          validation is '[a-z]([-a-z0-9]*[a-z0-9])?') with an optional DNS subdomain prefix and '/' (e.g. \
          'example.com/MyVersion')";
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     let mut part = |name: &str, text: &str, faults: fn(&str) -> Faults| match text {
-        "" => told.push(format!("{name} part: must be non-empty")),
-        text => told.extend(faults(text).iter().map(|fault| format!("{name} part: {fault}"))),
+        "" => messages.push(format!("{name} part: must be non-empty")),
+        text => messages.extend(faults(text).iter().map(|fault| format!("{name} part: {fault}"))),
     };
     match field.text().split('/').collect::<Vec<_>>().as_slice() {
         [version] => part("version", version, dns_label_1035),
@@ -136,10 +138,10 @@ fn validate_api_version(field: &Field<'_, '_>, errors: &mut Errors) {
             part("group", group, dns_subdomain);
             part("version", version, dns_label_1035);
         }
-        _ => told.push(ODD.to_owned()),
+        _ => messages.push(ODD.to_owned()),
     }
-    if !told.is_empty() {
-        errors.push(field.invalid(told.join(",")));
+    if !messages.is_empty() {
+        errors.push(field.invalid(messages.join(",")));
     }
 }
 

@@ -1,5 +1,5 @@
 //! The kinds of the group `storagemigration.k8s.io`: StorageVersionMigrations, each of which has the objects of a resource
-//! written anew (<https://kubernetes.io/docs/tasks/manage-kubernetes-objects/storage-version-migration/>).
+//! written again (<https://kubernetes.io/docs/tasks/manage-kubernetes-objects/storage-version-migration/>).
 
 use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain};

@@ -1,7 +1,7 @@
 //! Whose tokens are, and who makes them: what kinds and admission may ask of access control
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/>).
 //!
-//! What users may do is asked of a [`holdfast_authorization::Authorizer`].
+//! A [`holdfast_authorization::Authorizer`] decides what users may do.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub trait TokenAuthenticator: Send + Sync {
 pub struct TokenUser {
     /// The user.
     pub user: Arc<User>,
-    /// Those of the audiences asked for that the token is good for.
+    /// Those of the requested audiences that the token is valid for.
     pub audiences: Vec<SmolStr>,
     /// What the audit log is to say of the token.
     pub annotations: Vec<(&'static str, String)>,
@@ -62,13 +62,13 @@ impl TokenAuthenticator for NoTokens {
 
 /// Makes tokens for service accounts.
 pub trait TokenIssuer: Send + Sync {
-    /// The audiences of tokens that are asked for without one: those of this server.
+    /// The audiences of tokens that are requested without one: those of this server.
     fn audiences(&self) -> &[SmolStr];
 
     /// The longest life of a token in seconds, where it is bounded.
     fn longest(&self) -> Option<i64>;
 
-    /// Whether tokens for the pods of this server live on for a year, so that clients that never read them anew go on
+    /// Whether tokens for the pods of this server live for a year, so that clients that never read them again continue
     /// working.
     fn extends(&self) -> bool;
 
@@ -84,7 +84,7 @@ pub trait TokenIssuer: Send + Sync {
 pub struct IssuedToken {
     /// The token.
     pub token: String,
-    /// What tells it from others, as users who bear it show it.
+    /// What distinguishes it from others, as the users who present it show it.
     pub credential: String,
 }
 
@@ -101,7 +101,7 @@ pub struct ServiceAccountToken<'a> {
     pub now: SystemTime,
     /// For how many seconds.
     pub seconds: i64,
-    /// After how many seconds its use is to be told of, since the client should have asked for another.
+    /// After how many seconds its use is reported, since the client should have requested another.
     pub warn_after: Option<i64>,
     /// The pod with whose end it ends.
     pub pod: Option<BoundObject>,

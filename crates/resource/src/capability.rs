@@ -64,7 +64,7 @@ impl Capabilities {
         Some(responder)
     }
 
-    /// The subresource through which requests come to a node, a pod or a service, if `subresource` is one.
+    /// The subresource through which requests reach a node, a pod or a service, if `subresource` is one.
     pub fn connecter(&self, subresource: &str) -> Option<&dyn Connecter> {
         match self.responder(subresource)? {
             Responder::Connect(connecter) => Some(connecter.as_ref()),
@@ -193,7 +193,7 @@ pub trait Followed: Send + Sync {
 /// What objects of a kind hold that no other may hold, such as addresses, as keys that are written together with them. Where one
 /// server has a store to itself, what [`Followed`] counts is enough.
 pub trait Claims: Send + Sync {
-    /// The writes that go with a change of an object (`old` or `new` is `None` where it comes to be or goes), at that time. `read`
+    /// The writes that go with a change of an object (`old` or `new` is `None` where it is created or deleted), at that time. `read`
     /// gives what is stored under a key.
     fn beside(
         &self,
@@ -204,7 +204,7 @@ pub trait Claims: Send + Sync {
     ) -> Vec<Claim>;
 
     /// What mends the claims that are not those of `objects`, which are all of the kind. `below` gives what is stored under
-    /// keys that begin so, at the same moment. What has to be made anew is removed first, and made when it is missing.
+    /// keys that begin so, at the same moment. What has to be recreated is removed first, and made when it is missing.
     fn repair(&self, objects: &[Value], below: &dyn Fn(&str) -> Vec<Value>, now: SystemTime) -> Vec<Claim>;
 }
 
@@ -275,7 +275,7 @@ impl DeletionRules {
     }
 }
 
-/// How the refusal of a selector by a field that the kind does not know is worded. The reference writes it anew for each kind.
+/// The words of the refusal of a selector by a field that the kind does not know. They differ between kinds in the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SelectorWords {
     /// As kinds with fields of their own do, or else those without, by which the kind is.
@@ -292,7 +292,7 @@ pub enum SelectorWords {
 /// How the rows of tables of a kind differ from those of other kinds.
 #[derive(Clone, Copy, Default)]
 pub struct RowRules {
-    /// Whether cells come from the stored version of an object, whatever version is asked for, rather than from the version
+    /// Whether cells come from the stored version of an object, whatever version is requested, rather than from the version
     /// that is shown.
     pub of_stored_version: bool,
     /// Annotations that stand for what the reference keeps in fields that no version has. The metadata in rows, and metadata

@@ -510,9 +510,9 @@ type a.Status struct
   ready int32 1 +minimum(0)
 "#;
 
-    struct Told;
+    struct FirstAndLast;
 
-    impl<'v> Rules<'v> for Told {
+    impl<'v> Rules<'v> for FirstAndLast {
         fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
             match name {
                 "first" | "last" => check.errors.push(part.required(name)),
@@ -539,7 +539,7 @@ type a.Status struct
     fn of(spec: &str) -> Vec<String> {
         let types = TypeTable::parse(TYPES).unwrap();
         let mut check = Check::new(&types);
-        check.object(&read(spec), None, &Told);
+        check.object(&read(spec), None, &FirstAndLast);
         let mut found = texts(check);
         assert_eq!(found.remove(0), "spec: Required value: first");
         assert_eq!(found.pop().unwrap(), "spec: Required value: last");
@@ -640,7 +640,7 @@ type a.Status struct
         let changes = |new: &str, old: &str, subresource| {
             let mut check = Check::new(&types);
             let (new, old) = (read(new), read(old));
-            check.object_changes(&new, &old, subresource, &Told);
+            check.object_changes(&new, &old, subresource, &FirstAndLast);
             texts(check)
         };
         let (new, old) = (r#""count":2"#, r#""name":"a","codes":[1]"#);

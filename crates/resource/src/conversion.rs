@@ -35,7 +35,7 @@ pub enum ConversionError {
     Unknown {
         /// The `apiVersion` of the object.
         from: String,
-        /// The `apiVersion` asked for.
+        /// The requested `apiVersion`.
         to: String,
     },
     /// The definition has no such version.
@@ -266,7 +266,7 @@ fn of_response(review: &Value, uid: &str, version: ConversionReviewVersion) -> R
     Ok(objects.map(|objects| objects.to_vec()).unwrap_or_default())
 }
 
-/// `converted` in the place of `original`, if it is the same object in that version.
+/// `converted` instead of `original`, if it is the same object in that version.
 fn adopt(original: &Value, converted: Value, at: usize, api_version: &str) -> Result<Value, String> {
     let text = |of: &Value, path: &[&str]| of.str_at(path).unwrap_or_default().to_owned();
     if text(&converted, &["kind"]).is_empty() {
@@ -374,7 +374,7 @@ mod tests {
         )
     }
 
-    /// What an answer with this response to the question `q` comes to.
+    /// The outcome of an answer with this response to the question `q`.
     fn answered(version: &str, response: &str) -> Result<String, String> {
         let review = format!(
             r#"{{"apiVersion":"apiextensions.k8s.io/{version}","kind":"ConversionReview","response":{response}}}"#
@@ -384,7 +384,7 @@ mod tests {
         Ok(json::to_string(&converted[0]))
     }
 
-    fn given(object: &str) -> Result<String, String> {
+    fn read_back(object: &str) -> Result<String, String> {
         answered(
             "v1",
             &format!(r#"{{"uid":"q","result":{{"status":"Success"}},"convertedObjects":[{object}]}}"#),
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn labels_and_annotations_are_the_webhooks_and_other_metadata_is_not() {
-        let converted = given(
+        let converted = read_back(
             r#"{"apiVersion":"x.io/v2","kind":"A","metadata":{"name":"n","uid":"u","generation":9,"finalizers":["f"],
             "annotations":{"c":"d"}},"spec":{"new":1}}"#,
         );
@@ -457,11 +457,11 @@ mod tests {
                 "returned invalid object at index 0: Object 'Kind' is missing in '{}'",
             ),
         ] {
-            let failed = given(&object).unwrap_err();
+            let failed = read_back(&object).unwrap_err();
             assert_eq!(failed, format!("conversion webhook for x.io/v1, Kind=A {why}"));
         }
         let label = object("x.io/v2", "A", r#"{"name":"n","uid":"u","labels":{"a":"not good"}}"#);
-        let failed = given(&label).unwrap_err();
+        let failed = read_back(&label).unwrap_err();
         let start =
             "conversion webhook for x.io/v1, Kind=A returned invalid metadata: metadata.labels: Invalid value: ";
         assert!(failed.starts_with(start), "{failed}");

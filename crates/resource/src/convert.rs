@@ -24,7 +24,7 @@ pub trait ConversionCaller: Send + Sync {
     ) -> Converted<'a>;
 }
 
-/// The webhook that has to be asked for `object` in `api_version`, if any.
+/// The webhook that converts `object` to `api_version`, if any.
 pub fn webhook<'r>(resource: &'r Resource, object: &Value, api_version: &str) -> Option<&'r ConversionWebhook> {
     let webhook = resource.conversion_webhook()?;
     (object.str_at(&["apiVersion"]) != Some(api_version)).then_some(webhook)

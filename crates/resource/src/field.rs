@@ -8,15 +8,15 @@ use crate::{FieldError, FieldPath};
 /// only for a field that turns out to be wrong.
 ///
 /// What is missing reads as the zero value of its type (`""`, no items, `false`), as the reference reads it, and so does
-/// `null`; a value of another type than asked for reads as missing, since types are checked before validation.
+/// `null`; a value of another type than requested reads as missing, since types are checked before validation.
 #[derive(Clone, Copy)]
 pub struct Field<'v, 'p> {
     value: Option<&'v Value>,
-    place: Place<'v, 'p>,
+    place: Position<'v, 'p>,
 }
 
 #[derive(Clone, Copy)]
-enum Place<'v, 'p> {
+enum Position<'v, 'p> {
     Root(&'p str),
     Member(&'p Field<'v, 'p>, &'p str),
     Item(&'p Field<'v, 'p>, usize),
@@ -33,7 +33,7 @@ impl<'v, 'p> Field<'v, 'p> {
     pub fn placed(value: Option<&'v Value>, path: &'p str) -> Self {
         Self {
             value: value.filter(|value| !value.is_null()),
-            place: Place::Root(path),
+            place: Position::Root(path),
         }
     }
 
@@ -44,7 +44,7 @@ impl<'v, 'p> Field<'v, 'p> {
                 .value
                 .and_then(|value| value.get(name))
                 .filter(|value| !value.is_null()),
-            place: Place::Member(self, name),
+            place: Position::Member(self, name),
         }
     }
 
@@ -52,7 +52,7 @@ impl<'v, 'p> Field<'v, 'p> {
     pub fn shown_as<'s>(&'s self, name: &'s str) -> Field<'v, 's> {
         Field {
             value: self.value,
-            place: Place::Member(self, name),
+            place: Position::Member(self, name),
         }
     }
 
@@ -74,7 +74,7 @@ impl<'v, 'p> Field<'v, 'p> {
                 .value
                 .and_then(|value| value.get(key))
                 .filter(|value| !value.is_null()),
-            place: Place::Key(self, key),
+            place: Position::Key(self, key),
         }
     }
 
@@ -82,7 +82,7 @@ impl<'v, 'p> Field<'v, 'p> {
     pub fn items<'s>(&'s self) -> impl Iterator<Item = Field<'v, 's>> {
         self.slice().iter().enumerate().map(|(index, value)| Field {
             value: Some(value),
-            place: Place::Item(self, index),
+            place: Position::Item(self, index),
         })
     }
 
@@ -93,7 +93,7 @@ impl<'v, 'p> Field<'v, 'p> {
             let key: &'v str = key.as_str();
             let field = Field {
                 value: Some(value),
-                place: Place::Key(self, key),
+                place: Position::Key(self, key),
             };
             (key, field)
         })
@@ -146,10 +146,10 @@ impl<'v, 'p> Field<'v, 'p> {
     /// Where the field stands.
     pub fn path(&self) -> FieldPath {
         match self.place {
-            Place::Root(path) => FieldPath::new(path),
-            Place::Member(parent, name) => parent.path().child(name),
-            Place::Item(parent, index) => parent.path().index(index),
-            Place::Key(parent, key) => parent.path().key(key),
+            Position::Root(path) => FieldPath::new(path),
+            Position::Member(parent, name) => parent.path().child(name),
+            Position::Item(parent, index) => parent.path().index(index),
+            Position::Key(parent, key) => parent.path().key(key),
         }
     }
 

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use holdfast_value::{SmolStr, Value};
 
-/// How many values a path may yield on its way, so that wildcards within wildcards come to an end.
+/// How many values a path may yield on its way, so that wildcards within wildcards end.
 const MAX_VALUES: usize = 10_000;
 
 /// How deep recursive descent goes.

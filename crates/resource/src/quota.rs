@@ -37,7 +37,7 @@ pub trait QuotaUsage: Send + Sync {
         ""
     }
 
-    /// Whether objects may come to an end before they are deleted, and are then counted as objects alone.
+    /// Whether objects may finish before they are deleted, and are then counted as objects alone.
     fn may_end(&self) -> bool {
         false
     }
@@ -83,7 +83,7 @@ impl<'r> Counted<'r> {
         self.resource.capabilities.quota.plain_name
     }
 
-    /// Whether the number of these objects goes by `name`.
+    /// Whether `name` counts these objects.
     pub fn is_number(&self, name: &str) -> bool {
         let (group, plural) = (self.resource.group.as_str(), self.resource.plural.as_str());
         match name.strip_prefix("count/") {
@@ -96,7 +96,7 @@ impl<'r> Counted<'r> {
         }
     }
 
-    /// Whether `name` counts all objects, whatever has become of them. The plain name counts those that have not come to their
+    /// Whether `name` counts all objects, finished or not. The plain name counts those that have not reached their
     /// end.
     pub fn is_number_of_all(&self, name: &str) -> bool {
         let may_end = self.beyond_number().is_some_and(|usage| usage.may_end());

@@ -253,7 +253,7 @@ pub struct ResourceVersion {
     pub verbs: Vec<Verb>,
     /// The parts that have addresses of their own.
     pub subresources: Vec<Subresource>,
-    /// What a write to the object itself does not touch: the stored values stay, and the writer does not come to own
+    /// What a write to the object itself does not touch: the stored values stay, and the writer does not own
     /// them. Paths of field names, such as `status`.
     pub reset_fields: Arc<[Vec<SmolStr>]>,
     /// The columns of tables of objects.

@@ -42,7 +42,7 @@ pub trait ComputedObjects: Send + Sync {
 /// The verbs stand in the descriptor as for any resource. The answer to a POST that succeeds is a `Status`.
 pub trait SubresourceAction: Send + Sync {
     /// The steps that carry out `request`, which is typed and has its defaults, on the objects as they are now. Where one of
-    /// them changes before the first step is done, the plan is made anew.
+    /// them changes before the first step is done, the plan is made again.
     ///
     /// # Errors
     /// Why it is not to be carried out.
@@ -87,7 +87,7 @@ pub enum ActionStep {
     },
 }
 
-/// How far a request comes that is for a node or for a pod. There is nothing behind this server, so that none comes to
+/// How far a request to a node or to a pod gets. There is nothing behind this server, so that none gets to
 /// its end.
 #[derive(Clone, Debug)]
 pub enum Connection {
@@ -97,7 +97,7 @@ pub enum Connection {
     Nothing,
 }
 
-/// A subresource through which requests come to a node or to a pod: a proxy, a log, a command.
+/// A subresource through which requests reach a node or a pod: a proxy, a log, a command.
 pub trait Connecter: Send + Sync {
     /// What requests may ask for in their query.
     fn parameters(&self) -> &'static [ConnectParameter];

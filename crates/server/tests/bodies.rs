@@ -258,10 +258,10 @@ async fn warnings_come_with_refusals_too() {
 async fn a_name_that_is_given_leaves_the_other_unread() {
     let server = Server::start().await;
     let body = |metadata: &str| format!(r#"{{"kind":"ConfigMap","metadata":{{{metadata}}}}}"#);
-    let given = server
+    let input = server
         .post(CONFIG_MAPS, &body(r#""name":"fresh","generateName":"G-""#))
         .await;
-    assert_eq!(given.code, 201);
+    assert_eq!(input.code, 201);
     let generated = server.post(CONFIG_MAPS, &body(r#""generateName":"a.""#)).await;
     assert_eq!(
         (generated.code, generated.at("/details/causes/0/field")),

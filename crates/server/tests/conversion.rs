@@ -155,7 +155,7 @@ async fn spec(server: &Server, version: &str, name: &str) -> Value {
 }
 
 /// How many objects the webhook was asked for in each review.
-fn asked(hook: &Hook) -> Vec<usize> {
+fn questions(hook: &Hook) -> Vec<usize> {
     let lengths = hook.calls();
     let lengths = lengths
         .iter()
@@ -242,7 +242,7 @@ async fn a_list_is_converted_a_run_of_objects_at_a_time() {
         assert_eq!(item["spec"], json!({"host": format!("h:{at}")}));
         assert!(item["metadata"]["resourceVersion"].is_string());
     }
-    assert_eq!(asked(&hook), [64, 6]);
+    assert_eq!(questions(&hook), [64, 6]);
     let first = hook.calls()[0]["request"]["objects"][0].clone();
     assert_eq!(first["metadata"]["resourceVersion"], Value::Null, "{first}");
 
@@ -254,7 +254,7 @@ async fn a_list_is_converted_a_run_of_objects_at_a_time() {
         .get(&format!("{}?limit=3&continue={token}", path("v2", "")))
         .await;
     assert_eq!(page.at("/items/0/spec/host"), "h:3");
-    assert_eq!(asked(&hook)[2..], [3, 3]);
+    assert_eq!(questions(&hook)[2..], [3, 3]);
 
     let table = server.get_as(&format!("{}?limit=2", path("v3", "")), TABLE).await;
     assert_eq!(table.at("/rows/1/cells"), &json!(["w01", "h:1"]), "{}", table.body);
@@ -396,7 +396,7 @@ async fn old_objects_are_read_from_the_version_they_are_stored_in() {
         .map(|item| &item["spec"]["host"])
         .collect();
     assert_eq!(hosts, ["b:1", "c:1", "d:1", "a:1"]);
-    assert_eq!(asked(&hook).pop(), Some(2), "the old ones alone are converted");
+    assert_eq!(questions(&hook).pop(), Some(2), "the old ones alone are converted");
 
     // Who touches an object stores it anew, even where nothing changes.
     let touched = server.patch(&path("v1", "old"), MERGE, "{}").await;
@@ -439,12 +439,12 @@ async fn managers_of_other_versions_own_what_the_webhook_makes_of_their_fields()
     let conflict = apply(&server, "v3", "a", "three", "b:1", "").await;
     assert_eq!(conflict.code, 409, "{}", conflict.body);
     let causes = conflict.at("/details/causes").as_array().unwrap();
-    let told: Vec<(&str, &str)> = causes
+    let reported: Vec<(&str, &str)> = causes
         .iter()
         .map(|cause| (cause["message"].as_str().unwrap(), cause["field"].as_str().unwrap()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             (r#"conflict with "one""#, ".spec.hostPort"),
             (r#"conflict with "two""#, ".spec.host"),

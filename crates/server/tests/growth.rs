@@ -55,8 +55,8 @@ fn widget(name: &str, items: usize) -> String {
 
 #[track_caller]
 fn assert_too_large(answer: &Answer) {
-    let told = (answer.code, answer.at("/reason").as_str().unwrap_or_default());
-    assert_eq!(told, (413, "RequestEntityTooLarge"), "{}", answer.message());
+    let reported = (answer.code, answer.at("/reason").as_str().unwrap_or_default());
+    assert_eq!(reported, (413, "RequestEntityTooLarge"), "{}", answer.message());
     assert_eq!(answer.message(), "Request entity too large: limit is 8388608");
 }
 

@@ -45,8 +45,8 @@ async fn an_object_that_cannot_be_read_is_told_by_its_key_and_takes_nothing_else
             server.delete(&one).await,
         ] {
             assert_eq!(answer.code, 500);
-            let told = format!("StorageError: corrupt object, Code: 7, Key: {key}, ");
-            assert!(answer.message().starts_with(&told), "{}", answer.message());
+            let reported = format!("StorageError: corrupt object, Code: 7, Key: {key}, ");
+            assert!(answer.message().starts_with(&reported), "{}", answer.message());
         }
     }
     assert_eq!(server.delete(&format!("{CONFIG_MAPS}/a")).await.code, 200);
@@ -308,9 +308,9 @@ async fn what_cannot_be_selected_by_is_told_in_the_words_of_the_kind() {
             "\"spec.a\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
         ),
     ];
-    for (path, told) in cases {
+    for (path, reported) in cases {
         let refused = server.get(&format!("{path}?fieldSelector=spec.a%3Dx")).await;
-        assert_eq!((refused.code, refused.message()), (400, told), "{path}");
+        assert_eq!((refused.code, refused.message()), (400, reported), "{path}");
     }
     for (selector, code) in [("%3D", 200), ("%21%3D,%3D%3D", 200), ("%3D,metadata.name%3Da", 400)] {
         let answer = server.get(&format!("{CONFIG_MAPS}?fieldSelector={selector}")).await;

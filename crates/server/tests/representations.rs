@@ -26,9 +26,9 @@ fn decoded(bytes: &[u8]) -> (String, String, Value) {
     let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
     let envelope = Envelope::read(bytes).unwrap();
     // Some documents of discovery leave out their version.
-    let told = Some(envelope.api_version.as_ref()).filter(|told: &&str| !told.is_empty());
+    let reported = Some(envelope.api_version.as_ref()).filter(|reported: &&str| !reported.is_empty());
     let kind = GroupVersionKind {
-        group_version: holdfast_resource::GroupVersion::parse(told.unwrap_or("v1")).unwrap(),
+        group_version: holdfast_resource::GroupVersion::parse(reported.unwrap_or("v1")).unwrap(),
         kind: envelope.kind.as_ref().into(),
     };
     let of = messages.types().id_of_kind(&kind).unwrap();

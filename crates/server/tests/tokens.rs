@@ -123,11 +123,11 @@ async fn a_token_makes_the_user_that_the_account_is() {
 async fn the_audit_log_hears_of_a_token_that_should_have_been_exchanged() {
     let world = World::new(&KeyPair::generate().unwrap()).await;
     let token = world.token("https://me");
-    let told = || world.accounts.authenticate(&token, &[]).unwrap().annotations;
-    assert_eq!(told(), []);
+    let reported = || world.accounts.authenticate(&token, &[]).unwrap().annotations;
+    assert_eq!(reported(), []);
     *world.clock.0.lock() += Duration::from_secs(400);
     let why = "subject: system:serviceaccount:default:robot, seconds after warning threshold: 100";
-    assert_eq!(told(), [("authentication.k8s.io/stale-token", why.to_owned())]);
+    assert_eq!(reported(), [("authentication.k8s.io/stale-token", why.to_owned())]);
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use tokio::sync::Barrier;
 const CONFIG_MAP: &str = "/v1/configmaps";
 
 /// What the client is told when a webhook that must be asked cannot be.
-async fn told(server: &Server, webhook: Value) -> String {
+async fn reported(server: &Server, webhook: Value) -> String {
     server.configure("validating", "a", &[webhook]).await;
     let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
     assert_eq!(answer.code, 500, "{}", answer.body);
@@ -129,14 +129,14 @@ async fn a_certificate_is_checked_as_go_does() {
     let other = Hook::start_as(other, |_| allow()).await;
     let url = hook.url("/x");
     assert_eq!(
-        told(&server, webhook(&hook, &url, &other.bundle)).await,
+        reported(&server, webhook(&hook, &url, &other.bundle)).await,
         failed(&url, &x509("certificate signed by unknown authority"))
     );
 
     let named = Hook::start_as(Identity::of(&["a.example", "b.example"]), |_| allow()).await;
     let url = format!("https://localhost:{}/x", named.port);
     assert_eq!(
-        told(&server, webhook(&named, &url, &named.bundle)).await,
+        reported(&server, webhook(&named, &url, &named.bundle)).await,
         failed(
             &url,
             &x509("certificate is valid for a.example, b.example, not localhost")
@@ -149,7 +149,7 @@ async fn a_certificate_is_checked_as_go_does() {
     let nameless = Hook::start_as(nameless, |_| allow()).await;
     let url = nameless.url("/x");
     assert_eq!(
-        told(&server, webhook(&nameless, &url, &nameless.bundle)).await,
+        reported(&server, webhook(&nameless, &url, &nameless.bundle)).await,
         failed(
             &url,
             &x509("cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs")
@@ -162,7 +162,7 @@ async fn a_certificate_is_checked_as_go_does() {
         params.not_after = rcgen::date_time_ymd(2001, 2, 3);
     });
     let expired = Hook::start_as(expired, |_| allow()).await;
-    let said = told(&server, webhook(&expired, &expired.url("/x"), &expired.bundle)).await;
+    let said = reported(&server, webhook(&expired, &expired.url("/x"), &expired.bundle)).await;
     assert!(
         said.contains("x509: certificate has expired or is not yet valid: current time "),
         "{said}"
@@ -212,7 +212,7 @@ async fn a_certificate_in_the_bundle_is_still_checked() {
         (for_clients, "certificate specifies an incompatible key usage"),
     ] {
         let hook = Hook::start_as(identity, |_| allow()).await;
-        let said = told(&server, hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}))).await;
+        let said = reported(&server, hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}))).await;
         assert!(
             said.contains("tls: failed to verify certificate: x509: ") && said.ends_with(why),
             "{said}"
@@ -222,7 +222,7 @@ async fn a_certificate_in_the_bundle_is_still_checked() {
     let (hook, other) = (Hook::start(|_| allow()).await, Identity::pinned(|_| {}));
     let other = Hook::start_as(other, |_| allow()).await;
     let url = hook.url("/x");
-    let said = told(
+    let said = reported(
         &server,
         hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, at(&url, &other.bundle)),
     )
@@ -244,14 +244,14 @@ async fn what_is_not_there_is_told_as_the_network_has_it() {
             json!({"clientConfig": {"url": url, "caBundle": hook.bundle}}),
         )
     };
-    let said = told(&server, webhook("https://127.0.0.1:1/gone")).await;
+    let said = reported(&server, webhook("https://127.0.0.1:1/gone")).await;
     assert!(
         said.ends_with(
             "Post \"https://127.0.0.1:1/gone?timeout=10s\": dial tcp 127.0.0.1:1: connect: connection refused"
         ),
         "{said}"
     );
-    let said = told(&server, webhook("https://nowhere.invalid")).await;
+    let said = reported(&server, webhook("https://nowhere.invalid")).await;
     assert!(
         said.ends_with("Post \"https://nowhere.invalid/?timeout=10s\": dial tcp: lookup nowhere.invalid: no such host"),
         "{said}"
@@ -264,13 +264,13 @@ async fn what_is_not_there_is_told_as_the_network_has_it() {
             let _ = stream.try_write(b"HTTP/1.1 400 Bad Request\r\n\r\n");
         }
     });
-    let said = told(&server, webhook(&format!("https://{plain}/x"))).await;
+    let said = reported(&server, webhook(&format!("https://{plain}/x"))).await;
     assert!(
         said.ends_with("http: server gave HTTP response to HTTPS client"),
         "{said}"
     );
     let bundle = json!({"clientConfig": {"url": hook.url("/x"), "caBundle": "d2hhdD8="}});
-    let said = told(&server, hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, bundle)).await;
+    let said = reported(&server, hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, bundle)).await;
     assert_eq!(
         said,
         "Internal error occurred: failed calling webhook \"a.b.c\": could not get REST client: unable to load root certificates: unable to parse bytes as PEM block"
@@ -285,7 +285,7 @@ async fn a_service_is_called_by_its_name_wherever_it_is() {
         "service": {"name": "s", "namespace": "default", "path": "/p/", "port": hook.port}, "caBundle": hook.bundle,
     }});
     let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, of_service);
-    let said = told(&server, webhook).await;
+    let said = reported(&server, webhook).await;
     let url = format!("https://s.default.svc:{}/p?timeout=10s", hook.port);
     assert!(
         said.ends_with(&format!("Post \"{url}\": service \"s\" not found")),
@@ -350,7 +350,7 @@ async fn answers_that_are_none_are_told_by_their_faults() {
     ];
     for (code, body, why) in cases {
         let hook = Hook::start(move |_| Reply::Raw(code, body.to_owned())).await;
-        let said = told(&server, hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}))).await;
+        let said = reported(&server, hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}))).await;
         assert!(
             said.starts_with(&format!(
                 "Internal error occurred: failed calling webhook \"a.b.c\": {why}"

@@ -124,16 +124,16 @@ async fn a_dry_run_names_the_key_of_another_object_without_its_prefix() {
         ("?dryRun=All", "/configmaps/default/a"),
     ] {
         let refused = server.put(&format!("{CONFIG_MAPS}/a{query}"), &other).await;
-        let told = format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0");
+        let reported = format!("StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0");
         assert_eq!(refused.code, 409);
-        assert!(refused.message().contains(&told), "{}", refused.message());
+        assert!(refused.message().contains(&reported), "{}", refused.message());
     }
 }
 
 #[tokio::test]
 async fn options_of_logs_are_read_and_checked() {
     let server = Server::start().await;
-    for (query, code, told) in [
+    for (query, code, reported) in [
         (
             "sinceTime=x",
             400,
@@ -149,7 +149,7 @@ async fn options_of_logs_are_read_and_checked() {
         let answer = server
             .get(&format!("/api/v1/namespaces/default/pods/p/log?{query}"))
             .await;
-        assert_eq!((answer.code, answer.message()), (code, told));
+        assert_eq!((answer.code, answer.message()), (code, reported));
     }
 }
 

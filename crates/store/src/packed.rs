@@ -22,7 +22,7 @@ pub(crate) struct Packed {
     packed: Box<[u8]>,
     length: usize,
     /// The text from the time on when somebody has asked for it.
-    asked: OnceLock<Bytes>,
+    shared: OnceLock<Bytes>,
 }
 
 impl Text {
@@ -39,7 +39,7 @@ impl Text {
             // In a piece of its own length: what packing takes at most is longer.
             packed: packed.as_slice().into(),
             length: bytes.len(),
-            asked: OnceLock::new(),
+            shared: OnceLock::new(),
         }))
     }
 
@@ -47,7 +47,7 @@ impl Text {
     pub(crate) fn bytes(&self) -> &Bytes {
         match self {
             Self::Plain(bytes) => bytes,
-            Self::Packed(packed) => packed.asked.get_or_init(|| packed.unpacked()),
+            Self::Packed(packed) => packed.shared.get_or_init(|| packed.unpacked()),
         }
     }
 
@@ -55,7 +55,7 @@ impl Text {
     pub(crate) fn bytes_once(&self) -> Bytes {
         match self {
             Self::Plain(bytes) => bytes.clone(),
-            Self::Packed(packed) => packed.asked.get().cloned().unwrap_or_else(|| packed.unpacked()),
+            Self::Packed(packed) => packed.shared.get().cloned().unwrap_or_else(|| packed.unpacked()),
         }
     }
 
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     fn is_packed(text: &Text) -> bool {
-        matches!(text, Text::Packed(packed) if packed.asked.get().is_none())
+        matches!(text, Text::Packed(packed) if packed.shared.get().is_none())
     }
 
     #[test]

@@ -244,13 +244,13 @@ fn a_file_that_is_gone_is_found_and_told_by_name() {
     };
     let newest = acknowledged.0;
     let gone = message(&files.without(FILE).without(LOG));
-    let told = format!("writes up to revision {newest} were acknowledged");
+    let reported = format!("writes up to revision {newest} were acknowledged");
     assert!(
-        gone.contains("store.db is damaged: it is empty") && gone.contains(&told),
+        gone.contains("store.db is damaged: it is empty") && gone.contains(&reported),
         "{gone}"
     );
     let cut = message(&files.without(LOG));
-    assert!(cut.contains("store.db is damaged") || cut.contains(&told), "{cut}");
+    assert!(cut.contains("store.db is damaged") || cut.contains(&reported), "{cut}");
     let unknown = message(&files.without(ACKNOWLEDGED));
     assert!(unknown.contains("acknowledged is damaged: it is missing"), "{unknown}");
     let found = accept(&files.without(ACKNOWLEDGED), &running, "without what was acknowledged");

@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    fn told(end: impl FnOnce(AfterCommit)) -> u8 {
+    fn reported(end: impl FnOnce(AfterCommit)) -> u8 {
         let heard = Arc::new(AtomicU8::new(0));
         let listener = Arc::clone(&heard);
         let call: OutcomeCall = Box::new(move |stored| listener.store(1 + u8::from(stored), Ordering::Relaxed));
@@ -110,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_write_that_ends_otherwise_was_not_stored() {
-        assert_eq!(told(AfterCommit::stored), 2);
-        assert_eq!(told(drop), 1);
+        assert_eq!(reported(AfterCommit::stored), 2);
+        assert_eq!(reported(drop), 1);
     }
 }

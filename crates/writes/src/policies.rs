@@ -83,12 +83,12 @@ impl Stage<'_> {
             _ => 422,
         };
         let resource = self.resource().group_resource();
-        let told = if attributes.name.is_empty() {
+        let named = if attributes.name.is_empty() {
             format!("{resource} is forbidden: {message}")
         } else {
             format!("{resource} {:?} is forbidden: {message}", attributes.name)
         };
-        Err(self.denied(code, reason, told, attributes.name, vec![message]))
+        Err(self.denied(code, reason, named, attributes.name, vec![message]))
     }
 
     fn denied(&self, code: u16, reason: SmolStr, message: String, name: &str, causes: Vec<String>) -> Error {

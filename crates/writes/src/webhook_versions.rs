@@ -116,15 +116,15 @@ mod tests {
     #[test]
     fn conversions_go_by_way_of_the_version_of_the_address_one_at_a_time() {
         let versions = WebhookVersions::new(None, SmolStr::new_static("g/v2"));
-        let mut asked = Vec::new();
+        let mut steps = Vec::new();
         while versions.convert(&object("g/v1"), "g/v3").is_err() {
             let wanted = versions.wanted().unwrap();
             let from = wanted.object.str_at(&["apiVersion"]).unwrap().to_owned();
-            asked.push(format!("{from} to {}", wanted.api_version));
+            steps.push(format!("{from} to {}", wanted.api_version));
             let converted = object(&wanted.api_version);
             versions.learn(wanted, Ok(converted));
         }
-        assert_eq!(asked, ["g/v1 to g/v2", "g/v2 to g/v3"]);
+        assert_eq!(steps, ["g/v1 to g/v2", "g/v2 to g/v3"]);
         assert!(versions.wanted().is_none());
         assert_eq!(versions.convert(&object("g/v1"), "g/v3"), Ok(object("g/v3")));
     }

@@ -43,11 +43,13 @@ impl Program {
     /// Replacements for those of the module's manifest: the same modules as they are published.
     fn replacements(&self, folder: &Path, version: &str) -> io::Result<String> {
         std::fs::write(folder.join("go.mod"), format!("module {}-for-tests\n", self.name))?;
-        let told = go(
+        let reported = go(
             folder,
             &["mod", "download", "-json", &format!("{}@{}", self.module, self.version)],
         )?;
-        let path = told.lines().find_map(|line| line.trim().strip_prefix("\"GoMod\": \""));
+        let path = reported
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("\"GoMod\": \""));
         let path = path.and_then(|rest| rest.split('"').next());
         let path = path.ok_or_else(|| io::Error::other("go does not say where the manifest is"))?;
         Ok(published(&std::fs::read_to_string(path)?, version))

@@ -128,16 +128,16 @@ impl Subject {
         self.read(writer, other, &mut found).await;
         self.change(writer, other, &mut found).await;
         self.remove(writer, other, &mut found).await;
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for stream in &mut streams {
-            told.push(stream.until_gone().await);
+            reported.push(stream.until_gone().await);
         }
         found.compare(
             "the first event",
             &made["metadata"]["uid"],
-            &told[0][0]["object"]["metadata"]["uid"],
+            &reported[0][0]["object"]["metadata"]["uid"],
         );
-        found.compare("the events", &json!(told[0]), &json!(told[1]));
+        found.compare("the events", &json!(reported[0]), &json!(reported[1]));
         found.differences
     }
 
@@ -228,8 +228,8 @@ impl Found {
     }
 
     fn add(&mut self, what: &str, difference: Option<String>) {
-        let told = difference.map(|difference| format!("{}: {what}: {difference}", self.of));
-        self.differences.extend(told);
+        let reported = difference.map(|difference| format!("{}: {what}: {difference}", self.of));
+        self.differences.extend(reported);
     }
 
     fn between(one: &Value, other: &Value) -> Option<String> {

@@ -54,11 +54,11 @@ async fn what_was_left_out_of_a_refused_change_is_warned_of_once() {
     let target = Target::of(&server).unwrap();
     define(&target, &sizes()).await;
     let bad = super::widget("one", &json!({"size": 10, "unknown": 1}));
-    let told = ["299 - \"unknown field \\\"spec.unknown\\\"\""];
+    let reported = ["299 - \"unknown field \\\"spec.unknown\\\"\""];
     let (code, warnings, _) = warned(&target, Method::POST, WIDGETS, JSON, &bad).await;
     assert_eq!(
         (code, &warnings[..]),
-        (StatusCode::UNPROCESSABLE_ENTITY, &told.map(str::to_owned)[..])
+        (StatusCode::UNPROCESSABLE_ENTITY, &reported.map(str::to_owned)[..])
     );
     let (_, mut made) = ask(&target, Method::POST, WIDGETS, JSON, &super::widget("one", &json!({}))).await;
     made["spec"] = bad["spec"].clone();
@@ -67,7 +67,7 @@ async fn what_was_left_out_of_a_refused_change_is_warned_of_once() {
     for (method, sort, body) in [(Method::PUT, JSON, &made), (Method::PATCH, MERGE, &spec)] {
         let (code, warnings, answer) = warned(&target, method, &path, sort, body).await;
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
-        assert_eq!(warnings, told);
+        assert_eq!(warnings, reported);
     }
 }
 
@@ -93,7 +93,7 @@ async fn generation_counts_changes_of_the_spec_and_names_are_accepted_anew() {
 async fn what_may_never_be_said_is_refused() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
-    let told = async |change: &[(&str, Value)]| {
+    let reported = async |change: &[(&str, Value)]| {
         let mut definition = definition(&sizes());
         for (path, value) in change {
             *definition.pointer_mut(path).unwrap() = value.clone();
@@ -115,23 +115,23 @@ async fn what_may_never_be_said_is_refused() {
         ("/spec/group", json!("apps")),
     ];
     assert!(
-        told(&apps)
+        reported(&apps)
             .await
             .ends_with("spec.group: Invalid value: \"apps\": should be a domain with at least one dot")
     );
     let scope = [("/spec/scope", json!("Both"))];
     let unknown = "spec.scope: Unsupported value: \"Both\": supported values: \"Cluster\", \"Namespaced\"";
-    assert!(told(&scope).await.ends_with(unknown));
+    assert!(reported(&scope).await.ends_with(unknown));
     let mut old = definition(&sizes());
     old["spec"]["preserveUnknownFields"] = json!(true);
     let (code, answer) = ask(&target, Method::POST, DEFINITIONS, JSON, &old).await;
     assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY);
-    let told = answer["message"].as_str().unwrap();
+    let reported = answer["message"].as_str().unwrap();
     assert!(
-        told.contains(
+        reported.contains(
             "spec.preserveUnknownFields: Invalid value: true: must be false in order to use defaults in the schema"
-        ) && told.contains("spec.preserveUnknownFields: Invalid value: true: cannot set to true"),
-        "{told}"
+        ) && reported.contains("spec.preserveUnknownFields: Invalid value: true: cannot set to true"),
+        "{reported}"
     );
 }
 

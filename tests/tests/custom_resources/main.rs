@@ -308,11 +308,16 @@ async fn a_changed_definition_takes_effect_at_once_and_ends_watches() {
     assert_eq!(code, StatusCode::OK);
 
     // The watch tells of what was there, and ends.
-    let told = tokio::time::timeout(PATIENCE, watch.into_body().collect())
+    let reported = tokio::time::timeout(PATIENCE, watch.into_body().collect())
         .await
         .unwrap();
     assert_eq!(
-        told.unwrap().to_bytes().iter().filter(|byte| **byte == b'\n').count(),
+        reported
+            .unwrap()
+            .to_bytes()
+            .iter()
+            .filter(|byte| **byte == b'\n')
+            .count(),
         1
     );
     // A new default shows in what is stored, without a change of it.

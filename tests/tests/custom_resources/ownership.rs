@@ -299,8 +299,8 @@ async fn status_and_scale_have_owners_of_their_own() {
     // Who scales has taken the number from who applied it, as the documentation of horizontal scaling has it.
     let (code, refused) = apply(&target, &path, "a", &widget("one", &json!({"replicas": 1}))).await;
     assert_eq!(code, StatusCode::CONFLICT);
-    let told = "Apply failed with 1 conflict: conflict with \"scaler\" with subresource \"scale\" using example.com/v1: .spec.replicas";
-    assert_eq!(refused["message"], told);
+    let shown = "Apply failed with 1 conflict: conflict with \"scaler\" with subresource \"scale\" using example.com/v1: .spec.replicas";
+    assert_eq!(refused["message"], shown);
     let without = applied(&target, &path, "a", &widget("one", &json!({"color": "red"}))).await;
     assert_eq!(without["spec"], json!({"replicas": 4, "color": "red"}));
 }

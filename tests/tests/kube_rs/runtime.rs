@@ -210,8 +210,10 @@ async fn conditions_are_waited_for() {
     let pods: Api<Pod> = Api::default_namespaced(client);
     pods.create(&PostParams::default(), &pod("runs")).await.unwrap();
     let running = await_condition(pods.clone(), "runs", conditions::is_pod_running());
-    let told = Patch::Merge(json!({"status": {"phase": "Running"}}));
-    pods.patch_status("runs", &PatchParams::default(), &told).await.unwrap();
+    let reported = Patch::Merge(json!({"status": {"phase": "Running"}}));
+    pods.patch_status("runs", &PatchParams::default(), &reported)
+        .await
+        .unwrap();
     let found = tokio::time::timeout(PATIENCE, running).await.unwrap().unwrap();
     assert_eq!(found.unwrap().name_any(), "runs");
 }

@@ -87,9 +87,9 @@ async fn a_validating_webhook_refuses_in_its_own_words() {
     until("the webhook is called", async || apply("high").await.is_err()).await;
     let (code, _) = refusal(apply("high").await);
     assert_eq!(code, 400);
-    let told = apply("high").await.unwrap_err().to_string();
+    let reported = apply("high").await.unwrap_err().to_string();
     let words = "admission webhook \"levels.example.com\" denied the request: the level is too high";
-    assert!(told.contains(words), "{told}");
+    assert!(reported.contains(words), "{reported}");
     let kept = maps.get("settings").await.unwrap();
     assert_eq!(kept.data.unwrap()["level"], "low");
 }

@@ -62,8 +62,8 @@ fn reference(directory: &Path) -> Result<Option<(PathBuf, String)>> {
         return Ok(None);
     };
     std::fs::create_dir_all(directory)?;
-    let told = Command::new(&api_server).arg("--version").output()?;
-    let version = String::from_utf8(told.stdout)?;
+    let printed = Command::new(&api_server).arg("--version").output()?;
+    let version = String::from_utf8(printed.stdout)?;
     let version = version.trim().trim_start_matches("Kubernetes v");
     symlink(api_server, directory.join("kube-apiserver"))?;
     symlink(etcd, directory.join("etcd"))?;

@@ -168,9 +168,9 @@ fn collected(program: &Path, row: &Row, count: u64) -> Result<u64> {
         command.env("TMPDIR", "/dev/shm");
     }
     let output = command.output()?;
-    let told = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{told}");
-    let collected = told.lines().find_map(|line| line.split_once("Collected : "));
+    let printed = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{printed}");
+    let collected = printed.lines().find_map(|line| line.split_once("Collected : "));
     let (_, number) = collected.context("callgrind does not say what it collected")?;
     number.trim().parse().context("callgrind collected no number")
 }

@@ -214,12 +214,12 @@ impl Workload {
 
 /// Reads events until one shows an object of so many replicas. Events come in pieces, and older ones may come before.
 async fn until_told(events: &mut Incoming, replicas: usize) -> Result<()> {
-    let (mut told, shown) = (BytesMut::new(), format!("\"replicas\":{replicas}"));
+    let (mut seen, shown) = (BytesMut::new(), format!("\"replicas\":{replicas}"));
     loop {
         let frame = events.frame().await.context("an event")??;
-        told.extend_from_slice(&frame.into_data().unwrap_or_default());
-        while let Some(end) = told.iter().position(|byte| *byte == b'\n') {
-            let event = told.split_to(end + 1);
+        seen.extend_from_slice(&frame.into_data().unwrap_or_default());
+        while let Some(end) = seen.iter().position(|byte| *byte == b'\n') {
+            let event = seen.split_to(end + 1);
             if event.windows(shown.len()).any(|part| part == shown.as_bytes()) {
                 return Ok(());
             }

@@ -119,16 +119,16 @@ mod tests {
 
     #[test]
     fn requests_go_to_the_object_or_its_collection() {
-        let asked = |verb| step(verb, Value::Null).request("/api/v1/nodes", "a");
-        assert_eq!(asked(Verb::Create).1, "/api/v1/nodes?fieldManager=one");
+        let address = |verb| step(verb, Value::Null).request("/api/v1/nodes", "a");
+        assert_eq!(address(Verb::Create).1, "/api/v1/nodes?fieldManager=one");
         assert_eq!(
-            asked(Verb::ForceApply),
+            address(Verb::ForceApply),
             (
                 Method::PATCH,
                 "/api/v1/nodes/a?fieldManager=one&force=true".to_owned(),
                 "application/apply-patch+yaml"
             )
         );
-        assert_eq!(asked(Verb::Delete).1, "/api/v1/nodes/a");
+        assert_eq!(address(Verb::Delete).1, "/api/v1/nodes/a");
     }
 }

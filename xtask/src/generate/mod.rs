@@ -62,7 +62,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let marked = |types: &str| join_marks(types, &read(MARKS)?).map_err(anyhow::Error::msg);
     if arguments.marks {
         mark_more(&file, arguments.check)?;
-        return settle(&file("types.txt"), &marked(&read("types.txt")?)?, arguments.check);
+        return write_or_check(&file("types.txt"), &marked(&read("types.txt")?)?, arguments.check);
     }
     let input = |named: &Option<PathBuf>, usual: &str| {
         let shared = || shared().map(|folder| folder.join("facts").join(usual));
@@ -101,7 +101,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         ("resources.txt", resources::text(&facts)?),
     ];
     for (name, text) in files {
-        settle(&file(name), &format!("{MARK}{text}"), arguments.check)?;
+        write_or_check(&file(name), &format!("{MARK}{text}"), arguments.check)?;
     }
     Ok(())
 }
@@ -119,7 +119,7 @@ fn more_types(kinds: &Path, all: &Path, discovery: &Path, file: &dyn Fn(&str) ->
         say(disagreement);
     }
     for (package, text) in types::beyond(&known, &types::text(&table)) {
-        settle(&file(&format!("{MORE}/{package}.txt")), &format!("{MARK}{text}"), false)?;
+        write_or_check(&file(&format!("{MORE}/{package}.txt")), &format!("{MARK}{text}"), false)?;
     }
     mark_more(file, false)
 }
@@ -137,13 +137,13 @@ fn mark_more(file: &dyn Fn(&str) -> PathBuf, check: bool) -> anyhow::Result<()> 
             .filter(|block| block.starts_with(&of_package))
             .collect();
         let marked = join_marks(&types, &own.join("\n\n")).map_err(anyhow::Error::msg)?;
-        settle(&path, &marked, check)?;
+        write_or_check(&path, &marked, check)?;
     }
     Ok(())
 }
 
 /// Writes the file, or with `check` looks whether it would change.
-fn settle(path: &Path, text: &str, check: bool) -> anyhow::Result<()> {
+fn write_or_check(path: &Path, text: &str, check: bool) -> anyhow::Result<()> {
     if check {
         let there = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         anyhow::ensure!(there == text, "{} is not what would be generated", path.display());

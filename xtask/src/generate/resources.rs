@@ -169,13 +169,13 @@ fn version(facts: &Facts, group: &str, plural: &str, fact: &Value, out: &mut Str
         .into_iter()
         .find(|resource| resource["name"] == plural)
         .context("not in discovery")?;
-    for (known, told) in [
+    for (known, shown) in [
         ("kind", "kind"),
         ("namespaced", "namespaced"),
         ("singular", "singularName"),
         ("verbs", "verbs"),
     ] {
-        anyhow::ensure!(fact[known] == listed[told], "discovery tells another {known}");
+        anyhow::ensure!(fact[known] == listed[shown], "discovery tells another {known}");
     }
     let _ = write!(out, "  version {name} {}", texts(&fact["verbs"]).join(","));
     if let Some(hash) = listed["storageVersionHash"].as_str() {

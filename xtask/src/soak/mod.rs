@@ -327,8 +327,8 @@ impl Soak {
         while Instant::now() < end {
             ensure!(self.server.running(), "the server ended:\n{}", self.server.log_tail());
             let begin = Instant::now();
-            let asked = connection.ask(Method::GET, "/livez", "", Bytes::new());
-            let (status, _) = tokio::time::timeout(PATIENCE, asked)
+            let answer = connection.ask(Method::GET, "/livez", "", Bytes::new());
+            let (status, _) = tokio::time::timeout(PATIENCE, answer)
                 .await
                 .context("/livez does not answer")??;
             // A server without its etcd says so.

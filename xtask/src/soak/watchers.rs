@@ -22,7 +22,7 @@ const CATCH_UP: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
     /// All that was waited for was told, or the stream ended.
-    Told,
+    Complete,
     /// The server does not know the history from there on.
     Expired,
 }
@@ -138,7 +138,7 @@ impl Watcher {
                 break;
             }
         }
-        Ok(Followed::Told)
+        Ok(Followed::Complete)
     }
 
     fn take(&mut self, event: &Value) -> Result<()> {

@@ -267,15 +267,15 @@ fn an_equivalent_version_is_seen_as_the_rules_name_it() {
         resource: "events",
         object: "{apiVersion: v1, kind: Event, metadata: {name: e, namespace: default}}",
     };
-    let told = |policy: &str| {
+    let reported = |policy: &str| {
         let result = World::new().validating(&rules(policy), spec, "").check(&write);
         result.denial.map(|denial| denial.message)
     };
     assert_eq!(
-        told("Equivalent").as_deref(),
+        reported("Equivalent").as_deref(),
         Some("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: events.k8s.io for v1")
     );
-    assert_eq!(told("Exact"), None);
+    assert_eq!(reported("Exact"), None);
 }
 
 fn parameter(namespace: &str, name: &str, most: &str, labels: &str) -> String {
@@ -332,21 +332,21 @@ fn without_parameters_a_policy_that_may_do_without_sees_nothing() {
 #[test]
 fn a_kind_of_parameters_must_be_served_and_fit_its_reference() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
-    let told = |kind: &str, reference: &str, rest: &str| {
+    let reported = |kind: &str, reference: &str, rest: &str| {
         let spec = format!("paramKind: {{{kind}}}, {NEVER}{rest}");
         let reference = format!(", paramRef: {{parameterNotFoundAction: Deny, {reference}}}");
         World::new().validating(&rules, &spec, &reference).refused("a", "")
     };
     assert_eq!(
-        told("apiVersion: x.y/v1, kind: Z", "name: a", "").as_deref(),
+        reported("apiVersion: x.y/v1, kind: Z", "name: a", "").as_deref(),
         Some("failed to configure policy: failed to find resource referenced by paramKind: 'x.y/v1, Kind=Z'")
     );
     assert_eq!(
-        told("apiVersion: x.y/v1, kind: Z", "name: a", ", failurePolicy: Ignore"),
+        reported("apiVersion: x.y/v1, kind: Z", "name: a", ", failurePolicy: Ignore"),
         None
     );
     assert_eq!(
-        told("apiVersion: v1, kind: Node", "name: a, namespace: ns", "").as_deref(),
+        reported("apiVersion: v1, kind: Node", "name: a, namespace: ns", "").as_deref(),
         Some("failed to configure binding: paramRef.namespace must not be provided for a cluster-scoped `paramKind`")
     );
 }
@@ -410,19 +410,19 @@ fn a_failure_that_is_to_be_audited_is_told_with_its_place() {
 #[test]
 fn messages_that_are_none_give_way_to_the_fixed_one_and_that_to_the_expression() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
-    let told = |rest: &str| {
+    let reported = |rest: &str| {
         let spec = format!("validations: [{{expression: ' 1 > 2 '{rest}}}]");
         World::new().validating(&rules, &spec, "").refused("a", "")
     };
-    assert_eq!(told("").as_deref(), Some("failed expression: 1 > 2"));
-    assert_eq!(told(", message: ' fixed '").as_deref(), Some("fixed"));
+    assert_eq!(reported("").as_deref(), Some("failed expression: 1 > 2"));
+    assert_eq!(reported(", message: ' fixed '").as_deref(), Some("fixed"));
     for made in [
         "string(object.none)",
         "' '",
         r#""'a\\nb'""#,
         "'abcdefgh'.replace('', 'x'.replace('x', '0123456789'.replace('', '0123456789'.replace('', '0123456789012345678901234567890123456789'))))",
     ] {
-        let told = told(&format!(
+        let reported = reported(&format!(
             ", message: fixed, messageExpression: {}",
             if made.starts_with('"') {
                 made.to_owned()
@@ -430,7 +430,7 @@ fn messages_that_are_none_give_way_to_the_fixed_one_and_that_to_the_expression()
                 format!("\"{made}\"")
             }
         ));
-        assert_eq!(told.as_deref(), Some("fixed"), "{made}");
+        assert_eq!(reported.as_deref(), Some("fixed"), "{made}");
     }
 }
 
@@ -439,10 +439,10 @@ fn expressions_that_cost_too_much_end_the_policy() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
     let ranges = "lists.range(900).all(a, lists.range(900).all(b, a + b >= 0))";
     let each = format!("validations: [{{expression: \"{ranges}\"}}]");
-    let told = World::new().validating(&rules, &each, "").refused("a", "").unwrap();
+    let reported = World::new().validating(&rules, &each, "").refused("a", "").unwrap();
     assert!(
-        told.ends_with("resulted in error: operation cancelled: actual cost limit exceeded"),
-        "{told}"
+        reported.ends_with("resulted in error: operation cancelled: actual cost limit exceeded"),
+        "{reported}"
     );
     let many = vec![format!("{{expression: \"{}\"}}", ranges.replace("900", "400")); 20].join(", ");
     let world = World::new().validating(&rules, &format!("validations: [{many}]"), "");

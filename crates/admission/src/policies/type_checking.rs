@@ -133,7 +133,7 @@ fn in_order(kinds: BTreeSet<(SmolStr, SmolStr, SmolStr)>) -> Vec<GroupVersionKin
 
 /// What is wrong with an expression in any of the environments.
 fn warning(expression: &Field<'_, '_>, environments: &[(GroupVersionKind, Environment)]) -> Option<Value> {
-    let told = environments.iter().filter_map(|(kind, environment)| {
+    let reported = environments.iter().filter_map(|(kind, environment)| {
         let error = environment.compile(expression.text(), &[]).err()?;
         let CompileError::Issues(issues) = error else {
             return None;
@@ -141,13 +141,13 @@ fn warning(expression: &Field<'_, '_>, environments: &[(GroupVersionKind, Enviro
         let GroupVersion { group, version } = &kind.group_version;
         Some(format!("{group}/{version}, Kind={}: {issues}\n", kind.kind))
     });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() {
+    let reported: Vec<String> = reported.collect();
+    if reported.is_empty() {
         return None;
     }
     let mut warning = Map::new();
     warning.insert("fieldRef", expression.path().to_string().as_str());
-    warning.insert("warning", told.join("\n").as_str());
+    warning.insert("warning", reported.join("\n").as_str());
     Some(Value::Map(warning))
 }
 

@@ -21,15 +21,15 @@ use super::rule::allows;
 pub struct RuleIndex(ArcSwap<State>);
 
 /// By namespace, which is empty for what holds in the whole cluster, and by name.
-type Places<T> = HashMap<SmolStr, HashMap<SmolStr, T>>;
+type ByNamespace<T> = HashMap<SmolStr, HashMap<SmolStr, T>>;
 
 #[derive(Clone, Default)]
 struct State {
-    roles: Places<Arc<[Rule]>>,
+    roles: ByNamespace<Arc<[Rule]>>,
     /// The subjects of each binding, so that their grants are found when it changes.
-    bindings: Places<Arc<[Subject]>>,
-    users: Places<Grants>,
-    groups: Places<Grants>,
+    bindings: ByNamespace<Arc<[Subject]>>,
+    users: ByNamespace<Grants>,
+    groups: ByNamespace<Grants>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -202,7 +202,7 @@ impl State {
 }
 
 /// Puts `value` at its place, or clears the place.
-fn set<T: Clone>(places: &mut Places<T>, namespace: &str, name: &str, value: Option<T>) {
+fn set<T: Clone>(places: &mut ByNamespace<T>, namespace: &str, name: &str, value: Option<T>) {
     let mut names = places.get(namespace).cloned().unwrap_or_default();
     match value {
         Some(value) => {

@@ -247,8 +247,8 @@ fn flatten_refused(args: &[CelValue]) -> EvaluationError {
         CelValue::List(_) => "list(dyn)".into(),
         other => other.type_name(),
     };
-    let given: Vec<_> = args[1..].iter().map(declared).collect();
-    let call = format!("{}.flatten({})", declared(&args[0]), given.join(", "));
+    let arguments: Vec<_> = args[1..].iter().map(declared).collect();
+    let call = format!("{}.flatten({})", declared(&args[0]), arguments.join(", "));
     EvaluationError::NoSuchOverloadOf(call.into())
 }
 

@@ -213,8 +213,8 @@ mod tests {
             ("1:2:3:4:5:6:7::8", "the :: must expand to at least one field of zeros"),
             ("1:", "colon must be followed by more characters (at \":\")"),
         ] {
-            let told = parse_address(text).err().unwrap_or_default();
-            assert_eq!(told, format!("ParseAddr({text:?}): {why}"));
+            let message = parse_address(text).err().unwrap_or_default();
+            assert_eq!(message, format!("ParseAddr({text:?}): {why}"));
         }
     }
 
@@ -229,8 +229,8 @@ mod tests {
             ("a/8", "ParseAddr(\"a\"): unable to parse IP"),
             ("fe80::%a/64", "IPv6 zones cannot be present in a prefix"),
         ] {
-            let told = parse_prefix(text).err().unwrap_or_default();
-            assert_eq!(told, format!("netip.ParsePrefix({text:?}): {why}"));
+            let message = parse_prefix(text).err().unwrap_or_default();
+            assert_eq!(message, format!("netip.ParsePrefix({text:?}): {why}"));
         }
     }
 }

@@ -28,14 +28,14 @@ pub(crate) enum Piece<'a> {
 pub(crate) struct Pieces<'a> {
     rest: &'a str,
     used: usize,
-    given: usize,
+    values_sent: usize,
 }
 
-pub(crate) fn pieces(template: &str, given: usize) -> Pieces<'_> {
+pub(crate) fn pieces(template: &str, values_sent: usize) -> Pieces<'_> {
     Pieces {
         rest: template,
         used: 0,
-        given,
+        values_sent,
     }
 }
 
@@ -67,7 +67,7 @@ impl<'a> Iterator for Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     fn clause(&mut self, after: &'a str) -> Result<Piece<'a>, String> {
-        if self.used >= self.given {
+        if self.used >= self.values_sent {
             return Err(format!("index {} out of range", self.used));
         }
         if after.is_empty() {
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn templates_that_cannot_be_read_are_told() {
-        for (template, given, why) in [
+        for (template, values_sent, why) in [
             ("%d", 0, "index 0 out of range"),
             ("a%", 1, "unexpected end of string"),
             (
@@ -396,8 +396,8 @@ mod tests {
                  integer: strconv.Atoi: parsing \"\": invalid syntax",
             ),
         ] {
-            let told = pieces(template, given).find_map(Result::err);
-            assert_eq!(told.as_deref(), Some(why), "{template}");
+            let message = pieces(template, values_sent).find_map(Result::err);
+            assert_eq!(message.as_deref(), Some(why), "{template}");
         }
         assert_eq!(
             pieces("%%%s 100%%", 1)

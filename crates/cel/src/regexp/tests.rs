@@ -1,9 +1,9 @@
 use super::*;
 
-fn told(pattern: &str) -> String {
+fn message(pattern: &str) -> String {
     check_pattern(pattern)
         .err()
-        .and_then(|told| told.strip_prefix("error parsing regexp: ").map(str::to_owned))
+        .and_then(|message| message.strip_prefix("error parsing regexp: ").map(str::to_owned))
         .unwrap_or_default()
 }
 
@@ -104,18 +104,18 @@ fn what_cannot_be_read_is_told_in_the_words_of_go() {
         ("(?:a{1000}){2}", "invalid repeat count: `{2}`"),
         ("((a{10}){10}){10}", ""),
     ] {
-        assert_eq!(told(pattern), expected, "{pattern}");
+        assert_eq!(message(pattern), expected, "{pattern}");
     }
 }
 
 #[test]
 fn depth_size_and_classes_have_bounds() {
     let nested = |open: &str, close: &str, times: usize| format!("{}a{}", open.repeat(times), close.repeat(times));
-    assert_eq!(told(&nested("(", ")", 999)), "");
-    assert!(told(&nested("(", ")", 1001)).starts_with("expression nests too deeply"));
-    assert_eq!(told(&nested("(?:", ")", 20_000)), "");
-    assert!(told(&"(?:.{1000})".repeat(2_000)).starts_with("expression too large"));
-    assert!(told(&r"\pL".repeat(100_000)).starts_with("expression too large"));
+    assert_eq!(message(&nested("(", ")", 999)), "");
+    assert!(message(&nested("(", ")", 1001)).starts_with("expression nests too deeply"));
+    assert_eq!(message(&nested("(?:", ")", 20_000)), "");
+    assert!(message(&"(?:.{1000})".repeat(2_000)).starts_with("expression too large"));
+    assert!(message(&r"\pL".repeat(100_000)).starts_with("expression too large"));
 }
 
 #[test]

@@ -41,35 +41,35 @@ fn names_that_stand_for_nothing_are_told_with_their_place() {
     refused("type == 'string'", 6, types);
     refused("self.any.z == 1", 9, "undefined field 'z'");
     refused("self.a.b == 1", 7, "type 'string' does not support field selection");
-    let told = compile_error(&schema(), "cel.bind(x, 1, x)");
+    let reported = compile_error(&schema(), "cel.bind(x, 1, x)");
     assert!(
-        told.contains("<input>:1:1: undeclared reference to 'cel' (in container '')"),
-        "{told}"
+        reported.contains("<input>:1:1: undeclared reference to 'cel' (in container '')"),
+        "{reported}"
     );
 }
 
 #[test]
 fn what_a_macro_writes_twice_is_told_twice() {
     let once = "ERROR: <input>:1:1: undeclared reference to 'nothing' (in container '')\n | nothing.optMap(x, x).hasValue()\n | ^";
-    let told = compile_error(&schema(), "nothing.optMap(x, x).hasValue()");
-    assert_eq!(told, format!("compilation failed: {once}\n{once}"));
+    let reported = compile_error(&schema(), "nothing.optMap(x, x).hasValue()");
+    assert_eq!(reported, format!("compilation failed: {once}\n{once}"));
 }
 
 #[test]
 fn behind_a_question_mark_an_element_is_expected() {
-    let told = compile_error(&schema(), "[?]");
+    let reported = compile_error(&schema(), "[?]");
     assert!(
-        told.contains("mismatched input ']' expecting {'[', '{', '(', '.', '-', '!', 'true'"),
-        "{told}"
+        reported.contains("mismatched input ']' expecting {'[', '{', '(', '.', '-', '!', 'true'"),
+        "{reported}"
     );
 }
 
 #[test]
 fn several_errors_are_told_in_order_of_their_places() {
-    let told = compile_error(&schema(), "self.b == nothing");
+    let reported = compile_error(&schema(), "self.b == nothing");
     let expected = "compilation failed: ERROR: <input>:1:5: undefined field 'b'\n | self.b == nothing\n | ....^\n\
                     ERROR: <input>:1:11: undeclared reference to 'nothing' (in container '')\n | self.b == nothing\n | ..........^";
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]
@@ -244,10 +244,10 @@ fn syntax_errors_are_told_as_the_generated_parser_of_cel_go_tells_them() {
 
 #[test]
 fn the_mark_stands_below_the_place_in_the_right_line() {
-    let told = compile_error(&schema(), "self.a == 'ä' &&\n\tself.n == 'ö'");
+    let reported = compile_error(&schema(), "self.a == 'ä' &&\n\tself.n == 'ö'");
     let expected = "compilation failed: ERROR: <input>:2:9: found no matching overload for '_==_' applied to '(int, string)'\n | \
                     \x20self.n == 'ö'\n | ........^";
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
 }
 
 #[test]

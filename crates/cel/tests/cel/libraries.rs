@@ -113,12 +113,12 @@ fn quantities_versions_and_formats_are_understood() {
 /// Allows `get` and remembers what it was asked.
 #[derive(Debug, Default)]
 struct Recorder {
-    asked: Mutex<Vec<Question>>,
+    questions: Mutex<Vec<Question>>,
 }
 
 impl Authorizer for Recorder {
     fn authorize(&self, question: &Question) -> Decision {
-        self.asked.lock().unwrap().push(question.clone());
+        self.questions.lock().unwrap().push(question.clone());
         Decision {
             allowed: question.verb == "get",
             reason: "because".to_owned(),
@@ -148,7 +148,7 @@ fn a_variable_with_a_dot_in_its_name_goes_before_the_one_that_it_begins_with() {
         "authorizer.requestResource.check('get').allowed() && authorizer.path('/x').check('get').allowed()";
     let outcome = evaluate_in(&environment, &values, of_request);
     assert_eq!(outcome.map(|value| value.as_bool()), Ok(Some(true)));
-    assert_eq!(recorder.asked.lock().unwrap().len(), 2);
+    assert_eq!(recorder.questions.lock().unwrap().len(), 2);
 }
 
 #[test]
@@ -176,9 +176,9 @@ fn the_authorizer_is_asked_what_the_expression_says() {
         let outcome = evaluate_in(&environment, &values, expression);
         assert_eq!(outcome.map(|value| value.as_bool()), Ok(Some(expected)), "{expression}");
     }
-    let asked = recorder.asked.lock().unwrap().clone();
+    let questions = recorder.questions.lock().unwrap().clone();
     assert_eq!(
-        asked[0].subject,
+        questions[0].subject,
         Subject::Resource(ResourceSubject {
             group: "apps".into(),
             resource: "deployments".into(),
@@ -188,8 +188,8 @@ fn the_authorizer_is_asked_what_the_expression_says() {
             ..ResourceSubject::default()
         })
     );
-    assert_eq!(asked[1].subject, Subject::Path("/healthz".into()));
-    assert_eq!(asked[2].service_account, Some(("ns".into(), "sa".into())));
+    assert_eq!(questions[1].subject, Subject::Path("/healthz".into()));
+    assert_eq!(questions[2].service_account, Some(("ns".into(), "sa".into())));
     // A third question of one expression is more than its budget pays for.
     let dear = "[1, 2, 3].all(x, authorizer.path('/').check('get').allowed())";
     let outcome = evaluate_in(&environment, &values, dear);

@@ -123,9 +123,12 @@ fn next(trust: &ClusterTrust, there: Option<&Value>, client: &Client) -> Result<
     };
     let own: Vec<String> = trust.client_authorities.iter().map(read).collect::<Result<_, _>>()?;
     let proxies = trust.proxy_authorities.as_ref().map(read).transpose()?;
-    let told = |key: &str| there.and_then(|there| there.str_at(&["data", key])).unwrap_or_default();
+    let published = |key: &str| there.and_then(|there| there.str_at(&["data", key])).unwrap_or_default();
     let bundle = |key: &str, own: &[String]| {
-        let texts: Vec<&str> = [told(key)].into_iter().chain(own.iter().map(String::as_str)).collect();
+        let texts: Vec<&str> = [published(key)]
+            .into_iter()
+            .chain(own.iter().map(String::as_str))
+            .collect();
         certificates::joined(&texts, client.time())
     };
     let mut data = Value::empty_map();
@@ -144,7 +147,7 @@ fn next(trust: &ClusterTrust, there: Option<&Value>, client: &Client) -> Result<
             ("requestheader-extra-headers-prefix", &trust.extra_header_prefixes),
             ("requestheader-allowed-names", &trust.allowed_names),
         ] {
-            let names = joined(told(key), own)?;
+            let names = joined(published(key), own)?;
             if key != "requestheader-uid-headers" || names != "[]" {
                 tell(key, names);
             }
@@ -162,12 +165,12 @@ fn next(trust: &ClusterTrust, there: Option<&Value>, client: &Client) -> Result<
 }
 
 /// The texts of a JSON list and more, each once, as a JSON list.
-fn joined(told: &str, more: &[String]) -> Result<String, String> {
-    let mut all: Vec<Value> = match told {
+fn joined(published: &str, more: &[String]) -> Result<String, String> {
+    let mut all: Vec<Value> = match published {
         "" => Vec::new(),
-        told => {
-            let told = json::parse(told.as_bytes(), &Limits::REQUEST).map_err(|error| error.to_string())?;
-            let list = told
+        published => {
+            let published = json::parse(published.as_bytes(), &Limits::REQUEST).map_err(|error| error.to_string())?;
+            let list = published
                 .as_list()
                 .filter(|list| list.iter().all(|text| text.as_str().is_some()));
             list.ok_or("a list of texts is expected")?.to_vec()

@@ -309,7 +309,7 @@ mod tests {
         json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
     }
 
-    fn told(definition: &Value, of: &str) -> String {
+    fn condition_text(definition: &Value, of: &str) -> String {
         let condition = conditions::find(definition, of).unwrap();
         let text = |name: &str| condition.str_at(&[name]).unwrap().to_owned();
         format!("{} {}: {}", text("status"), text("reason"), text("message"))
@@ -320,9 +320,12 @@ mod tests {
         let mut widgets = definition("widgets", "Widget", "wd");
         assert!(reconcile_names(&mut widgets, [].iter(), "1"));
         assert_eq!(widgets.at(&["status", "acceptedNames"]), widgets.at(&["spec", "names"]));
-        assert_eq!(told(&widgets, "NamesAccepted"), "True NoConflicts: no conflicts found");
         assert_eq!(
-            told(&widgets, "Established"),
+            condition_text(&widgets, "NamesAccepted"),
+            "True NoConflicts: no conflicts found"
+        );
+        assert_eq!(
+            condition_text(&widgets, "Established"),
             "True InitialNamesAccepted: the initial names have been accepted"
         );
         assert!(
@@ -338,7 +341,7 @@ mod tests {
         widgets.set_at(&BUNDLE, "bm90IGEgY2VydA==".into());
         assert!(reconcile_names(&mut widgets, [].iter(), "1"));
         assert_eq!(
-            told(&widgets, "Established"),
+            condition_text(&widgets, "Established"),
             "False InvalidCABundle: The conversion webhook CABundle is invalid"
         );
         widgets.remove_at(&BUNDLE);
@@ -363,12 +366,12 @@ mod tests {
         ] {
             let mut other = definition(plural, kind, short);
             reconcile_names(&mut other, others.iter(), "1");
-            let found = told(&other, "NamesAccepted");
+            let found = condition_text(&other, "NamesAccepted");
             // The list kind follows the kind, and the last conflict is reported.
             let found = found.replace("ListKindConflict: \"WidgetList\"", "KindConflict: \"Widget\"");
             assert_eq!(found, format!("False {conflict}"), "{plural} {kind} {short}");
             assert_eq!(
-                told(&other, "Established"),
+                condition_text(&other, "Established"),
                 "False NotAccepted: not all names are accepted"
             );
             reconcile_names(&mut other, [].iter(), "2");

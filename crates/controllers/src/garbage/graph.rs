@@ -457,12 +457,12 @@ mod tests {
         let mut graph = Graph::default();
         let names: Vec<String> = (0..10_000).map(|n| format!("o{}", n % 5_000)).collect();
         let owners: Vec<&str> = names.iter().map(String::as_str).collect();
-        let mut asked = 0;
+        let mut questions = 0;
         let tasks = graph.see(seen("child", &owners), &mut |_, _| {
-            asked += 1;
+            questions += 1;
             false
         });
-        assert_eq!((tasks, asked), (vec![check("child")], 5_000));
+        assert_eq!((tasks, questions), (vec![check("child")], 5_000));
         assert!(graph.remove(&uid("child")).is_empty());
         assert!(graph.is_empty() && graph.owners.is_empty());
     }

@@ -35,7 +35,7 @@ struct Known {
     /// The namespaces in which owners are, if they are in any. Thousands of dependents may have lost one owner.
     owners: Recent<Uid, Option<SmolStr>>,
     /// Dependents and owners that an event reported.
-    told: Recent<(Uid, Uid)>,
+    reported: Recent<(Uid, Uid)>,
 }
 
 /// A reference whose owner is not where it should be, and the owner's resource.
@@ -45,7 +45,7 @@ impl Report {
     pub(super) fn new(client: Client) -> Self {
         let known = Known {
             owners: Recent::new(REMEMBERED),
-            told: Recent::new(REMEMBERED),
+            reported: Recent::new(REMEMBERED),
         };
         Self {
             client,
@@ -71,7 +71,7 @@ impl Report {
             let owner = uid_in(reference);
             let namespace = known.owners.get(&owner).and_then(Option::as_ref);
             let elsewhere = namespace.is_some_and(|namespace| *namespace != place.namespace);
-            if elsewhere && known.told.insert((dependent.clone(), owner), ()) {
+            if elsewhere && known.reported.insert((dependent.clone(), owner), ()) {
                 misplaced.push(*reference);
             }
         }

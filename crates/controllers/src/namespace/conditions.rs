@@ -67,8 +67,8 @@ impl Findings {
 
     /// The conditions that follow on those of the status; `None` where they are the same.
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
-    pub(super) fn conditions(&self, told: &[Value], now: &str) -> Option<Vec<Value>> {
-        let mut conditions = told.to_vec();
+    pub(super) fn conditions(&self, old_conditions: &[Value], now: &str) -> Option<Vec<Value>> {
+        let mut conditions = old_conditions.to_vec();
         let mut changed = false;
         for condition in &CONDITIONS {
             let trouble = self.trouble(condition.name);
@@ -186,9 +186,11 @@ mod tests {
 
     #[test]
     fn what_was_told_already_is_not_told_again() {
-        let told = held().conditions(&[], "2026-01-01T00:00:00Z").unwrap();
-        assert!(held().conditions(&told, "2027-01-01T00:00:00Z").is_none());
-        let clear = Findings::default().conditions(&told, "2027-01-01T00:00:00Z").unwrap();
+        let old_conditions = held().conditions(&[], "2026-01-01T00:00:00Z").unwrap();
+        assert!(held().conditions(&old_conditions, "2027-01-01T00:00:00Z").is_none());
+        let clear = Findings::default()
+            .conditions(&old_conditions, "2027-01-01T00:00:00Z")
+            .unwrap();
         assert_eq!(clear[4].str_at(&["status"]), Some("False"));
         assert_eq!(clear[4].str_at(&["lastTransitionTime"]), Some("2027-01-01T00:00:00Z"));
         assert_eq!(clear[2].str_at(&["lastTransitionTime"]), Some("2026-01-01T00:00:00Z"));

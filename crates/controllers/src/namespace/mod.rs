@@ -151,11 +151,11 @@ async fn end(client: &Client, namespaces: &Resource, name: &str, mut namespace: 
         return Ok(0);
     };
     let findings = content::delete(client, name).await;
-    let told = namespace.at(&["status", "conditions"]).and_then(Value::as_list);
-    let told: Vec<Value> = told.map(|list| list.to_vec()).unwrap_or_default();
+    let before = namespace.at(&["status", "conditions"]).and_then(Value::as_list);
+    let before: Vec<Value> = before.map(|list| list.to_vec()).unwrap_or_default();
     // What is empty at the first look has nothing to tell of.
-    if !(told.is_empty() && findings.is_clear())
-        && let Some(conditions) = findings.conditions(&told, &client.now())
+    if !(before.is_empty() && findings.is_clear())
+        && let Some(conditions) = findings.conditions(&before, &client.now())
     {
         let mut patch = Value::empty_map();
         patch.set_at(&["status", "conditions"], conditions.into());

@@ -244,8 +244,8 @@ users:
             ..Access::default()
         };
         for open in ["http://localhost", "HTTP://[::1]:1/path"] {
-            let told = access(open, Some("secret")).check().unwrap_err().to_string();
-            assert!(told.starts_with(open) && !told.contains("secret"), "{told}");
+            let why = access(open, Some("secret")).check().unwrap_err().to_string();
+            assert!(why.starts_with(open) && !why.contains("secret"), "{why}");
             assert!(access(open, None).check().is_ok());
         }
         assert!(access("https://localhost", Some("secret")).check().is_ok());

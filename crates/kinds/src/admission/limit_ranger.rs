@@ -21,7 +21,7 @@ pub(super) struct LimitRanger {
     read: Mutex<HashMap<u64, Arc<Limits>>>,
 }
 
-/// How many limit ranges are kept as they were read. With more, all are read anew.
+/// How many limit ranges are kept as they were read. With more, all are read again.
 const KEPT: usize = 1024;
 
 const CLAIMS: &str = "persistentvolumeclaims";
@@ -145,7 +145,7 @@ fn read_limits(range: &Value) -> Limits {
     let spec = root.child("spec");
     let limits = spec.child("limits");
     let read = |limit: Field<'_, '_>| {
-        let given = |part| {
+        let stated = |part| {
             let part = limit.child(part);
             let entries = part.entries();
             entries
@@ -157,8 +157,8 @@ fn read_limits(range: &Value) -> Limits {
             least: amounts(&limit.child("min")),
             most: amounts(&limit.child("max")),
             ratio: amounts(&limit.child("maxLimitRequestRatio")),
-            default_requests: given("defaultRequest"),
-            default_limits: given("default"),
+            default_requests: stated("defaultRequest"),
+            default_limits: stated("default"),
         }
     };
     limits.items().map(read).collect()
@@ -174,10 +174,10 @@ fn fill_in(pod: &mut Value, limits: &[Limit]) {
     let of_containers = || limits.iter().filter(|limit| limit.limit_type == CONTAINER);
     let requests: Vec<_> = of_containers().flat_map(|limit| &limit.default_requests).collect();
     let limits: Vec<_> = of_containers().flat_map(|limit| &limit.default_limits).collect();
-    let mut told = Vec::new();
+    let mut messages = Vec::new();
     for (list, called) in CONTAINERS {
         let mut containers = Field::root(pod).child("spec").child(list).slice().to_vec();
-        let already_told = told.len();
+        let already_told = messages.len();
         for container in &mut containers {
             for (part, called_part, defaults) in [("requests", "request", &requests), ("limits", "limit", &limits)] {
                 let mut set = Vec::new();
@@ -191,16 +191,16 @@ fn fill_in(pod: &mut Value, limits: &[Limit]) {
                 if !set.is_empty() {
                     set.sort_unstable();
                     let name = container.str_at(&["name"]).unwrap_or_default();
-                    told.push(format!("{} {called_part} for {called} {name}", set.join(", ")));
+                    messages.push(format!("{} {called_part} for {called} {name}", set.join(", ")));
                 }
             }
         }
-        if told.len() > already_told {
+        if messages.len() > already_told {
             pod.set_at(&["spec", list], containers.into());
         }
     }
-    if !told.is_empty() {
-        let text = format!("LimitRanger plugin set: {}", told.join("; "));
+    if !messages.is_empty() {
+        let text = format!("LimitRanger plugin set: {}", messages.join("; "));
         pod.set_at(&["metadata", "annotations", ANNOTATION], text.into());
     }
 }
@@ -246,8 +246,8 @@ fn check(limit: &Limit, requests: &Amounts, limits: &Amounts, faults: &mut Vec<S
     }
     for (name, most) in &limit.ratio {
         let bound = || format!("{name} max limit to request ratio per {limit_type} is {most}");
-        let given = |list: &Amounts| list.get(name).copied().filter(|amount| !amount.is_zero());
-        match (given(requests), given(limits)) {
+        let stated = |list: &Amounts| list.get(name).copied().filter(|amount| !amount.is_zero());
+        match (stated(requests), stated(limits)) {
             (None, _) => faults.push(format!("{}, but no request is specified or request is 0", bound())),
             (_, None) => faults.push(format!("{}, but no limit is specified or limit is 0", bound())),
             (Some(request), Some(limit)) => {

@@ -64,18 +64,18 @@ fn refused(reason: &str, message: String) -> Refusal {
 fn within_allocatable(requests: &Amounts, node: &Value) -> Result<(), Refusal> {
     let mut faults = Vec::new();
     for (name, thousandths) in [("cpu", true), ("memory", false)] {
-        let Some(asked) = requests.get(name) else {
+        let Some(requested) = requests.get(name) else {
             continue;
         };
         let has = quantity(&Field::placed(node.at(&["status", "allocatable", name]), ""));
-        if has.is_none_or(|has| *asked > has) {
+        if has.is_none_or(|has| *requested > has) {
             let has = has.map_or(0, |has| if thousandths { has.thousandths() } else { has.units() });
-            let asked = if thousandths {
-                asked.thousandths()
+            let requested = if thousandths {
+                requested.thousandths()
             } else {
-                asked.units()
+                requested.units()
             };
-            faults.push(format!("{name}, requested: {asked}, allocatable: {has}"));
+            faults.push(format!("{name}, requested: {requested}, allocatable: {has}"));
         }
     }
     if faults.is_empty() {

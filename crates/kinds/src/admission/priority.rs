@@ -101,12 +101,12 @@ impl AdmissionPlugin for Priority {
 
 /// The class that an object names, or else the one for those that name none.
 fn class_of(context: &WriteContext<'_>, object: &Value) -> Result<Class, Refusal> {
-    let asked = object.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
-    let class = if asked.is_empty() {
+    let requested = object.str_at(&["spec", "priorityClassName"]).unwrap_or_default();
+    let class = if requested.is_empty() {
         default_class(context)
     } else {
-        let found = class_of_name(context, asked);
-        Some(found.ok_or_else(|| Refusal::forbidden(format!("no PriorityClass with name {asked} was found")))?)
+        let found = class_of_name(context, requested);
+        Some(found.ok_or_else(|| Refusal::forbidden(format!("no PriorityClass with name {requested} was found")))?)
     };
     Ok(class.unwrap_or(Class {
         name: String::new(),
@@ -118,8 +118,8 @@ fn class_of(context: &WriteContext<'_>, object: &Value) -> Result<Class, Refusal
 /// Gives a group of Pods the priority of its class.
 fn admit_group(context: &WriteContext<'_>, group: &mut Value) -> Result<(), Refusal> {
     let class = class_of(context, group)?;
-    let given = group.at(&["spec", "priority"]).and_then(Value::as_i64);
-    if let Some(priority) = given.filter(|priority| *priority != class.value) {
+    let stated = group.at(&["spec", "priority"]).and_then(Value::as_i64);
+    if let Some(priority) = stated.filter(|priority| *priority != class.value) {
         return Err(Refusal::forbidden(format!(
             "priority set in the pod group ({priority}) must match the priority computed ({}) based on the priority class set in \
              the spec",
@@ -135,8 +135,8 @@ fn admit_group(context: &WriteContext<'_>, group: &mut Value) -> Result<(), Refu
 
 fn admit_new(context: &WriteContext<'_>, pod: &mut Value) -> Result<(), Refusal> {
     let class = class_of(context, pod)?;
-    let given = pod.at(&["spec", "priority"]).and_then(Value::as_i64);
-    if let Some(priority) = given.filter(|priority| *priority != class.value) {
+    let stated = pod.at(&["spec", "priority"]).and_then(Value::as_i64);
+    if let Some(priority) = stated.filter(|priority| *priority != class.value) {
         return Err(Refusal::forbidden(format!(
             "the integer value of priority ({priority}) must not be provided in pod spec; priority admission controller \
              computed {} from the given PriorityClass name",

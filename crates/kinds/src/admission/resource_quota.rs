@@ -147,7 +147,7 @@ fn charged(mut quota: Value, more: &Amounts) -> Result<Option<Value>, Refusal> {
         now.insert(name.clone(), sum);
     }
     if !exceeded.is_empty() {
-        let told = |list: &Amounts| {
+        let shown = |list: &Amounts| {
             let of = exceeded
                 .iter()
                 .filter_map(|name| Some(format!("{name}={}", list.get(*name)?)));
@@ -156,9 +156,9 @@ fn charged(mut quota: Value, more: &Amounts) -> Result<Option<Value>, Refusal> {
         return Err(Refusal::forbidden(format!(
             "exceeded quota: {}, requested: {}, used: {}, limited: {}",
             quota.str_at(&["metadata", "name"]).unwrap_or_default(),
-            told(more),
-            told(&used),
-            told(&hard)
+            shown(more),
+            shown(&used),
+            shown(&hard)
         )));
     }
     if now.is_empty() {

@@ -47,9 +47,9 @@ impl AdmissionPlugin for RuntimeClass {
             return Ok(());
         };
         let class = class_of(context, pod)?;
-        let given = pod.at(&["spec", "overhead"]);
+        let stated = pod.at(&["spec", "overhead"]);
         let fixed = class.as_ref().and_then(|class| class.at(&["overhead", "podFixed"]));
-        if !is_zero(given) && is_zero(fixed) {
+        if !is_zero(stated) && is_zero(fixed) {
             return Err(rejected(
                 "Pod Overhead set without corresponding RuntimeClass defined Overhead",
             ));
@@ -93,8 +93,8 @@ fn set_overhead(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
     else {
         return Ok(());
     };
-    let given = pod.at(&["spec", "overhead"]);
-    if !is_zero(given) && !same(given, Some(fixed)) {
+    let stated = pod.at(&["spec", "overhead"]);
+    if !is_zero(stated) && !same(stated, Some(fixed)) {
         return Err(rejected("Pod's Overhead doesn't match RuntimeClass's defined Overhead"));
     }
     pod.set_at(&["spec", "overhead"], fixed.clone());
@@ -107,9 +107,9 @@ fn set_scheduling(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
     for (label, value) in scheduling.child("nodeSelector").entries() {
         let place = ["spec", "nodeSelector", label];
         match pod.str_at(&place) {
-            Some(given) if given != value.text() => {
+            Some(stated) if stated != value.text() => {
                 return Err(Refusal::forbidden(format!(
-                    "conflict: runtimeClass.scheduling.nodeSelector[{label}] = {}; pod.spec.nodeSelector[{label}] = {given}",
+                    "conflict: runtimeClass.scheduling.nodeSelector[{label}] = {}; pod.spec.nodeSelector[{label}] = {stated}",
                     value.text()
                 )));
             }

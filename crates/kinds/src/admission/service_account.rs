@@ -17,8 +17,8 @@ const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 /// What the names of volumes with tokens begin with.
 const VOLUME: &str = "kube-api-access-";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// For how long tokens are asked for. This very number says that clients are to be warned, not cut off, that do not read
-/// them anew.
+/// The lifetime of requested tokens. This very number says that clients are warned, not refused, that do not read
+/// them again.
 const TOKEN_SECONDS: i64 = 3607;
 /// Of what the ends of generated names are made: nothing that can be taken for something else, or spells a word.
 const SUFFIX: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";

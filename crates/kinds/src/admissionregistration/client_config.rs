@@ -48,9 +48,9 @@ fn validate_url(field: &Field<'_, '_>, errors: &mut Errors) {
 
 fn validate_service(service: &Field<'_, '_>, errors: &mut Errors) {
     // The reference takes the one for the other where it tells which is missing.
-    for (name, told) in [("namespace", "name"), ("name", "namespace")] {
+    for (name, missing) in [("namespace", "name"), ("name", "namespace")] {
         if service.child(name).text().is_empty() {
-            errors.push(service.child(told).required(""));
+            errors.push(service.child(missing).required(""));
         }
     }
     let port = service.child("port");

@@ -9,7 +9,7 @@ use holdfast_value::Value;
 use super::static_names::StaticNames;
 use crate::validation::Errors;
 
-/// A kind whose objects are checked, and followed by what writes are asked about.
+/// A kind whose objects are checked, and followed by what admits writes.
 pub(super) struct FollowedKind {
     pub(super) policies: Arc<Policies>,
     /// What is wrong with an object that takes the place of another, or of none.

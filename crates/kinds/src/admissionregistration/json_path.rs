@@ -217,7 +217,7 @@ mod tests {
         ] {
             assert_eq!(fault(path), None, "{path}");
         }
-        for (path, told) in [
+        for (path, message) in [
             ("-a", "cannot parse number -"),
             (".a[", "unterminated array"),
             (".a[x]", "invalid array index x"),
@@ -226,7 +226,7 @@ mod tests {
             ("'a", "unterminated quoted string"),
             ("a,b", "unrecognized character in action: U+002C ','"),
         ] {
-            assert_eq!(fault(path).as_deref(), Some(told), "{path}");
+            assert_eq!(fault(path).as_deref(), Some(message), "{path}");
         }
         assert!(fault(&format!("{}@", ".a[?(".repeat(99))).is_some());
     }

@@ -134,13 +134,13 @@ mod tests {
                 "spec.mutations[0].applyConfiguration: Invalid value: \"{applyConfiguration}\": must not be specified when patchType is JSONPatch",
             ]
         );
-        let told = errors(
+        let messages = errors(
             "reinvocationPolicy: Never",
             "variables: [{name: made, expression: 'Object{}'}], reinvocationPolicy: Never",
         );
         assert!(
-            told[0].starts_with("spec.variables[0].expression: Invalid value"),
-            "{told:?}"
+            messages[0].starts_with("spec.variables[0].expression: Invalid value"),
+            "{messages:?}"
         );
     }
 

@@ -1,4 +1,4 @@
-//! Rules: which operations on which resources somebody wants to hear of.
+//! Rules: the operations and resources that a policy or webhook concerns.
 
 use std::collections::HashSet;
 

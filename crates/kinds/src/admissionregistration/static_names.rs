@@ -1,4 +1,4 @@
-//! Names of configurations that come from files of the server: objects of the API had better not have them.
+//! Names of configurations that come from files of the server: objects of the API should not have them.
 
 use holdfast_resource::{Field, FieldError};
 use holdfast_value::Value;

@@ -197,14 +197,16 @@ mod tests {
                 "spec.validations[0].message: Invalid value: \" \": must be non-empty if specified",
             ]
         );
-        let told = errors(
+        let messages = errors(
             "'true'",
             "authorizer.path('/x').check('get').allowed(), messageExpression: string(authorizer)",
         );
-        assert_eq!(told.len(), 1);
-        assert!(told[0].contains("messageExpression") && told[0].contains("undeclared reference to 'authorizer'"));
-        let told = errors("'true'", "params == null");
-        assert!(told[0].contains("undeclared reference to 'params'"), "{told:?}");
+        assert_eq!(messages.len(), 1);
+        assert!(
+            messages[0].contains("messageExpression") && messages[0].contains("undeclared reference to 'authorizer'")
+        );
+        let messages = errors("'true'", "params == null");
+        assert!(messages[0].contains("undeclared reference to 'params'"), "{messages:?}");
     }
 
     #[test]
@@ -214,25 +216,32 @@ mod tests {
             errors("validations: [{expression: 'true'}]", variables),
             Vec::<String>::new()
         );
-        let told = errors(
+        let messages = errors(
             "validations: [{expression: 'true'}]",
             "validations: [{expression: 'true'}], variables: [{name: a-b, expression: variables.b}, {name: b, expression: ''}, {expression: '1'}]",
         );
         assert_eq!(
-            told[0],
+            messages[0],
             "spec.variables[0].name: Invalid value: \"a-b\": must be a valid CEL identifier"
         );
         assert!(
-            told[1].starts_with("spec.variables[0].expression: Invalid value: \"variables.b\": compilation failed:")
+            messages[1]
+                .starts_with("spec.variables[0].expression: Invalid value: \"variables.b\": compilation failed:")
         );
         assert_eq!(
-            told[2],
+            messages[2],
             "spec.variables[1].expression: Required value: expression is not specified"
         );
-        assert_eq!(told[3], "spec.variables[2].name: Required value: name is not specified");
+        assert_eq!(
+            messages[3],
+            "spec.variables[2].name: Required value: name is not specified"
+        );
         let condition = "validations: [{expression: 'true'}], variables: [{name: a, expression: '1'}], matchConditions: [{name: c, expression: variables.a == 1}]";
-        let told = errors("validations: [{expression: 'true'}]", condition);
-        assert!(told[0].contains("undeclared reference to 'variables'"), "{told:?}");
+        let messages = errors("validations: [{expression: 'true'}]", condition);
+        assert!(
+            messages[0].contains("undeclared reference to 'variables'"),
+            "{messages:?}"
+        );
     }
 
     #[test]

@@ -187,18 +187,18 @@ mod tests {
 
     #[test]
     fn match_conditions_must_compile() {
-        let told = errors(
+        let messages = errors(
             "sideEffects: None",
             "sideEffects: None, matchConditions: [{name: a, expression: ' object.x == '}, {name: a, expression: request.name}]",
         );
         assert!(
-            told[0].starts_with(
+            messages[0].starts_with(
                 "webhooks[0].matchConditions[0].expression: Invalid value: \"object.x ==\": compilation failed:"
             ),
-            "{told:?}"
+            "{messages:?}"
         );
         assert_eq!(
-            told[1..],
+            messages[1..],
             [
                 "webhooks[0].matchConditions[1].expression: Invalid value: \"request.name\": must evaluate to bool but got string",
                 "webhooks[0].matchConditions[1].name: Duplicate value: \"a\"",
@@ -217,9 +217,9 @@ mod tests {
             })
             .collect();
         let conditions = format!("sideEffects: None, matchConditions: [{}]", conditions.join(","));
-        let told = errors("sideEffects: None", &conditions);
+        let messages = errors("sideEffects: None", &conditions);
         assert_eq!(
-            told,
+            messages,
             [
                 "webhooks[0].matchConditions: Too many: 65: must have at most 64 items",
                 "webhooks[0].matchConditions[64].expression: Invalid value: \"1\": must evaluate to bool but got int",

@@ -100,7 +100,7 @@ pub(super) fn from_rest(mut object: Value) -> Value {
     match spec.get("preserveUnknownFields").and_then(Value::as_bool) {
         Some(true) => {}
         Some(false) => drop(spec.remove_at(&["preserveUnknownFields"])),
-        // What nobody set was true in v1beta1.
+        // An unset field was true in v1beta1.
         None => spec.set_at(&["preserveUnknownFields"], true.into()),
     }
     let client = spec.remove_at(&["conversion", "webhookClientConfig"]);

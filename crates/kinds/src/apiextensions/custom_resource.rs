@@ -1,6 +1,6 @@
 //! What all custom resources do: their objects are checked by the schema of their version. With the strategy `None`
 //! conversion changes nothing but `apiVersion` and what the other version does not specify; with the strategy `Webhook`
-//! somebody else says what an object is in another version.
+//! a webhook converts an object to another version.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -91,7 +91,7 @@ impl Strategy for CustomResourceDefinition {
         if context.subresource.is_none()
             && let Some(version) = storage_version(object)
         {
-            // What objects were ever kept in stays known until somebody has seen to it that none is any more.
+            // A version that objects were ever stored in stays listed until a migration removes it.
             let stored = object.at(&["status", "storedVersions"]).and_then(Value::as_list);
             let mut stored: Vec<Value> = stored.map(|list| list.to_vec()).unwrap_or_default();
             if !stored.contains(&version) {

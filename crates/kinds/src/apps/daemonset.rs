@@ -24,7 +24,7 @@ impl Strategy for DaemonSet {
         if rolls {
             set_missing_at(object, &["spec", "updateStrategy"], "rollingUpdate", Value::empty_map);
         }
-        // Under another type both are numbers in the reference's internal version all the same.
+        // Under another type, too, both are numbers in the reference's internal version.
         for (part, value) in [("maxUnavailable", i64::from(rolls)), ("maxSurge", 0)] {
             set_missing_at(object, &["spec", "updateStrategy", "rollingUpdate"], part, || {
                 value.into()

@@ -23,7 +23,7 @@ impl Review for TokenReview {
             .iter()
             .filter_map(Value::as_str)
             .collect();
-        // What the client says of the user stays where the token is nobody's.
+        // The user that the client states stays where the token belongs to no user.
         let mut status = object
             .get("status")
             .and_then(Value::as_map)

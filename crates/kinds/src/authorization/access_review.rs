@@ -1,4 +1,4 @@
-//! SubjectAccessReview, SelfSubjectAccessReview and LocalSubjectAccessReview: whether somebody may do something.
+//! SubjectAccessReview, SelfSubjectAccessReview and LocalSubjectAccessReview: whether a user may do something.
 
 use std::borrow::Cow;
 
@@ -166,7 +166,7 @@ fn user_of(spec: &Field<'_, '_>) -> User {
 
 /// What is said of selectors that no authorizer hears, or only in part, because they cannot be read.
 fn unheard_selectors(resource: &Field<'_, '_>) -> Option<String> {
-    let told = [("fieldSelector", false), ("labelSelector", true)]
+    let messages = [("fieldSelector", false), ("labelSelector", true)]
         .iter()
         .filter_map(|(name, of_labels)| {
             let selector = resource.child(name);
@@ -185,8 +185,8 @@ fn unheard_selectors(resource: &Field<'_, '_>) -> Option<String> {
             let part = if read > 0 { "partially " } else { "" };
             (unread > 0).then(|| format!("{} {part}ignored due to parse error", selector.path()))
         });
-    let told: Vec<String> = told.collect();
-    (!told.is_empty()).then(|| aggregate(&told))
+    let messages: Vec<String> = messages.collect();
+    (!messages.is_empty()).then(|| aggregate(&messages))
 }
 
 /// Whether a requirement can be made a selector of. Those of fields know one value alone.
@@ -276,7 +276,7 @@ mod tests {
                 &format!("{{resourceAttributes: {{verb: list, resource: pods, {selector}}}}}"),
             )
         };
-        let told = |what: &str| {
+        let messages = |what: &str| {
             format!(r#"{{"allowed":true,"evaluationError":"spec.resourceAttributes.{what} due to parse error"}}"#)
         };
         let cases = [
@@ -291,7 +291,7 @@ mod tests {
             ),
         ];
         for (selector, what) in cases {
-            assert_eq!(ask(selector).unwrap(), told(what), "{selector}");
+            assert_eq!(ask(selector).unwrap(), messages(what), "{selector}");
         }
         assert_eq!(ask("fieldSelector: {rawSelector: a=b}").unwrap(), r#"{"allowed":true}"#);
     }
@@ -353,10 +353,10 @@ mod tests {
                 "spec.resourceAttributes.labelSelector.requirements[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"
             ]
         );
-        let told = ask("labelSelector: {requirements: [{key: a, operator: In, values: [b, a b]}]}").unwrap_err();
-        assert_eq!(told.len(), 1);
+        let messages = ask("labelSelector: {requirements: [{key: a, operator: In, values: [b, a b]}]}").unwrap_err();
+        assert_eq!(messages.len(), 1);
         assert!(
-            told[0].starts_with(
+            messages[0].starts_with(
                 r#"spec.resourceAttributes.labelSelector.requirements[0].values[1]: Invalid value: "a b""#
             )
         );

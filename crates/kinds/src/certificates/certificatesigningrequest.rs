@@ -23,7 +23,7 @@ const APPROVED: &str = "Approved";
 const DENIED: &str = "Denied";
 const FAILED: &str = "Failed";
 const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
-/// What only those who asked may have told of themselves.
+/// What only requesters may have stated about themselves.
 const OF_USER: [&str; 4] = ["username", "uid", "groups", "extra"];
 
 impl Strategy for CertificateSigningRequest {
@@ -122,7 +122,7 @@ fn keep_conditions(object: &mut Value, old: &Value, type_name: &str) {
     object.set_at(&["status", "conditions"], mixed.into());
 }
 
-/// Conditions bear the time at which they were told, and that at which they came to hold.
+/// Conditions have the times of their last update and of their last transition.
 fn fill_in_times(context: &WriteContext<'_>, object: &mut Value, old: &Value) {
     let conditions = |object: &Value| -> Vec<Value> {
         let list = object.at(&["status", "conditions"]).and_then(Value::as_list);
@@ -213,10 +213,10 @@ pub(crate) fn validate_signer_name(signer: &Field<'_, '_>, errors: &mut Errors) 
             .map(|label| (label, form(label)))
             .find(|(_, faults)| !faults.is_empty());
         if let Some((label, faults)) = faulty {
-            let told = faults
+            let reported = faults
                 .into_iter()
                 .map(|fault| format!("validating label {label:?}: {fault}"));
-            errors.extend(told.map(|fault| signer.invalid_as(segment, fault)));
+            errors.extend(reported.map(|fault| signer.invalid_as(segment, fault)));
         }
     };
     check(domain, dns_label, errors);

@@ -1,4 +1,4 @@
-//! PodCertificateRequests: certificates for Pods, asked for by kubelets
+//! PodCertificateRequests: certificates for Pods, which kubelets request
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#pod-certificate-requests>).
 
 use std::time::{Duration, SystemTime};
@@ -328,7 +328,7 @@ fn certificates(chain: &str) -> Vec<Result<Pem, ()>> {
         .collect()
 }
 
-/// What is wrong with a certificate that was issued: it is of the key that was asked for, and its times are those that the
+/// What is wrong with a certificate that was issued: it is of the requested key, and its times are those that the
 /// status tells.
 fn validate_issued(context: &WriteContext<'_>, status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let chain = status.child("certificateChain");
@@ -373,7 +373,7 @@ fn validate_issued(context: &WriteContext<'_>, status: &Field<'_, '_>, old: &Fie
     }
 }
 
-/// The key that a certificate was asked for, as DER.
+/// The key of a requested certificate, as DER.
 fn asked_key(spec: &Field<'_, '_>) -> Option<Vec<u8>> {
     let request = bytes_of(&spec.child("stubPKCS10Request"));
     if request.is_empty() {

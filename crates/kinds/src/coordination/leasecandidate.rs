@@ -1,4 +1,4 @@
-//! LeaseCandidates: who may come to hold a Lease (<https://kubernetes.io/docs/concepts/cluster-administration/coordinated-leader-election/>).
+//! LeaseCandidates: who may hold a Lease (<https://kubernetes.io/docs/concepts/cluster-administration/coordinated-leader-election/>).
 
 use std::cmp::Ordering;
 

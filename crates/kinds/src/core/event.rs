@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn events_about_cluster_scoped_objects_live_in_namespaces_of_the_system() {
-        let told = |namespace: &str, about: &str, timed: bool| {
+        let fault_text = |namespace: &str, about: &str, timed: bool| {
             let mut event = Value::empty_map();
             event.set_at(&["involvedObject", "namespace"], about.into());
             let (root, mut errors) = (Field::root(&event), Errors::new());
@@ -385,7 +385,7 @@ mod tests {
             ("a", "a", true, true),
             ("a", "b", false, true),
         ] {
-            let fits = [told(namespace, about, false), told(namespace, about, true)];
+            let fits = [fault_text(namespace, about, false), fault_text(namespace, about, true)];
             assert_eq!(fits, [untimed, timed], "{namespace} {about}");
         }
     }

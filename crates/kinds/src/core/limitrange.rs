@@ -311,7 +311,7 @@ mod tests {
             Harness::new().errors(&range(&item))
         };
         assert_eq!(ratio("1", "10"), Vec::<String>::new());
-        for (max, factor, told) in [
+        for (max, factor, message) in [
             ("1", "10.5", "ratio 10500m is greater than max/min = 10.000000"),
             (
                 "2",
@@ -322,7 +322,7 @@ mod tests {
         ] {
             let errors = ratio(max, factor);
             assert_eq!(errors.len(), 1, "{errors:?}");
-            assert!(errors[0].ends_with(told), "{errors:?}");
+            assert!(errors[0].ends_with(message), "{errors:?}");
         }
         assert_eq!(
             Harness::new().errors(&range("{type: odd}")),

@@ -43,7 +43,7 @@ impl Connecter for Proxy {
     }
 }
 
-/// The types of addresses at which a node is asked, best first.
+/// The types of addresses at which a node is called, best first.
 const PREFERRED: [&str; 5] = ["Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP"];
 
 /// Why a node has no address at which it could be asked, if it has none.

@@ -533,9 +533,9 @@ mod tests {
                 .update_errors(&beta, &on("topology.kubernetes.io/zone"))
                 .is_empty()
         );
-        let told = harness.update_errors(&beta, &on("topology.kubernetes.io/region"));
-        assert!(told[0].starts_with("nodeAffinity: Invalid value: "), "{told:?}");
-        assert!(told[0].ends_with(": field is immutable, except for updating from beta label to GA"));
+        let messages = harness.update_errors(&beta, &on("topology.kubernetes.io/region"));
+        assert!(messages[0].starts_with("nodeAffinity: Invalid value: "), "{messages:?}");
+        assert!(messages[0].ends_with(": field is immutable, except for updating from beta label to GA"));
         assert_eq!(
             harness.update_errors(&beta, &volume(DISK)),
             ["nodeAffinity: Invalid value: null: field is immutable, except for updating from beta label to GA"]

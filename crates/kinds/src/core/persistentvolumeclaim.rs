@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     fn a_status_names_storage_alone_among_what_kubernetes_has() {
-        let told = |status: &str| {
+        let messages = |status: &str| {
             let with = claim(ONE).replace(
                 "kind: PersistentVolumeClaim,",
                 &format!("kind: PersistentVolumeClaim, status: {status},"),
@@ -467,14 +467,14 @@ mod tests {
             Harness::new().subresource_errors(Some("status"), &claim(ONE), &with)
         };
         assert_eq!(
-            told("{allocatedResources: {cpu: 1, storage: -1, example.com/x: 1}}"),
+            messages("{allocatedResources: {cpu: 1, storage: -1, example.com/x: 1}}"),
             [
                 r#"status.allocatedResources: Unsupported value: "cpu": supported values: "storage""#,
                 "status.allocatedResources[storage]: Invalid value: -1: must be a valid resource quantity",
             ]
         );
         assert_eq!(
-            told("{allocatedResourceStatuses: {storage: Odd, x: NodeResizePending}}"),
+            messages("{allocatedResourceStatuses: {storage: Odd, x: NodeResizePending}}"),
             [
                 "status.allocatedResourceStatuses: Unsupported value: \"storage\": supported values: \
                  \"ControllerResizeInProgress\", \"ControllerResizeInfeasible\", \"NodeResizeInProgress\", \

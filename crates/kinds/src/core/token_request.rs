@@ -20,7 +20,7 @@ const SHORTEST: i64 = 600;
 const LONGEST: i64 = 1 << 32;
 const TOO_SHORT: &str = "may not specify a duration less than 10 minutes";
 const TOO_LONG: &str = "may not specify a duration larger than 2^32 seconds";
-/// What kubelets ask for so that the pod's client is told to read its token anew.
+/// The lifetime that kubelets request so that the pod's client is warned to read its token again.
 const WARNED_AFTER: i64 = 60 * 60 + 7;
 /// For how long such a token goes on being good.
 const EXTENDED: i64 = 365 * 24 * 60 * 60;
@@ -69,7 +69,7 @@ impl Review for TokenRequest {
         });
         let token = token.map_err(|why| Refusal::Failed(format!("failed to generate token: {why}")))?;
         context.annotate(ISSUED, || token.credential);
-        // The answer tells of the time that was asked for, even where the token is good for longer.
+        // The answer states the requested time, even where the token is valid for longer.
         let end = context.now + std::time::Duration::from_secs(seconds.unsigned_abs());
         let mut status = Value::empty_map();
         status.set_at(&["expirationTimestamp"], time_text(end));
@@ -142,7 +142,7 @@ fn invalid(name: &str, error: FieldError) -> Refusal {
     }
 }
 
-/// The seconds that are asked for.
+/// The requested seconds.
 fn lifetime(request: &Value) -> Result<i64, Refusal> {
     let root = Field::root(request);
     let spec = root.child("spec");
@@ -306,16 +306,16 @@ mod tests {
 
     #[test]
     fn a_token_that_lives_shorter_than_asked_for_comes_with_a_warning() {
-        let told = |seconds: i64| {
+        let messages = |seconds: i64| {
             ask_and_hear("robot", &format!("expirationSeconds: {seconds}"))
                 .unwrap()
                 .1
         };
         assert_eq!(
-            told(90_000),
+            messages(90_000),
             ["requested expiration of 90000 seconds shortened to 86400 seconds"]
         );
-        assert!(told(86_400).is_empty());
+        assert!(messages(86_400).is_empty());
     }
 
     #[test]

@@ -21,7 +21,7 @@ const VERBS: [&str; 9] = [
     "update",
     "watch",
 ];
-/// The kinds of subjects with the field that tells of one.
+/// The kinds of subjects with the field of each.
 const SUBJECTS: [(&str, &str); 3] = [
     ("Group", "group"),
     ("ServiceAccount", "serviceAccount"),

@@ -9,7 +9,7 @@ use crate::defaults::put_at;
 use crate::validation::same;
 
 const GROUP_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
-/// Says that the server keeps the object as it is here for as long as nobody changes it.
+/// Says that the server keeps the object as it is here as long as no client changes it.
 const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
 /// The levels, by name: the spec as YAML.
@@ -100,7 +100,7 @@ const SCHEMAS: [Schema; 11] = [
     Schema { name: "system-nodes", level: "system", precedence: 500, method: BY_USER, subjects: &[Group("system:nodes")], rules: EVERYTHING },
 ];
 
-/// Those that nobody may change.
+/// Those that no client may change.
 const FIXED: [&str; 2] = [EXEMPT, "catch-all"];
 
 /// The levels.
@@ -142,7 +142,7 @@ pub(super) fn differs_from_fixed(object: &Value) -> bool {
     !same(fixed.as_ref(), object.get("spec"))
 }
 
-/// What an object that is there becomes: those that nobody may change, and those that say that they update themselves, get the
+/// What an existing object becomes: those that no client may change, and those that say that they update themselves, get the
 /// spec of this version; all say whether they do.
 pub(super) fn reconcile(stored: &Value, initial: &Value) -> Option<Value> {
     let name = stored.str_at(&["metadata", "name"]).unwrap_or_default();
@@ -280,7 +280,7 @@ mod tests {
             (stored("system", None, 1, 99), Some((30, "true"))),
             (stored("system", None, 2, 99), Some((99, "false"))),
             (stored("system", Some("odd"), 2, 99), Some((99, "false"))),
-            // What nobody may change updates itself whatever it says.
+            // An object that no client may change is updated whatever its annotation says.
             (stored("catch-all", Some("false"), 2, 99), Some((5, "true"))),
             (stored("exempt", Some("true"), 2, 7), None),
         ];

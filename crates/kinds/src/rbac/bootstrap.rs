@@ -1,6 +1,6 @@
 //! The roles and bindings that a cluster has from the start
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings>), and how they are
-//! brought back at a start when somebody took something from them.
+//! restored at a start when something was removed from them.
 //!
 //! They stand in `bootstrap.txt`, which says at its head how it is written.
 
@@ -85,7 +85,7 @@ pub(super) fn reconcile_role(stored: &Value, initial: &Value) -> Option<Value> {
 }
 
 /// What a binding that is stored is to be, where it lacks something of the one that belongs there: subjects are added, none
-/// is taken away. A binding of another role is somebody's own.
+/// is taken away. A binding to another role belongs to its user.
 pub(super) fn reconcile_binding(stored: &Value, initial: &Value) -> Option<Value> {
     if stored.get("roleRef") != initial.get("roleRef") {
         return None;

@@ -43,7 +43,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     })
 }
 
-/// `ValidateRBACName`: the beginning of a name is asked for what the whole of it is.
+/// `ValidateRBACName`: a prefix of a name follows the rule of the whole name.
 fn name_faults(_object: &holdfast_value::Value, name: &str) -> Faults {
     path_segment(name)
 }

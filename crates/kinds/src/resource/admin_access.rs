@@ -39,8 +39,8 @@ pub(super) fn validate_results(
     allocation = status.child("allocation");
     devices = allocation.child("devices");
     let results = devices.child("results");
-    let given = results.items().find(|result| result.value().is_some_and(giving));
-    if let Some(result) = given {
+    let giver = results.items().find(|result| result.value().is_some_and(giving));
+    if let Some(result) = giver {
         require_leave(context, &result.child("adminAccess"), errors);
     }
 }

@@ -216,10 +216,10 @@ mod tests {
     fn only_devices_of_the_claim_say_something() {
         let device = |name: &str| format!("{ALLOCATION}, devices: [{{driver: d, pool: p, device: {name}}}]");
         assert!(errors(&device("x")).is_empty(), "{:?}", errors(&device("x")));
-        let told = errors(&device("other"));
+        let messages = errors(&device("other"));
         assert!(
-            told.len() == 1 && told[0].ends_with("must be an allocated device in the claim"),
-            "{told:?}"
+            messages.len() == 1 && messages[0].ends_with("must be an allocated device in the claim"),
+            "{messages:?}"
         );
         let twice = "devices: [{driver: d, pool: p, device: x}, {driver: d, pool: p, device: x}]";
         assert!(
@@ -260,15 +260,15 @@ mod tests {
     fn admin_access_needs_leave_of_the_namespace() {
         let asking = CLAIM.replace("deviceClassName: c", "deviceClassName: c, adminAccess: true");
         let asking = format!("{{{asking}}}");
-        let told = Harness::new().errors(&asking);
+        let messages = Harness::new().errors(&asking);
         assert!(
-            told.len() == 1 && told[0].starts_with("spec.devices.requests[0].adminAccess: Forbidden: "),
-            "{told:?}"
+            messages.len() == 1 && messages[0].starts_with("spec.devices.requests[0].adminAccess: Forbidden: "),
+            "{messages:?}"
         );
         let namespace = "{apiVersion: v1, kind: Namespace, metadata: {name: default, labels: \
                          {resource.kubernetes.io/admin-access: 'true'}}}";
         assert!(Harness::new().with(namespace).errors(&asking).is_empty());
-        let given = ALLOCATION.replace("device: x", "device: x, adminAccess: true");
-        assert_eq!(errors(&given).len(), 1);
+        let with_access = ALLOCATION.replace("device: x", "device: x, adminAccess: true");
+        assert_eq!(errors(&with_access).len(), 1);
     }
 }

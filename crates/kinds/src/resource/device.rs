@@ -117,26 +117,26 @@ fn validate_place(device: &Field<'_, '_>, by_device: bool, errors: &mut Errors) 
         }
         return;
     }
-    let mut given = Vec::new();
+    let mut gates = Vec::new();
     if node.is_set() && node.text().is_empty() {
         errors.push(node.invalid("must not be empty"));
     } else if node.is_set() {
-        given.push("`nodeName`");
+        gates.push("`nodeName`");
         report(&node, dns_subdomain(node.text()), errors);
     }
     if selector.is_set() {
-        given.push("`nodeSelector`");
+        gates.push("`nodeSelector`");
         validate_node_selector(&selector, errors);
     }
     if all.is_true() {
-        given.push("`allNodes`");
+        gates.push("`allNodes`");
     } else if all.is_set() {
         errors.push(all.invalid("must be either unset or set to true"));
     }
-    match given.len() {
+    match gates.len() {
         0 => errors.push(device.required(PLACED)),
         1 => {}
-        _ => errors.push(device.invalid_as(format!("{{{}}}", given.join(", ")), PLACED)),
+        _ => errors.push(device.invalid_as(format!("{{{}}}", gates.join(", ")), PLACED)),
     }
 }
 

@@ -71,8 +71,8 @@ mod tests {
     fn selectors_hold_an_expression() {
         assert_eq!(errors("selectors: [{}]"), ["spec.selectors[0].cel: Required value"]);
         let empty = errors("selectors: [{cel: {expression: ''}}]");
-        let told = r#"spec.selectors[0].cel.expression: Invalid value: "": compilation failed: ERROR: <input>:1:0: Syntax error: "#;
-        assert!(empty.len() == 1 && empty[0].starts_with(told), "{empty:?}");
+        let message = r#"spec.selectors[0].cel.expression: Invalid value: "": compilation failed: ERROR: <input>:1:0: Syntax error: "#;
+        assert!(empty.len() == 1 && empty[0].starts_with(message), "{empty:?}");
         assert!(errors("selectors: [{cel: {expression: 'true'}}]").is_empty());
     }
 

@@ -1,4 +1,4 @@
-//! What is asked of devices: selectors, requests, constraints and configuration, as claims, their templates and device
+//! Requests for devices: selectors, constraints and configuration, as claims, their templates and device
 //! classes hold them.
 
 use std::collections::{HashMap, HashSet};
@@ -22,7 +22,7 @@ const OPERATORS: [&str; 2] = ["Equal", "Exists"];
 const ALL: &str = "All";
 const EXACT: &str = "ExactCount";
 
-/// Fills in how many devices are asked for.
+/// Fills in the number of requested devices.
 pub(super) fn default_devices(version: &str, devices: &mut Value) {
     // In v1beta1 a request asks for devices itself, if it names a class.
     let asks = |request: &Value| version == "v1beta1" && !is_zero(request.get("deviceClassName"));
@@ -71,7 +71,7 @@ pub(super) fn prepare_spec(object: &mut Value, path: &[&str]) {
     none_if_empty(object, &requests);
 }
 
-/// What is checked in code of what is asked of devices, in claims, their templates and device classes.
+/// The checks in code of requests for devices, in claims, their templates and device classes.
 pub(super) struct RequestRules<'v> {
     pub(super) names: RequestNames<'v>,
     /// Whether selectors are as they were.

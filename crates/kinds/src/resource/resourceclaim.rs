@@ -1,4 +1,4 @@
-//! ResourceClaims: devices that are asked for, and those that were given.
+//! ResourceClaims: requested devices, and allocated ones.
 
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, WriteContext};

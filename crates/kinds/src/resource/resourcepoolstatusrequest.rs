@@ -50,11 +50,11 @@ fn sum(object: &Value, name: &str) -> Value {
 }
 
 fn outcome(object: &Value) -> Value {
-    let told = items(object, &["status", "pools"]).len() as i64;
+    let pools = items(object, &["status", "pools"]).len() as i64;
     let count = object.at(&["status", "poolCount"]).and_then(Value::as_i64);
     let count = count.unwrap_or_default();
     match end(object) {
-        Some(("Complete", _)) if count > told => format!("Complete ({told}/{count} pools)").into(),
+        Some(("Complete", _)) if count > pools => format!("Complete ({pools}/{count} pools)").into(),
         Some((sort, _)) => sort.into(),
         None => "Pending".into(),
     }

@@ -112,19 +112,19 @@ impl SliceRules<'_> {
 
 /// Where the devices can be reached from: one way of four.
 fn validate_place(spec: &Field<'_, '_>, errors: &mut Errors) {
-    let mut given = Vec::new();
+    let mut gates = Vec::new();
     let node = spec.child("nodeName");
     if node.is_set() {
         if node.text().is_empty() {
             errors.push(node.invalid("must be either unset or set to a non-empty string"));
         } else {
-            given.push("`nodeName`");
+            gates.push("`nodeName`");
             report(&node, dns_subdomain(node.text()), errors);
         }
     }
     let selector = spec.child("nodeSelector");
     if selector.is_set() {
-        given.push("`nodeSelector`");
+        gates.push("`nodeSelector`");
         validate_node_selector(&selector, errors);
         let terms = selector.child("nodeSelectorTerms");
         if terms.len() != 1 {
@@ -137,16 +137,16 @@ fn validate_place(spec: &Field<'_, '_>, errors: &mut Errors) {
     ] {
         let part = spec.child(part);
         if part.is_true() {
-            given.push(shown);
+            gates.push(shown);
         } else if part.is_set() {
             errors.push(part.invalid("must be either unset or set to true"));
         }
     }
-    match given.len() {
+    match gates.len() {
         0 => errors.push(spec.required(WHERE)),
         1 => {}
         _ => {
-            let shown = format!("{{{}}}", given.join(", "));
+            let shown = format!("{{{}}}", gates.join(", "));
             errors.push(spec.invalid_as(shown, format!("{WHERE}, but multiple fields are set")));
         }
     }

@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn expressions_that_say_nothing_of_a_device_are_refused() {
-        for (expression, told) in [
+        for (expression, message) in [
             ("1", "must evaluate to bool or the unknown type, not int"),
             (
                 "device.drivers == 'a'",
@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(
                 errors(expression),
                 [format!(
-                    "spec.selectors[0].cel.expression: Invalid value: {expression:?}: {told}"
+                    "spec.selectors[0].cel.expression: Invalid value: {expression:?}: {message}"
                 )]
             );
         }

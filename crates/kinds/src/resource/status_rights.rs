@@ -1,4 +1,4 @@
-//! The rights that the parts of the status of a claim take: who allocates it, and the driver of each device that it tells of
+//! The rights that the parts of the status of a claim take: who allocates it, and the driver of each device that it reports
 //! (<https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/>, KEP-4817).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -105,7 +105,7 @@ fn only_allocated_node<'v>(status: &Field<'v, '_>) -> Option<&'v str> {
     node.as_str().filter(|_| is_by_name)
 }
 
-/// The drivers whose devices the status tells of otherwise than before.
+/// The drivers whose devices the status reports differently than before.
 fn changed_drivers<'v>(status: &Field<'v, '_>, old: &Field<'v, '_>) -> BTreeSet<&'v str> {
     let key = |device: &'v Value| {
         ["driver", "pool", "device", "shareID"].map(|name| device.str_at(&[name]).unwrap_or_default())
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn drivers_tell_of_their_own_devices() {
-        let told = format!("{ALLOCATED}, {TOLD}");
-        let refused = errors(ON, &[], ALLOCATED, &told);
+        let reported = format!("{ALLOCATED}, {TOLD}");
+        let refused = errors(ON, &[], ALLOCATED, &reported);
         assert_eq!(refused.len(), 1, "{refused:?}");
         assert!(
             refused[0].contains(
@@ -176,10 +176,15 @@ mod tests {
             "{refused:?}"
         );
         assert_eq!(
-            errors(ON, &["arbitrary-node:update resourceclaims/driver"], ALLOCATED, &told),
+            errors(
+                ON,
+                &["arbitrary-node:update resourceclaims/driver"],
+                ALLOCATED,
+                &reported
+            ),
             [""; 0]
         );
-        assert_eq!(errors(ON, &[], &told, &told), [""; 0]);
+        assert_eq!(errors(ON, &[], &reported, &reported), [""; 0]);
     }
 
     #[test]

@@ -67,21 +67,21 @@ fn reshape_requests(object: &mut Value, path: &[&str], from: &str, to: &str) {
 
 /// Moves what a request of v1beta1 asks for to where later versions have it.
 pub(super) fn ask_exactly(request: &mut Value) {
-    let mut asked = Map::new();
+    let mut exactly = Map::new();
     for name in OF_REQUEST {
         if let Some(value) = request.remove_at(&[name]) {
-            asked.insert(name, value);
+            exactly.insert(name, value);
         }
     }
-    if asked.iter().any(|(name, value)| is_given(name, value)) {
-        if asked.get("deviceClassName").is_none() {
-            asked.insert("deviceClassName", "");
+    if exactly.iter().any(|(name, value)| is_given(name, value)) {
+        if exactly.get("deviceClassName").is_none() {
+            exactly.insert("deviceClassName", "");
         }
-        request.set_at(&["exactly"], asked.into());
+        request.set_at(&["exactly"], exactly.into());
     }
 }
 
-/// Whether what is asked for says anything.
+/// Whether the request has any field.
 fn is_given(name: &str, value: &Value) -> bool {
     match name {
         "deviceClassName" | "allocationMode" | "count" => !is_zero(Some(value)),
@@ -90,8 +90,8 @@ fn is_given(name: &str, value: &Value) -> bool {
 }
 
 fn ask_plainly(request: &mut Value) {
-    if let Some(Value::Map(asked)) = request.remove_at(&["exactly"]) {
-        for (name, value) in asked.iter().filter(|(name, value)| is_given(name, value)) {
+    if let Some(Value::Map(exactly)) = request.remove_at(&["exactly"]) {
+        for (name, value) in exactly.iter().filter(|(name, value)| is_given(name, value)) {
             request.set_at(&[name.as_str()], value.clone());
         }
     }

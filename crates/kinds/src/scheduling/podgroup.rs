@@ -140,13 +140,13 @@ mod tests {
 
     #[test]
     fn what_features_hold_back_is_dropped() {
-        let given = group(&format!(
+        let sent = group(&format!(
             "{POLICY}, priority: 3, schedulingConstraints: {{topology: [{{key: zone}}]}}"
         ));
-        let created = harness("").create(&given);
+        let created = harness("").create(&sent);
         assert_eq!(at(&created, "spec.priority"), "nothing");
         assert_eq!(at(&created, "spec.schedulingConstraints"), "nothing");
-        let created = harness(",GangScheduling=true,WorkloadAwarePreemption=true").create(&given);
+        let created = harness(",GangScheduling=true,WorkloadAwarePreemption=true").create(&sent);
         assert_eq!(at(&created, "spec.priority"), "3");
         assert_eq!(at(&created, "spec.disruptionMode"), "\"Pod\"");
     }

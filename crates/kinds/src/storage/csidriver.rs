@@ -122,16 +122,16 @@ mod tests {
             "fsGroupPolicy: '', volumeLifecycleModes: [Odd], nodeAllocatableUpdatePeriodSeconds: 9, \
              serviceAccountTokenInSecrets: true",
         );
-        let told = [
+        let messages = [
             r#"spec.fsGroupPolicy: Unsupported value: "": supported values: "File", "None", "ReadWriteOnceWithFSType""#,
             r#"spec.volumeLifecycleModes: Unsupported value: "Odd": supported values: "Persistent", "Ephemeral""#,
             "spec.nodeAllocatableUpdatePeriodSeconds: Invalid value: 9: must be greater than or equal to 10 seconds",
             "spec.serviceAccountTokenInSecrets: Invalid value: true: serviceAccountTokenInSecrets is set but no tokenRequests \
              are specified",
         ];
-        assert_eq!(harness.errors(&odd), told);
+        assert_eq!(harness.errors(&odd), messages);
         let update = harness.update_errors(&driver("attachRequired: false"), &odd);
-        assert_eq!(update[..4], told);
+        assert_eq!(update[..4], messages);
         assert_eq!(update.len(), 6);
     }
 
@@ -147,8 +147,8 @@ mod tests {
         let asks = driver("tokenRequests: [{audience: a}]");
         assert_eq!(harness.warnings(&asks).len(), 1);
         assert!(harness.warnings(&driver("")).is_empty());
-        let settled = driver("tokenRequests: [{audience: a}], serviceAccountTokenInSecrets: true");
-        assert!(harness.warnings(&settled).is_empty());
+        let complete = driver("tokenRequests: [{audience: a}], serviceAccountTokenInSecrets: true");
+        assert!(harness.warnings(&complete).is_empty());
         let changed = driver("tokenRequests: [{audience: a}], podInfoOnMount: true");
         assert!(harness.update_warnings(&asks, &changed).is_empty());
         let more = driver("tokenRequests: [{audience: a}, {audience: b}]");

@@ -128,11 +128,11 @@ mod tests {
     fn names_and_errors_are_checked_by_updates_too() {
         let harness = Harness::new();
         let old = attachment("source: {persistentVolumeName: v}", "");
-        let told = harness.update_errors(
+        let messages = harness.update_errors(
             &old,
             &old.replace("persistentVolumeName: v", "persistentVolumeName: ''"),
         );
-        let fields: Vec<&str> = told.iter().filter_map(|error| error.split(": ").next()).collect();
+        let fields: Vec<&str> = messages.iter().filter_map(|error| error.split(": ").next()).collect();
         let name = "spec.source.persistentVolumeName";
         assert_eq!(fields, [name, name, "spec"]);
         let failed = attachment("source: {persistentVolumeName: v}", "attachError: {errorCode: -1}");

@@ -129,11 +129,17 @@ mod tests {
     fn types_have_the_marks_that_are_kept_for_them() {
         let types = include_str!("types.txt");
         let joined = join_marks(types, include_str!("marks.txt")).unwrap();
-        let differ = types.lines().zip(joined.lines()).find(|(there, given)| there != given);
+        let differ = types
+            .lines()
+            .zip(joined.lines())
+            .find(|(there, regenerated)| there != regenerated);
         assert_eq!(differ, None, "cargo xtask generate --marks");
         let more: String = MORE.iter().map(|(.., text)| format!("{text}\n")).collect();
         let joined = join_marks(&more, include_str!("more_marks.txt")).unwrap();
-        let differ = more.lines().zip(joined.lines()).find(|(there, given)| there != given);
+        let differ = more
+            .lines()
+            .zip(joined.lines())
+            .find(|(there, regenerated)| there != regenerated);
         assert_eq!(differ, None, "cargo xtask generate --marks");
     }
 

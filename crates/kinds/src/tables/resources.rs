@@ -336,7 +336,7 @@ fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
     })
 }
 
-/// Adds the property that a line tells of all versions; `None` if there is no such property.
+/// Adds the property that a line states for all versions; `None` if there is no such property.
 fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
     let rules = &mut resource.rules;
     match *words {

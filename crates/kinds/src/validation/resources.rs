@@ -210,8 +210,8 @@ fn validate_request(
 ) {
     let limit = limits.entry(name);
     let fault = match (quantity(request), quantity(&limit)) {
-        (Some(asked), Some(most)) if !may_overcommit(name) && asked != most => "equal to",
-        (Some(asked), Some(most)) if asked > most => "less than or equal to",
+        (Some(requested), Some(most)) if !may_overcommit(name) && requested != most => "equal to",
+        (Some(requested), Some(most)) if requested > most => "less than or equal to",
         (Some(_), None) if !may_overcommit(name) => {
             errors.push(limits.required("Limit must be set for non overcommitable resources"));
             return;
@@ -222,7 +222,7 @@ fn validate_request(
     errors.push(requests.invalid_as(request.text(), format!("must be {fault} {name} limit of {limit}")));
 }
 
-/// `validateResourceQuantityHugePageValue`: huge pages are asked for by the page.
+/// `validateResourceQuantityHugePageValue`: huge pages are requested in whole pages.
 fn validate_pages(name: &str, amount: &Field<'_, '_>, errors: &mut Errors) {
     let Some(size) = name.strip_prefix("hugepages-") else {
         return;

@@ -33,8 +33,8 @@ pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, empties: &[Em
     }
     validate_labels(&metadata.child("labels"), errors);
     for (name, shown) in FORBIDDEN {
-        let given = metadata.value().and_then(|metadata| metadata.get(name));
-        let zero = match given {
+        let sent = metadata.value().and_then(|metadata| metadata.get(name));
+        let zero = match sent {
             None => true,
             Some(Value::Null) => !name.ends_with("Timestamp"),
             Some(Value::Int(0)) => name == "generation",
@@ -42,7 +42,7 @@ pub(crate) fn validate_template_metadata(metadata: &Field<'_, '_>, empties: &[Em
             Some(_) => false,
         };
         // A list that is given is set, even where it is empty.
-        let given_empty = |given: &EmptyField| given.path == metadata.child(name).path();
+        let given_empty = |sent: &EmptyField| sent.path == metadata.child(name).path();
         if !zero || empties.iter().any(given_empty) {
             errors.push(metadata.child(shown).forbidden("cannot be set"));
         }

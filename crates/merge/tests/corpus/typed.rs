@@ -108,17 +108,17 @@ fn operate(vector: &Vector, mut typed: impl FnMut(&str, &str, &str) -> Typed) ->
 }
 
 fn check_comparison(vector: &Vector) -> Result<(), String> {
-    let given = Comparison {
+    let input = Comparison {
         added: vector.set("added"),
         modified: vector.set("modified"),
         removed: vector.set("removed"),
     };
     match vector.op() {
-        "filterFields" => comparison(vector, &given.filter_fields(&filter(vector.value("filter")))),
-        "excludeFields" => comparison(vector, &given.exclude_fields(&vector.set("set"))),
+        "filterFields" => comparison(vector, &input.filter_fields(&filter(vector.value("filter")))),
+        "excludeFields" => comparison(vector, &input.exclude_fields(&vector.set("set"))),
         _ => {
             let recorded = vector.out("text").unwrap().as_str().unwrap();
-            same("text", &given.to_string().as_str(), &recorded)
+            same("text", &input.to_string().as_str(), &recorded)
         }
     }
 }

@@ -25,8 +25,8 @@ pub(crate) fn message(messages: &Messages, of: TypeId, bytes: &[u8]) {
     assert_eq!(outcome, Ok(()), "{value}");
     let again = messages.decode(of, &written, &Limits::TRUSTED);
     assert_eq!(again.as_ref(), Ok(&value));
-    let settled = schema::decode(messages.types(), of, &value);
-    assert!(settled.is_ok_and(|settled| settled.value == value), "{value}");
+    let typed = schema::decode(messages.types(), of, &value);
+    assert!(typed.is_ok_and(|typed| typed.value == value), "{value}");
 }
 
 /// How many values stand in the tree, without what types fill in by themselves.

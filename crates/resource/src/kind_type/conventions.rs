@@ -19,7 +19,7 @@ pub struct Conventions {
     pub fixed_routes: bool,
     /// Discovery lists verbs and subresources by the alphabet.
     pub sorted_discovery: bool,
-    /// Items of lists bear their kind and version.
+    /// Items of lists have their kind and version.
     pub whole_items: bool,
     /// A list says in each chunk whether more chunks follow.
     pub chunks_tell_rest: bool,
@@ -27,7 +27,7 @@ pub struct Conventions {
     pub untyped_scale: bool,
     /// Field selectors take the older names of fields, and refuse others in the words of the kind.
     pub named_selectors: bool,
-    /// One object may be asked for as a list, and fails as one.
+    /// One object may be requested as a list, and fails as one.
     pub listable_objects: bool,
 }
 

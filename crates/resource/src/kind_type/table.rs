@@ -126,7 +126,7 @@ impl KindType for TableType {
         }
     }
 
-    /// The reference converts structs, which have all that is written even when nobody sets it.
+    /// The reference converts structs, which have all fields that are written even when unset.
     fn converted_for_managers(&self, object: Value) -> Result<Value, String> {
         Ok(self.decode_tree(&object)?.object)
     }

@@ -54,7 +54,7 @@ pub fn dns_label(text: &str) -> Faults {
         faults.push("must be no more than 63 characters".into());
     }
     if !is_label(text.as_bytes()) {
-        // A subdomain where a label is asked for is a mistake of its own.
+        // A subdomain in place of a label is a fault of its own.
         faults.push(
             if is_subdomain(text) {
                 "must not contain dots"
@@ -268,17 +268,20 @@ mod tests {
 
     #[test]
     fn a_path_below_a_domain_has_both() {
-        let told = |text: &str| {
+        let message = |text: &str| {
             let errors = domain_prefixed_path(&FieldPath::new("key"), text);
             errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         };
-        assert_eq!(told("acme.io/a/b%2F~x"), "");
-        assert_eq!(told(""), "key: Required value");
+        assert_eq!(message("acme.io/a/b%2F~x"), "");
+        assert_eq!(message(""), "key: Required value");
         for text in ["reason", "/a", "acme.io/"] {
-            assert_eq!(told(text), format!("key: Invalid value: {text:?}: {DOMAIN_PREFIXED}"));
+            assert_eq!(
+                message(text),
+                format!("key: Invalid value: {text:?}: {DOMAIN_PREFIXED}")
+            );
         }
-        assert_eq!(told("A/b"), format!("key: Invalid value: \"A\": {SUBDOMAIN}"));
-        assert_eq!(told("a.b/c d"), format!("key: Invalid value: \"c d\": {HTTP_PATH}"));
+        assert_eq!(message("A/b"), format!("key: Invalid value: \"A\": {SUBDOMAIN}"));
+        assert_eq!(message("a.b/c d"), format!("key: Invalid value: \"c d\": {HTTP_PATH}"));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub struct Publication<'a> {
     lists_values: bool,
 }
 
-/// What a v3 document tells of.
+/// The subject of a v3 document.
 enum Subject {
     /// The API of the core group, or of all others.
     Roots(&'static str),
@@ -93,12 +93,12 @@ impl<'a> Publication<'a> {
         let subject = subject(self.registry, name)?;
         let items = self.paths(&subject);
         let types = closure(self.types, self.named_types(&items));
-        let told = match subject {
+        let marked = match subject {
             Subject::GroupVersion(group_version) => Some(group_version),
             _ => None,
         };
-        let mut schemas = self.schemas(Form::V3, types, told.as_ref());
-        if let Some(group_version) = &told {
+        let mut schemas = self.schemas(Form::V3, types, marked.as_ref());
+        if let Some(group_version) = &marked {
             self.add_custom(Form::V3, group_version, &mut schemas);
         }
         let mut components = Map::new();
@@ -114,8 +114,8 @@ impl<'a> Publication<'a> {
         Some(Value::Map(document))
     }
 
-    /// The v2 document, which tells of everything, part by part: the name of a member and what it holds. What is large comes
-    /// in several parts of one name, one after the other, whose entries belong together; so nobody need hold all of it.
+    /// The v2 document, which describes everything, part by part: the name of a member and what it holds. What is large comes
+    /// in several parts of one name, one after the other, whose entries belong together; so no caller need hold all of it.
     pub fn v2(&self, take: &mut dyn FnMut(&'static str, Value)) {
         take("swagger", "2.0".into());
         take("info", self.info());
@@ -215,7 +215,7 @@ impl<'a> Publication<'a> {
     }
 
     /// The schemas of types. Of a type of many kinds only those of the core group and of `told` are named, if there is such.
-    fn schemas(&self, form: Form, types: BTreeSet<TypeId>, told: Option<&GroupVersion>) -> Value {
+    fn schemas(&self, form: Form, types: BTreeSet<TypeId>, marked: Option<&GroupVersion>) -> Value {
         let writer = SchemaWriter {
             table: self.types,
             descriptions: self.descriptions,
@@ -229,7 +229,7 @@ impl<'a> Publication<'a> {
                 form == Form::V2
                     || of.kinds.len() == 1
                     || kind.group_version == core
-                    || told == Some(&kind.group_version)
+                    || marked == Some(&kind.group_version)
             });
             (of.name.clone(), schema)
         });
@@ -246,7 +246,7 @@ fn add_fingerprint(print: &mut Vec<u8>, resource: &Resource) {
     }
 }
 
-/// What the v3 document of that name tells of, if there is one.
+/// The subject of the v3 document of that name, if there is one.
 fn subject(registry: &Registry, name: &str) -> Option<Subject> {
     let parts: Vec<&str> = name.split('/').collect();
     let group_version = match parts[..] {

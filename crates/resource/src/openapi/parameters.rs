@@ -185,7 +185,7 @@ pub(super) const NAME: Parameter = path("name", "");
 /// The rest of the path of a proxied request.
 pub(super) const PATH: Parameter = path("path", "The path of the resource behind the proxy.");
 
-/// What requests to a subresource may carry through which they come to a node or to a pod.
+/// The parameters of requests that reach a node or a pod through a subresource.
 pub(super) fn of_connecter(connecter: &dyn Connecter) -> Vec<Parameter> {
     let parameters = connecter.parameters().iter();
     let shown = parameters.filter_map(|parameter| {

@@ -10,20 +10,20 @@ use super::{Field, ListType, Scalar, Shape, TypeId, TypeKind, TypeTable};
 /// How expressions see objects of a type of the table; `None` where they do not, as with types that hold any JSON. A type
 /// that holds itself is an object without fields there, and a quantity may be anything.
 pub fn decl_type(types: &TypeTable, of: TypeId) -> Option<Arc<DeclType>> {
-    let mut walk = Walk {
+    let mut walk = Declarer {
         types,
         known: HashMap::new(),
     };
     walk.of_type(of)
 }
 
-struct Walk<'t> {
+struct Declarer<'t> {
     types: &'t TypeTable,
     /// What is known of types; those that are being looked at are objects without fields as long.
     known: HashMap<TypeId, Option<Arc<DeclType>>>,
 }
 
-impl Walk<'_> {
+impl Declarer<'_> {
     fn of_type(&mut self, of: TypeId) -> Option<Arc<DeclType>> {
         if let Some(known) = self.known.get(&of) {
             return known.clone();

@@ -118,7 +118,7 @@ fn decode_from(table: &TypeTable, of: TypeId, value: &Value, from_tree: bool) ->
         from_tree,
         finds_error: false,
     };
-    let root = Place {
+    let root = ValuePath {
         above: None,
         step: Step::Root,
     };
@@ -151,8 +151,8 @@ struct Decoder<'t> {
 
 /// Where a value stands. Kept on the stack; text is made of it only when something is to be reported.
 #[derive(Clone, Copy)]
-struct Place<'p> {
-    above: Option<&'p Place<'p>>,
+struct ValuePath<'p> {
+    above: Option<&'p ValuePath<'p>>,
     step: Step<'p>,
 }
 
@@ -176,7 +176,7 @@ enum Outcome {
 
 impl Decoder<'_> {
     /// The value in the form of its shape; `None` if it has that form.
-    fn value(&mut self, shape: &Shape, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+    fn value(&mut self, shape: &Shape, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         match self.shaped(shape, value, place) {
             Err(error) if self.goes_on() && !error.ends_reading() => Ok(None),
             outcome => outcome,
@@ -188,7 +188,7 @@ impl Decoder<'_> {
         self.finds_error && !self.from_tree && self.silent == 0
     }
 
-    fn shaped(&mut self, shape: &Shape, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+    fn shaped(&mut self, shape: &Shape, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         match (shape, value) {
             (_, Value::Null) => return Ok(Some(self.table.zero(shape)).filter(|zero| !zero.is_null())),
             (Shape::String, Value::String(_))
@@ -223,10 +223,10 @@ impl Decoder<'_> {
         Ok(None)
     }
 
-    fn list(&mut self, item: &Shape, list: &List, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+    fn list(&mut self, item: &Shape, list: &List, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         let mut rebuild = ListRebuild::new(list);
         for (at, value) in list.iter().enumerate() {
-            let place = Place {
+            let place = ValuePath {
                 above: Some(place),
                 step: Step::Item(at),
             };
@@ -235,11 +235,11 @@ impl Decoder<'_> {
         Ok(rebuild.finish())
     }
 
-    fn map(&mut self, of: &Shape, map: &Map, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+    fn map(&mut self, of: &Shape, map: &Map, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         let mut rebuild = MapRebuild::new(map);
         let is_resources = place.is_resources(self.table, of);
         for (at, (key, value)) in map.iter().enumerate() {
-            let place = Place {
+            let place = ValuePath {
                 above: Some(place),
                 step: Step::Key(key),
             };
@@ -256,7 +256,7 @@ impl Decoder<'_> {
     }
 
     /// A number of a list that stands for bytes.
-    fn byte(&self, item: &Value, place: &Place<'_>) -> Result<u8, DecodeError> {
+    fn byte(&self, item: &Value, place: &ValuePath<'_>) -> Result<u8, DecodeError> {
         match item {
             Value::Null => Ok(0),
             Value::Int(number) if self.from_tree => Ok(*number as u8),
@@ -268,7 +268,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn reference(&mut self, id: TypeId, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+    fn reference(&mut self, id: TypeId, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         let table = self.table;
         let of = table.get(id);
         match (&of.kind, value) {
@@ -285,7 +285,7 @@ impl Decoder<'_> {
         of: &Type,
         fields: &[Field],
         map: &Map,
-        place: &Place<'_>,
+        place: &ValuePath<'_>,
     ) -> Result<Option<Value>, DecodeError> {
         if self.finds_error && self.from_tree {
             return self.fields_in_order(of, fields, map, place);
@@ -308,7 +308,7 @@ impl Decoder<'_> {
                 self.write_unset(&fields[missing], at, &mut rebuild);
             }
             always.next_if_eq(&index);
-            let place = Place {
+            let place = ValuePath {
                 above: Some(place),
                 step: Step::Field(of, key),
             };
@@ -330,12 +330,12 @@ impl Decoder<'_> {
         of: &Type,
         fields: &[Field],
         map: &Map,
-        place: &Place<'_>,
+        place: &ValuePath<'_>,
     ) -> Result<Option<Value>, DecodeError> {
         let mut fields: Vec<&Field> = fields.iter().filter(|field| map.contains_key(&field.name)).collect();
         fields.sort_by(|a, b| a.proto.numbers().cmp(b.proto.numbers()));
         for field in fields {
-            let place = Place {
+            let place = ValuePath {
                 above: Some(place),
                 step: Step::Field(of, &field.name),
             };
@@ -352,7 +352,7 @@ impl Decoder<'_> {
         }
     }
 
-    fn field(&mut self, field: &Field, value: &Value, place: &Place<'_>) -> Result<Outcome, DecodeError> {
+    fn field(&mut self, field: &Field, value: &Value, place: &ValuePath<'_>) -> Result<Outcome, DecodeError> {
         if value.is_null() {
             return Ok(match self.table.unset(field) {
                 Some(Value::Null) => Outcome::Keep,
@@ -377,7 +377,7 @@ impl Decoder<'_> {
         })
     }
 
-    fn scalar(&mut self, scalar: Scalar, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+    fn scalar(&mut self, scalar: Scalar, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         match (scalar, value) {
             (Scalar::Quantity, _) => {
                 if matches!(value, Value::Float(_)) && self.floats.len() < MAX_UNKNOWN {
@@ -425,7 +425,7 @@ impl Decoder<'_> {
     }
 
     /// A JSON schema within a JSON schema. The reference reads it apart, and does not report unknown fields there.
-    fn inner_schema(&mut self, value: &Value, place: &Place<'_>) -> Result<Option<Value>, DecodeError> {
+    fn inner_schema(&mut self, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         let Some(id) = self.table.json_schema() else {
             return Ok(None);
         };
@@ -435,7 +435,7 @@ impl Decoder<'_> {
         outcome
     }
 
-    fn report(&mut self, key: &str, place: &Place<'_>) {
+    fn report(&mut self, key: &str, place: &ValuePath<'_>) {
         if self.silent > 0 || self.unknown.len() >= MAX_UNKNOWN {
             return;
         }
@@ -456,7 +456,7 @@ impl Decoder<'_> {
         error
     }
 
-    fn mismatch(&self, value: &Value, shape: &Shape, place: &Place<'_>) -> DecodeError {
+    fn mismatch(&self, value: &Value, shape: &Shape, place: &ValuePath<'_>) -> DecodeError {
         if self.from_tree {
             return DecodeError::Tree(not_restored(value, shape));
         }
@@ -465,7 +465,7 @@ impl Decoder<'_> {
     }
 
     /// The error of something `found` where something else is `expected`.
-    fn unfit(&self, found: String, expected: String, place: &Place<'_>) -> DecodeError {
+    fn unfit(&self, found: String, expected: String, place: &ValuePath<'_>) -> DecodeError {
         let mut fields = Vec::new();
         let mut last_struct = None;
         let mut at = Some(place);
@@ -508,7 +508,7 @@ impl Decoder<'_> {
     }
 }
 
-impl Place<'_> {
+impl ValuePath<'_> {
     /// Whether a map of `of` at this place holds amounts of resources by their names.
     fn is_resources(&self, table: &TypeTable, of: &Shape) -> bool {
         let is_amount =
@@ -523,7 +523,7 @@ impl Place<'_> {
 
     /// The place in the form of errors.
     fn field_path(&self) -> FieldPath {
-        let above = self.above.map(Place::field_path).unwrap_or_default();
+        let above = self.above.map(ValuePath::field_path).unwrap_or_default();
         match self.step {
             Step::Root => above,
             Step::Item(at) => above.index(at),

@@ -40,8 +40,8 @@ pub fn show_empties(errors: &mut [FieldError], empties: &[EmptyField]) {
         if error.value != Some(Value::Null) {
             continue;
         }
-        let given = empties.iter().find(|empty| empty.path == error.field);
-        error.value = given.map(EmptyField::value).or(Some(Value::Null));
+        let sent = empties.iter().find(|empty| empty.path == error.field);
+        error.value = sent.map(EmptyField::value).or(Some(Value::Null));
     }
 }
 

@@ -283,15 +283,15 @@ fn text_or(inside: &str, usual: &str) -> SmolStr {
 /// # Errors
 /// What type or field the table lacks.
 pub fn join_marks(types: &str, marks: &str) -> Result<String, String> {
-    let mut given = MarkLines::read(marks)?;
+    let mut mark_lines = MarkLines::read(marks)?;
     let mut of = "";
     let mut out = String::with_capacity(types.len() + marks.len());
     for line in types.lines() {
         let found = if let Some(head) = line.strip_prefix("type ") {
             of = head.split(' ').next().unwrap_or_default();
-            given.take(of, "")
+            mark_lines.take(of, "")
         } else if let Some(field) = line.strip_prefix("  ") {
-            given.take(of, field.split(' ').next().unwrap_or_default())
+            mark_lines.take(of, field.split(' ').next().unwrap_or_default())
         } else {
             out.extend([line, "\n"]);
             continue;
@@ -307,7 +307,7 @@ pub fn join_marks(types: &str, marks: &str) -> Result<String, String> {
         }
         out.extend([default, "\n"]);
     }
-    match given.0.first() {
+    match mark_lines.0.first() {
         None => Ok(out),
         Some((of, field, _)) => Err(format!("there is no {of} {field} to mark")),
     }
@@ -318,7 +318,7 @@ struct MarkLines<'m>(Vec<(&'m str, &'m str, Vec<&'m str>)>);
 
 impl<'m> MarkLines<'m> {
     fn read(marks: &'m str) -> Result<Self, String> {
-        let mut given = Self(Vec::new());
+        let mut mark_lines = Self(Vec::new());
         let mut of = None;
         for line in marks.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             let is_type = line.starts_with("type ");
@@ -331,12 +331,17 @@ impl<'m> MarkLines<'m> {
             let of = of.ok_or_else(|| format!("{line}: of no type"))?;
             let field = if is_type { "" } else { name };
             let odd = words.iter().any(|word| !word.starts_with('+')) || (!is_type && words.is_empty());
-            if odd || given.0.iter().any(|(known, name, _)| *known == of && *name == field) {
+            if odd
+                || mark_lines
+                    .0
+                    .iter()
+                    .any(|(known, name, _)| *known == of && *name == field)
+            {
                 return Err(format!("{of} {line}: twice, or no marks"));
             }
-            given.0.push((of, field, words));
+            mark_lines.0.push((of, field, words));
         }
-        Ok(given)
+        Ok(mark_lines)
     }
 
     fn take(&mut self, of: &str, field: &str) -> Option<Vec<&'m str>> {

@@ -104,7 +104,7 @@ impl TypeTable {
         self.types.is_empty()
     }
 
-    /// The zero value of a shape: what the reference writes where nobody set anything.
+    /// The zero value of a shape: what the reference writes where nothing is set.
     pub fn zero(&self, shape: &Shape) -> Value {
         match shape {
             Shape::String => Value::from(""),
@@ -115,7 +115,7 @@ impl TypeTable {
         }
     }
 
-    /// What the reference writes for `field` where nobody set it; `None` if it is left out.
+    /// What the reference writes for `field` where it is unset; `None` if it is left out.
     pub fn unset(&self, field: &Field) -> Option<Value> {
         match (field.omission, &field.shape) {
             (Omission::Never, _) if field.pointer => Some(Value::Null),
@@ -215,8 +215,8 @@ impl TypeTableBuilder {
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     pub fn build(self) -> Result<TypeTable, TableError> {
         let mut types = Vec::with_capacity(self.types.len());
-        for (given, name) in self.types.into_iter().zip(&self.names) {
-            types.push(given.ok_or_else(|| TableError::MissingType(name.clone()))?);
+        for (known_type, name) in self.types.into_iter().zip(&self.names) {
+            types.push(known_type.ok_or_else(|| TableError::MissingType(name.clone()))?);
         }
         let mut table = TypeTable {
             types,
@@ -345,13 +345,13 @@ impl TypeTable {
                 Value::Map(Map::from_sorted(entries))
             }
         };
-        // It was not set a moment ago, and nobody else has the table yet.
+        // It was unset a moment ago, and no other code has the table yet.
         let _ = self.get(id).zero.set(zero);
         Ok(())
     }
 }
 
-/// The type that a field holds by value and writes even where nobody set it.
+/// The type that a field holds by value and writes even where it is unset.
 fn held_by_value(field: &Field) -> Option<TypeId> {
     match field.shape {
         Shape::Ref(id) if !field.pointer && field.omission != Omission::Zero => Some(id),

@@ -35,9 +35,9 @@ pub struct Type {
     pub unions: Vec<Union>,
     /// How its values are checked.
     pub marks: TypeMarks,
-    /// What the reference writes for a value of this type that nobody set; see [`Type::zero`].
+    /// What the reference writes for an unset value of this type; see [`Type::zero`].
     pub(crate) zero: OnceLock<Value>,
-    /// For structs, the places of the fields that are written even when nobody set them.
+    /// For structs, the indices of the fields that are written even when unset.
     pub(crate) always_written: Vec<u16>,
     /// Whether an unconditional default stands anywhere within values of the type.
     pub(crate) reaches_default: bool,
@@ -94,7 +94,7 @@ impl Type {
         self.name.rsplit('.').next().unwrap_or_default()
     }
 
-    /// What the reference writes for a value of this type that nobody set: for a struct the fields that are never left
+    /// What the reference writes for an unset value of this type: for a struct the fields that are never left
     /// out, for times `null`, for quantities `"0"`.
     pub fn zero(&self) -> Value {
         self.zero.get().cloned().unwrap_or_default()
@@ -175,7 +175,7 @@ impl Scalar {
             .map(|(scalar, _)| *scalar)
     }
 
-    /// What the reference writes for one that nobody set.
+    /// What the reference writes for an unset one.
     pub(crate) fn zero(self) -> Value {
         match self {
             Scalar::Quantity => Value::from("0"),

@@ -4,7 +4,7 @@ use holdfast_value::Value;
 
 use crate::schema::{Shape, TypeId, TypeTable};
 
-/// Calls a rule for every value of certain types within an object, such as each container wherever one stands.
+/// Calls a rule for every value of certain types within an object, such as each container.
 ///
 /// Made once for a kind and its rules; a visit then walks only the fields that lead to such values.
 #[derive(Clone, Debug)]

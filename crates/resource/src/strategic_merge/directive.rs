@@ -33,7 +33,7 @@ impl Directive {
     }
 }
 
-/// The value of a patch where there is nothing to merge it with. Maps that bear a `$patch` are left out, `None` where that
+/// The value of a patch where there is nothing to merge it with. Maps with a `$patch` are left out, `None` where that
 /// is the whole value. The reference leaves the other directives in place, as fields that no type knows.
 pub(super) fn without_directives(patch: &Value) -> Option<Value> {
     match patch {
@@ -49,7 +49,7 @@ pub(super) fn without_directives(patch: &Value) -> Option<Value> {
     }
 }
 
-/// The items of a patch's list without directives, those that bear a `$patch` left out.
+/// The items of a patch's list without directives, those with a `$patch` left out.
 pub(super) fn list_without_directives(items: &List) -> List {
     items.iter().filter_map(without_directives).collect()
 }

@@ -86,8 +86,8 @@ pub(super) fn ordered<T: PatchType>(
     {
         return Err(PatchError::NoMap(at));
     }
-    let order = Places::of(order, member)?;
-    let before = Places::of(before, member)?;
+    let order = Positions::of(order, member)?;
+    let before = Positions::of(before, member)?;
     let mut named = Vec::new();
     let mut others = Vec::new();
     for item in merged {
@@ -118,9 +118,9 @@ pub(super) fn ordered<T: PatchType>(
 }
 
 /// Where each item of a list stands, found by its identity.
-struct Places<'a>(Vec<(&'a Value, usize)>);
+struct Positions<'a>(Vec<(&'a Value, usize)>);
 
-impl<'a> Places<'a> {
+impl<'a> Positions<'a> {
     fn of<T: PatchType>(list: &'a List, member: &PatchMember<T>) -> Result<Self, PatchError> {
         let mut places = list
             .iter()
@@ -226,7 +226,7 @@ fn merge_items<T: PatchType>(
     if patch.is_empty() {
         return Ok(there);
     }
-    let places = Places::of(patch, member)?;
+    let places = Positions::of(patch, member)?;
     let mut targets = vec![None; patch.len()];
     for (at, item) in there.iter().enumerate() {
         // An item without the key can be no target; whether it may stay is for the order to say.

@@ -108,7 +108,7 @@ fn merge_member<T: PatchType>(
         original.remove(name);
         return Ok(());
     }
-    // Taken out, so that a subtree that nobody else holds is changed in place.
+    // Taken out, so that a subtree with one holder is changed in place.
     let merged = match (original.get_mut(name).map(std::mem::take), patch) {
         (Some(Value::Map(value)), Value::Map(patch)) => {
             let member = lookup(of, name)?;

@@ -23,7 +23,7 @@ impl Node {
         if !self.within.defaults {
             return;
         }
-        let mut walk = Walk {
+        let mut walk = DefaultsChecker {
             budget: RuleBudget::default(),
             metadata: types.id(OBJECT_META).map(|of| Metadata {
                 types,
@@ -42,7 +42,7 @@ impl Node {
     }
 }
 
-struct Walk<'e> {
+struct DefaultsChecker<'e> {
     /// What rules may cost on all defaults together.
     budget: RuleBudget,
     /// How metadata is read.
@@ -50,13 +50,13 @@ struct Walk<'e> {
     errors: &'e mut Vec<FieldError>,
 }
 
-impl Walk<'_> {
+impl DefaultsChecker<'_> {
     /// A schema with its rules, if there are any, and all below it.
     fn schema(
         &mut self,
         node: &Node,
         rules: Option<&Rules>,
-        place: Option<&Place<'_>>,
+        place: Option<&SchemaPosition<'_>>,
         field: &FieldPath,
         depth: usize,
     ) {
@@ -64,24 +64,24 @@ impl Walk<'_> {
             return;
         }
         // The root is an object with metadata of its own.
-        let embedded = (node.embedded || depth == 0).then_some(Place::Object(node));
+        let embedded = (node.embedded || depth == 0).then_some(SchemaPosition::Object(node));
         let place = embedded.as_ref().or(place);
         if let Some(default) = &node.default {
             self.default(node, rules, place, default, &field.child("default"), depth == 0);
         }
         if let Additional::Schema(of) = &node.additional
-            && place.is_some_and(Place::is_metadata)
+            && place.is_some_and(SchemaPosition::is_metadata)
         {
             self.forbid_defaults(of, &field.child("additionalProperties"), depth + 1);
         }
         if let Some(items) = &node.items {
             let rules = rules.and_then(Rules::items);
-            let place = place.map(Place::Item);
+            let place = place.map(SchemaPosition::Item);
             self.schema(items, rules, place.as_ref(), &field.child("items"), depth + 1);
         }
         for (name, below) in &node.properties {
             let rules = rules.and_then(|rules| rules.property(name));
-            let place = place.map(|place| Place::Field(place, name));
+            let place = place.map(|place| SchemaPosition::Field(place, name));
             self.schema(
                 below,
                 rules,
@@ -116,7 +116,7 @@ impl Walk<'_> {
         &mut self,
         node: &Node,
         rules: Option<&Rules>,
-        place: Option<&Place<'_>>,
+        place: Option<&SchemaPosition<'_>>,
         default: &Value,
         field: &FieldPath,
         is_root: bool,
@@ -146,7 +146,7 @@ impl Walk<'_> {
             self.errors.extend(node.validate_default(default, field));
         }
         if let Some(rules) = rules.filter(|_| self.errors.len() == before) {
-            // A default comes in the place of itself.
+            // A default replaces itself.
             let found = rules.validate(node, default, Some(default), false, field, &mut self.budget);
             self.errors.extend(found.errors);
         }
@@ -183,39 +183,41 @@ fn unreadable(
 }
 
 /// Where a schema lies within that of the nearest embedded object.
-enum Place<'a> {
+enum SchemaPosition<'a> {
     Object(&'a Node),
-    Field(&'a Place<'a>, &'a str),
-    Item(&'a Place<'a>),
+    Field(&'a SchemaPosition<'a>, &'a str),
+    Item(&'a SchemaPosition<'a>),
 }
 
-impl Place<'_> {
+impl SchemaPosition<'_> {
     /// Whether it is the identity or the metadata of the object, or something in them.
     fn is_metadata(&self) -> bool {
         match self {
-            Place::Object(_) => false,
-            Place::Field(Place::Object(_), name) => matches!(*name, "apiVersion" | "kind" | "metadata"),
-            Place::Field(place, _) | Place::Item(place) => place.is_metadata(),
+            SchemaPosition::Object(_) => false,
+            SchemaPosition::Field(SchemaPosition::Object(_), name) => {
+                matches!(*name, "apiVersion" | "kind" | "metadata")
+            }
+            SchemaPosition::Field(place, _) | SchemaPosition::Item(place) => place.is_metadata(),
         }
     }
 
     fn object(&self) -> &Node {
         match self {
-            Place::Object(node) => node,
-            Place::Field(place, _) | Place::Item(place) => place.object(),
+            SchemaPosition::Object(node) => node,
+            SchemaPosition::Field(place, _) | SchemaPosition::Item(place) => place.object(),
         }
     }
 
     /// The object that has `value` at this place and nothing else.
     fn around(&self, value: Value) -> Value {
         match self {
-            Place::Object(_) => value,
-            Place::Field(place, name) => {
+            SchemaPosition::Object(_) => value,
+            SchemaPosition::Field(place, name) => {
                 let mut object = Value::empty_map();
                 object.set_at(&[*name], value);
                 place.around(object)
             }
-            Place::Item(place) => place.around(vec![value].into()),
+            SchemaPosition::Item(place) => place.around(vec![value].into()),
         }
     }
 
@@ -307,7 +309,7 @@ mod tests {
     #[test]
     fn defaults_are_values_of_their_schema() {
         let types = builtin();
-        for (schema, told) in [
+        for (schema, message) in [
             (r#"{"type":"integer","default":1}"#, vec![]),
             (
                 r#"{"type":"integer","default":"x"}"#,
@@ -364,7 +366,7 @@ mod tests {
             let mut errors = Vec::new();
             node.validate_defaults(&types, &FieldPath::new("s"), &mut errors);
             let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
-            assert_eq!(texts, told, "{schema}");
+            assert_eq!(texts, message, "{schema}");
         }
     }
 }

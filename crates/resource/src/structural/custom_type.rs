@@ -470,16 +470,16 @@ mod tests {
         let types = Arc::new(TypeTable::default());
         let of = schema(text, &types);
         let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
-        let told = |new: &str, old: &str| {
+        let messages = |new: &str, old: &str| {
             let (new, old) = (value(new), value(old));
             let mut errors = of.get().validate_schema(&new, Some(&old));
             of.get().validate_rest(&new, Some(&old), &mut errors);
             errors.len()
         };
-        assert_eq!(told(r#"{"a":1}"#, r#"{"a":1}"#), 0);
-        assert_eq!(told(r#"{"a":2}"#, r#"{"a":1}"#), 1);
-        assert_eq!(told(r#"{"s":[1,1]}"#, r#"{"s":[2,2]}"#), 0);
-        assert_eq!(told(r#"{"s":[1,1]}"#, r#"{"s":[2]}"#), 1);
+        assert_eq!(messages(r#"{"a":1}"#, r#"{"a":1}"#), 0);
+        assert_eq!(messages(r#"{"a":2}"#, r#"{"a":1}"#), 1);
+        assert_eq!(messages(r#"{"s":[1,1]}"#, r#"{"s":[2,2]}"#), 0);
+        assert_eq!(messages(r#"{"s":[1,1]}"#, r#"{"s":[2]}"#), 1);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::schema::{ListRebuild, MapRebuild};
 
 impl Node {
     /// The value with its defaults; `None` if it has them all. A field that holds `null` where none may stand counts as
-    /// left out. Defaults are shared, but what they come to when they are written out is drawn from `growth`.
+    /// left out. Defaults are shared, but their size when they are written out is drawn from `growth`.
     ///
     /// # Errors
     /// [`Error::Overgrown`].
@@ -54,7 +54,7 @@ impl Node {
         Ok(rebuild.finish())
     }
 
-    /// A value that stands there, with its defaults; the default itself in the place of a `null`.
+    /// A value that stands there, with its defaults; the default itself instead of a `null`.
     fn filled_in(&self, value: &Value, growth: &mut Growth) -> Result<Option<Value>, Error> {
         if self.is_wrong_null(value) {
             return self.own_default(growth);
@@ -93,7 +93,7 @@ mod tests {
             "m":{"additionalProperties":{"properties":{"v":{"default":"dv"}}}},
             "z":{"nullable":true,"default":1}}}}}"#;
         let node = Node::read(&value(schema));
-        for (given, filled) in [
+        for (sent, filled) in [
             (
                 r#"{"spec":{}}"#,
                 r#"{"spec":{"n":3,"od":{"x":"in","y":"given"},"z":1}}"#,
@@ -103,7 +103,7 @@ mod tests {
                 r#"{"spec":{"l":[{"p":80},{"p":1}],"m":{"k":{"v":"dv"}},"n":3,"o":{"x":"in"},"od":{"x":"in"},"z":null}}"#,
             ),
         ] {
-            let defaulted = node.with_defaults(&value(given), &mut Growth::default());
+            let defaulted = node.with_defaults(&value(sent), &mut Growth::default());
             assert_eq!(json::to_string(&defaulted.unwrap().unwrap()), filled);
         }
         let other = node.with_defaults(&value(r#"{"other":1}"#), &mut Growth::default());

@@ -22,11 +22,11 @@ mod merge;
 mod node;
 mod numbers;
 mod pattern;
-mod place;
 mod prune;
 mod result;
 mod rules;
 mod validate;
+mod value_path;
 
 pub use custom_type::{CustomSchema, CustomType, ReadObject, SchemaSource};
 pub use formats::unknown_formats;

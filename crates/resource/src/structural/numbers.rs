@@ -5,13 +5,13 @@ use holdfast_value::Value;
 
 use super::Node;
 use super::node::{JsonType, float};
-use super::place::Place;
+use super::value_path::ValuePath;
 
 /// The numbers that a type and a form of a schema hold.
 pub(super) struct Range<'a> {
     pub(super) node: &'a Node,
     pub(super) format: &'a str,
-    pub(super) place: &'a Place<'a>,
+    pub(super) place: &'a ValuePath<'a>,
 }
 
 impl Range<'_> {

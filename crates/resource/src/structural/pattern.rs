@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use holdfast_cel::PatternMemory;
 use holdfast_value::SmolStr;
 
-/// A regular expression, compiled when it is first asked for.
+/// A regular expression, compiled when it is first used.
 #[derive(Debug)]
 pub struct Pattern {
     text: SmolStr,

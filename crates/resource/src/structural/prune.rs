@@ -7,7 +7,7 @@ use super::node::Additional;
 use crate::FieldPath;
 use crate::schema::{ListRebuild, MapRebuild};
 
-/// The reference tells of no more dropped fields than this.
+/// The reference reports at most this many dropped fields.
 const MAX_TOLD: usize = 100;
 
 /// The fields that pruning dropped, for strict field validation.

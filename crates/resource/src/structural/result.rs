@@ -2,8 +2,8 @@ use std::collections::HashSet;
 
 use crate::{FieldError, FieldErrorKind};
 
-/// What a validation comes to: its errors, and how much of the value was right, by which the reference chooses the failure
-/// that it tells of `anyOf` and `oneOf`.
+/// The result of a validation: its errors, and how much of the value was right, by which the reference chooses the failure
+/// that it reports for `anyOf` and `oneOf`.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) errors: Vec<FieldError>,

@@ -9,14 +9,14 @@ use super::correlation::Correlation;
 use super::formats::has_form;
 use super::node::{Additional, Checks, JsonType, Limit, float};
 use super::numbers::{Range, exceeds, is_whole, is_whole_number, shown, shown_limit};
-use super::place::{Place, Step};
 use super::result::Outcome;
+use super::value_path::{Step, ValuePath};
 use crate::{FieldError, FieldErrorKind, FieldPath};
 
 /// The checks of a schema that has none.
 static UNCHECKED: LazyLock<Checks> = LazyLock::new(Checks::default);
 
-/// No more errors are told of one object.
+/// The most errors that are reported of one object.
 const MAX_ERRORS: usize = 1000;
 
 /// The value that stood at the same place before. What was wrong then and is as it was does no harm
@@ -32,7 +32,7 @@ impl Node {
             root,
             of_default: false,
         };
-        let mut errors = validation.value(self, value, old, &Place::ROOT).errors;
+        let mut errors = validation.value(self, value, old, &ValuePath::ROOT).errors;
         errors.truncate(MAX_ERRORS);
         errors
     }
@@ -40,7 +40,7 @@ impl Node {
     /// What is wrong with a default. The reference does not ask of it whether a whole number or a text is one.
     pub(super) fn validate_default(&self, default: &Value, root: &FieldPath) -> Vec<FieldError> {
         let validation = Validation { root, of_default: true };
-        let mut errors = validation.value(self, default, None, &Place::ROOT).errors;
+        let mut errors = validation.value(self, default, None, &ValuePath::ROOT).errors;
         errors.truncate(MAX_ERRORS);
         errors
     }
@@ -53,7 +53,7 @@ struct Validation<'a> {
 
 impl Validation<'_> {
     /// A value that has a place of its own: what is wrong with it is forgiven if it is as it was.
-    fn value(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
+    fn value(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &ValuePath<'_>) -> Outcome {
         let mut outcome = self.schema(node, value, old, place);
         if !outcome.is_valid() && old.is_some_and(|old| node.is_same(value, old.0)) {
             outcome.errors.clear();
@@ -62,7 +62,7 @@ impl Validation<'_> {
     }
 
     /// A value against one schema, be it that of its place or one within `allOf` and its like.
-    fn schema(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
+    fn schema(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &ValuePath<'_>) -> Outcome {
         let mut outcome = Outcome::default();
         let checks = node.checks.as_deref();
         if value.is_null() {
@@ -102,12 +102,12 @@ impl Validation<'_> {
         outcome
     }
 
-    /// Whether a whole number or a text is asked for. Of defaults the reference does not ask it.
+    /// Whether a whole number or a text is required. The reference does not check it of defaults.
     fn int_or_string(&self, node: &Node) -> bool {
         node.int_or_string && !self.of_default
     }
 
-    /// The form that is asked for.
+    /// The required form.
     fn format_of<'c>(&self, checks: &'c Checks) -> &'c str {
         match checks.format.as_str() {
             "" if self.of_default => &checks.unknown_format,
@@ -122,7 +122,7 @@ impl Validation<'_> {
         node.kind.map(JsonType::name).unwrap_or_default()
     }
 
-    fn null(&self, node: &Node, place: &Place<'_>) -> Outcome {
+    fn null(&self, node: &Node, place: &ValuePath<'_>) -> Outcome {
         let types = self.type_names(node);
         if types.is_empty() || node.nullable {
             let mut outcome = Outcome::default();
@@ -133,7 +133,7 @@ impl Validation<'_> {
     }
 
     /// Whether the value is of the type; numbers and texts are of the form that is named, in the reference's sense.
-    fn kind(&self, node: &Node, format: &str, value: &Value, place: &Place<'_>) -> Outcome {
+    fn kind(&self, node: &Node, format: &str, value: &Value, place: &ValuePath<'_>) -> Outcome {
         let found = json_type(value);
         let int_or_string = self.int_or_string(node);
         let is = |of: JsonType| node.kind == Some(of) || int_or_string && of == JsonType::Integer;
@@ -159,7 +159,7 @@ impl Validation<'_> {
         self.wrong_type(place, self.type_names(node), found.name())
     }
 
-    fn wrong_type(&self, place: &Place<'_>, expected: &str, found: &str) -> Outcome {
+    fn wrong_type(&self, place: &ValuePath<'_>, expected: &str, found: &str) -> Outcome {
         let name = place.text();
         let detail = format!("{name} in body must be of type {expected}: {found:?}");
         self.error(FieldErrorKind::TypeInvalid, &name, Some(found.into()), detail)
@@ -185,7 +185,7 @@ impl Validation<'_> {
     }
 
     /// A value that is not what its field may hold; `what` follows the name of the field and `in body`.
-    fn invalid(&self, place: &Place<'_>, value: impl Into<Value>, what: impl std::fmt::Display) -> Outcome {
+    fn invalid(&self, place: &ValuePath<'_>, value: impl Into<Value>, what: impl std::fmt::Display) -> Outcome {
         let name = place.text();
         let detail = format!("{name} in body {what}");
         self.error(FieldErrorKind::Invalid, &name, Some(value.into()), detail)
@@ -196,7 +196,7 @@ impl Validation<'_> {
         self.error(FieldErrorKind::Invalid, "", Some("".into()), detail)
     }
 
-    fn junctors(&self, checks: &Checks, value: &Value, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
+    fn junctors(&self, checks: &Checks, value: &Value, old: Option<Ratchet<'_>>, place: &ValuePath<'_>) -> Outcome {
         let mut outcome = Outcome::default();
         let quoted = || format!("{:?}", place.text());
         if !checks.any_of.is_empty() {
@@ -214,8 +214,8 @@ impl Validation<'_> {
             if success.is_none() {
                 outcome.merge_distinct(self.of_root(format!("{} must validate at least one schema (anyOf)", quoted())));
             }
-            if let Some(told) = success.or(best) {
-                outcome.merge_distinct(told);
+            if let Some(reported) = success.or(best) {
+                outcome.merge_distinct(reported);
             }
         }
         if !checks.one_of.is_empty() {
@@ -230,7 +230,7 @@ impl Validation<'_> {
                     best = Some(tried);
                 }
             }
-            let told = if valid == 1 {
+            let reported = if valid == 1 {
                 success
             } else {
                 let found = match valid {
@@ -241,8 +241,8 @@ impl Validation<'_> {
                 outcome.merge_distinct(self.of_root(what));
                 best
             };
-            if let Some(told) = told {
-                outcome.merge_distinct(told);
+            if let Some(reported) = reported {
+                outcome.merge_distinct(reported);
             }
         }
         if !checks.all_of.is_empty() {
@@ -267,7 +267,7 @@ impl Validation<'_> {
         outcome
     }
 
-    fn text(&self, checks: &Checks, text: &str, place: &Place<'_>) -> Outcome {
+    fn text(&self, checks: &Checks, text: &str, place: &ValuePath<'_>) -> Outcome {
         let length = || text.chars().count() as i64;
         if let Some(most) = checks.max_length.filter(|most| length() > *most) {
             let bytes = if most == 1 { "byte" } else { "bytes" };
@@ -285,7 +285,7 @@ impl Validation<'_> {
         }
     }
 
-    fn format(&self, format: &str, text: &str, place: &Place<'_>) -> Outcome {
+    fn format(&self, format: &str, text: &str, place: &ValuePath<'_>) -> Outcome {
         if has_form(format, text) {
             return Outcome::default();
         }
@@ -294,7 +294,7 @@ impl Validation<'_> {
         self.error(FieldErrorKind::TypeInvalid, &name, Some(text.into()), detail)
     }
 
-    fn number(&self, node: &Node, checks: &Checks, value: &Value, place: &Place<'_>) -> Outcome {
+    fn number(&self, node: &Node, checks: &Checks, value: &Value, place: &ValuePath<'_>) -> Outcome {
         let mut outcome = Outcome::default();
         let range = Range {
             node,
@@ -304,7 +304,7 @@ impl Validation<'_> {
         if let Some(error) = range.fault("Checked", value) {
             outcome.merge(self.of_root(error));
         }
-        // A bound that is none of the type's numbers is told of, and then compared as the float that it is.
+        // A bound that is no number of the type is reported, and then compared as the float that it is.
         let bound = |what: &str, bound: f64, outcome: &mut Outcome| match range.fault(what, &Value::Float(bound)) {
             Some(error) => {
                 outcome.merge(self.of_root(error));
@@ -348,7 +348,7 @@ impl Validation<'_> {
     }
 
     /// `MultipleOfNativeType`: whole numbers are compared with the whole part of the factor.
-    fn multiple(&self, value: &Value, of: f64, place: &Place<'_>) -> Outcome {
+    fn multiple(&self, value: &Value, of: f64, place: &ValuePath<'_>) -> Outcome {
         let of = shown_limit(value, of);
         let factor = float(&of).unwrap_or_default();
         if factor <= 0.0 {
@@ -376,7 +376,14 @@ impl Validation<'_> {
         )
     }
 
-    fn list(&self, node: &Node, checks: &Checks, list: &List, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
+    fn list(
+        &self,
+        node: &Node,
+        checks: &Checks,
+        list: &List,
+        old: Option<Ratchet<'_>>,
+        place: &ValuePath<'_>,
+    ) -> Outcome {
         let mut outcome = Outcome::default();
         if let Some(of) = &node.items {
             let before = old.and_then(|old| Correlation::new(node, old.0));
@@ -400,13 +407,13 @@ impl Validation<'_> {
         outcome
     }
 
-    fn too_many(&self, place: &Place<'_>, found: i64, most: i64) -> Outcome {
+    fn too_many(&self, place: &ValuePath<'_>, found: i64, most: i64) -> Outcome {
         let items = if most == 1 { "item" } else { "items" };
         let detail = format!("must have at most {most} {items}");
         self.error(FieldErrorKind::TooMany, &place.text(), Some(Value::Int(found)), detail)
     }
 
-    fn listed(&self, checks: &Checks, value: &Value, place: &Place<'_>) -> Outcome {
+    fn listed(&self, checks: &Checks, value: &Value, place: &ValuePath<'_>) -> Outcome {
         if checks.values.is_empty() || checks.values.iter().any(|listed| is_listed(value, listed)) {
             return Outcome::default();
         }
@@ -426,7 +433,7 @@ impl Validation<'_> {
         outcome
     }
 
-    fn map(&self, node: &Node, checks: &Checks, map: &Map, old: Option<Ratchet<'_>>, place: &Place<'_>) -> Outcome {
+    fn map(&self, node: &Node, checks: &Checks, map: &Map, old: Option<Ratchet<'_>>, place: &ValuePath<'_>) -> Outcome {
         let fields = map.len() as i64;
         let mut outcome = Outcome::default();
         if let Some(least) = checks.min_properties.filter(|least| fields < *least) {
@@ -524,26 +531,26 @@ mod tests {
     fn of_alternatives_that_are_as_right_the_first_is_told() {
         let schema = r#"{"type":"object","anyOf":[{"properties":{"t":{"enum":["x"]}}},
             {"properties":{"t":{"enum":["y"]}},"required":["v"]}]}"#;
-        let told = [
+        let reported = [
             r#"<nil>: Invalid value: "": "a" must validate at least one schema (anyOf)"#,
             r#"a.t: Unsupported value: "y": supported values: "x""#,
         ];
-        assert_eq!(errors_of(schema, r#"{"t":"y"}"#), told);
+        assert_eq!(errors_of(schema, r#"{"t":"y"}"#), reported);
     }
 
     #[test]
     fn what_two_schemas_say_of_one_value_is_told_once() {
         let schema = r#"{"type":"string","minLength":2,"allOf":[{"minLength":2},{"minLength":2}]}"#;
-        let told = [
+        let reported = [
             r#"a: Invalid value: "x": a in body should be at least 2 chars long"#,
             r#"<nil>: Invalid value: "": "a" must validate all the schemas (allOf). None validated"#,
         ];
-        assert_eq!(errors_of(schema, r#""x""#), told);
+        assert_eq!(errors_of(schema, r#""x""#), reported);
     }
 
     #[test]
     fn each_keyword_refuses_what_it_is_to_refuse() {
-        for (schema, good, bad, told) in [
+        for (schema, good, bad, reported) in [
             (
                 r#"{"type":"string"}"#,
                 r#""x""#,
@@ -748,7 +755,7 @@ mod tests {
                 "{schema} {good}: {:?}",
                 errors_of(schema, good)
             );
-            assert_eq!(errors_of(schema, bad), [told], "{schema} {bad}");
+            assert_eq!(errors_of(schema, bad), [reported], "{schema} {bad}");
         }
         let many = r#"{"type":"object","maxProperties":1,"additionalProperties":{"enum":["z"]}}"#;
         assert_eq!(

@@ -53,7 +53,7 @@ pub fn duration(passed: Duration) -> String {
     }
 }
 
-/// Reads a time as objects bear it: RFC 3339, with or without a fraction of a second.
+/// Reads a time as objects state it: RFC 3339, with or without a fraction of a second.
 pub fn parse_time(text: &str) -> Option<SystemTime> {
     Timestamp::parse(text, Precision::Seconds).ok().map(SystemTime::from)
 }

@@ -26,10 +26,10 @@ use crate::write::{self, Written, decode};
 /// The refusal, as the client gets it.
 pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = read_options(context, &mut request).await?;
-    let told = warnings(&request, &options);
+    let own_warnings = warnings(&request, &options);
     let result = write::delete(&context.write, target(&request, &options), options.clone()).await;
     // Refusals warn too.
-    let result = result.map_err(|error| error.with_warnings(told.clone()))?;
+    let result = result.map_err(|error| error.with_warnings(own_warnings.clone()))?;
     let mut answer = if result.removed && !request.served.resource.rules.delete_returns_object {
         let status = success(&request, &result);
         let mut answer = response::encoded(context.messages(), StatusCode::OK, &request.representation, status)?;
@@ -42,7 +42,7 @@ pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest)
     if !result.removed && options.orphan_dependents == Some(false) {
         *answer.status_mut() = StatusCode::ACCEPTED;
     }
-    response::add_warnings(answer.headers_mut(), &told);
+    response::add_warnings(answer.headers_mut(), &own_warnings);
     Ok(answer)
 }
 

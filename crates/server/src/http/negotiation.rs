@@ -153,8 +153,8 @@ impl Representation {
     /// The form in which errors are told: that of the first clause that asks for nothing but a format, since a `Status` is
     /// only shown whole. Where there is none, what went wrong is told all the same, as JSON for people.
     pub fn of_errors(headers: &HeaderMap, query: &Query) -> Self {
-        let told = Self::of_document(headers, query);
-        told.unwrap_or(Self {
+        let of_bodies = Self::of_document(headers, query);
+        of_bodies.unwrap_or(Self {
             pretty: true,
             ..Self::default()
         })
@@ -323,7 +323,7 @@ impl Clause {
         media_type.split_once('/').is_some_and(|(family, subtype)| {
             [(&self.family, family), (&self.subtype, subtype)]
                 .iter()
-                .all(|(asked, served)| *asked == "*" || asked == served)
+                .all(|(wanted, served)| *wanted == "*" || wanted == served)
         })
     }
 

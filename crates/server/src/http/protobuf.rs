@@ -13,15 +13,19 @@ use crate::http::ApiError;
 /// 406 where objects of its kind have no protobuf form, 500 where it does not fit its type.
 pub(crate) fn from_json(messages: &Messages, text: &[u8]) -> Result<Vec<u8>, ApiError> {
     let object = json::parse(text, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()))?;
-    let (told, kind) = (text_at(&object, "apiVersion"), text_at(&object, "kind"));
+    let (stated_version, kind) = (text_at(&object, "apiVersion"), text_at(&object, "kind"));
     // Some documents of discovery leave out their version, as the reference's do.
-    let api_version = if told.is_empty() { "v1" } else { told };
+    let api_version = if stated_version.is_empty() {
+        "v1"
+    } else {
+        stated_version
+    };
     let message = match (api_version, kind) {
         ("meta.k8s.io/v1beta1", "PartialObjectMetadataList") => metadata_list_v1beta1(messages, &object)?,
         _ => message(messages, api_version, kind, &object)?,
     };
     let mut out = Vec::with_capacity(message.len() + TAIL.len() + 64);
-    write_envelope(told, kind, &message, &mut out);
+    write_envelope(stated_version, kind, &message, &mut out);
     Ok(out)
 }
 

@@ -156,10 +156,10 @@ pub fn unread(error: RequestInfoError, uri: &Uri) -> Response {
 /// The answer to a request for `uri` that the server fails at outside of all handlers: plain text.
 pub(crate) fn internal_error(uri: &Uri, why: &str) -> Response {
     let target = uri.path_and_query().map_or("/", PathAndQuery::as_str);
-    let told = format!("Internal Server Error: {}: {why}\n", quote(target));
+    let shown = format!("Internal Server Error: {}: {why}\n", quote(target));
     // Whatever shows this as HTML does so without harm.
-    let told = told.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
-    text(StatusCode::INTERNAL_SERVER_ERROR, told)
+    let shown = shown.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    text(StatusCode::INTERNAL_SERVER_ERROR, shown)
 }
 
 /// The answer to a request for a WebSocket whose handshake is refused.
@@ -212,20 +212,20 @@ pub fn put_warning_first(headers: &mut HeaderMap, warning: String) {
 pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     // What cannot stand in a header, and what says nothing, is left out.
     let sayable = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
-    let mut told: Vec<&str> = Vec::with_capacity(warnings.len().min(WARNING_CHARACTERS));
+    let mut shown: Vec<&str> = Vec::with_capacity(warnings.len().min(WARNING_CHARACTERS));
     let mut length = 0;
     for text in warnings {
-        if length >= WARNING_CHARACTERS && told.len() * CUT_WARNING >= WARNING_CHARACTERS {
+        if length >= WARNING_CHARACTERS && shown.len() * CUT_WARNING >= WARNING_CHARACTERS {
             break;
         }
-        if sayable(text) && !told.contains(&text.as_str()) {
+        if sayable(text) && !shown.contains(&text.as_str()) {
             length += text.chars().count();
-            told.push(text);
+            shown.push(text);
         }
     }
     let cut = length > WARNING_CHARACTERS;
     let mut length = 0;
-    for text in told {
+    for text in shown {
         if cut && length >= WARNING_CHARACTERS {
             return;
         }
@@ -296,17 +296,17 @@ mod tests {
 
     #[test]
     fn warnings_that_are_long_together_are_cut_short() {
-        let told = |warnings: &[String]| -> Vec<usize> {
+        let shown = |warnings: &[String]| -> Vec<usize> {
             let mut headers = HeaderMap::new();
             add_warnings(&mut headers, warnings);
             let all = headers.get_all(WARNING).iter();
             all.map(|value| value.len() - r#"299 - """#.len()).collect()
         };
         let text = |at: usize, length: usize| format!("{at:04}{}", "x".repeat(length - 4));
-        assert_eq!(told(&[text(0, 4000), text(1, 96)]), [4000, 96]);
-        assert_eq!(told(&[text(0, 4000), text(1, 97), text(2, 300)]), [256, 97, 256]);
+        assert_eq!(shown(&[text(0, 4000), text(1, 96)]), [4000, 96]);
+        assert_eq!(shown(&[text(0, 4000), text(1, 97), text(2, 300)]), [256, 97, 256]);
         let many: Vec<String> = (0..5000).map(|at| text(at, 1000)).collect();
-        assert_eq!(told(&many), [256; 16]);
+        assert_eq!(shown(&many), [256; 16]);
     }
 
     #[test]

@@ -751,12 +751,12 @@ mod tests {
             let rules = format!("impersonate  users/  {name}");
             let rules = [rules.as_str()];
             let name: &'static str = name;
-            let asked = ask_as(
+            let outcome = ask_as(
                 &Impersonation::default(),
                 &Listed(&rules),
                 &[("impersonate-user", name)],
             );
-            assert_eq!(asked.unwrap().name, name);
+            assert_eq!(outcome.unwrap().name, name);
         }
     }
 
@@ -809,7 +809,7 @@ mod tests {
             let headers: Vec<_> = [("impersonate-user", "bob")].iter().chain(headers).copied().collect();
             ask_as(&Impersonation::default(), &Listed(&rules), &headers)
         };
-        let told = |resource: &str, why: &str| {
+        let message = |resource: &str, why: &str| {
             format!(
                 "{resource} is forbidden: User \"alice\" cannot impersonate:user-info resource \"{}\" in API group \"authentication.k8s.io\" at the cluster scope: {why}",
                 resource.split('.').next().unwrap_or_default()
@@ -821,7 +821,7 @@ mod tests {
         );
         assert_eq!(
             masters.unwrap_err(),
-            told(
+            message(
                 "groups.authentication.k8s.io",
                 "impersonating the system:masters group is not allowed"
             )
@@ -833,7 +833,7 @@ mod tests {
         );
         assert_eq!(
             odd.unwrap_err(),
-            told(
+            message(
                 "userextras.authentication.k8s.io",
                 "impersonating an invalid key in extra is not allowed: extra.key: Invalid value: \"reason\": must be a domain-prefixed path (such as \"acme.io/foo\")"
             )

@@ -171,10 +171,10 @@ mod tests {
                 let bytes = entry.as_ref().map(|entry| entry.bytes().to_vec());
                 String::from_utf8(bytes.unwrap_or_default()).unwrap()
             };
-            let told = differences
+            let reported = differences
                 .iter()
                 .map(|difference| format!("{}>{}", text(&difference.before), text(&difference.now)));
-            self.0.extend(told);
+            self.0.extend(reported);
         }
     }
 

@@ -109,8 +109,8 @@ impl Exchange {
     ) {
         let recorder = self.recorder.clone();
         let code = response.status();
-        let told = tells || code.is_success();
-        let mut status = match told {
+        let shown = tells || code.is_success();
+        let mut status = match shown {
             true => audit::status(context, response),
             false => ResponseStatus {
                 code: code.as_u16(),
@@ -122,7 +122,7 @@ impl Exchange {
         }
         recorder.responded(status, None);
         let streams = response.body().length().is_none();
-        if told && !(lasts && streams) {
+        if shown && !(lasts && streams) {
             audit::capture(&recorder, context, response);
         }
         if self.refused.is_some() {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn credentials_that_failed_are_named() {
-        let told = |uri: &str, authorization: &str, certificate| {
+        let shown = |uri: &str, authorization: &str, certificate| {
             let mut request = http::Request::get(uri);
             if !authorization.is_empty() {
                 request = request.header("authorization", authorization);
@@ -281,9 +281,12 @@ mod tests {
             let info = RequestInfo::parse(&head.method, &head.uri).unwrap();
             attempted(&head, &info, certificate)
         };
-        assert_eq!(told("/", "", None), "Authentication failed, no credentials provided");
-        assert_eq!(told("/", "Basic YTpi", None), "Authentication failed, attempted: basic");
-        let all = told("/?access_token=x", "bearer x", Some(&ClientCertificate::Untrusted));
+        assert_eq!(shown("/", "", None), "Authentication failed, no credentials provided");
+        assert_eq!(
+            shown("/", "Basic YTpi", None),
+            "Authentication failed, attempted: basic"
+        );
+        let all = shown("/?access_token=x", "bearer x", Some(&ClientCertificate::Untrusted));
         assert_eq!(all, "Authentication failed, attempted: bearer, access_token, x509");
     }
 }

@@ -100,10 +100,10 @@ impl Health {
     #[must_use]
     pub fn with_hook(self, name: &'static str, hook: &Hook, tasks: &Background, grace: Duration) -> Self {
         let patience = Instant::now() + grace;
-        let (asked, lived) = (hook.clone(), hook.clone());
+        let (ready, lived) = (hook.clone(), hook.clone());
         let (tasks, also) = (tasks.clone(), tasks.clone());
         self.with(name, &[Endpoint::Healthz, Endpoint::Readyz], move || {
-            asked.outcome().and_then(|()| tasks.outcome(name))
+            ready.outcome().and_then(|()| tasks.outcome(name))
         })
         .with(name, &[Endpoint::Livez], move || {
             also.outcome(name)?;

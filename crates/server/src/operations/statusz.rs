@@ -74,10 +74,10 @@ impl Statusz<'_> {
     fn folders(&self) -> Vec<String> {
         let first = |path: &String| path.split('/').nth(1).map(str::to_owned);
         let first: BTreeSet<String> = self.paths.iter().filter_map(first).collect();
-        let told = first
+        let shown = first
             .iter()
             .filter(|part| !part.is_empty() && !OF_CLIENTS.contains(&part.as_str()));
-        told.map(|part| format!("/{part}")).collect()
+        shown.map(|part| format!("/{part}")).collect()
     }
 }
 

@@ -192,6 +192,6 @@ fn definitions(columns: &[Column]) -> Value {
         definition.set_at(&["priority"], Value::Int(column.priority));
         definition
     };
-    let told = columns.iter().filter(|column| !column.name.is_empty());
-    told.map(definition).collect::<Vec<_>>().into()
+    let named = columns.iter().filter(|column| !column.name.is_empty());
+    named.map(definition).collect::<Vec<_>>().into()
 }

@@ -260,24 +260,24 @@ mod tests {
 
     #[test]
     fn a_refusal_is_told_by_its_status_or_its_code() {
-        let told = |code: u16, body: &str| refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes(), true);
+        let refusal_text = |code: u16, body: &str| refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes(), true);
         let status = r#"{"kind":"Status","status":"Failure","message":"no"}"#;
-        assert_eq!(told(500, status), "no");
+        assert_eq!(refusal_text(500, status), "no");
         assert_eq!(
-            told(503, "oh no"),
+            refusal_text(503, "oh no"),
             "the server is currently unable to handle the request"
         );
         assert_eq!(
-            told(500, "oh no"),
+            refusal_text(500, "oh no"),
             r#"an error on the server ("oh no") has prevented the request from succeeding"#
         );
         assert_eq!(
             refusal(StatusCode::INTERNAL_SERVER_ERROR, b"{}", false),
             r#"an error on the server ("unknown") has prevented the request from succeeding"#
         );
-        assert_eq!(told(403, ""), "forbidden");
+        assert_eq!(refusal_text(403, ""), "forbidden");
         assert_eq!(
-            told(307, ""),
+            refusal_text(307, ""),
             "the server responded with the status code 307 but did not return more information"
         );
     }

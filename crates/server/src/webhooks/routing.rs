@@ -239,16 +239,17 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_service_is_told_in_the_reference_s_words() {
-        let told = |service: &str, slices: &[&str]| {
+        let fault_text = |service: &str, slices: &[&str]| {
             let slices = slices.iter().map(|slice| parse(slice)).collect();
             let fault = check_service(&parse(service), || slices, "ns", "s", 443);
             fault.map_err(|fault| format!("{}: {}", fault.reason, fault.message))
         };
         let service = format!("{{spec: {{type: ClusterIP, {PORTS}}}}}");
         let ready = "{ports: [{name: web, port: 1}], endpoints: [{addresses: [10.0.0.1]}]}";
-        assert_eq!(told(&service, &[ready]), Ok(()));
-        assert_eq!(told("{spec: {type: ExternalName}}", &[]), Ok(()));
-        let fails = |service: &str, slices: &[&str], why: &str| assert_eq!(told(service, slices).unwrap_err(), why);
+        assert_eq!(fault_text(&service, &[ready]), Ok(()));
+        assert_eq!(fault_text("{spec: {type: ExternalName}}", &[]), Ok(()));
+        let fails =
+            |service: &str, slices: &[&str], why: &str| assert_eq!(fault_text(service, slices).unwrap_err(), why);
         fails(
             "{spec: {type: ClusterIP, ports: [{port: 80}]}}",
             &[],

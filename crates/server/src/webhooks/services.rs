@@ -18,7 +18,7 @@ pub(crate) struct Services {
     registry: Arc<ArcSwap<Registry>>,
     trees: Trees,
     /// How many endpoints were chosen so far: each call goes to the next one.
-    given: AtomicUsize,
+    resolved: AtomicUsize,
 }
 
 /// The label by which an EndpointSlice names its service.
@@ -30,7 +30,7 @@ impl Services {
             store,
             registry,
             trees: Trees::default(),
-            given: AtomicUsize::default(),
+            resolved: AtomicUsize::default(),
         }
     }
 
@@ -59,7 +59,7 @@ impl Services {
 
     /// Another number each time.
     pub(super) fn next(&self) -> usize {
-        self.given.fetch_add(1, Ordering::Relaxed)
+        self.resolved.fetch_add(1, Ordering::Relaxed)
     }
 
     fn endpoint(

@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn a_certificate_for_other_names_is_told_with_its_names() {
-        let told = |expected: &str, presented: &[&str]| {
+        let message = |expected: &str, presented: &[&str]| {
             let expected = ServerName::try_from(expected.to_owned()).unwrap();
             let presented: Vec<String> = presented.iter().map(|&name| name.to_owned()).collect();
             of_name(&expected, &presented)
@@ -229,19 +229,19 @@ mod tests {
             "IpAddress(10.0.0.1)",
         ];
         assert_eq!(
-            told("c.example", &presented),
+            message("c.example", &presented),
             "certificate is valid for a.example, b.example, not c.example"
         );
         assert_eq!(
-            told("127.0.0.1", &presented),
+            message("127.0.0.1", &presented),
             "certificate is valid for 10.0.0.1, not 127.0.0.1"
         );
         assert_eq!(
-            told("127.0.0.1", &presented[..2]),
+            message("127.0.0.1", &presented[..2]),
             "cannot validate certificate for 127.0.0.1 because it doesn't contain any IP SANs"
         );
         assert_eq!(
-            told("c.example", &[]),
+            message("c.example", &[]),
             "certificate is not valid for any names, but wanted to match c.example"
         );
     }

@@ -346,7 +346,7 @@ impl ResponseBody {
                 let pieces = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
                 *stream = Box::pin(pieces.inspect(move |piece| sent(piece.len() as u64)));
             }
-            Content::Passed { sent: told, .. } => *told = Some(Box::new(sent)),
+            Content::Passed { sent: reported, .. } => *reported = Some(Box::new(sent)),
             Content::Full(_) | Content::Chunks { .. } => {}
         }
     }
@@ -359,7 +359,7 @@ impl ResponseBody {
                 let pieces = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
                 *stream = Box::pin(Observed { pieces, observer });
             }
-            Content::Passed { observer: told, .. } => *told = Some(Box::new(observer)),
+            Content::Passed { observer: reported, .. } => *reported = Some(Box::new(observer)),
             Content::Full(_) | Content::Chunks { .. } => {}
         }
     }

@@ -87,20 +87,20 @@ mod tests {
         let world = World::new();
         world.create(CONFIG).await;
         let target = world.target(CONFIG, "");
-        let asked = compute(&world.context, &target, Operation::Update, |stage, call| {
+        let outcome = compute(&world.context, &target, Operation::Update, |stage, call| {
             let found = call.lookup.get(&stage.resource().group_resource(), "default", "a");
             found.ok_or_else(|| stage.refusal(Refusal::Failed("none".to_owned()), "a").into())
         });
-        assert_eq!(asked.ok().unwrap().str_at(&["data", "k"]), Some("1"));
+        assert_eq!(outcome.ok().unwrap().str_at(&["data", "k"]), Some("1"));
     }
 
     #[tokio::test]
     async fn a_refused_question_is_an_error() {
         let world = World::new();
-        let asked: Result<(), _> = compute(&world.context, &world.target(CONFIG, ""), Operation::Update, |_, _| {
+        let outcome: Result<(), _> = compute(&world.context, &world.target(CONFIG, ""), Operation::Update, |_, _| {
             Err(ApiError::bad_request("no"))
         });
-        assert_eq!(refusal(asked), (400, "no".to_owned()));
+        assert_eq!(refusal(outcome), (400, "no".to_owned()));
     }
 
     #[tokio::test]

@@ -221,8 +221,8 @@ mod tests {
         world.create(CONFIG).await;
         let mut target = world.target(CONFIG, "");
         target.request.dry_run = true;
-        let told = delete(&world.context, target, DeleteOptions::default()).await;
-        assert!(told.is_ok_and(|written| written.removed) && world.entry(CONFIG).is_some());
+        let dry = delete(&world.context, target, DeleteOptions::default()).await;
+        assert!(dry.is_ok_and(|written| written.removed) && world.entry(CONFIG).is_some());
     }
 
     #[tokio::test]

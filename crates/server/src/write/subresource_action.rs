@@ -390,8 +390,8 @@ mod tests {
         let plain = perform_steps(&world, vec![deleting(options, None)], false).await;
         assert_eq!(refusal(plain).0, 409);
         let planned = Refusal::forbidden("it is another one by now");
-        let told = perform_steps(&world, vec![deleting(options, Some(planned))], false).await;
-        assert_eq!(refusal(told).0, 403);
+        let dry = perform_steps(&world, vec![deleting(options, Some(planned))], false).await;
+        assert_eq!(refusal(dry).0, 403);
         assert!(world.entry(CONFIG).is_some());
     }
 

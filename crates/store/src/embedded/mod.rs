@@ -120,17 +120,17 @@ fn keep<X: Indexer>(
     acknowledged: Arc<Synced>,
     commands: mpsc::WeakSender<Command<X>>,
 ) -> std::io::Result<Keeper> {
-    let (wanted, asked) = sync_mpsc::channel();
+    let (wanted, requests) = sync_mpsc::channel();
     let rest = Arc::new(AtomicBool::new(false));
     let raise = rest.clone();
     let moving = Arc::new(Mutex::new(()));
     let moves = Arc::clone(&moving);
     let thread = thread::Builder::new().name("store-keeper".into()).spawn(move || {
-        let mut settled = Instant::now();
+        let mut flushed = Instant::now();
         loop {
-            let due = match asked.recv_timeout(TICK) {
+            let due = match requests.recv_timeout(TICK) {
                 Ok(()) => true,
-                Err(sync_mpsc::RecvTimeoutError::Timeout) => settled.elapsed() > SETTLE,
+                Err(sync_mpsc::RecvTimeoutError::Timeout) => flushed.elapsed() > SETTLE,
                 Err(sync_mpsc::RecvTimeoutError::Disconnected) => return,
             };
             if due {
@@ -139,7 +139,7 @@ fn keep<X: Indexer>(
                     Ok(()) => raise.store(true, Ordering::Release),
                     Err(error) => tracing::warn!(%error, "a checkpoint of the store failed"),
                 }
-                settled = Instant::now();
+                flushed = Instant::now();
             }
             if let Err(error) = acknowledged.sync() {
                 tracing::warn!(%error, "cannot sync how far writes were acknowledged");

@@ -148,7 +148,7 @@ pub(crate) struct WatchStream {
 /// The members, and which of them is used.
 pub(crate) struct Client {
     members: Vec<Member>,
-    asked: AtomicUsize,
+    calls: AtomicUsize,
     /// How to speak TLS on connections of one's own, where the member takes it.
     tls: Option<Arc<ClientConfig>>,
     observer: Box<dyn Observer>,
@@ -183,7 +183,7 @@ impl Client {
         Ok(Self {
             members,
             tls: tls.map(Arc::new),
-            asked: AtomicUsize::new(0),
+            calls: AtomicUsize::new(0),
             observer,
         })
     }
@@ -192,8 +192,8 @@ impl Client {
         clippy::indexing_slicing,
         reason = "there is one at least, and the index is below their number"
     )]
-    fn member(&self, asked: usize) -> &Member {
-        &self.members[asked % self.members.len()]
+    fn member(&self, calls: usize) -> &Member {
+        &self.members[calls % self.members.len()]
     }
 
     pub(crate) fn observer(&self) -> &dyn Observer {
@@ -275,9 +275,9 @@ impl Client {
         let mut request = tonic::Request::new(sent);
         let metadata = request.metadata_mut();
         metadata.insert("hasleader", MetadataValue::from_static("true"));
-        let asked = self.asked.load(Ordering::Relaxed);
+        let calls = self.calls.load(Ordering::Relaxed);
         let call = async {
-            let mut grpc = grpc(&self.member(asked).channel);
+            let mut grpc = grpc(&self.member(calls).channel);
             grpc.ready().await.map_err(|error| Status::from_error(error.into()))?;
             let codec = ProstCodec::default();
             grpc.streaming(request, path("/etcdserverpb.Watch/Watch"), codec).await
@@ -292,7 +292,7 @@ impl Client {
                 responses: response.into_inner(),
             }),
             Err(error) => {
-                self.leave(asked);
+                self.leave(calls);
                 Err(error)
             }
         }
@@ -300,19 +300,19 @@ impl Client {
 
     /// A connection of its own to the member that is used.
     pub(crate) async fn line(&self) -> std::io::Result<Line> {
-        let member = self.member(self.asked.load(Ordering::Relaxed));
+        let member = self.member(self.calls.load(Ordering::Relaxed));
         let secure = member.uri.scheme_str() == Some("https");
         Line::open(&member.uri, self.tls.as_ref().filter(|_| secure)).await
     }
 
     /// Asks another member from now on, unless somebody saw to that already.
     pub(crate) fn leave_member(&self) {
-        self.leave(self.asked.load(Ordering::Relaxed));
+        self.leave(self.calls.load(Ordering::Relaxed));
     }
 
-    fn leave(&self, asked: usize) {
-        let (order, next) = (Ordering::Relaxed, asked.wrapping_add(1));
-        let _ = self.asked.compare_exchange(asked, next, order, order);
+    fn leave(&self, calls: usize) {
+        let (order, next) = (Ordering::Relaxed, calls.wrapping_add(1));
+        let _ = self.calls.compare_exchange(calls, next, order, order);
     }
 
     /// Makes a call until it is answered or `patience` is over. One that is not `repeatable` is made again only where it
@@ -331,8 +331,8 @@ impl Client {
         let end = Instant::now() + patience;
         let mut failed: Option<CallError> = None;
         loop {
-            let asked = self.asked.load(Ordering::Relaxed);
-            let member = self.member(asked);
+            let calls = self.calls.load(Ordering::Relaxed);
+            let member = self.member(calls);
             let until = match repeatable {
                 true => end.min(Instant::now() + ONE_READ),
                 false => end,
@@ -346,7 +346,7 @@ impl Client {
             if !error.may_pass() {
                 return Err(error);
             }
-            self.leave(asked);
+            self.leave(calls);
             if !(repeatable || error.unsent) {
                 return Err(error);
             }
@@ -402,11 +402,11 @@ fn endpoint(server: &str, connection: &Connection) -> Result<Endpoint, String> {
         Some(("https", _)) => true,
         _ => return Err("a server begins with http:// or https://".to_owned()),
     };
-    let told = |error: tonic::transport::Error| match std::error::Error::source(&error) {
+    let refused = |error: tonic::transport::Error| match std::error::Error::source(&error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     };
-    let endpoint = Endpoint::from_shared(server.to_owned()).map_err(told)?;
+    let endpoint = Endpoint::from_shared(server.to_owned()).map_err(refused)?;
     if endpoint.uri().host().is_none_or(str::is_empty) {
         return Err("the server has no name".to_owned());
     }
@@ -429,7 +429,7 @@ fn endpoint(server: &str, connection: &Connection) -> Result<Endpoint, String> {
     if let Some((certificate, key)) = &connection.identity {
         tls = tls.identity(Identity::from_pem(certificate, key));
     }
-    endpoint.tls_config(tls).map_err(told)
+    endpoint.tls_config(tls).map_err(refused)
 }
 
 #[cfg(test)]
@@ -476,7 +476,7 @@ mod tests {
             error.message.starts_with("rpc error: code = Unavailable desc = "),
             "{error}"
         );
-        assert!(client.asked.load(Ordering::Relaxed) > 1);
+        assert!(client.calls.load(Ordering::Relaxed) > 1);
     }
 
     #[test]

@@ -74,8 +74,8 @@ impl<X: Indexer> Shared<X> {
                     false => state.get(key).map(|entry| entry.bytes()),
                 };
                 let encoded = self.feed.codec.encode(key, value, old);
-                let told = |error: crate::codec::CodecError| CommitError::Refused(error.to_string().into());
-                encoded.map(Some).map_err(told)
+                let undecodable = |error: crate::codec::CodecError| CommitError::Refused(error.to_string().into());
+                encoded.map(Some).map_err(undecodable)
             }
         };
         ops.iter().map(encode).collect()

@@ -121,7 +121,7 @@ impl<X: Indexer> Shared<X> {
     /// Asks on a connection of its own, which is made where there is none; none where that does not work.
     async fn ask_by_line(&self, line: &mut Option<Box<Line>>) -> Option<Revision> {
         let begun = Instant::now();
-        let asked = async {
+        let call = async {
             if line.is_none() {
                 *line = Some(Box::new(self.client.line().await?));
             }
@@ -130,7 +130,7 @@ impl<X: Indexer> Shared<X> {
                 None => Err(std::io::ErrorKind::NotConnected.into()),
             }
         };
-        match timeout(ON_LINE, asked).await {
+        match timeout(ON_LINE, call).await {
             Ok(Ok(revision)) => {
                 let observer = self.client.observer();
                 observer.called(Operation::Get, b"", begun.elapsed(), true);

@@ -36,7 +36,7 @@ impl<X: Indexer> Shared<X> {
     /// Follows until the engine closes.
     pub(super) async fn follow(self: Arc<Self>) {
         let mut wait = AGAIN;
-        let mut told: Option<Instant> = None;
+        let mut reported: Option<Instant> = None;
         loop {
             let before = self.feed.state.revision();
             let begun = Instant::now();
@@ -50,9 +50,9 @@ impl<X: Indexer> Shared<X> {
                     }
                 }
                 End::Broken(why) => {
-                    if told.is_none_or(|told| told.elapsed() >= TELL) {
+                    if reported.is_none_or(|reported| reported.elapsed() >= TELL) {
                         tracing::warn!(why, "the watch of etcd broke; it is made anew");
-                        told = Some(Instant::now());
+                        reported = Some(Instant::now());
                     }
                     self.client.leave_member();
                 }

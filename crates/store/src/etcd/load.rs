@@ -94,7 +94,7 @@ impl<X: Indexer> Shared<X> {
 
     /// Returns when etcd answers.
     async fn wait_for_etcd(&self) -> Result<(), OpenError> {
-        let mut told: Option<Instant> = None;
+        let mut reported: Option<Instant> = None;
         loop {
             let request = RangeRequest {
                 key: self.feed.prefix.beside("health"),
@@ -108,9 +108,9 @@ impl<X: Indexer> Shared<X> {
                     });
                 }
                 Err(error) => {
-                    if told.is_none_or(|told| told.elapsed() >= TELL) {
+                    if reported.is_none_or(|reported| reported.elapsed() >= TELL) {
                         tracing::warn!(servers = self.client.servers(), %error, "waiting for etcd");
-                        told = Some(Instant::now());
+                        reported = Some(Instant::now());
                     }
                     tokio::time::sleep(TRY / 4).await;
                 }

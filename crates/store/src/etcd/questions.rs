@@ -23,7 +23,7 @@ pub(super) struct Questions(Mutex<Inner>);
 #[derive(Default)]
 struct Inner {
     /// Whether one of them asks.
-    asked: bool,
+    is_put: bool,
     waiting: Vec<oneshot::Sender<Turn>>,
     /// The connection for questions, while it is free.
     line: Option<Box<Line>>,
@@ -50,12 +50,12 @@ impl Questions {
     pub(super) async fn turn(self: &Arc<Self>) -> Turn {
         let waits = {
             let mut inner = self.0.lock();
-            if inner.asked {
+            if inner.is_put {
                 let (turn, waits) = oneshot::channel();
                 inner.waiting.push(turn);
                 Some(waits)
             } else {
-                inner.asked = true;
+                inner.is_put = true;
                 None
             }
         };
@@ -104,7 +104,7 @@ impl Drop for Asking {
                 next => break next,
             }
         };
-        inner.asked = next.is_some();
+        inner.is_put = next.is_some();
         drop(inner);
         if let Some(next) = next {
             // One that goes right now passes its turn on in the same way.

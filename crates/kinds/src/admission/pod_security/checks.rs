@@ -114,7 +114,7 @@ impl Checked<'_> {
         (!setters.is_empty()).then(|| setters.join(" and "))
     }
 
-    /// Whether the Pod is for Windows, where what Linux confines is not to be had.
+    /// Whether the Pod is for Windows, where the confinements of Linux do not exist.
     pub(super) fn is_for_windows(&self) -> bool {
         self.standard.is_since(25) && self.spec.child("os").child("name").text() == "windows"
     }

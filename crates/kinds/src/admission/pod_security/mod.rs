@@ -19,7 +19,7 @@ use super::group_resource;
 /// Refuses Pods that violate what their namespace enforces, and warns of Pods and templates.
 pub(super) struct PodSecurity;
 
-/// How many Pods are looked at when a namespace comes to enforce more.
+/// How many Pods are checked when a namespace begins to enforce more.
 const PODS_LOOKED_AT: usize = 3000;
 
 const WRITTEN: &[Operation] = &[Operation::Create, Operation::Update];
@@ -205,7 +205,7 @@ fn check_namespace(context: &WriteContext<'_>, namespace: &Value, old: Option<&V
     Ok(())
 }
 
-/// Tells which Pods of a namespace violate what it comes to enforce.
+/// Reports the Pods of a namespace that violate the level that it begins to enforce.
 fn warn_of_pods(context: &WriteContext<'_>, standard: Standard) {
     // What is violated, by how many Pods, and the first of them by name.
     let mut found: BTreeMap<String, (usize, String)> = BTreeMap::new();
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn baseline_tells_of_all_that_it_forbids_in_one_order() {
-        let told = refusal(
+        let messages = refusal(
             "enforce=baseline enforce-version=v1.30",
             "hostPID: true, hostIPC: true, volumes: [{name: v, hostPath: {path: /}}], securityContext: {sysctls: [{name: \
              kernel.msgmax, value: '1'}, {name: net.ipv4.tcp_rmem, value: '1'}], seccompProfile: {type: Unconfined}},",
@@ -290,7 +290,7 @@ mod tests {
              seLinuxOptions: {type: x, user: u}}",
         );
         assert_eq!(
-            told,
+            messages,
             "violates PodSecurity \"baseline:v1.30\": non-default capabilities (container \"c\" must not include \
              \"NET_ADMIN\" in securityContext.capabilities.add), host namespaces (hostPID=true, hostIPC=true), hostPath \
              volumes (volume \"v\"), hostPort (container \"c\" uses hostPort 80), seLinuxOptions (container \"c\" set \
@@ -347,22 +347,25 @@ mod tests {
             ("audit=baseline", false),
         ] {
             let harness = Harness::new().with(&namespace(labels));
-            let told = harness.admission_warnings(PLUGIN, job);
+            let messages = harness.admission_warnings(PLUGIN, job);
             let wanted = "would violate PodSecurity \"baseline:v1.29\": host namespaces (hostNetwork=true)";
-            assert_eq!(told, if warned { vec![wanted] } else { Vec::new() }, "{labels}");
+            assert_eq!(messages, if warned { vec![wanted] } else { Vec::new() }, "{labels}");
         }
     }
 
     #[test]
     fn labels_of_namespaces_are_checked() {
-        let told = Harness::new()
+        let messages = Harness::new()
             .admit(PLUGIN, &namespace("enforce=strict warn-version=1.x"))
             .unwrap_err();
         assert!(
-            told.contains("must be one of privileged, baseline, restricted"),
-            "{told}"
+            messages.contains("must be one of privileged, baseline, restricted"),
+            "{messages}"
         );
-        assert!(told.contains("must be \\\"latest\\\" or \\\"v1.x\\\""), "{told}");
+        assert!(
+            messages.contains("must be \\\"latest\\\" or \\\"v1.x\\\""),
+            "{messages}"
+        );
         assert!(Harness::new().admit(PLUGIN, &namespace("enforce=baseline")).is_ok());
     }
 
@@ -371,9 +374,9 @@ mod tests {
         let harness = Harness::new()
             .with(&pod("hostNetwork: true,", ""))
             .with(&pod("hostNetwork: true,", "").replace("name: p}", "name: q}"));
-        let told = harness.update_admission_warnings(PLUGIN, &namespace(""), &namespace("enforce=baseline"));
+        let messages = harness.update_admission_warnings(PLUGIN, &namespace(""), &namespace("enforce=baseline"));
         assert_eq!(
-            told,
+            messages,
             [
                 "existing pods in namespace \"default\" violate the new PodSecurity enforce level \"baseline:latest\"",
                 "p (and 1 other pod): host namespaces"

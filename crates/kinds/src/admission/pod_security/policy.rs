@@ -30,7 +30,7 @@ pub(super) struct Standard {
 pub(super) struct Policy {
     /// Pods that violate it are refused.
     pub(super) enforce: Standard,
-    /// The audit log tells of pods and templates that violate it.
+    /// The audit log reports pods and templates that violate it.
     pub(super) audit: Standard,
     /// Whoever writes pods or their templates that violate it is warned.
     pub(super) warn: Standard,
@@ -65,7 +65,7 @@ impl fmt::Display for Standard {
 }
 
 impl Policy {
-    /// Whether nothing at all is asked for.
+    /// Whether no level restricts anything.
     pub(super) fn is_open(&self) -> bool {
         let standards = [self.enforce, self.audit, self.warn];
         standards.iter().all(|standard| standard.level == Level::Privileged)

@@ -129,7 +129,7 @@ fn validate_spec(spec: &Value, known: &Known<'_>, errors: &mut Errors) {
     conversion(spec, &root.child("conversion"), errors);
 }
 
-/// What all versions have in common, and is told of above them.
+/// What all versions have in common; its errors name the field above them.
 struct Shared {
     schema: bool,
     subresources: bool,
@@ -564,7 +564,7 @@ fn authorities(spec: &Value, old: &Value, errors: &mut Errors) {
 }
 
 /// Where a webhook is: at a URL or behind a service.
-/// What stays: group and plural always, since they are the name; scope and kind once objects may have come to be.
+/// What stays: group and plural always, since they are the name; scope and kind once objects may exist.
 fn immutable(definition: &Value, old: &Value, errors: &mut Errors) {
     let established = condition(old, "Established");
     for (path, always) in [
@@ -621,7 +621,7 @@ fn stored_versions(definition: &Value, errors: &mut Errors) {
 enum Approval {
     Missing,
     Invalid,
-    Given,
+    Approved,
     Bypassed,
 }
 
@@ -633,7 +633,7 @@ fn approval_of(definition: &Value) -> Approval {
     match text {
         "" => Approval::Missing,
         text if text.starts_with("unapproved") => Approval::Bypassed,
-        _ if !host.is_empty() => Approval::Given,
+        _ if !host.is_empty() => Approval::Approved,
         _ => Approval::Invalid,
     }
 }
@@ -665,6 +665,6 @@ fn approval(definition: &Value, old: Option<&Value>, errors: &mut Errors) {
             );
             errors.push(FieldError::invalid(&field, text, why));
         }
-        Approval::Given | Approval::Bypassed => {}
+        Approval::Approved | Approval::Bypassed => {}
     }
 }

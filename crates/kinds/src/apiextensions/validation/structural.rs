@@ -363,7 +363,7 @@ mod tests {
 
     use super::*;
 
-    fn told(schema: &str) -> Vec<String> {
+    fn faults(schema: &str) -> Vec<String> {
         let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
         validate(&schema, &FieldPath::new("s"))
             .iter()
@@ -373,13 +373,13 @@ mod tests {
 
     #[test]
     fn keywords_that_there_is_no_place_for_make_a_schema_unreadable() {
-        let told = |schema: &str| unreadable(&json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap());
+        let faults = |schema: &str| unreadable(&json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap());
         assert_eq!(
-            told(r#"{"properties":{"a":{"not":{"$schema":"x"}}}}"#),
+            faults(r#"{"properties":{"a":{"not":{"$schema":"x"}}}}"#),
             Some("OpenAPIV3Schema 'schema' is not supported")
         );
-        assert!(told(r#"{"properties":{"a":{"items":[{}]}}}"#).is_some());
-        assert_eq!(told(r#"{"properties":{"a":{"items":[]},"id":{}}}"#), None);
+        assert!(faults(r#"{"properties":{"a":{"items":[{}]}}}"#).is_some());
+        assert_eq!(faults(r#"{"properties":{"a":{"items":[]},"id":{}}}"#), None);
     }
 
     #[test]
@@ -436,7 +436,7 @@ mod tests {
                 vec!["s.properties[a].pattern"],
             ),
         ] {
-            let found = told(schema);
+            let found = faults(schema);
             assert_eq!(found.len(), expected.len(), "{schema}: {found:?}");
             for (found, expected) in found.iter().zip(&expected) {
                 assert!(found.starts_with(expected), "{found}");

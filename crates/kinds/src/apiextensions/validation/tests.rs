@@ -22,7 +22,7 @@ fn value(text: &str) -> Value {
 
 /// The errors of the definition of widgets with `part` in the place of what stands at `path`. The path leads into the first
 /// version where it begins with `version`.
-fn told(path: &str, part: &str) -> Vec<String> {
+fn messages(path: &str, part: &str) -> Vec<String> {
     let mut definition = value(WIDGETS);
     let steps: Vec<&str> = path.split('.').collect();
     match steps.strip_prefix(&["version"]) {
@@ -50,9 +50,9 @@ fn the_name_tells_what_is_defined() {
 #[test]
 fn objects_are_selected_by_fields_of_the_schema_above() {
     const SELECTABLE: &str = r#"[{"jsonPath":".spec.a"}]"#;
-    assert_eq!(told("version.selectableFields", SELECTABLE), Vec::<String>::new());
+    assert_eq!(messages("version.selectableFields", SELECTABLE), Vec::<String>::new());
     assert_eq!(
-        told("version.selectableFields", r#"[{"jsonPath":"."}]"#),
+        messages("version.selectableFields", r#"[{"jsonPath":"."}]"#),
         [r#"spec.selectableFields[0].jsonPath: Invalid value: ".": is an invalid path: unexpected end of JSON path"#]
     );
     let mut version = value(WIDGETS)
@@ -67,7 +67,7 @@ fn objects_are_selected_by_fields_of_the_schema_above() {
     other.set_at(&["schema", "openAPIV3Schema", "description"], "other".into());
     let versions = json::to_string(&Value::from(vec![version, other]));
     assert_eq!(
-        told("spec.versions", &versions),
+        messages("spec.versions", &versions),
         [r#"spec.selectableFields: Invalid value: "": may only be set when validations.schema is included"#]
     );
 }
@@ -184,7 +184,7 @@ fn each_part_is_refused_in_its_place_and_words() {
             "spec.validation.openAPIV3Schema.properties[kind].default: Forbidden: must not be set in top-level kind",
         ),
     ] {
-        let errors = told(path, part);
+        let errors = messages(path, part);
         assert!(
             errors.iter().any(|found| found.starts_with(error)),
             "{path} {part}: {errors:?}"
@@ -234,7 +234,7 @@ fn a_protected_group_says_whether_it_was_reviewed() {
 
 /// What is told of the rules of the spec of widgets, where `schema` is that of the spec.
 fn told_of_rules(schema: &str) -> Vec<String> {
-    let found = told("version.schema.openAPIV3Schema.properties.spec", schema);
+    let found = messages("version.schema.openAPIV3Schema.properties.spec", schema);
     let place = "spec.validation.openAPIV3Schema.properties[spec]";
     found.into_iter().map(|error| error.replace(place, "SPEC")).collect()
 }
@@ -372,7 +372,9 @@ fn parts_of_a_map_are_told_apart_unless_its_type_is_unknown() {
     }
     let unknown = told_of_rules(&map("future"));
     assert!(
-        unknown.last().is_some_and(|told| told.contains("uncorrelatable")),
+        unknown
+            .last()
+            .is_some_and(|messages| messages.contains("uncorrelatable")),
         "{unknown:?}"
     );
 }
@@ -517,7 +519,7 @@ fn a_second_version_of_a_name_is_not_the_stored_one() {
 fn items_of_sets_are_looked_at_before_keys() {
     let schema = r#"{"type":"object","properties":{"l":{"type":"array","x-kubernetes-list-type":"set","x-kubernetes-list-map-keys":["a"],
         "items":{"type":"object","properties":{"a":{"type":"string"}}}}}}"#;
-    let fields: Vec<String> = told("version.schema.openAPIV3Schema", schema);
+    let fields: Vec<String> = messages("version.schema.openAPIV3Schema", schema);
     let ends: Vec<&str> = fields.iter().filter_map(|text| text.rsplit(": ").next()).collect();
     assert_eq!(
         ends,

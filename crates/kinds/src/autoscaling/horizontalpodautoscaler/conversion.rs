@@ -435,7 +435,7 @@ fn metric_to_v2(metric: &Value) -> Value {
     moved
 }
 
-/// Amounts that `v1` writes though nobody set them are none.
+/// Amounts that `v1` writes for unset fields count as unset.
 fn current_to_v2(metric: &Value) -> Value {
     let mut moved = move_to_v2(metric, CURRENTS);
     for (metric_type, place, _, unset) in CURRENTS {

@@ -50,7 +50,7 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        // A version that tells of some fields in annotations cannot say that it leaves them alone.
+        // A version that keeps some fields in annotations cannot say that it leaves them unchanged.
         let kept = match context.subresource {
             None => "status",
             Some(_) => "spec",

@@ -173,13 +173,16 @@ mod tests {
 
     #[test]
     fn a_pod_is_looked_for_under_a_name_that_can_stand_in_a_path() {
-        let told = |name: &str| {
+        let message = |name: &str| {
             let body =
                 format!("{{apiVersion: v1, kind: Binding, metadata: {{name: '{name}'}}, target: {{name: one}}}}");
             Harness::new().plan("bindings", "", "", &body).err()
         };
-        assert_eq!(told("").as_deref(), Some(r#"BadRequest("Name parameter required.")"#));
-        let slash = told("a/b").unwrap_or_default();
+        assert_eq!(
+            message("").as_deref(),
+            Some(r#"BadRequest("Name parameter required.")"#)
+        );
+        let slash = message("a/b").unwrap_or_default();
         assert!(
             slash.contains("Name parameter invalid: ") && slash.contains("may not contain '/'"),
             "{slash}"

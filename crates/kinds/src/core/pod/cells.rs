@@ -1,4 +1,4 @@
-//! The cells of Pods in tables: how many containers are ready, what the Pod does, how often it was started anew.
+//! The cells of Pods in tables: how many containers are ready, what the Pod does, how often it restarted.
 
 use std::collections::HashSet;
 use std::time::SystemTime;
@@ -25,7 +25,7 @@ fn ready(pod: &Value) -> Value {
     format!("{}/{total}", containers.ready()).into()
 }
 
-/// How often containers were started anew, and how long ago the last time was: `3 (5m ago)`.
+/// How often containers restarted, and how long ago the last time was: `3 (5m ago)`.
 fn restarts(pod: &Value, now: SystemTime) -> Value {
     let statuses = Containers::of(pod).restarting();
     let counts = statuses

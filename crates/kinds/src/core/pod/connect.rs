@@ -8,14 +8,14 @@ use holdfast_value::Value;
 
 use super::super::{of_core, proxied_name, proxy_parameters};
 
-/// A subresource through which requests come to the node of a Pod.
+/// A subresource through which requests reach the node of a Pod.
 #[derive(Clone, Copy)]
 pub(crate) struct OfPod {
     pub(crate) name: &'static str,
     parameters: &'static [ConnectParameter],
 }
 
-/// The subresources through which requests come to the node of a Pod.
+/// The subresources through which requests reach the node of a Pod.
 pub(crate) const OF_POD: [OfPod; 5] = [
     OfPod {
         name: "attach",
@@ -190,7 +190,7 @@ fn unreachable_at(place: &str) -> Refusal {
 }
 
 /// The container must be one of the Pod, and must be named where there are several.
-fn check_container(pod: &Value, asked: &str) -> Result<(), Refusal> {
+fn check_container(pod: &Value, requested: &str) -> Result<(), Refusal> {
     const DEFAULT: &str = "kubectl.kubernetes.io/default-container";
     let (root, name) = (Field::root(pod), pod.str_at(&["metadata", "name"]).unwrap_or_default());
     let spec = root.child("spec");
@@ -204,13 +204,17 @@ fn check_container(pod: &Value, asked: &str) -> Result<(), Refusal> {
         names("initContainers"),
         names("ephemeralContainers"),
     );
-    if !asked.is_empty() {
-        let known = containers.iter().chain(&initial).chain(&later).any(|one| one == asked);
+    if !requested.is_empty() {
+        let known = containers
+            .iter()
+            .chain(&initial)
+            .chain(&later)
+            .any(|one| one == requested);
         return if known {
             Ok(())
         } else {
             Err(Refusal::BadRequest(format!(
-                "container {asked} is not valid for pod {name}"
+                "container {requested} is not valid for pod {name}"
             )))
         };
     }

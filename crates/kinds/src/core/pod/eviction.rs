@@ -71,10 +71,10 @@ impl SubresourceAction for Eviction {
     }
 }
 
-/// The options of the deletion; a dry run may be asked for there or in the query.
+/// The options of the deletion; a dry run may be requested there or in the query.
 fn options(context: &WriteContext<'_>, request: &Value) -> Result<Value, Refusal> {
-    let given = request.get("deleteOptions").filter(|options| !options.is_null());
-    let mut options = given.cloned().unwrap_or_else(Value::empty_map);
+    let sent = request.get("deleteOptions").filter(|options| !options.is_null());
+    let mut options = sent.cloned().unwrap_or_else(Value::empty_map);
     let dry = options.at(&["dryRun"]).and_then(Value::as_list);
     let listed: Vec<&str> = dry
         .into_iter()

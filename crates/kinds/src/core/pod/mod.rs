@@ -279,7 +279,7 @@ spec:
 
     #[test]
     fn an_address_is_the_first_of_all_addresses() {
-        for (given, matched) in [
+        for (selector, matched) in [
             (
                 r#"{"podIP":"10.0.0.1"}"#,
                 r#"{"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]}"#,
@@ -296,7 +296,7 @@ spec:
             ("{}", "{}"),
         ] {
             let limits = holdfast_value::Limits::TRUSTED;
-            let mut status = holdfast_value::json::parse(given.as_bytes(), &limits).unwrap();
+            let mut status = holdfast_value::json::parse(selector.as_bytes(), &limits).unwrap();
             match_addresses(&mut status);
             assert_eq!(holdfast_value::json::to_string(&status), matched);
         }

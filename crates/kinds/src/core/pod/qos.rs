@@ -32,7 +32,7 @@ fn name(any: bool, guaranteed: bool) -> &'static str {
     }
 }
 
-/// Whether anything that counts is asked for, and whether limits guarantee all of it.
+/// Whether any counted resource is requested, and whether limits guarantee all of it.
 fn rate(resources: &Field<'_, '_>) -> (bool, bool) {
     let (limits, requests) = (resources.child("limits"), resources.child("requests"));
     let amount = |list: &Field<'_, '_>, name: &str| quantity(&list.entry(name)).filter(|amount| amount.is_positive());

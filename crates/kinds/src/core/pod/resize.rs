@@ -36,25 +36,25 @@ pub(super) fn only_resources(object: &mut Value, old: &Value) {
     let Some(spec) = object.at_mut(&["spec"]) else { return };
     put_at(spec, &["resources"], wanted.at(&["spec", "resources"]).cloned());
     for list in LISTS {
-        let (asked, there) = (containers(&wanted, list), containers(old, list));
-        let is_renamed = |(asked, there): (&Value, &Value)| asked.get("name") != there.get("name");
-        let merged = if asked.iter().zip(&there).any(is_renamed) {
-            asked
+        let (requested, there) = (containers(&wanted, list), containers(old, list));
+        let is_renamed = |(requested, there): (&Value, &Value)| requested.get("name") != there.get("name");
+        let merged = if requested.iter().zip(&there).any(is_renamed) {
+            requested
         } else {
-            asked
+            requested
                 .iter()
                 .zip(there)
-                .map(|(asked, there)| resized(asked, there))
+                .map(|(requested, there)| resized(requested, there))
                 .collect()
         };
         put_at(spec, &[list], (!merged.is_empty()).then(|| Value::from(merged)));
     }
 }
 
-/// The container that is there, with what a resize takes of the one that is asked for.
-fn resized(asked: &Value, mut there: Value) -> Value {
+/// The stored container, with what a resize takes of the requested one.
+fn resized(requested: &Value, mut there: Value) -> Value {
     for part in RESIZED {
-        put_at(&mut there, &[part], asked.get(part).cloned());
+        put_at(&mut there, &[part], requested.get(part).cloned());
     }
     there
 }
@@ -119,7 +119,7 @@ fn is_sidecar(container: &Field<'_, '_>) -> bool {
     container.child("restartPolicy").text() == "Always"
 }
 
-/// Init containers that are no sidecars are resized where the gate for that is on, and where they need not start anew for it.
+/// Init containers that are no sidecars are resized where the gate for that is on, and where they need not restart for it.
 fn validate_init_container(
     (container, before): (&Field<'_, '_>, &Field<'_, '_>),
     spec: &Field<'_, '_>,
@@ -198,7 +198,7 @@ fn validate_pod_level(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Er
     }
 }
 
-/// What was asked for and limited stays so, by whatever amount.
+/// A resource that has a request or a limit keeps one, whatever the amount.
 fn validate_kept(resources: &Field<'_, '_>, before: &Field<'_, '_>, what: &str, errors: &mut Errors) {
     for part in ["requests", "limits"] {
         let (list, old) = (resources.child(part), before.child(part));

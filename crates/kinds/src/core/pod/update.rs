@@ -176,7 +176,7 @@ fn validate_node_affinity_mutation(now: &Field<'_, '_>, before: &Field<'_, '_>, 
     }
 }
 
-/// Whether a term of a node selector asks for all that it asked for, and not for anything where it asked for nothing.
+/// Whether a term of a node selector keeps all its requirements, and stays empty where it was empty.
 fn only_adds(term: &Field<'_, '_>, old: &Field<'_, '_>) -> bool {
     let parts = ["matchExpressions", "matchFields"];
     let asks = |term: &Field<'_, '_>| parts.iter().any(|part| !term.child(part).is_empty());

@@ -94,7 +94,7 @@ pub(super) fn validate_volumes<'v>(spec: &Part<'v, '_>, pod_name: &str, check: &
     known
 }
 
-/// The names of the claims that come to be with the Pod; none where its name is not known.
+/// The names of the claims that are created with the Pod; none where its name is not known.
 fn claims_made(volumes: &Field<'_, '_>, pod_name: &str) -> HashSet<String> {
     if pod_name.is_empty() {
         return HashSet::new();
@@ -111,8 +111,8 @@ fn validate_source(volume: &Part<'_, '_>, pod_name: &str, check: &mut Check<'_>)
         if found == "ephemeral" && !pod_name.is_empty() && !name.text().is_empty() {
             let claim = format!("{pod_name}-{}", name.text());
             let faults = dns_subdomain(&claim);
-            let told = faults.into_iter().map(|fault| format!("PVC name {claim:?}: {fault}"));
-            errors.extend(told.map(|fault| name.invalid(fault)));
+            let messages = faults.into_iter().map(|fault| format!("PVC name {claim:?}: {fault}"));
+            errors.extend(messages.map(|fault| name.invalid(fault)));
         }
     });
     let target = volume.child("iscsi");

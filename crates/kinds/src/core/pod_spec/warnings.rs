@@ -1,4 +1,4 @@
-//! What clients are told of pod specifications that are accepted but unlikely to do what their writers want.
+//! Warnings about pod specifications that are accepted but unlikely to do what their writers want.
 
 use std::collections::{HashMap, HashSet};
 

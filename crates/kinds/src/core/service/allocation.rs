@@ -164,7 +164,7 @@ impl Allocations {
         taken.ports.extend(ports.into_iter().map(|port| (port, Hold::Stored)));
     }
 
-    /// A port turned out to be marked as taken in the map of all servers. Who asked for it hears so at the next attempt.
+    /// A port turned out to be marked as taken in the map of all servers. The next attempt reports it to who requested it.
     pub(super) fn is_marked(&self, port: u16) {
         self.taken().marked.insert(port);
     }
@@ -267,10 +267,12 @@ impl Taking<'_> {
         if is_external(object) || keeps || texts_at(object, "clusterIPs").first().is_some_and(|ip| ip == "None") {
             return Ok(());
         }
-        let asked = object.str_at(&["spec", "clusterIP"]).unwrap_or_default();
-        if !asked.is_empty() {
-            let taken = self.address(asked).and_then(|()| self.check_parent(object, asked));
-            return taken.map_err(|fault| refused_address(object, asked, &fault));
+        let requested = object.str_at(&["spec", "clusterIP"]).unwrap_or_default();
+        if !requested.is_empty() {
+            let taken = self
+                .address(requested)
+                .and_then(|()| self.check_parent(object, requested));
+            return taken.map_err(|fault| refused_address(object, requested, &fault));
         }
         let address = self
             .next_address()
@@ -342,9 +344,9 @@ impl Taking<'_> {
     /// The ports of a new Service: those that serve the same port by several protocols share one of the nodes.
     fn take_first_ports(&mut self, object: &mut Value) -> Result<(), Refusal> {
         let ports = numbers_of(object);
-        let mut asked: HashMap<i64, i64> = HashMap::new();
+        let mut requested: HashMap<i64, i64> = HashMap::new();
         for (port, node_port) in ports.iter().filter(|(_, node_port)| *node_port != 0) {
-            asked.entry(*port).or_insert(*node_port);
+            requested.entry(*port).or_insert(*node_port);
         }
         let draws = draws_node_ports(object);
         let mut known: HashMap<i64, i64> = HashMap::new();
@@ -352,14 +354,14 @@ impl Taking<'_> {
             if node_port == 0 && !draws {
                 continue;
             }
-            match (known.get(&port), asked.get(&port)) {
+            match (known.get(&port), requested.get(&port)) {
                 (Some(known), _) if node_port == 0 => set_node_port(object, index, *known),
                 (Some(known), _) if node_port == *known => {}
                 (Some(_), _) => self.node_port(index, node_port)?,
-                (None, Some(asked)) => {
-                    self.node_port(index, *asked)?;
-                    set_node_port(object, index, *asked);
-                    known.insert(port, *asked);
+                (None, Some(requested)) => {
+                    self.node_port(index, *requested)?;
+                    set_node_port(object, index, *requested);
+                    known.insert(port, *requested);
                 }
                 (None, None) => {
                     let drawn = self.next_node_port()?;
@@ -408,11 +410,11 @@ impl Taking<'_> {
             return Ok(());
         }
         let path = ["spec", "healthCheckNodePort"];
-        let asked = object.at(&path).and_then(Value::as_i64).unwrap_or_default();
-        if asked != 0 {
-            return self.port(asked).map_err(|fault| {
+        let requested = object.at(&path).and_then(Value::as_i64).unwrap_or_default();
+        if requested != 0 {
+            return self.port(requested).map_err(|fault| {
                 Refusal::Internal(format!(
-                    "failed to allocate requested HealthCheck NodePort {asked}: {fault}"
+                    "failed to allocate requested HealthCheck NodePort {requested}: {fault}"
                 ))
             });
         }
@@ -460,9 +462,9 @@ impl Taking<'_> {
 }
 
 /// What is said of an address that a Service asks for and cannot have.
-pub(super) fn refused_address(object: &Value, asked: &str, fault: &str) -> Refusal {
+pub(super) fn refused_address(object: &Value, requested: &str, fault: &str) -> Refusal {
     let shown = object.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default();
-    let detail = format!("failed to allocate IP {asked}: {fault}");
+    let detail = format!("failed to allocate IP {requested}: {fault}");
     let place = FieldPath::new("spec.clusterIPs");
     Refusal::Invalid(vec![FieldError::invalid(&place, shown, detail)])
 }
@@ -554,8 +556,8 @@ mod tests {
     #[test]
     fn an_address_is_for_a_service_with_a_name() {
         let allocations = allocations();
-        for (asked, shown) in [("", ""), ("10.9.8.3", " 10.9.8.3")] {
-            let mut nameless = service("ClusterIP", asked);
+        for (requested, shown) in [("", ""), ("10.9.8.3", " 10.9.8.3")] {
+            let mut nameless = service("ClusterIP", requested);
             nameless.remove_at(&["metadata", "name"]);
             assert!(allocations.allocate(&mut nameless.clone(), None, true).is_ok());
             let Err(Refusal::Invalid(errors)) = allocations.allocate(&mut nameless, None, false) else {

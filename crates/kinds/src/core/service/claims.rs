@@ -67,13 +67,13 @@ impl Claims for Service {
     }
 }
 
-/// Whether what is reserved is the address that was asked for, and an IPAddress says that it is not this Service's. One that was
-/// drawn is drawn anew when it cannot be stored.
-pub(super) fn is_of_another(reserved: &Reservation, asked: &str, service: &Value, lookup: &dyn Lookup) -> bool {
+/// Whether the reservation is of the requested address, and an IPAddress says that it is not this Service's. One that was
+/// drawn is drawn again when it cannot be stored.
+pub(super) fn is_of_another(reserved: &Reservation, requested: &str, service: &Value, lookup: &dyn Lookup) -> bool {
     let Reservation::Address(address) = reserved else {
         return false;
     };
-    if asked.is_empty() {
+    if requested.is_empty() {
         return false;
     }
     let addresses = GroupResource {

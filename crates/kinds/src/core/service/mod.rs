@@ -206,18 +206,22 @@ impl InitialObjects for Service {
 
 impl Service {
     /// Sets the address families and allocates the addresses and ports that the Service lacks; they are given back if
-    /// the write fails. What is wrong here is said before validation is asked.
+    /// the write fails. Faults found here are reported before those of validation.
     fn allocate(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
         let served = if self.allocations.is_ipv4() { "IPv4" } else { "IPv6" };
         families::complete(object, old, served).map_err(Refusal::Invalid)?;
-        let asked = object.str_at(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
+        let requested = object.str_at(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
         let taken = self.allocations.allocate(object, old, context.dry_run)?;
         if taken
             .iter()
-            .any(|one| claims::is_of_another(one, &asked, object, context.lookup))
+            .any(|one| claims::is_of_another(one, &requested, object, context.lookup))
         {
             self.allocations.finish(&taken, false);
-            return Err(allocation::refused_address(object, &asked, allocation::TAKEN_ADDRESS));
+            return Err(allocation::refused_address(
+                object,
+                &requested,
+                allocation::TAKEN_ADDRESS,
+            ));
         }
         if !taken.is_empty() {
             let allocations = Arc::clone(&self.allocations);

@@ -18,7 +18,7 @@ impl Connecter for Proxy {
     }
 }
 
-/// Why a proxy does not come to what is behind a service.
+/// Why a proxy does not reach the endpoints of a service.
 fn unreached(context: &WriteContext<'_>) -> Refusal {
     let (_, name, port) = proxied_name(context.name);
     let missing = || Refusal::NotFound {

@@ -1,5 +1,5 @@
 //! What is amiss of the addresses and ports of Services as they are stored, and what mends it, as kube-apiserver's repair
-//! controllers do: addresses that are missing, wrong or of nobody, ports that are not marked or that nobody has.
+//! controllers do: addresses that are missing, wrong or without a Service, ports that are not marked or that no Service has.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
@@ -18,10 +18,10 @@ use crate::validation::addresses::Block;
 const GRACE: Duration = Duration::from_secs(60);
 /// How long an address that is newer than its Service may be one of a write that is taken back.
 const TAKEN_BACK: Duration = Duration::from_secs(5);
-/// The how-manieth look frees a port that nobody has: a Service may be under way.
+/// The number of the look that frees a port without a Service: a Service may be under way.
 const LOOKS: u32 = 3;
 
-/// The ports that nobody has, and how often each was seen so.
+/// The ports that no Service has, and how often each was seen so.
 pub(super) type Leaks = BTreeMap<usize, u32>;
 
 /// Where an object stands: namespace and name.
@@ -43,7 +43,7 @@ fn names_service(address: &Value) -> bool {
     text("group").is_empty() && text("resource") == "services"
 }
 
-/// What mends the IPAddresses `there` of `services`. One that has to be made anew is removed first, and is missing after that.
+/// What mends the IPAddresses `there` of `services`. One that has to be recreated is removed first, and is missing after that.
 pub(super) fn addresses(services: &[Value], there: &[Value], block: &Block, now: SystemTime) -> Vec<Claim> {
     let by_name: HashMap<NamespacedName<'_>, &Value> =
         services.iter().map(|service| (place(service), service)).collect();
@@ -82,7 +82,7 @@ pub(super) fn addresses(services: &[Value], there: &[Value], block: &Block, now:
 }
 
 /// Whether an IPAddress is what it should be for a Service that has the address; or is that of another that has it too, which
-/// nobody but people can mend.
+/// only people can mend.
 fn is_right(there: &Value, address: IpAddr, service: &Value, services: &HashMap<NamespacedName<'_>, &Value>) -> bool {
     if !names_service(there) || !is_of(there, service) && !services.contains_key(&parent(there)) {
         return false;
@@ -91,7 +91,7 @@ fn is_right(there: &Value, address: IpAddr, service: &Value, services: &HashMap<
     label(FAMILY) == Some(family_of(address)) && label(MANAGED_BY) == Some(MANAGER)
 }
 
-/// Whether an address that was made for a Service is nobody's.
+/// Whether an address that was made for a Service has none any more.
 fn is_orphan(address: &Value, services: &HashMap<NamespacedName<'_>, &Value>, now: SystemTime) -> bool {
     if address.str_at(&["metadata", "labels", MANAGED_BY]) != Some(MANAGER) {
         return false;
@@ -126,7 +126,7 @@ fn age(object: &Value, now: SystemTime) -> Duration {
     Duration::from_secs(u64::try_from(age).unwrap_or(0))
 }
 
-/// What the map of ports should be: those of `services`, and those that nobody has as long as it may be that somebody takes
+/// What the map of ports should be: those of `services`, and those that no Service has as long as a Service may still take
 /// them right now. `offset` gives the place of a port in it.
 pub(super) fn ports(
     services: &[Value],
@@ -259,7 +259,7 @@ mod tests {
             assert!(right.has(1), "a port that was not marked");
             assert_eq!(right.has(7), look < 3, "{look}");
         }
-        // One that was taken meanwhile begins anew.
+        // The count of one that was taken meanwhile starts again.
         let right = ports(&[], &stored, &mut leaks, offset);
         assert!(right.has(7));
         stored.set(7, false);

@@ -55,13 +55,13 @@ impl RuleEnvironment {
             _ => environment
                 .compile(&rule.rule, &[Type::Bool])
                 .map(Some)
-                .map_err(|error| told(error, "", "cel expression must evaluate to a bool")),
+                .map_err(|error| compile_message(error, "", "cel expression must evaluate to a bool")),
         };
         let compiles = matches!(program, Ok(Some(_)));
         let message = (compiles && !rule.message_expression.is_empty()).then(|| {
             let compiled = environment.compile(&rule.message_expression, &[Type::String]);
             compiled.map_err(|error| {
-                told(
+                compile_message(
                     error,
                     "messageExpression ",
                     "messageExpression must evaluate to a string",
@@ -83,7 +83,7 @@ impl RuleEnvironment {
     }
 }
 
-fn told(error: CompileError, what: &str, wrong_type: &str) -> String {
+fn compile_message(error: CompileError, what: &str, wrong_type: &str) -> String {
     match error {
         CompileError::Output { .. } => wrong_type.to_owned(),
         CompileError::Issues(_) => format!("{what}{error}"),

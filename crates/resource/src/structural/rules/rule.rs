@@ -66,7 +66,7 @@ impl Rule {
         }
     }
 
-    /// What is told where the rule does not hold and nothing better is to be had.
+    /// The message where the rule does not hold and has no message of its own.
     pub(super) fn plain_message(&self) -> String {
         if self.message.is_empty() {
             format!("failed rule: {}", self.name())

@@ -9,12 +9,12 @@ use holdfast_value::{List, Map, Value};
 use super::super::Node;
 use super::super::correlation::Correlation;
 use super::super::node::Additional;
-use super::super::place::{Place, Step};
+use super::super::value_path::{Step, ValuePath};
 use super::Rules;
 use super::compile::OwnRule;
 use crate::{FieldError, FieldPath, Findings};
 
-/// No more errors are told of one object, nor more warnings.
+/// The most errors, and the most warnings, that are reported of one object.
 const MOST: usize = 1000;
 
 /// The longest text that an expression may make for an error, in bytes.
@@ -52,7 +52,7 @@ impl Rules {
             node,
             old,
             ratchet,
-            place: &Place::ROOT,
+            place: &ValuePath::ROOT,
         };
         run.value(value, visit);
         run.findings
@@ -125,7 +125,7 @@ struct Visit<'v> {
     node: &'v Node,
     old: Option<&'v Value>,
     ratchet: Ratchet<'v>,
-    place: &'v Place<'v>,
+    place: &'v ValuePath<'v>,
 }
 
 impl Run<'_> {
@@ -166,7 +166,7 @@ impl Run<'_> {
         &mut self,
         (name, value): (&str, &Value),
         (rules, node): (&Rules, &Node),
-        place: &Place<'_>,
+        place: &ValuePath<'_>,
         above: Visit<'_>,
     ) {
         // Conversion makes kind and version what they are, so that a change of them says nothing.
@@ -315,7 +315,7 @@ impl Run<'_> {
         program.evaluate(activation, self.budget)
     }
 
-    /// What is told of a rule that does not hold; an error where the cost of finding it out ends everything.
+    /// The report of a rule that does not hold; an error where the cost of finding it out ends everything.
     fn message(&mut self, own: &OwnRule, activation: &Activation) -> Result<String, String> {
         let Some(Ok(program)) = &own.compiled.message else {
             return Ok(own.rule.plain_message());
@@ -343,7 +343,7 @@ impl Run<'_> {
         Ok(text.to_owned())
     }
 
-    fn invalid(&mut self, rules: &Rules, place: &Place<'_>, detail: String) {
+    fn invalid(&mut self, rules: &Rules, place: &ValuePath<'_>, detail: String) {
         let path = place.path(self.root);
         self.findings
             .errors

@@ -109,7 +109,7 @@ fn message_reason_and_field_say_what_is_told() {
             rule,
         ))
     };
-    for (rule, told) in [
+    for (rule, message) in [
         (r#"{"rule":"self.n > 0"}"#, "o: Invalid value: failed rule: self.n > 0"),
         (r#"{"rule":"self.n > 0","message":" odd "}"#, "o: Invalid value: odd"),
         (
@@ -150,7 +150,7 @@ fn message_reason_and_field_say_what_is_told() {
             "o: Invalid value: failed rule: self.n > 0",
         ),
     ] {
-        assert_eq!(errors(&on(rule), r#"{"o":{"n":0}}"#, None), [told], "{rule}");
+        assert_eq!(errors(&on(rule), r#"{"o":{"n":0}}"#, None), [message], "{rule}");
     }
     let scalar = schema_of(&field(
         "n",
@@ -162,7 +162,7 @@ fn message_reason_and_field_say_what_is_told() {
 
 #[test]
 fn what_goes_wrong_while_a_rule_runs_is_told() {
-    for (schema, rule, object, told) in [
+    for (schema, rule, object, message) in [
         (
             r#""type":"integer""#,
             "10 / self > 1",
@@ -189,7 +189,7 @@ fn what_goes_wrong_while_a_rule_runs_is_told() {
         ),
     ] {
         let schema = schema_of(&field("a", schema, &format!(r#"{{"rule":"{rule}"}}"#)));
-        assert_eq!(errors(&schema, &format!(r#"{{"a":{object}}}"#), None), [told]);
+        assert_eq!(errors(&schema, &format!(r#"{{"a":{object}}}"#), None), [message]);
     }
 }
 
@@ -357,7 +357,7 @@ fn rules_are_not_asked_about_objects_that_could_break_them() {
         value(r#"[{"rule":"self.a == 'ok'","message":"not ok"}]"#),
     );
     let of = CustomType::new(Some(&schema), TypeTable::default().into(), PatternMemory::default());
-    let told = |object: &str| {
+    let message = |object: &str| {
         let object = value(object);
         let mut errors = of.validate_schema(&object, None);
         of.validate_rules(&object, None, &mut errors);
@@ -365,22 +365,22 @@ fn rules_are_not_asked_about_objects_that_could_break_them() {
     };
     let unchecked = "<nil>: Invalid value: null: some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
     assert_eq!(
-        told(r#"{"a":"toolong"}"#),
+        message(r#"{"a":"toolong"}"#),
         ["a: Too long: may not be more than 3 bytes", unchecked]
     );
     assert_eq!(
-        told(r#"{"a":1}"#),
+        message(r#"{"a":1}"#),
         [
             r#"a: Invalid value: "integer": a in body must be of type string: "integer""#,
             unchecked
         ]
     );
     assert_eq!(
-        told(r#"{"a":"no","n":1}"#),
+        message(r#"{"a":"no","n":1}"#),
         [
             "n: Invalid value: 1: n in body should be greater than or equal to 5",
             "<nil>: Invalid value: not ok"
         ]
     );
-    assert!(told(r#"{"a":"ok"}"#).is_empty());
+    assert!(message(r#"{"a":"ok"}"#).is_empty());
 }

@@ -218,9 +218,9 @@ mod tests {
         versions.iter().map(key).collect()
     }
 
-    fn told(groups: &[(SmolStr, Vec<SmolStr>)]) -> Vec<String> {
-        let told = |(group, versions): &(SmolStr, Vec<SmolStr>)| format!("{group}: {}", versions.join(" "));
-        groups.iter().map(told).collect()
+    fn as_text(groups: &[(SmolStr, Vec<SmolStr>)]) -> Vec<String> {
+        let as_text = |(group, versions): &(SmolStr, Vec<SmolStr>)| format!("{group}: {}", versions.join(" "));
+        groups.iter().map(as_text).collect()
     }
 
     #[test]
@@ -239,14 +239,17 @@ mod tests {
             "b.example: v1",
             "a.example: v2 v1beta1",
         ];
-        assert_eq!(told(&by_group_and_version(listed(&versions))), by_name_of_api_service);
+        assert_eq!(
+            as_text(&by_group_and_version(listed(&versions))),
+            by_name_of_api_service
+        );
         let by_name = [
             "apps: v1",
             "low.example: v1alpha1 v1",
             "a.example: v2 v1beta1",
             "b.example: v1",
         ];
-        assert_eq!(told(&by_highest_priority(listed(&versions))), by_name);
+        assert_eq!(as_text(&by_highest_priority(listed(&versions))), by_name);
     }
 
     #[test]

@@ -93,12 +93,12 @@ impl Aggregator {
             known: None,
             limit: LIMIT,
         };
-        let asked = tokio::time::timeout(LIMIT, self.ask(proxied, question)).await;
-        let asked = asked.unwrap_or_else(|_| {
+        let checked = tokio::time::timeout(LIMIT, self.ask(proxied, question)).await;
+        let checked = checked.unwrap_or_else(|_| {
             let why = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
             Err(why.to_owned())
         });
-        let why = match asked {
+        let why = match checked {
             Ok(answer) if answer.status.is_success() => return Ok(()),
             Ok(answer) => format!("bad status from {url}: {}", answer.status.as_u16()),
             Err(why) => format!("Get {url:?}: {why}"),

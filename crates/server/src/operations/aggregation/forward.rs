@@ -75,18 +75,20 @@ const REDIRECTED: &str = "the backend attempted to redirect this request, which 
 
 impl Aggregator {
     /// The answer of another server. What goes wrong on the way is told as the reference tells it, in plain text.
-    pub(crate) async fn forward(&self, to: &Proxied, asked: Forwarded<'_>) -> Response {
+    pub(crate) async fn forward(&self, to: &Proxied, forwarding: Forwarded<'_>) -> Response {
         if !to.service.available {
             return unavailable().into();
         }
-        let upgrade = upgrade::Client::take(&asked);
-        self.exchange(to, asked, upgrade).await.unwrap_or_else(Response::from)
+        let upgrade = upgrade::Client::take(&forwarding);
+        self.exchange(to, forwarding, upgrade)
+            .await
+            .unwrap_or_else(Response::from)
     }
 
     async fn exchange(
         &self,
         to: &Proxied,
-        asked: Forwarded<'_>,
+        forwarding: Forwarded<'_>,
         upgrade: Option<upgrade::Client>,
     ) -> Result<Response, Failure> {
         let backend = to.backend.as_ref();
@@ -97,16 +99,16 @@ impl Aggregator {
             unavailable()
         })?;
         let authority = authority(&place);
-        let mut deadline = asked.deadline;
-        if is_discovery(asked.info) {
+        let mut deadline = forwarding.deadline;
+        if is_discovery(forwarding.info) {
             let soon = Instant::now().checked_add(DISCOVERY);
             deadline = deadline.into_iter().chain(soon).min();
         }
-        let own_deadline = deadline == asked.deadline;
-        let audit_id = asked.audit_id;
-        let mut headers = asked.head.headers;
+        let own_deadline = deadline == forwarding.deadline;
+        let audit_id = forwarding.audit_id;
+        let mut headers = forwarding.head.headers;
         self.clean(&mut headers);
-        identity::name_user(&mut headers, &asked.user).map_err(|_| {
+        identity::name_user(&mut headers, &forwarding.user).map_err(|_| {
             let why = "the user cannot be named in headers";
             failed(StatusCode::INTERNAL_SERVER_ERROR, why)
         })?;
@@ -114,18 +116,18 @@ impl Aggregator {
             headers.remove(identity::UID);
         }
         headers.insert(AUDIT_ID, audit_id.clone());
-        if let Some(peer) = asked.peer {
+        if let Some(peer) = forwarding.peer {
             came_from(&mut headers, peer.ip());
         }
         if upgrade.is_none() {
             remove_connection_headers(&mut headers);
-            forwarded(&mut headers, &asked.head.uri, &authority);
+            forwarded(&mut headers, &forwarding.head.uri, &authority);
         }
-        let request = request(&authority, &asked.head.uri).and_then(|uri| {
+        let request = request(&authority, &forwarding.head.uri).and_then(|uri| {
             Request::builder()
-                .method(asked.head.method)
+                .method(forwarding.head.method)
                 .uri(uri)
-                .body(asked.body.pass_on())
+                .body(forwarding.body.pass_on())
         });
         let mut request = request.map_err(|error| failed(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string()))?;
         *request.headers_mut() = headers;
@@ -236,8 +238,8 @@ pub(super) fn authority((host, port): &(String, u16)) -> String {
 }
 
 /// The URL of the same path and query at another server.
-fn request(authority: &str, asked: &Uri) -> Result<Uri, http::Error> {
-    let path = asked.path_and_query().map_or("/", |path| path.as_str());
+fn request(authority: &str, forwarding: &Uri) -> Result<Uri, http::Error> {
+    let path = forwarding.path_and_query().map_or("/", |path| path.as_str());
     Uri::builder()
         .scheme("https")
         .authority(authority)
@@ -246,13 +248,13 @@ fn request(authority: &str, asked: &Uri) -> Result<Uri, http::Error> {
 }
 
 /// Tells the other server where the request came to.
-fn forwarded(headers: &mut HeaderMap, asked: &Uri, authority: &str) {
+fn forwarded(headers: &mut HeaderMap, forwarding: &Uri, authority: &str) {
     let mut tell = |name: HeaderName, text: &str| {
         if let Ok(value) = HeaderValue::from_str(text) {
             headers.insert(name, value);
         }
     };
-    tell(FORWARDED_URI, asked.path());
+    tell(FORWARDED_URI, forwarding.path());
     tell(FORWARDED_HOST, authority);
     tell(FORWARDED_PROTO, "https");
 }
@@ -298,13 +300,13 @@ fn unavailable() -> Failure {
 
 /// A failure with its code and message.
 pub(super) fn failed(code: StatusCode, why: &str) -> Failure {
-    Failure::Told(code, why.to_owned())
+    Failure::Message(code, why.to_owned())
 }
 
 /// Why there is no answer of another server.
 pub(super) enum Failure {
     /// The plain text of this, as Go's `http.Error` writes it.
-    Told(StatusCode, String),
+    Message(StatusCode, String),
     /// The time of the request is over.
     OutOfTime,
 }
@@ -312,7 +314,7 @@ pub(super) enum Failure {
 impl From<Failure> for Response {
     fn from(failure: Failure) -> Self {
         match failure {
-            Failure::Told(code, why) => response::text(code, format!("{why}\n")),
+            Failure::Message(code, why) => response::text(code, format!("{why}\n")),
             Failure::OutOfTime => response::out_of_time(),
         }
     }
@@ -361,9 +363,9 @@ mod tests {
 
     #[test]
     fn discovery_is_what_asks_for_the_resources_of_a_group_version() {
-        let asked = |uri: &str| is_discovery(&RequestInfo::parse(&Method::GET, &uri.parse().unwrap()).unwrap());
-        assert!(asked("/apis/a.example/v1") && asked("/apis/a.example/v1/"));
-        assert!(!asked("/apis/a.example/v1/things") && !asked("/apis/a.example"));
+        let forwarding = |uri: &str| is_discovery(&RequestInfo::parse(&Method::GET, &uri.parse().unwrap()).unwrap());
+        assert!(forwarding("/apis/a.example/v1") && forwarding("/apis/a.example/v1/"));
+        assert!(!forwarding("/apis/a.example/v1/things") && !forwarding("/apis/a.example"));
     }
 
     #[test]
@@ -389,14 +391,14 @@ mod tests {
         assert_eq!(headers[FORWARDED_FOR], "10.0.0.1");
         headers.append(FORWARDED_FOR, HeaderValue::from_static("10.0.0.2, 10.0.0.3"));
         came_from(&mut headers, "fd00::1".parse().unwrap());
-        let told: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
-        assert_eq!(told, ["10.0.0.1, 10.0.0.2, 10.0.0.3, fd00::1"]);
+        let hops: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
+        assert_eq!(hops, ["10.0.0.1, 10.0.0.2, 10.0.0.3, fd00::1"]);
     }
 
     #[test]
     fn path_and_query_stay_and_the_client_learns_where_redirects_lead() {
-        let asked: Uri = "/apis/a.example/v1/things?labelSelector=a%3Db".parse().unwrap();
-        let uri = request("10.0.0.5:443", &asked).unwrap();
+        let forwarding: Uri = "/apis/a.example/v1/things?labelSelector=a%3Db".parse().unwrap();
+        let uri = request("10.0.0.5:443", &forwarding).unwrap();
         assert_eq!(
             uri.to_string(),
             "https://10.0.0.5:443/apis/a.example/v1/things?labelSelector=a%3Db"

@@ -138,8 +138,8 @@ impl Aggregator {
         before: Option<&Arc<Version2>>,
     ) -> Result<Option<Arc<Version2>>, String> {
         let known = before.and_then(|before| before.etag.clone());
-        let asked = question("/openapi/v2", Some("application/json"), known);
-        let answer = self.fetch(proxied, asked).await?;
+        let request = question("/openapi/v2", Some("application/json"), known);
+        let answer = self.fetch(proxied, request).await?;
         match answer.status {
             StatusCode::NOT_MODIFIED => Ok(before.cloned()),
             StatusCode::NOT_FOUND => Ok(None),

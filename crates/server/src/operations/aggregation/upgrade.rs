@@ -21,15 +21,15 @@ pub(super) struct Client {
 
 impl Client {
     /// The client, if it asks for this and its connection can become something else.
-    pub(super) fn take(asked: &Forwarded<'_>) -> Option<Self> {
-        let mut wishes = asked.head.headers.get_all(header::CONNECTION).iter();
+    pub(super) fn take(request: &Forwarded<'_>) -> Option<Self> {
+        let mut wishes = request.head.headers.get_all(header::CONNECTION).iter();
         let wished = wishes.any(|wish| {
             wish.as_bytes()
                 .to_ascii_lowercase()
                 .windows(7)
                 .any(|word| word == b"upgrade")
         });
-        let extensions = &asked.head.extensions;
+        let extensions = &request.head.extensions;
         let connection = extensions.get::<OnUpgrade>().filter(|_| wished)?.clone();
         let held = extensions.get::<Held>().cloned();
         Some(Self { connection, held })

@@ -473,7 +473,7 @@ mod tests {
             {"name":"nodes","singularName":"node","namespaced":false,"kind":"NodeMetrics","verbs":["get","list"]},
             {"name":"nodes/status","singularName":"","namespaced":false,"group":"a","version":"v1","kind":"S","verbs":[]}]}"#;
         let said = VersionDiscovery::of_older_form("v1".into(), serde_json::from_str(said).unwrap());
-        let told: Vec<String> = said
+        let listed: Vec<String> = said
             .resources
             .iter()
             .map(|resource| {
@@ -490,7 +490,10 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(told, ["nodes Cluster NodeMetrics status:S", "pods Namespaced  log:Log"]);
+        assert_eq!(
+            listed,
+            ["nodes Cluster NodeMetrics status:S", "pods Namespaced  log:Log"]
+        );
     }
 
     #[test]

@@ -151,10 +151,10 @@ mod tests {
 
     #[test]
     fn what_asks_for_a_websocket_says_so_in_both_headers() {
-        let asked = |connection, upgrade| is_asked_for(&headers(&[(CONNECTION, connection), (UPGRADE, upgrade)]));
-        assert!(asked("keep-alive, Upgrade", "WebSocket"));
-        assert!(!asked("keep-alive", "websocket"));
-        assert!(!asked("upgraded", "websocket"));
-        assert!(!asked("upgrade", "SPDY/3.1"));
+        let wanted = |connection, upgrade| is_asked_for(&headers(&[(CONNECTION, connection), (UPGRADE, upgrade)]));
+        assert!(wanted("keep-alive, Upgrade", "WebSocket"));
+        assert!(!wanted("keep-alive", "websocket"));
+        assert!(!wanted("upgraded", "websocket"));
+        assert!(!wanted("upgrade", "SPDY/3.1"));
     }
 }

@@ -4,8 +4,8 @@ use crate::FieldPath;
 
 /// Where a value stands; text is made of it only for what is wrong.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'p> {
-    pub(super) above: Option<&'p Place<'p>>,
+pub(super) struct ValuePath<'p> {
+    pub(super) above: Option<&'p ValuePath<'p>>,
     pub(super) step: Step<'p>,
 }
 
@@ -18,15 +18,15 @@ pub(super) enum Step<'p> {
     Item(usize),
 }
 
-impl<'p> Place<'p> {
-    pub(super) const ROOT: Place<'static> = Place {
+impl<'p> ValuePath<'p> {
+    pub(super) const ROOT: ValuePath<'static> = ValuePath {
         above: None,
         step: Step::Root,
     };
 
     /// A place right below this one.
-    pub(super) fn below(&'p self, step: Step<'p>) -> Place<'p> {
-        Place {
+    pub(super) fn below(&'p self, step: Step<'p>) -> ValuePath<'p> {
+        ValuePath {
             above: Some(self),
             step,
         }
