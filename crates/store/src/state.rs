@@ -82,6 +82,7 @@ impl<X: Indexer> State<X> {
             root: ArcSwap::from_pointee(Root {
                 revision: FIRST,
                 tables: OrdMap::new(),
+                groups: OrdMap::new(),
             }),
             revision: watch::Sender::new(FIRST),
             visible: AtomicU64::new(FIRST),

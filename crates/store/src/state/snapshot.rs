@@ -15,6 +15,8 @@ pub(super) type Table<X> = OrdMap<Key, Arc<Entry<X>>>;
 pub(super) struct Root<X: Indexer> {
     pub(super) revision: Revision,
     pub(super) tables: OrdMap<Key, Table<X>>,
+    /// How many keys of a table begin with the same next segment, by that beginning: the objects of a namespace.
+    pub(super) groups: OrdMap<Key, usize>,
 }
 
 impl<X: Indexer> Clone for Root<X> {
@@ -22,8 +24,16 @@ impl<X: Indexer> Clone for Root<X> {
         Self {
             revision: self.revision,
             tables: self.tables.clone(),
+            groups: self.groups.clone(),
         }
     }
+}
+
+/// The part of `key` that its group has in common: its table and the segment behind that, with the slash that ends it.
+/// `None` where no segment ends behind the table.
+fn group_of(table: usize, key: &[u8]) -> Option<&[u8]> {
+    let slash = key.get(table..)?.iter().position(|byte| *byte == b'/')?;
+    key.get(..=table + slash)
 }
 
 impl<X: Indexer> Root<X> {
@@ -34,12 +44,33 @@ impl<X: Indexer> Root<X> {
     #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     pub(super) fn insert(&mut self, table: usize, entry: Arc<Entry<X>>) -> Option<Arc<Entry<X>>> {
         let key = entry.key().clone();
-        match self.tables.get_mut(&key[..table]) {
-            Some(entries) => entries.insert(key, entry),
+        let replaced = match self.tables.get_mut(&key[..table]) {
+            Some(entries) => entries.insert(key.clone(), entry),
             None => {
-                self.tables.insert(key[..table].into(), OrdMap::unit(key, entry));
+                self.tables
+                    .insert(key[..table].into(), OrdMap::unit(key.clone(), entry));
                 None
             }
+        };
+        if replaced.is_none() {
+            self.enter_group(table, &key);
+        }
+        replaced
+    }
+
+    fn enter_group(&mut self, table: usize, key: &[u8]) {
+        let Some(group) = group_of(table, key) else { return };
+        match self.groups.get_mut(group) {
+            Some(count) => *count += 1,
+            None => drop(self.groups.insert(group.into(), 1)),
+        }
+    }
+
+    fn leave_group(&mut self, table: usize, key: &[u8]) {
+        let Some(group) = group_of(table, key) else { return };
+        match self.groups.get_mut(group) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(self.groups.remove(group)),
         }
     }
 
@@ -49,6 +80,9 @@ impl<X: Indexer> Root<X> {
         let removed = entries.remove(key);
         if entries.is_empty() {
             self.tables.remove(&key[..table]);
+        }
+        if removed.is_some() {
+            self.leave_group(table, key);
         }
         removed
     }
@@ -147,13 +181,20 @@ impl<X: Indexer> Snapshot<X> {
         }
     }
 
-    /// How many keys begin with `prefix`: at once for a table, else some 20 ns for each.
+    /// How many keys begin with `prefix`: at once for a table and for the next segment of its keys, else some 20 ns for each.
     pub fn count(&self, prefix: &[u8]) -> usize {
         let table = self.indexer.table(prefix);
-        if table > 0 && table == prefix.len() {
-            return self.home(prefix).root.tables.get(prefix).map_or(0, OrdMap::len);
+        if table == 0 {
+            return self.range(prefix).count();
         }
-        self.range(prefix).count()
+        let root = &self.home(prefix).root;
+        if table == prefix.len() {
+            return root.tables.get(prefix).map_or(0, OrdMap::len);
+        }
+        match group_of(table, prefix) {
+            Some(group) if group.len() == prefix.len() => root.groups.get(prefix).copied().unwrap_or_default(),
+            _ => self.range(prefix).count(),
+        }
     }
 
     /// How many keys there are.
