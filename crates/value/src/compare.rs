@@ -43,7 +43,12 @@ impl PartialEq for List {
 
 impl PartialEq for Map {
     fn eq(&self, other: &Self) -> bool {
-        self.same(other) || self[..] == other[..]
+        if self.same(other) {
+            return true;
+        }
+        let sources = self.source().zip(other.source());
+        let told = sources.and_then(|(one, other)| one.same(other));
+        told.unwrap_or_else(|| self[..] == other[..])
     }
 }
 

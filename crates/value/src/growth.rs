@@ -51,6 +51,9 @@ impl Growth {
                 list.iter().try_for_each(|item| self.draw_value(item))
             }
             Value::Map(map) => {
+                if let Some(source) = map.source() {
+                    return self.draw(source.length());
+                }
                 self.draw(map.len().max(1) + 1)?;
                 map.iter().try_for_each(|(key, value)| self.draw_entry(key, value))
             }

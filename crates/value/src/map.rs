@@ -3,7 +3,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::{SmolStr, Value};
+use crate::source::MadeOf;
+use crate::{SmolStr, Source, Value};
 
 /// A key and its value.
 pub type Entry = (SmolStr, Value);
@@ -17,7 +18,14 @@ const SMALL: usize = 12;
 /// Reads as a slice of entries through `Deref`, which is how two maps are walked side by side.
 #[derive(Clone, Default)]
 // Empty maps are frequent (each leaf of a field set is one), so `None` stands for them and costs no allocation.
-pub struct Map(Option<Arc<Vec<Entry>>>);
+pub struct Map(Option<Arc<Contents>>);
+
+#[derive(Clone, Default)]
+struct Contents {
+    /// The entries; none where the map is made of something else.
+    entries: Vec<Entry>,
+    made_of: Option<Box<MadeOf>>,
+}
 
 impl Map {
     /// An empty map.
@@ -46,6 +54,25 @@ impl Map {
     pub fn from_sorted(entries: Vec<Entry>) -> Self {
         debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0));
         Self::wrap(entries)
+    }
+
+    /// A map whose entries are made of `source` when somebody first looks at them.
+    pub fn made_of(source: Arc<dyn Source>) -> Self {
+        Self(Some(Arc::new(Contents {
+            entries: Vec::new(),
+            made_of: Some(Box::new(MadeOf::new(source))),
+        })))
+    }
+
+    /// What the map is made of, if it has not changed since.
+    pub fn source(&self) -> Option<&dyn Source> {
+        Some(self.0.as_ref()?.made_of.as_ref()?.source())
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        let contents = self.0.as_ref();
+        contents.is_none_or(|contents| contents.entries.is_empty() && contents.made_of.is_none())
     }
 
     /// The value of `key`.
@@ -114,7 +141,11 @@ impl Map {
 
     /// The entries, copied if they are shared.
     pub fn into_entries(self) -> Vec<Entry> {
-        self.0.map(Arc::unwrap_or_clone).unwrap_or_default()
+        let contents = self.0.map(Arc::unwrap_or_clone).unwrap_or_default();
+        match contents.made_of {
+            Some(made_of) => made_of.into_entries(),
+            None => contents.entries,
+        }
     }
 
     /// Whether both are the very same map in memory, hence equal without a look at the entries.
@@ -127,11 +158,15 @@ impl Map {
     }
 
     fn wrap(entries: Vec<Entry>) -> Self {
-        Self((!entries.is_empty()).then(|| Arc::new(entries)))
+        Self((!entries.is_empty()).then(|| Arc::new(Contents { entries, made_of: None })))
     }
 
     fn make_mut(&mut self) -> &mut Vec<Entry> {
-        Arc::make_mut(self.0.get_or_insert_default())
+        let contents = Arc::make_mut(self.0.get_or_insert_default());
+        if let Some(made_of) = contents.made_of.take() {
+            contents.entries = made_of.into_entries();
+        }
+        &mut contents.entries
     }
 
     /// The place of `key`. Few keys of a map have the same length and first byte, so that in a small one it takes less to look
@@ -164,8 +199,13 @@ fn order_of_names(left: &str, right: &str) -> Ordering {
 impl Deref for Map {
     type Target = [Entry];
 
+    #[inline]
     fn deref(&self) -> &[Entry] {
-        self.0.as_ref().map_or(&[], |entries| entries)
+        match self.0.as_deref() {
+            None => &[],
+            Some(Contents { entries, made_of: None }) => entries,
+            Some(Contents { made_of: Some(made_of), .. }) => made_of.entries(),
+        }
     }
 }
 

@@ -47,14 +47,17 @@ impl Names {
 #[inline]
 fn prefix(text: &str) -> u64 {
     let bytes = text.as_bytes();
-    match bytes.first_chunk::<8>() {
-        Some(first) => u64::from_be_bytes(*first),
-        None => {
-            let number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-            // Eight bytes would not come here, so that the shift is below 64 but for an empty text, whose number is zero.
-            number.checked_shl(64 - 8 * bytes.len() as u32).unwrap_or_default()
-        }
+    if let Some(first) = bytes.first_chunk::<8>() {
+        return u64::from_be_bytes(*first);
     }
+    // Fewer than eight bytes: from four on the first four and the last four, which may meet.
+    let free = 64 - 8 * bytes.len() as u32;
+    if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
+        return u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << free;
+    }
+    let number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    // The shift is below 64 but for an empty text, whose number is zero.
+    number.checked_shl(free).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,10 +3,12 @@
 //! Each path element is a key of an object that holds what is below it; `.` marks an element that is itself in the set
 //! while others are below it. See `FieldsV1` in <https://kubernetes.io/docs/reference/kubernetes-api/>.
 
+use std::any::Any;
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use holdfast_value::{Map, SmolStr, Value};
+use holdfast_value::{Map, SmolStr, Source, Value, json};
+use memchr::memchr;
 
 use super::intern::{Index, hash_text};
 use super::{Level, Nodes, Set};
@@ -48,11 +50,15 @@ impl Set {
         Ok(reader.finish())
     }
 
-    /// Reads a set from the tree of its JSON form, as it stands in an object's `managedFields`.
+    /// Reads a set from the tree of its JSON form, as it stands in an object's `managedFields`. One that was made of a set is
+    /// not looked at.
     ///
     /// # Errors
     /// If the tree is not of that shape, nests too deep, or has a malformed key.
     pub fn from_fields_v1_value(value: &Value) -> Result<Set, FieldsError> {
+        if let Some(fields) = FieldsV1::of(value) {
+            return Ok(fields.set.clone());
+        }
         let mut reader = Reader::default();
         reader.tree(value, 0)?;
         Ok(reader.finish())
@@ -67,19 +73,93 @@ impl Set {
 
     /// Appends the JSON text of the set.
     pub fn write_fields_v1(&self, out: &mut Vec<u8>) {
-        let elements = self.level().elements.len();
-        let mut keys = WrittenKeys {
-            text: Vec::with_capacity(24 * elements),
-            places: vec![(0, 0); elements],
-        };
-        write_text(self.level(), false, &mut keys, out);
+        write_text(self.level(), false, &mut WrittenKeys::of(self.level()), out);
     }
 
-    /// The tree of the set's JSON form.
+    /// The tree of the set's JSON form, with its text. Its nodes are made when somebody first looks at them.
     pub fn to_fields_v1_value(&self) -> Value {
-        let mut names = vec![SmolStr::default(); self.level().elements.len()];
-        to_tree(self.level(), false, &mut names)
+        match self.is_empty() {
+            true => Value::empty_map(),
+            false => Value::Map(Map::made_of(Arc::new(FieldsV1::new(self.clone())))),
+        }
     }
+}
+
+/// The JSON text of a set of fields as the reference writes it within an object, where `value` was made of a set.
+pub fn fields_v1_text(value: &Value) -> Option<&[u8]> {
+    let fields = FieldsV1::of(value)?;
+    fields.is_plain.then_some(&fields.text)
+}
+
+/// What the tree of a set is made of: the set, and its text within an object.
+struct FieldsV1 {
+    set: Set,
+    text: Vec<u8>,
+    /// How long the text is without escapes.
+    length: usize,
+    /// Whether no key holds a control character: JSON has several escapes for these.
+    is_plain: bool,
+    /// Whether the text has all keys in the order of names, known once somebody asks.
+    is_by_name: OnceLock<bool>,
+}
+
+impl FieldsV1 {
+    fn new(set: Set) -> Self {
+        let mut keys = WrittenKeys::of(set.level());
+        let mut text = Vec::with_capacity(16 + 24 * set.level().nodes.len());
+        write_text(set.level(), false, &mut keys, &mut text);
+        let (length, is_plain) = (text.len() - keys.escapes, !keys.has_codes);
+        Self {
+            set,
+            text: json::html_safe(text),
+            length,
+            is_plain,
+            is_by_name: OnceLock::new(),
+        }
+    }
+
+    fn of(value: &Value) -> Option<&Self> {
+        let source: &dyn Any = value.as_map()?.source()?;
+        source.downcast_ref()
+    }
+}
+
+impl Source for FieldsV1 {
+    fn entries(&self) -> Vec<(SmolStr, Value)> {
+        let mut names = vec![SmolStr::default(); self.set.level().elements.len()];
+        to_entries(self.set.level(), false, &mut names).into_entries()
+    }
+
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    fn json(&self) -> Option<&[u8]> {
+        let by_name = || self.is_plain && is_by_name(self.set.level());
+        self.is_by_name.get_or_init(by_name).then_some(&self.text)
+    }
+
+    fn same(&self, other: &dyn Source) -> Option<bool> {
+        let other: &dyn Any = other;
+        let other: &Self = other.downcast_ref()?;
+        Some(self.set.same(&other.set) || self.text == other.text)
+    }
+}
+
+/// Whether the order of the elements is that of their texts, at each level.
+fn is_by_name(level: Level<'_>) -> bool {
+    let mut last: Option<String> = None;
+    level.entries().all(|entry| {
+        // Fields stand in the order of their names, before all others.
+        if !matches!(entry.element(), PathElement::Field(_)) {
+            let text = entry.element().to_text();
+            if last.as_ref().is_some_and(|last| *last >= text) {
+                return false;
+            }
+            last = Some(text);
+        }
+        is_by_name(entry.below())
+    })
 }
 
 /// Reads objects into nodes. A key that was seen before is not read again.
@@ -260,10 +340,30 @@ impl Siblings {
 struct WrittenKeys {
     text: Vec<u8>,
     /// Where each element stands in the text, by its number; nowhere yet if empty.
-    places: Vec<(usize, usize)>,
+    places: Vec<Place>,
+    /// How many bytes of all that was written are those of escapes.
+    escapes: usize,
+    /// Whether anything is written by its code.
+    has_codes: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    start: u32,
+    end: u32,
+    escapes: u32,
 }
 
 impl WrittenKeys {
+    fn of(level: Level<'_>) -> Self {
+        Self {
+            text: Vec::with_capacity(24 * level.elements.len()),
+            places: vec![Place::default(); level.elements.len()],
+            escapes: 0,
+            has_codes: false,
+        }
+    }
+
     #[inline]
     #[expect(
         clippy::indexing_slicing,
@@ -271,15 +371,36 @@ impl WrittenKeys {
     )]
     fn write(&mut self, entry: super::Entry<'_>, out: &mut Vec<u8>) {
         let place = &mut self.places[entry.node.element()];
-        if place.1 == 0 {
+        if place.end == 0 {
             let start = self.text.len();
             self.text.push(b'"');
             entry.element().write_quoted(&mut self.text);
+            let (escapes, has_codes) = escapes(&self.text[start..]);
+            self.has_codes |= has_codes;
             self.text.extend_from_slice(b"\":");
-            *place = (start, self.text.len());
+            // Inputs are bounded far below what would not fit.
+            let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
+            *place = Place {
+                start: number(start),
+                end: number(self.text.len()),
+                escapes: number(escapes),
+            };
         }
-        out.extend_from_slice(&self.text[place.0..place.1]);
+        self.escapes += place.escapes as usize;
+        out.extend_from_slice(&self.text[place.start as usize..place.end as usize]);
     }
+}
+
+/// How many bytes escapes add to a text within a JSON string, and whether any of them is a code.
+fn escapes(quoted: &[u8]) -> (usize, bool) {
+    let (mut added, mut has_codes, mut rest) = (0, false, quoted);
+    while let Some(at) = memchr(b'\\', rest) {
+        let is_code = rest.get(at + 1) == Some(&b'u');
+        has_codes |= is_code;
+        added += if is_code { 5 } else { 1 };
+        rest = rest.get(at + 2..).unwrap_or_default();
+    }
+    (added, has_codes)
 }
 
 fn write_text(level: Level<'_>, member: bool, keys: &mut WrittenKeys, out: &mut Vec<u8>) {
@@ -301,7 +422,7 @@ fn write_text(level: Level<'_>, member: bool, keys: &mut WrittenKeys, out: &mut 
     clippy::indexing_slicing,
     reason = "nodes hold numbers of the elements of their own table"
 )]
-fn to_tree(level: Level<'_>, member: bool, names: &mut [SmolStr]) -> Value {
+fn to_entries(level: Level<'_>, member: bool, names: &mut [SmolStr]) -> Map {
     let mark = member && !level.is_empty();
     let mut entries = Vec::with_capacity(level.entries().count() + usize::from(mark));
     if mark {
@@ -316,9 +437,10 @@ fn to_tree(level: Level<'_>, member: bool, names: &mut [SmolStr]) -> Value {
             };
         }
         let name = name.clone();
-        entries.push((name, to_tree(entry.below(), entry.is_member(), names)));
+        let below = to_entries(entry.below(), entry.is_member(), names);
+        entries.push((name, Value::Map(below)));
     }
-    Value::Map(Map::from_unsorted(entries))
+    Map::from_unsorted(entries)
 }
 
 /// `f:` and a name, without a heap allocation where it is short.

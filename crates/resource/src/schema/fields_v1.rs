@@ -1,12 +1,15 @@
 //! Sets of fields in their JSON form.
 
-use holdfast_merge::PathElement;
+use holdfast_merge::{PathElement, fields_v1_text};
 use holdfast_value::{Entry, Map, Value, json};
 use smallvec::SmallVec;
 
 /// Appends a set of fields as the reference writes it: what stands for a struct's fields by name, then the items of lists by
 /// their keys or values, which are compared as such: `k:{"containerPort":80}` comes before `k:{"containerPort":443}`.
 pub fn write_fields_v1(set: &Value, out: &mut Vec<u8>) {
+    if let Some(text) = fields_v1_text(set) {
+        return out.extend_from_slice(text);
+    }
     let Value::Map(map) = set else {
         return json::write(set, out);
     };

@@ -85,7 +85,7 @@ fn write_members(
     match (of, map) {
         (Some(of), Some(map)) => {
             for found in members(of, map) {
-                member(found.name, found.value, found.shape);
+                member(found.name(), found.value(), found.shape());
             }
         }
         (None, Some(map)) => map.iter().for_each(|(name, value)| member(name, value, None)),

@@ -1,30 +1,45 @@
 //! Values as the reference writes them in JSON: the fields of a struct in the order of its source, the entries of a map by
 //! their names.
 
-use holdfast_value::{Map, SmolStr, Value, json};
+use holdfast_value::{Entry, Map, SmolStr, Value, json};
 use smallvec::SmallVec;
 
-use crate::schema::{Scalar, Shape, Type, TypeId, TypeKind, TypeTable, write_fields_v1};
+use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable, write_fields_v1};
 
 /// A member of an object on its way out.
 #[derive(Clone, Copy)]
 pub struct Member<'v, 't> {
-    /// Its name.
-    pub name: &'v SmolStr,
-    /// What it holds.
-    pub value: &'v Value,
-    /// What it may hold; `None` where the type does not know it.
-    pub shape: Option<&'t Shape>,
-    place: u16,
+    entry: &'v Entry,
+    /// Its field; `None` where the type does not know it.
+    field: Option<&'t Field>,
 }
 
-impl Member<'_, '_> {
+impl<'v, 't> Member<'v, 't> {
+    /// Its name.
+    pub fn name(&self) -> &'v SmolStr {
+        &self.entry.0
+    }
+
+    /// What it holds.
+    pub fn value(&self) -> &'v Value {
+        &self.entry.1
+    }
+
+    /// What it may hold; `None` where the type does not know it.
+    pub fn shape(&self) -> Option<&'t Shape> {
+        self.field.map(|field| &field.shape)
+    }
+
+    fn place(&self) -> u16 {
+        self.field.map_or(u16::MAX, |field| field.place)
+    }
+
     /// Appends the name and a colon.
     pub(crate) fn write_name(&self, out: &mut Vec<u8>) {
-        match self.shape {
+        match self.field {
             // Names of fields are words.
-            Some(_) => json::write_plain_string(self.name, out),
-            None => json::write_string(self.name, out),
+            Some(_) => json::write_plain_string(self.name(), out),
+            None => json::write_string(self.name(), out),
         }
         out.push(b':');
     }
@@ -37,18 +52,13 @@ pub type Members<'v, 't> = SmallVec<[Member<'v, 't>; 16]>;
 /// come last, by their names.
 pub fn members<'v, 't>(of: &'t Type, map: &'v Map) -> Members<'v, 't> {
     let mut from = 0;
-    let member = |(name, value): &'v (SmolStr, Value)| {
-        let field = of.field_behind(&mut from, name);
-        Member {
-            name,
-            value,
-            shape: field.map(|field| &field.shape),
-            place: field.map_or(u16::MAX, |field| field.place),
-        }
+    let member = |entry: &'v Entry| Member {
+        entry,
+        field: of.field_behind(&mut from, &entry.0),
     };
     let mut members: Members<'v, 't> = map.iter().map(member).collect();
     // The sort is stable: members of no place keep the order of their names.
-    members.sort_by_key(|member| member.place);
+    members.sort_by_key(Member::place);
     members
 }
 
@@ -62,7 +72,7 @@ pub fn write_json(table: &TypeTable, shape: Option<&Shape>, value: &Value, out: 
                     out.push(b',');
                 }
                 member.write_name(out);
-                write_json(table, member.shape, member.value, out);
+                write_json(table, member.shape(), member.value(), out);
             }
             out.push(b'}');
         }

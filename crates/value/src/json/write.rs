@@ -25,6 +25,9 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
             out.push(b']');
         }
         Value::Map(map) => {
+            if let Some(text) = map.source().and_then(|source| source.json()) {
+                return out.extend_from_slice(text);
+            }
             out.push(b'{');
             for (at, (key, value)) in map.iter().enumerate() {
                 if at > 0 {
