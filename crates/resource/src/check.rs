@@ -20,7 +20,7 @@
 
 use std::ops::Deref;
 
-use holdfast_value::{SmolStr, Value};
+use holdfast_value::{Seen, SmolStr, Value};
 
 use crate::metadata::labels::invalid_selector;
 use crate::schema::{self, EmptyField, FormatCheck, Mark, Shape, Step, TypeId, TypeTable};
@@ -282,7 +282,7 @@ impl<'t> Check<'t> {
 
     /// Reports the items of a list whose key stands there a second time, even where it is empty.
     pub fn distinct(&mut self, field: &Field<'_, '_>, key: &str) {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = Seen::new();
         for item in field.items() {
             let key = if key.is_empty() {
                 item.text()
@@ -387,7 +387,7 @@ impl<'t> Check<'t> {
 
     /// Reports the items of a list that are there a second time.
     fn unique(&mut self, field: &Field<'_, '_>, key: &str) {
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = Seen::new();
         for item in field.items() {
             let named = if key.is_empty() { item } else { item.child(key) };
             if !named.text().is_empty() && !seen.insert(named.text()) {

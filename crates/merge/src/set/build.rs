@@ -47,6 +47,17 @@ fn last_number(table: &[PathElement]) -> u32 {
 }
 
 impl SetBuilder {
+    /// With room for the paths of most objects.
+    pub(crate) fn with_room() -> Self {
+        Self {
+            elements: Elements {
+                table: Vec::with_capacity(64),
+                index: None,
+            },
+            nodes: Nodes::with_capacity(128),
+        }
+    }
+
     /// Where the next node will stand.
     #[inline]
     pub(crate) fn position(&self) -> usize {

@@ -43,7 +43,11 @@ impl<'a> SetWalk<'a> {
         Self {
             schema,
             ownership,
-            builder: SetBuilder::default(),
+            // Much of what is compared is the same, but all of what is applied is owned.
+            builder: match ownership {
+                Ownership::Applied => SetBuilder::with_room(),
+                Ownership::Whole => SetBuilder::default(),
+            },
             errors: Errors::default(),
         }
     }

@@ -432,27 +432,34 @@ fn managed_fields(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldErro
         return;
     };
     for (at, entry) in entries.iter().enumerate() {
-        let field = root.child("managedFields").index(at);
+        let field = || root.child("managedFields").index(at);
         let operation = entry.str_at(&["operation"]).unwrap_or_default();
         if !matches!(operation, "Apply" | "Update") {
             let detail = "must be `Apply` or `Update`";
-            errors.push(FieldError::invalid(&field.child("operation"), operation, detail));
+            errors.push(FieldError::invalid(&field().child("operation"), operation, detail));
         }
         let fields_type = entry.str_at(&["fieldsType"]).unwrap_or_default();
         if !fields_type.is_empty() && fields_type != "FieldsV1" {
             errors.push(FieldError::invalid(
-                &field.child("fieldsType"),
+                &field().child("fieldsType"),
                 fields_type,
                 "must be `FieldsV1`",
             ));
         }
         let manager = entry.str_at(&["manager"]).unwrap_or_default();
-        errors.extend(validate_field_manager(&field.child("manager"), manager));
+        if !is_field_manager(manager) {
+            errors.extend(validate_field_manager(&field().child("manager"), manager));
+        }
         let subresource = entry.str_at(&["subresource"]).unwrap_or_default();
         if subresource.len() > SUBRESOURCE_MAX {
-            errors.push(FieldError::too_long(&field.child("subresource"), SUBRESOURCE_MAX));
+            errors.push(FieldError::too_long(&field().child("subresource"), SUBRESOURCE_MAX));
         }
     }
+}
+
+/// Whether nothing is wrong with the name of a field manager.
+fn is_field_manager(name: &str) -> bool {
+    name.len() <= MANAGER_MAX && name.chars().all(is_printable)
 }
 
 /// What is wrong with the name of a field manager.

@@ -21,7 +21,7 @@ const RAW_AS_SENT: u8 = b' ';
 
 /// As [`encode`]; `raw_as_sent` says that the raw extensions of the object were sent with blanks.
 pub fn encode_as_sent(types: &TypeTable, object: &Value, raw_as_sent: bool) -> holdfast_store::Value {
-    let mut bytes = Vec::with_capacity(2048);
+    let mut bytes = Vec::with_capacity(4096);
     let room = schema::write_object_with_room(types, type_of_object(types, object), object, &mut bytes);
     if raw_as_sent {
         bytes.push(RAW_AS_SENT);

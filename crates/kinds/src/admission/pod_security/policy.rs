@@ -41,7 +41,25 @@ pub(super) const OPEN: Standard = Standard {
     level: Level::Privileged,
     version: Version(None),
 };
-const PREFIX: &str = "pod-security.kubernetes.io/";
+
+/// The labels that state the level and the version of a mode.
+struct Mode {
+    level: &'static str,
+    version: &'static str,
+}
+
+const ENFORCE: Mode = Mode {
+    level: "pod-security.kubernetes.io/enforce",
+    version: "pod-security.kubernetes.io/enforce-version",
+};
+const AUDIT: Mode = Mode {
+    level: "pod-security.kubernetes.io/audit",
+    version: "pod-security.kubernetes.io/audit-version",
+};
+const WARN: Mode = Mode {
+    level: "pod-security.kubernetes.io/warn",
+    version: "pod-security.kubernetes.io/warn-version",
+};
 
 impl Standard {
     /// Whether the standard is at least as new as that of `1.minor`.
@@ -83,12 +101,12 @@ impl Policy {
             return (policy, Vec::new());
         };
         let mut errors = Vec::new();
-        let (enforce, enforces) = standard(labels, "enforce", Level::Restricted, &mut errors);
-        let (audit, _) = standard(labels, "audit", Level::Privileged, &mut errors);
-        let (mut warn, warns) = standard(labels, "warn", Level::Privileged, &mut errors);
+        let (enforce, enforces) = standard(labels, &ENFORCE, Level::Restricted, &mut errors);
+        let (audit, _) = standard(labels, &AUDIT, Level::Privileged, &mut errors);
+        let (mut warn, warns) = standard(labels, &WARN, Level::Privileged, &mut errors);
         if enforces && !warns {
             warn.level = enforce.level;
-            if label(labels, "warn-version").is_none() {
+            if labels.str_at(&[WARN.version]).is_none() {
                 warn.version = enforce.version;
             }
         }
@@ -96,30 +114,25 @@ impl Policy {
     }
 }
 
-fn label<'v>(labels: &'v Value, mode: &str) -> Option<&'v str> {
-    labels.str_at(&[&format!("{PREFIX}{mode}")])
-}
-
 /// The standard of a mode, and whether its level is stated.
-fn standard(labels: &Value, mode: &str, unreadable: Level, errors: &mut Vec<FieldError>) -> (Standard, bool) {
+fn standard(labels: &Value, mode: &Mode, unreadable: Level, errors: &mut Vec<FieldError>) -> (Standard, bool) {
     let mut standard = OPEN;
-    let level = label(labels, mode);
+    let level = labels.str_at(&[mode.level]);
     if let Some(text) = level {
         standard.level = match text {
             "privileged" => Level::Privileged,
             "baseline" => Level::Baseline,
             "restricted" => Level::Restricted,
             _ => {
-                errors.push(fault(mode, text, "must be one of privileged, baseline, restricted"));
+                errors.push(fault(mode.level, text, "must be one of privileged, baseline, restricted"));
                 unreadable
             }
         };
     }
-    let version = format!("{mode}-version");
-    if let Some(text) = label(labels, &version).filter(|text| *text != "latest") {
+    if let Some(text) = labels.str_at(&[mode.version]).filter(|text| *text != "latest") {
         match minor(text) {
             Some(minor) => standard.version = Version(Some(minor)),
-            None => errors.push(fault(&version, text, "must be \"latest\" or \"v1.x\"")),
+            None => errors.push(fault(mode.version, text, "must be \"latest\" or \"v1.x\"")),
         }
     }
     (standard, level.is_some())
@@ -132,9 +145,7 @@ fn minor(text: &str) -> Option<u32> {
     if well_formed { digits.parse().ok() } else { None }
 }
 
-fn fault(mode: &str, value: &str, why: &str) -> FieldError {
-    let place = FieldPath::new("metadata")
-        .child("labels")
-        .key(&format!("{PREFIX}{mode}"));
+fn fault(label: &str, value: &str, why: &str) -> FieldError {
+    let place = FieldPath::new("metadata").child("labels").key(label);
     FieldError::invalid(&place, value, why)
 }

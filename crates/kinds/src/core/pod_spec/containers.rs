@@ -1,8 +1,7 @@
 //! Containers: what ordinary, init and ephemeral ones share, and what each may not have.
 
-use std::collections::HashSet;
-
 use holdfast_resource::{Check, Field, FieldError, Part};
+use holdfast_value::Seen;
 
 use super::stop_signal::validate_stop_signal;
 use super::volumes::Volumes;
@@ -37,17 +36,17 @@ pub(super) fn visit_containers(spec: &Field<'_, '_>, with: &mut dyn FnMut(&Field
 /// Checks all containers of a pod specification.
 pub(super) fn validate_all<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     validate_ordinary(spec, pod, check);
-    let mut names: HashSet<&'v str> = names(&spec.child("containers"));
+    let mut names: Seen<&'v str> = container_names(&spec.child("containers")).collect();
     validate_init(spec, pod, &mut names, check);
-    names.extend(self::names(&spec.child("initContainers")));
+    for name in container_names(&spec.child("initContainers")) {
+        names.insert(name);
+    }
     validate_ephemeral(spec, pod, &mut names, check);
 }
 
-fn names<'v>(containers: &Field<'v, '_>) -> HashSet<&'v str> {
-    let named = containers.slice().iter();
-    named
-        .map(|container| container.str_at(&["name"]).unwrap_or_default())
-        .collect()
+fn container_names<'v>(containers: &Field<'v, '_>) -> impl Iterator<Item = &'v str> {
+    let containers = containers.slice().iter();
+    containers.map(|container| container.str_at(&["name"]).unwrap_or_default())
 }
 
 /// `validateContainers`
@@ -57,7 +56,7 @@ fn validate_ordinary<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mu
         check.errors.push(containers.required(""));
         return;
     }
-    let mut names = HashSet::new();
+    let mut names = Seen::new();
     for container in check.items(spec, "containers", &containers) {
         check.values(&container, pod);
         let name = container.child("name");
@@ -83,14 +82,14 @@ fn validate_running<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check:
 }
 
 /// `validateInitContainers`
-fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut HashSet<&'v str>, check: &mut Check<'_>) {
+fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut Seen<&'v str>, check: &mut Check<'_>) {
     let containers = spec.child("initContainers");
     for container in check.items(spec, "initContainers", &containers) {
         check.values(&container, pod);
         validate_restart_policy(&container, pod, check);
         let always = container.child("restartPolicy").text() == "Always";
         let name = container.child("name");
-        if names.contains(name.text()) {
+        if names.contains(&name.text()) {
             check.errors.push(name.duplicate());
         } else if !name.text().is_empty() {
             names.insert(name.text());
@@ -129,11 +128,11 @@ const NOT_EPHEMERAL: [&str; 9] = [
 fn validate_ephemeral<'v>(
     spec: &Part<'v, '_>,
     pod: &PodParts<'_, 'v>,
-    names: &mut HashSet<&'v str>,
+    names: &mut Seen<&'v str>,
     check: &mut Check<'_>,
 ) {
     const WHY: &str = "cannot be set for an Ephemeral Container";
-    let others: HashSet<&str> = names.clone();
+    let others = names.clone();
     let containers = spec.child("ephemeralContainers");
     for container in check.items(spec, "ephemeralContainers", &containers) {
         check.values(&container, pod);
@@ -144,7 +143,7 @@ fn validate_ephemeral<'v>(
             errors.push(name.duplicate());
         }
         let target = container.child("targetContainerName");
-        if !target.text().is_empty() && !others.contains(target.text()) {
+        if !target.text().is_empty() && !others.contains(&target.text()) {
             errors.push(target.not_found());
         }
         for part in NOT_EPHEMERAL {
@@ -179,7 +178,7 @@ pub(super) fn validate_image_of_pod(container: &Field<'_, '_>, errors: &mut Erro
 /// `validateContainerPorts`
 pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     let ports = container.child("ports");
-    let mut names = HashSet::new();
+    let mut names = Seen::new();
     for port in check.items(container, "ports", &ports) {
         let name = port.child("name");
         if !name.text().is_empty() {
@@ -195,7 +194,7 @@ pub(super) fn validate_ports<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v
 
 /// `checkHostPortConflicts`: no two of the containers take the same port of the host.
 fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Field<'v, 'p>>, errors: &mut Errors) {
-    let mut taken = HashSet::new();
+    let mut taken = Seen::new();
     for container in containers {
         for port in container.child("ports").items() {
             let host_port = port.child("hostPort");
@@ -233,7 +232,7 @@ fn validate_restart_policy<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>,
 
 /// `validateResizePolicy`; the reference reports all but a repeated resource at the list.
 pub(super) fn validate_resize_policy(policies: &Field<'_, '_>, pod_restart_policy: &str, errors: &mut Errors) {
-    let mut names = HashSet::new();
+    let mut names = Seen::new();
     for policy in policies.items() {
         let (name, restart) = (policy.child("resourceName"), policy.child("restartPolicy"));
         if !names.insert(name.text()) {

@@ -21,6 +21,9 @@ pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
             ("downwardAPI", "DownwardAPI", None),
         ] {
             let source = volume.child(source);
+            if source.child("items").is_empty() {
+                continue;
+            }
             let what = source_text(kind, name.map(|name| source.child(name).text()));
             tell(called, &what, item_paths(&source), &mut Seen::new(), warnings);
         }

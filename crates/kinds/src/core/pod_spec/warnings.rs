@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use holdfast_resource::Field;
-use holdfast_value::Value;
+use holdfast_value::{Seen, Value};
 
 use super::overlapping_paths;
 use crate::validation::resources;
@@ -166,7 +166,7 @@ fn volumes(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
 }
 
 fn duplicates(items: &Field<'_, '_>, key: &str, warnings: &mut Vec<String>) {
-    let mut seen = HashSet::new();
+    let mut seen = Seen::new();
     for item in items.items() {
         let text = item.child(key);
         if !seen.insert(text.text()) {
@@ -189,7 +189,7 @@ fn container_warnings(container: &Field<'_, '_>, warnings: &mut Vec<String>) {
     for list in ["limits", "requests"] {
         resources::fractional_bytes(&parts.child(list), warnings);
     }
-    let mut names = HashSet::new();
+    let mut names = Seen::new();
     for variable in container.child("env").items() {
         let name = variable.child("name").text();
         if !names.insert(name) {
@@ -203,9 +203,15 @@ fn container_warnings(container: &Field<'_, '_>, warnings: &mut Vec<String>) {
             }
         }
     }
+    let list = container.child("ports");
+    if list.len() > 1 {
+        port_warnings(&list, warnings);
+    }
+}
+
+fn port_warnings(list: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let mut ports = HashSet::new();
     let mut first_of = HashMap::new();
-    let list = container.child("ports");
     for port in list.items() {
         let (number, protocol) = (port.child("containerPort").number(), port.child("protocol").text());
         let on_host = (port.child("hostIP").text(), port.child("hostPort").number());
