@@ -149,6 +149,32 @@ pub struct Representation {
     pub drops_managed_fields: bool,
 }
 
+/// What of a request says in which form errors are told, kept for the case that there is one.
+#[derive(Clone, Debug)]
+pub struct ErrorForm {
+    accept: Option<HeaderValue>,
+    agent: Option<HeaderValue>,
+    query: Query,
+}
+
+impl ErrorForm {
+    /// What a request with these headers and parameters says.
+    pub fn new(headers: &HeaderMap, query: &Query) -> Self {
+        Self {
+            accept: headers.get(header::ACCEPT).cloned(),
+            agent: headers.get(header::USER_AGENT).cloned(),
+            query: query.clone(),
+        }
+    }
+
+    /// The form.
+    pub fn representation(self) -> Representation {
+        let stated = [(header::ACCEPT, self.accept), (header::USER_AGENT, self.agent)];
+        let stated = stated.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        Representation::of_errors(&stated.collect(), &self.query)
+    }
+}
+
 impl Representation {
     /// The form in which errors are told: that of the first clause that asks for nothing but a format, since a `Status` is
     /// only shown whole. Where there is none, what went wrong is told all the same, as JSON for people.
@@ -188,6 +214,12 @@ impl Representation {
         served: impl Fn(Format, View) -> bool,
     ) -> Result<Self, ApiError> {
         let pretty = pretty(headers, query);
+        if accepts_plain_json(headers) && served(Format::Json, View::Whole) {
+            return Ok(Self {
+                pretty,
+                ..Self::default()
+            });
+        }
         for clause in clauses(headers) {
             let Some(format) = clause.format_of(formats(cbor)) else {
                 continue;
@@ -217,6 +249,10 @@ impl Representation {
 pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), ApiError> {
     let accept = accept_text(headers);
     if accept.is_empty() {
+        return Ok(());
+    }
+    // Most clients name one type.
+    if produced.contains(&accept.as_ref()) {
         return Ok(());
     }
     let acceptable = accept.split(',').any(|clause| {
@@ -253,6 +289,12 @@ pub(crate) fn clauses(headers: &HeaderMap) -> Vec<Clause> {
 
 /// More clauses than any client sends.
 const MAX_CLAUSES: usize = 64;
+
+/// Whether a client accepts JSON before all else, and says nothing more of it.
+fn accepts_plain_json(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).map(HeaderValue::as_bytes);
+    accept.is_none_or(|accept| accept.is_empty() || accept == b"*/*" || accept == JSON.as_bytes())
+}
 
 fn accept_text(headers: &HeaderMap) -> Cow<'_, str> {
     headers::text(headers, header::ACCEPT).unwrap_or_default()
@@ -377,11 +419,11 @@ fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(text) = query.get("pretty").filter(|text| !text.is_empty()) {
         return matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True");
     }
-    let agent = headers::text(headers, header::USER_AGENT);
+    let agent = headers.get(header::USER_AGENT);
     agent.is_some_and(|agent| {
         ["curl", "Wget", "Mozilla/5.0"]
             .iter()
-            .any(|tool| agent.starts_with(tool))
+            .any(|tool| agent.as_bytes().starts_with(tool.as_bytes()))
     })
 }
 

@@ -109,7 +109,7 @@ impl RequestInfo {
         let path = query::decode_lossy(uri.path()).ok_or(RequestInfoError::Unreadable)?;
         let mut info = Self {
             path: path.into_owned(),
-            verb: SmolStr::from(method.as_str().to_ascii_lowercase()),
+            verb: small_letters(method.as_str()),
             resource: None,
             query: Query::parse(uri.query().unwrap_or_default()),
             selected_name: SmolStr::default(),
@@ -148,7 +148,7 @@ impl RequestInfo {
 
     #[expect(clippy::indexing_slicing, reason = "the match leaves no empty rest")]
     fn read_resource(&mut self, method: &Method) -> Result<(), RequestInfoError> {
-        let parts: Vec<&str> = self.path.trim_matches('/').split('/').collect();
+        let parts = segments(&self.path);
         let (group, version, mut parts) = match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
             ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
@@ -200,6 +200,25 @@ impl RequestInfo {
         self.resource = Some(target);
         Ok(())
     }
+}
+
+/// The segments of a path, without the slashes around it.
+fn segments(path: &str) -> Vec<&str> {
+    let (mut segments, mut start) = (Vec::with_capacity(10), 0);
+    let path = path.trim_start_matches('/').trim_end_matches('/');
+    for (at, byte) in path.bytes().enumerate() {
+        if byte == b'/' {
+            segments.push(path.get(start..at).unwrap_or_default());
+            start = at + 1;
+        }
+    }
+    segments.push(path.get(start..).unwrap_or_default());
+    segments
+}
+
+/// The name of a method in small letters.
+fn small_letters(method: &str) -> SmolStr {
+    method.chars().map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 fn method_verb(method: &Method) -> &'static str {

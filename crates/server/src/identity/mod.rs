@@ -149,7 +149,12 @@ const SPACE_BEFORE_TOKEN: &str =
 
 /// The warning about the credentials of a request, if any.
 pub(crate) fn warning(headers: &HeaderMap) -> Option<String> {
-    let text = headers::text(headers, header::AUTHORIZATION)?;
+    let stated = headers.get(header::AUTHORIZATION)?;
+    // Nothing is warned of where no blank follows another.
+    if !stated.as_bytes().windows(2).any(|pair| pair == b"  ") {
+        return None;
+    }
+    let text = headers::lossy(stated);
     let mut parts = text.trim().splitn(3, ' ');
     let bears = parts.next()?.eq_ignore_ascii_case("bearer") && parts.next()?.is_empty();
     (bears && parts.next().is_some()).then(|| SPACE_BEFORE_TOKEN.to_owned())

@@ -17,7 +17,7 @@ use rustls::pki_types::CertificateDer;
 use crate::api::context::Context;
 use crate::api::router::{self, Incoming};
 use crate::http::ApiError;
-use crate::http::negotiation::{self, PatchType, Representation};
+use crate::http::negotiation::{self, ErrorForm, PatchType, Representation};
 use crate::http::request_info::{RequestInfo, ResourcePath};
 use crate::http::response::{self, Response};
 use crate::http::status::RETRY_SECONDS;
@@ -120,10 +120,8 @@ impl Service {
         let audit_id = self.audit_id(&head.headers);
         let user_agent = head.headers.get(header::USER_AGENT).cloned();
         let info = RequestInfo::parse(&head.method, &head.uri);
-        let errors = match &info {
-            Ok(info) => Representation::of_errors(&head.headers, &info.query),
-            Err(_) => Representation::default(),
-        };
+        let errors = info.as_ref().map(|info| ErrorForm::new(&head.headers, &info.query));
+        let errors = errors.ok();
         let lasting = info.as_ref().is_ok_and(inflight::lasts);
         let unseen = info.as_ref().ok().and_then(|_| identity::warning(&head.headers));
         let unseen = unseen.filter(|_| !matches!(certificate, Some(ClientCertificate::User(..))));
@@ -155,7 +153,10 @@ impl Service {
             }
             Err(error) => Ok(response::unread(error, &uri)),
         };
-        let mut response = outcome.unwrap_or_else(|error| response::error(self.context.messages(), &error, &errors));
+        let mut response = outcome.unwrap_or_else(|error| {
+            let form = errors.map(ErrorForm::representation).unwrap_or_default();
+            response::error(self.context.messages(), &error, &form)
+        });
         let headers = response.headers_mut();
         if let Some(unseen) = unseen {
             response::add_warnings(headers, &[unseen]);
