@@ -12,8 +12,11 @@ use std::{env, fs};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The functions that a start runs, written by `cargo xtask order`.
-const ORDER: &str = "link-order.txt";
+/// The functions that each start runs and those that the first alone runs, written by `cargo xtask order`.
+const ORDER: [(&str, &str); 2] = [
+    (".text.start", "link-order.txt"),
+    (".text.first", "link-order-first.txt"),
+];
 
 /// The target for which Rust brings a linker that takes such a list.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
@@ -52,24 +55,31 @@ fn order_functions() {
     if is("TARGET", TARGET) && is("PROFILE", "release") && usual && brings_linker() {
         let script = Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("order.ld");
         // Without the script the program is the same, and takes more memory.
-        let written = fs::read_to_string(ORDER).and_then(|names| fs::write(&script, script_of(&names)));
-        if written.is_ok() {
+        let names = ORDER.map(|(section, file)| (section, fs::read_to_string(file).unwrap_or_default()));
+        if fs::write(&script, script_of(&names)).is_ok() {
             println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
         }
     }
 }
 
-/// The linker script that puts the functions of these names before all others. Each stands in a section of its own name;
-/// that of a Rust function ends with a hash, which differs from build to build.
-fn script_of(names: &str) -> String {
-    let mut script = "SECTIONS\n{\n  .text.start : {\n".to_owned();
-    // What makes tables larger is held for seldom, and a start does it for each table.
-    script.push_str("    *(.text.unlikely._ZN9hashbrown*)\n");
-    for name in names.lines() {
-        let hash = if name.starts_with("_ZN") { "17h*" } else { "" };
-        script.push_str(&format!("    *(.text.{name}{hash})\n"));
+/// The linker script that puts the functions of these names before all others, in sections of these names. Each stands in a
+/// section of its own name; that of a Rust function ends with a hash, which is given where several have the name.
+fn script_of(sections: &[(&str, String)]) -> String {
+    let mut script = "SECTIONS\n{\n".to_owned();
+    for (section, names) in sections {
+        script.push_str(&format!("  {section} : {{\n"));
+        for name in names.lines() {
+            let end = match name.starts_with("_ZN") {
+                true if name.ends_with('E') => "*",
+                true => "17h*",
+                false => "",
+            };
+            // What the compiler takes for unlikely stands apart, and a start does some of it.
+            script.push_str(&format!("    *(.text.{name}{end} .text.unlikely.{name}{end})\n"));
+        }
+        script.push_str("  }\n");
     }
-    script.push_str("  }\n}\nINSERT BEFORE .text;\n");
+    script.push_str("}\nINSERT BEFORE .text;\n");
     script
 }
 

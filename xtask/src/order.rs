@@ -1,9 +1,11 @@
 //! `cargo xtask order`: which functions a server runs while it starts, by their names in the program. The linker puts these beside
 //! each other (`crates/holdfast/build.rs`), so that a start reads few pages of a large program, and a server that idles holds
-//! few: the kernel maps sixteen pages at a time around each that is read.
+//! few: the kernel maps sixteen pages at a time around each that is read. What the first start alone runs, which makes
+//! certificates and the first objects, stands apart.
 //!
-//! The hashes of names differ from build to build and are left out. A function that was renamed since stands where the linker
-//! likes; nothing else is different.
+//! Names end with hashes, which differ with the versions of the compiler and of crates. They are left out where nothing else has
+//! the name: a function that was renamed since, or whose hash is another one, stands where the linker likes; nothing else is
+//! different.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -12,32 +14,45 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use conformance::{Binary, Process, Server, Target, free_address, root, wait_for_end};
+use conformance::{Binary, Process, Target, free_address, root, wait_for_end};
 
 use crate::habits::{need_valgrind, say};
 
-/// Where the names are kept.
+/// Where the names are kept: those of each start, and those of the first alone.
 const KEPT: &str = "crates/holdfast/link-order.txt";
+const KEPT_FIRST: &str = "crates/holdfast/link-order-first.txt";
 
 /// How long a start may take under callgrind, and what follows it.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Starts a release server under callgrind and keeps the names of what ran.
+/// Starts a release server under callgrind, twice, and keeps the names of what ran.
 pub(crate) fn run() -> Result<()> {
     need_valgrind()?;
     let binary = Binary::release()?;
     let folder = tempfile::tempdir()?;
-    // Certificates and the first objects are made once; what counts are the starts after that.
-    let mut first = Server::start(&binary, &[])?;
-    first.end();
-    let profile = folder.path().join("profile");
-    let ready = folder.path().join("ready");
+    let counts = Counts::of(binary.path())?;
+    let first = profiled(&binary, folder.path())?;
+    let each = profiled(&binary, folder.path())?;
+    ensure!(each.len() > 1000, "only {} functions are known by name", each.len());
+    let first = &first - &each;
+    for (file, names) in [(KEPT, &each), (KEPT_FIRST, &first)] {
+        let kept: BTreeSet<&str> = names.iter().map(|name| counts.kept(name)).collect();
+        let text: String = kept.iter().map(|name| format!("{name}\n")).collect();
+        fs::write(root().join(file), text).context(file)?;
+        say(&format!("{file}: {} functions", kept.len()));
+    }
+    Ok(())
+}
+
+/// The functions that a start on the data in `folder` runs.
+fn profiled(binary: &Binary, folder: &Path) -> Result<BTreeSet<String>> {
+    let (profile, ready, data) = (folder.join("profile"), folder.join("ready"), folder.join("data"));
     let address = free_address()?;
     let mut child = Command::new("valgrind")
         .args(["--tool=callgrind", "--demangle=no"])
         .arg(format!("--callgrind-out-file={}", profile.display()))
         .arg(binary.path())
-        .arg(format!("--data-dir={}", first.data_dir().display()))
+        .arg(format!("--data-dir={}", data.display()))
         .arg(format!("--secure-port={}", address.port()))
         .arg(format!("--ready-file={}", ready.display()))
         .stdin(Stdio::null())
@@ -46,7 +61,7 @@ pub(crate) fn run() -> Result<()> {
         .spawn()
         .context("valgrind")?;
     until_ready(&mut child, &ready)?;
-    let authority = first.data_dir().join("pki/ca.crt");
+    let authority = data.join("pki/ca.crt");
     let target = Target::at(&format!("https://localhost:{}", address.port()), Some(&authority), None)?;
     // As whoever starts one asks.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -56,12 +71,40 @@ pub(crate) fn run() -> Result<()> {
     );
     Process(child.id()).terminate();
     wait_for_end(&mut child, LIMIT)?;
-    let names = names(&fs::read_to_string(&profile)?, binary.path());
-    ensure!(names.len() > 1000, "only {} functions are known by name", names.len());
-    let text: String = names.iter().map(|name| format!("{name}\n")).collect();
-    fs::write(root().join(KEPT), text).context(KEPT)?;
-    say(&format!("{} functions", names.len()));
-    Ok(())
+    fs::remove_file(&ready)?;
+    Ok(names(&fs::read_to_string(&profile)?, binary.path()))
+}
+
+/// How many functions of a program have the same name but for the hash.
+struct Counts(HashMap<String, usize>);
+
+impl Counts {
+    fn of(program: &Path) -> Result<Self> {
+        let output = Command::new("nm").arg("--defined-only").arg(program).output();
+        let output = output.context("nm, of binutils")?;
+        ensure!(output.status.success(), "nm cannot read {}", program.display());
+        Ok(Self::read(&String::from_utf8_lossy(&output.stdout)))
+    }
+
+    /// Reads lines of an address, a letter and a name.
+    fn read(symbols: &str) -> Self {
+        let mut counts = HashMap::new();
+        for line in symbols.lines() {
+            if let [_, "t" | "T", name] = line.split(' ').collect::<Vec<_>>()[..] {
+                *counts.entry(bare(name).to_owned()).or_default() += 1;
+            }
+        }
+        Self(counts)
+    }
+
+    /// As much of a name as tells it from others.
+    fn kept<'n>(&self, name: &'n str) -> &'n str {
+        let bare = bare(name);
+        match self.0.get(bare) {
+            Some(count) if *count > 1 => name,
+            _ => bare,
+        }
+    }
 }
 
 /// Waits until the server has written its file.
@@ -83,7 +126,10 @@ fn names(profile: &str, program: &Path) -> BTreeSet<String> {
     let (mut names, mut own) = (BTreeSet::new(), false);
     for line in profile.lines() {
         if let Some(object) = line.strip_prefix("ob=") {
-            own = objects.name(object).is_some_and(|name| Path::new(name) == program);
+            // Valgrind does not know of all parts of a program that they are its own.
+            own = objects
+                .name(object)
+                .is_some_and(|name| Path::new(name) == program || name == "???");
         } else if let Some(callee) = line.strip_prefix("cob=") {
             objects.name(callee);
         } else if let Some(callee) = line.strip_prefix("cfn=") {
@@ -92,22 +138,35 @@ fn names(profile: &str, program: &Path) -> BTreeSet<String> {
             && let Some(name) = functions.name(function)
             && own
         {
-            names.extend(bare(name));
+            names.extend(section(name));
         }
     }
     names
 }
 
-/// A name as a section has it, without what differs from build to build; `None` for what is no function of the program.
-fn bare(name: &str) -> Option<String> {
+/// A name as a section has it; `None` for what is no function of the program.
+fn section(name: &str) -> Option<String> {
     // Callgrind appends the depth to a function that calls itself through others.
     let name = name.split('\'').next().unwrap_or_default();
     if name.contains(' ') || name.starts_with("0x") {
         return None;
     }
-    let without_hash = name.rfind("17h").filter(|_| name.starts_with("_ZN"));
-    let end = without_hash.unwrap_or(name.len());
+    let end = hash(name).map_or(name.len(), |hash| hash + HASH.len());
     name.get(..end).map(str::to_owned)
+}
+
+/// A name without its hash.
+fn bare(name: &str) -> &str {
+    hash(name).and_then(|hash| name.get(..hash)).unwrap_or(name)
+}
+
+/// What the hash at the end of a name looks like.
+const HASH: &str = "17h0123456789abcdefE";
+
+/// Where the hash of a name begins.
+fn hash(name: &str) -> Option<usize> {
+    let at = name.rfind("17h").filter(|_| name.starts_with("_ZN"))?;
+    (name.len() >= at + HASH.len()).then_some(at)
 }
 
 /// The names of a profile. Each stands there once, with a number that stands for it from then on: `(7) name`, then `(7)`.
@@ -135,12 +194,22 @@ mod tests {
         let profile = "ob=(1) /lib/libc.so.6\nfn=(1) malloc\n1 2\nob=(2) /bin/server\nfn=(2) (below main)\ncob=(1)\ncfn=(1)\n\
                        cfn=(3) called\ncalls=1 0\nfn=(4) _ZN2my5again17h0123456789abcdefE'2\nfn=(3)\nob=(1)\nfn=(5) free\n";
         let names = names(profile, Path::new("/bin/server"));
-        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["_ZN2my5again", "called"]);
+        let again = "_ZN2my5again17h0123456789abcdefE";
+        assert_eq!(names.iter().collect::<Vec<_>>(), [again, "called"]);
+        let alone = Counts::read(&format!("0 T {again}\n0 T called\n"));
+        assert_eq!(
+            [again, "called"].map(|name| alone.kept(name)),
+            ["_ZN2my5again", "called"]
+        );
+        let one_of_two = Counts::read(&format!("0 T {again}\n8 t _ZN2my5again17h1123456789abcdefE.llvm.7\n"));
+        assert_eq!(one_of_two.kept(again), again);
     }
 
     #[test]
     fn names_are_kept_in_order() {
-        let kept = fs::read_to_string(root().join(KEPT)).unwrap();
-        assert!(kept.lines().is_sorted() && kept.lines().all(|name| !name.contains(' ')));
+        for file in [KEPT, KEPT_FIRST] {
+            let kept = fs::read_to_string(root().join(file)).unwrap();
+            assert!(kept.lines().is_sorted() && kept.lines().all(|name| !name.contains(' ')));
+        }
     }
 }

@@ -204,7 +204,9 @@ impl Deref for Map {
         match self.0.as_deref() {
             None => &[],
             Some(Contents { entries, made_of: None }) => entries,
-            Some(Contents { made_of: Some(made_of), .. }) => made_of.entries(),
+            Some(Contents {
+                made_of: Some(made_of), ..
+            }) => made_of.entries(),
         }
     }
 }

@@ -57,7 +57,10 @@ async fn costs(binary: &Binary, count: u64, least: Duration) -> Result<Vec<f64>>
     let mut totals = [0.0; PHASES.len()];
     let mut rounds = 0;
     // Rounds go on until the cheapest phase took its time: the others take more. What connections take is not counted.
-    while totals.iter().any(|micros| micros * (OBJECTS as f64) < least.as_secs_f64() * 1e6) {
+    while totals
+        .iter()
+        .any(|micros| micros * (OBJECTS as f64) < least.as_secs_f64() * 1e6)
+    {
         for (phase, total) in PHASES.iter().zip(&mut totals) {
             *total += workload.run(*phase, OBJECTS, &server).await?.cpu_micros;
         }

@@ -124,7 +124,11 @@ fn standard(labels: &Value, mode: &Mode, unreadable: Level, errors: &mut Vec<Fie
             "baseline" => Level::Baseline,
             "restricted" => Level::Restricted,
             _ => {
-                errors.push(fault(mode.level, text, "must be one of privileged, baseline, restricted"));
+                errors.push(fault(
+                    mode.level,
+                    text,
+                    "must be one of privileged, baseline, restricted",
+                ));
                 unreadable
             }
         };
