@@ -4,8 +4,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
-use conformance::{Binary, Server};
+use conformance::{ADMIN_TOKEN, Binary, Server, Target};
 use tempfile::TempDir;
 
 /// A flag that names a file: how refusals of the file begin, flags that go with it, and the reasons where the file holds nothing or
@@ -165,4 +166,88 @@ fn a_token_is_not_sent_where_others_may_read_it() {
     let why =
         "initializing audit webhook: http://127.0.0.1:1 is reached over http, where others may read the bearer token";
     assert!(said.contains(why) && !said.contains("secret"), "{said}");
+}
+
+/// A certificate of the server for its own address, which is its own authority, and its key.
+fn certificate() -> (String, String) {
+    let mut params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    params
+        .subject_alt_names
+        .push(rcgen::SanType::IpAddress(std::net::Ipv4Addr::LOCALHOST.into()));
+    let key = rcgen::KeyPair::generate().unwrap();
+    let certificate = params.self_signed(&key).unwrap();
+    (certificate.pem(), key.serialize_pem())
+}
+
+/// Waits until the end of the log has all of this.
+async fn logged(server: &Server, parts: &[&str]) {
+    let end = Instant::now() + Duration::from_secs(60);
+    loop {
+        let log = server.log_tail();
+        if log.lines().any(|line| parts.iter().all(|part| line.contains(part))) {
+            return;
+        }
+        assert!(Instant::now() < end, "{parts:?} are missing: {log}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// The files that are read again while the server serves, each with what holds its key where it has one.
+const READ_AGAIN: [(Flagged, Option<Flagged>); 4] = [
+    (("tls-cert-file", "tls.crt"), Some(("tls-private-key-file", "tls.key"))),
+    (("client-ca-file", "clients.crt"), None),
+    (("requestheader-client-ca-file", "proxies.crt"), None),
+    (
+        ("proxy-client-cert-file", "proxy.crt"),
+        Some(("proxy-client-key-file", "proxy.key")),
+    ),
+];
+
+/// A flag and the file that it names.
+type Flagged = (&'static str, &'static str);
+
+#[tokio::test]
+async fn files_are_read_again_and_the_old_ones_stay_where_the_new_cannot_be_used() {
+    const STAY: &str = "files have changed and cannot be used; the old ones stay";
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let write = |file: &str, key: Option<Flagged>| {
+        let (certificate, of_certificate) = certificate();
+        fs::write(path(file), &certificate).unwrap();
+        if let Some((_, key)) = key {
+            fs::write(path(key), of_certificate).unwrap();
+        }
+        certificate
+    };
+    let mut flags = vec!["--bind-address=127.0.0.1".to_owned()];
+    for ((flag, file), key) in READ_AGAIN {
+        write(file, key);
+        flags.push(format!("--{flag}={}", path(file).display()));
+        flags.extend(key.map(|(flag, key)| format!("--{flag}={}", path(key).display())));
+    }
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+    let url = format!("https://{}", server.address);
+    let serves = async |authority: &str| {
+        fs::write(path("authority.crt"), authority).unwrap();
+        let target = Target::at(&url, Some(&path("authority.crt")), Some(ADMIN_TOKEN)).unwrap();
+        target.is_healthy("/readyz").await
+    };
+    let first = fs::read_to_string(path("tls.crt")).unwrap();
+    assert!(serves(&first).await);
+    for ((_, file), key) in READ_AGAIN {
+        fs::write(path(file), "no certificate").unwrap();
+        logged(&server, &[STAY, file]).await;
+        let shown = if file == "tls.crt" {
+            first.clone()
+        } else {
+            fs::read_to_string(path("tls.crt")).unwrap()
+        };
+        assert!(serves(&shown).await, "{file}");
+        let now = write(file, key);
+        logged(&server, &["files have changed and were read again", file]).await;
+        if file == "tls.crt" {
+            assert!(serves(&now).await && !serves(&first).await);
+        }
+    }
 }

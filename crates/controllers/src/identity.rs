@@ -23,7 +23,7 @@ use crate::refusal::{unless_gone, unless_overtaken};
 const LABEL: [&str; 2] = ["apiserver.kubernetes.io/identity", "kube-apiserver"];
 const HOST: &str = "kubernetes.io/hostname";
 const PEER: &str = "kubernetes.io/peer-advertise-address";
-const NAMESPACE: &str = "kube-system";
+pub(crate) const NAMESPACE: &str = "kube-system";
 
 /// How long a server lives by its lease.
 const DURATION: i64 = 3600;
@@ -48,8 +48,13 @@ pub struct Identity {
 impl Identity {
     /// The name of its lease: made from the name of the host and of the type of server, each behind its length.
     pub fn name(&self) -> String {
+        Self::name_of(&self.host)
+    }
+
+    /// The name of the lease of a server on that host.
+    pub fn name_of(host: &str) -> String {
         let mut digest = Sha256::new();
-        for part in [self.host.as_str(), LABEL[1]] {
+        for part in [host, LABEL[1]] {
             digest.update(u16::try_from(part.len()).unwrap_or(u16::MAX).to_be_bytes());
             digest.update(part);
         }
@@ -165,10 +170,15 @@ fn log_failure(outcome: Result<(), RequestError>) {
     }
 }
 
+/// Whether a lease is that of an API server.
+pub(crate) fn is_of_server(lease: &Value) -> bool {
+    lease.str_at(&["metadata", "labels", LABEL[0]]) == Some(LABEL[1])
+}
+
 /// Whether a lease is that of an API server that did not renew it.
 fn is_over(lease: &Value, now: Timestamp) -> bool {
     let spec = |field| lease.at(&["spec", field]);
-    if lease.str_at(&["metadata", "labels", LABEL[0]]) != Some(LABEL[1]) {
+    if !is_of_server(lease) {
         return false;
     }
     let renewed = spec("renewTime").and_then(Value::as_str);

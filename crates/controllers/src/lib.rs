@@ -32,6 +32,7 @@ mod quota;
 mod reconcile;
 mod refusal;
 mod service_cidr;
+mod storage_versions;
 mod token_tracking;
 
 use std::sync::Arc;
@@ -48,6 +49,7 @@ pub use api_services::ClusterTrust;
 pub use election::Election;
 pub use endpoints::{Address, KubernetesEndpoints, Reconciler, ServerLeases};
 pub use identity::{Identity, IdentityLease};
+pub use storage_versions::StorageVersions;
 
 /// The health check of the controllers of definitions, as kube-apiserver has it.
 pub const DEFINITIONS: &str = "poststarthook/start-apiextensions-controllers";
@@ -92,10 +94,12 @@ pub struct ControllerContext {
     pub shares_store: bool,
     /// Whether ResourcePoolStatusRequests are answered: the gate `DRAResourcePoolStatus`.
     pub answers_pool_requests: bool,
+    /// What this server tells of the versions that it keeps objects in, where it does: the gate `StorageVersionAPI`.
+    pub storage_versions: Option<StorageVersions>,
 }
 
 /// All controllers.
-const CONTROLLERS: [Controller; 9] = [
+const CONTROLLERS: [Controller; 10] = [
     Controller {
         name: namespace::NAME,
         check: namespace::NAME,
@@ -157,10 +161,19 @@ const CONTROLLERS: [Controller; 9] = [
             false => Box::pin(async move { client.shutdown().closing().await }),
         },
     },
+    Controller {
+        name: storage_versions::COLLECTOR,
+        check: storage_versions::COLLECTOR,
+        by_default: true,
+        run: |client, context| match context.storage_versions {
+            Some(_) => Box::pin(storage_versions::collect(client)),
+            None => Box::pin(async move { client.shutdown().closing().await }),
+        },
+    },
 ];
 
 /// The controllers that are parts of kube-apiserver, and run always.
-const ESSENTIAL: [Controller; 11] = [
+const ESSENTIAL: [Controller; 12] = [
     Controller {
         name: flow_control::NAME,
         check: FLOW_CONTROL_PRODUCER,
@@ -226,6 +239,15 @@ const ESSENTIAL: [Controller; 11] = [
         check: token_tracking::CHECK,
         by_default: true,
         run: |client, context| beside_others(client, context, |client| Box::pin(token_tracking::run(client))),
+    },
+    Controller {
+        name: "storage-version-updater",
+        check: storage_versions::CHECK,
+        by_default: true,
+        run: |client, context| match context.storage_versions.clone() {
+            Some(told) => Box::pin(storage_versions::tell(client, told)),
+            None => Box::pin(async move { client.shutdown().closing().await }),
+        },
     },
 ];
 

@@ -34,4 +34,4 @@ pub use queues::{QueueDump, Reason, RequestDump};
 pub use statistics::{Dispatched, FlowStatistics, Histogram, LevelStatistics, Phase, Statistics};
 pub use time::{Clock, Moment};
 pub use watches::{WatchKey, WatchRegistration, Watches};
-pub use work::{ListQuery, ObjectStatistics, SeatSeconds, WorkEstimate, list_seats, mutating_work};
+pub use work::{ListEstimate, ListQuery, ObjectStatistics, SeatSeconds, WorkEstimate, list_seats, mutating_work};

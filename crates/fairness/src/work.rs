@@ -97,6 +97,9 @@ const MIN_SEATS: u64 = 1;
 const MAX_LIST_SEATS: u64 = 100;
 /// The most seats of a request that changes something, unless its level allows fewer.
 const MAX_MUTATING_SEATS: u64 = 10;
+/// As many objects take a seat where they are counted, and a list takes no more seats then.
+const OBJECTS_PER_SEAT: f64 = 100.0;
+const MAX_COUNTED_LIST_SEATS: u64 = 10;
 const BYTES_PER_SEAT: f64 = 100_000.0;
 /// What a list from memory takes at a time, however long it is, since it is streamed.
 const MAX_STREAMED_BYTES: i64 = 1_000_000;
@@ -156,44 +159,101 @@ impl ListQuery<'_> {
     }
 }
 
+impl ListQuery<'_> {
+    /// The most objects of an answer, of so many.
+    fn limited(&self, count: i64) -> i64 {
+        match self.limit {
+            1.. => self.limit.min(count),
+            _ => count,
+        }
+    }
+
+    /// `seatsBasedOnObjectSize`: how many bytes it holds at a time.
+    fn bytes(&self, objects: ObjectStatistics) -> i64 {
+        let average = match objects.average_bytes {
+            ..=0 if objects.count != 0 => MAX_OBJECT_BYTES,
+            known => known,
+        };
+        let (limited, from_cache) = (self.limited(objects.count), self.is_from_cache());
+        let loaded = if self.single {
+            1
+        } else if !from_cache && self.selects {
+            limited.max(objects.count / 2)
+        } else {
+            limited
+        };
+        let bytes = loaded.saturating_mul(average);
+        if from_cache {
+            bytes.min(MAX_STREAMED_BYTES)
+        } else {
+            bytes
+        }
+    }
+
+    /// `seatsBasedOnObjectCount`: how many of `count` objects it looks at.
+    fn looked_at(&self, count: i64) -> i64 {
+        let limited = self.limited(count);
+        if self.single {
+            1
+        } else if self.is_from_cache() {
+            count
+        } else if self.selects {
+            count.saturating_add(limited)
+        } else {
+            limited.saturating_mul(2)
+        }
+    }
+}
+
 /// The most seats in a level that allows `of_level`; 0 stands for as many as there are.
 fn bounded(of_level: u64, most: u64) -> u64 {
     if of_level == 0 { most } else { of_level.min(most) }
 }
 
+/// How the work of a list is estimated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ListEstimate {
+    /// By the bytes of the objects that it holds at a time.
+    #[default]
+    Bytes,
+    /// By the number of objects that it looks at.
+    Objects,
+}
+
+impl ListEstimate {
+    /// The most seats of a list, unless its level allows fewer.
+    fn most(self) -> u64 {
+        match self {
+            Self::Bytes => MAX_LIST_SEATS,
+            Self::Objects => MAX_COUNTED_LIST_SEATS,
+        }
+    }
+
+    fn seats(self, query: &ListQuery<'_>, objects: ObjectStatistics) -> u64 {
+        let units = match self {
+            Self::Bytes => query.bytes(objects) as f64 / BYTES_PER_SEAT,
+            Self::Objects => query.looked_at(objects.count) as f64 / OBJECTS_PER_SEAT,
+        };
+        units.ceil() as u64
+    }
+}
+
 /// The seats of a list or watch; `query` is `None` where its parameters cannot be read, `objects` where nothing is known of the
 /// resource.
-pub fn list_seats(query: Option<&ListQuery<'_>>, objects: Option<ObjectStatistics>, of_level: u64) -> WorkEstimate {
-    let most = bounded(of_level, MAX_LIST_SEATS);
+pub fn list_seats(
+    query: Option<&ListQuery<'_>>,
+    objects: Option<ObjectStatistics>,
+    of_level: u64,
+    estimate: ListEstimate,
+) -> WorkEstimate {
+    let most = bounded(of_level, estimate.most());
     let Some(query) = query else {
         return WorkEstimate::seats(most);
     };
     let Some(objects) = objects.filter(|_| query.has_initial_events()) else {
         return WorkEstimate::seats(MIN_SEATS);
     };
-    let average = match objects.average_bytes {
-        ..=0 if objects.count != 0 => MAX_OBJECT_BYTES,
-        known => known,
-    };
-    let limited = match query.limit {
-        1.. => query.limit.min(objects.count),
-        _ => objects.count,
-    };
-    let from_cache = query.is_from_cache();
-    let loaded = if query.single {
-        1
-    } else if !from_cache && query.selects {
-        limited.max(objects.count / 2)
-    } else {
-        limited
-    };
-    let bytes = loaded.saturating_mul(average);
-    let bytes = if from_cache {
-        bytes.min(MAX_STREAMED_BYTES)
-    } else {
-        bytes
-    };
-    let seats = (bytes as f64 / BYTES_PER_SEAT).ceil() as u64;
+    let seats = estimate.seats(query, objects);
     WorkEstimate::seats(seats.max(MIN_SEATS).min(most))
 }
 
@@ -220,7 +280,7 @@ mod tests {
 
     fn seats(query: &ListQuery<'_>, count: i64, average_bytes: i64) -> u64 {
         let objects = ObjectStatistics { count, average_bytes };
-        list_seats(Some(query), Some(objects), 0).initial_seats
+        list_seats(Some(query), Some(objects), 0, ListEstimate::Bytes).initial_seats
     }
 
     #[test]
@@ -319,10 +379,42 @@ mod tests {
                 average_bytes: 1000,
             },
         );
-        assert_eq!(list_seats(Some(&all), Some(objects), 8).initial_seats, 8);
-        assert_eq!(list_seats(None, Some(objects), 8).initial_seats, 8);
-        assert_eq!(list_seats(None, None, 0).initial_seats, 100);
-        assert_eq!(list_seats(Some(&all), None, 8).initial_seats, 1);
+        let seats = |query, objects, of_level, estimate| list_seats(query, objects, of_level, estimate).initial_seats;
+        let (bytes, counted) = (ListEstimate::Bytes, ListEstimate::Objects);
+        assert_eq!(seats(Some(&all), Some(objects), 8, bytes), 8);
+        assert_eq!(seats(None, Some(objects), 8, bytes), 8);
+        assert_eq!(seats(None, None, 0, bytes), 100);
+        assert_eq!(seats(None, None, 0, counted), 10);
+        assert_eq!(seats(Some(&all), None, 8, bytes), 1);
+    }
+
+    #[test]
+    fn lists_may_take_a_seat_for_each_hundred_objects_that_they_look_at() {
+        let seats = |query: ListQuery<'_>| {
+            let objects = ObjectStatistics {
+                count: 301,
+                average_bytes: 1_000_000,
+            };
+            list_seats(Some(&query), Some(objects), 0, ListEstimate::Objects).initial_seats
+        };
+        let all = ListQuery::default();
+        assert_eq!(seats(all), 4);
+        // From memory all are looked at whatever the limit.
+        assert_eq!(seats(ListQuery { limit: 10, ..all }), 4);
+        let exact = ListQuery {
+            resource_version: "5",
+            version_match: "Exact",
+            ..all
+        };
+        assert_eq!(seats(exact), 7);
+        assert_eq!(seats(ListQuery { limit: 60, ..exact }), 2);
+        let selecting = ListQuery {
+            selects: true,
+            limit: 60,
+            ..exact
+        };
+        assert_eq!(seats(selecting), 4);
+        assert_eq!(seats(ListQuery { single: true, ..exact }), 1);
     }
 
     #[test]

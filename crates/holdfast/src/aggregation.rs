@@ -1,10 +1,8 @@
 //! What the flags say of other API servers behind this one, and of front proxies before it.
 
-use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, ensure};
 use arc_swap::ArcSwap;
@@ -16,11 +14,12 @@ use holdfast_server::metrics::Metrics;
 use holdfast_server::objects::Store;
 use holdfast_server::operations::aggregation::{AggregationConfig, Aggregator, ProxyIdentity};
 use holdfast_server::operations::service::Service;
-use holdfast_server::runtime::background;
 use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::webhooks::Routing;
 use holdfast_server::wire::client_authorities::ClientAuthorities;
 use http::HeaderName;
+
+use crate::reload;
 
 /// What kube-apiserver's flags say of aggregated servers and front proxies.
 #[derive(Debug, Args)]
@@ -202,7 +201,7 @@ impl AggregationFlags {
         if let Some(((identity, certificate), key)) = identity {
             let aggregator = Arc::clone(&aggregation.aggregator);
             let reload = move || identity.reload().map(|()| aggregator.identity_changed());
-            watch(service, vec![certificate, key], reload);
+            reload::watch(service, vec![certificate, key], reload);
         }
         let proxies = aggregation
             .front_proxy
@@ -211,7 +210,7 @@ impl AggregationFlags {
         if let Some((front_proxy, path)) = proxies {
             let file = path.clone();
             let reload = move || ClientAuthorities::load(&path).map(|authorities| front_proxy.trust(authorities));
-            watch(service, vec![file], reload);
+            reload::watch(service, vec![file], reload);
         }
     }
 }
@@ -222,53 +221,6 @@ fn check_names(flag: &str, names: &[String]) -> Result<()> {
         "empty value in {flag:?}"
     );
     Ok(())
-}
-
-/// How often files are looked at.
-const PERIOD: Duration = Duration::from_secs(1);
-
-/// Calls `reload` when a file has changed. It logs what it cannot read, and tries again with the next change.
-fn watch<E: std::fmt::Display>(
-    service: &Service,
-    paths: Vec<PathBuf>,
-    mut reload: impl FnMut() -> Result<(), E> + Send + 'static,
-) {
-    let context = &service.context;
-    let ending = context.shutdown.clone();
-    let mut seen = states(&paths);
-    let work = async move {
-        let mut ticks = tokio::time::interval(PERIOD);
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = ending.closing() => return,
-            }
-            let now = states(&paths);
-            if now == seen {
-                continue;
-            }
-            seen = now;
-            match reload() {
-                Ok(()) => tracing::info!(?paths, "files have changed and were read again"),
-                Err(error) => tracing::error!(%error, "files have changed and cannot be used; the old ones stay"),
-            }
-        }
-    };
-    let check = background::API_SERVICES;
-    context
-        .background
-        .spawn(check, "files-of-aggregation", &context.shutdown, work);
-}
-
-/// What tells whether files have changed: their times and lengths.
-fn states(paths: &[PathBuf]) -> Vec<Option<(SystemTime, u64)>> {
-    let state = |path: &PathBuf| state(path);
-    paths.iter().map(state).collect()
-}
-
-fn state(path: &Path) -> Option<(SystemTime, u64)> {
-    let file = fs::metadata(path).ok()?;
-    Some((file.modified().ok()?, file.len()))
 }
 
 #[cfg(test)]

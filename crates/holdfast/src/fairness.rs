@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{ArgAction, Args};
-use holdfast_server::operations::fairness::PriorityAndFairness;
+use holdfast_kinds::features::{Feature, Features};
+use holdfast_server::operations::fairness::{ListEstimate, PriorityAndFairness};
 
 /// Flags about priority and fairness.
 #[derive(Clone, Copy, Debug, Args)]
@@ -24,6 +25,7 @@ impl FairnessFlags {
         self,
         [read_only, mutating]: [usize; 2],
         request_timeout: Duration,
+        features: Features,
     ) -> Result<Option<Arc<PriorityAndFairness>>> {
         if !self.enable_priority_and_fairness {
             return Ok(None);
@@ -35,7 +37,11 @@ impl FairnessFlags {
                  up to something positive"
             );
         }
-        let levels = PriorityAndFairness::new(seats as u64, request_timeout);
+        let lists = match features.has(Feature::SizeBasedListCostEstimate) {
+            true => ListEstimate::Bytes,
+            false => ListEstimate::Objects,
+        };
+        let levels = PriorityAndFairness::new(seats as u64, request_timeout).estimating_lists(lists);
         Ok(Some(Arc::new(levels)))
     }
 }
@@ -52,7 +58,9 @@ mod tests {
             Arguments::try_parse_from(["holdfast"].iter().chain(flags)).map_err(|error| error.to_string())?;
         let serve = arguments.serve;
         let limits = [serve.max_requests_inflight, serve.max_mutating_requests_inflight];
-        let levels = serve.fairness.levels(limits, serve.request_timeout);
+        let levels = serve
+            .fairness
+            .levels(limits, serve.request_timeout, Features::default());
         levels.map(|levels| levels.is_some()).map_err(|error| error.to_string())
     }
 

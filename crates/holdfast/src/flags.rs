@@ -217,7 +217,7 @@ pub(crate) struct Serve {
     /// The controllers to run: * for all but the last two, NAME for one, -NAME to leave one out. There are
     /// namespace-controller, garbage-collector-controller, clusterrole-aggregation-controller, resourcequota-controller,
     /// validatingadmissionpolicy-status-controller, storage-version-migrator-controller, resourcepoolstatusrequest-controller,
-    /// serviceaccount-controller and root-ca-certificate-publisher-controller
+    /// storageversion-garbage-collector-controller, serviceaccount-controller and root-ca-certificate-publisher-controller
     #[arg(
         long,
         value_name = "NAMES",

@@ -24,6 +24,7 @@ mod openapi;
 mod pki;
 mod presence;
 mod progress;
+mod reload;
 mod remote;
 mod serve;
 mod served;

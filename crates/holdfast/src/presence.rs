@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_controllers::{Identity, IdentityLease, KubernetesEndpoints};
+use holdfast_controllers::{Identity, IdentityLease, KubernetesEndpoints, StorageVersions};
 use holdfast_kinds::features::{Feature, Features};
 use holdfast_server::operations::service::Service;
 use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};
@@ -36,9 +36,17 @@ impl Presence {
             address: reached.to_string(),
         };
         Self {
-            endpoints: flags
-                .endpoints
-                .run(service, &service.context.shared.store, reached, &identity),
+            endpoints: service
+                .context
+                .shared
+                .store
+                .is_shared()
+                .then(|| {
+                    flags
+                        .endpoints
+                        .run(service, &service.context.shared.store, reached, &identity)
+                })
+                .flatten(),
             lease: features
                 .has(Feature::APIServerIdentity)
                 .then(|| identity.run(service))
@@ -55,4 +63,13 @@ impl Presence {
             let _ = tokio::time::timeout(RELEASE_LIMIT, lease.end()).await;
         }
     }
+}
+
+/// What a server of that host tells of the versions that it keeps objects in, where it does.
+pub(crate) fn storage_versions(features: Features, host: &str) -> Option<StorageVersions> {
+    let tells = features.has(Feature::StorageVersionAPI) && features.has(Feature::APIServerIdentity);
+    tells.then(|| StorageVersions {
+        server: Identity::name_of(host),
+        decodable: holdfast_kinds::decodable_versions,
+    })
 }

@@ -16,7 +16,7 @@ use holdfast_server::operations::fairness;
 use holdfast_server::operations::service::Service;
 use holdfast_server::operations::start;
 use holdfast_server::runtime::shutdown::ShutdownTrigger;
-use holdfast_server::wire::connection::{self, Limits};
+use holdfast_server::wire::connection::{self, CurrentTls, Limits};
 use holdfast_server::wire::tls::TlsRules;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -26,11 +26,11 @@ use crate::aggregation::Aggregation;
 use crate::certificates::{Certificates, certificates, hostname, load_tls, reached_at};
 use crate::flags::Serve;
 use crate::health::Milestones;
-use crate::presence::{Presence, RELEASE_LIMIT};
+use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
 use crate::store;
 use crate::waiting::Waiting;
-use crate::{audit, compatible, files, logging, pki};
+use crate::{audit, compatible, files, logging, pki, reload};
 
 /// Serves until a signal says to end.
 pub(crate) fn run(flags: &Serve) -> Result<()> {
@@ -90,7 +90,8 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
         let end = pki::end(own)?;
         milestones.certificate_end.get_or_init(|| end);
     }
-    let tls = load_tls(flags, &certificates.tls)?;
+    let tls: Arc<CurrentTls> = load_tls(flags, &certificates.tls)?.into();
+    reload::follow_tls(&service, certificates.tls.clone(), Arc::clone(&tls));
     let accepted = connection::serve(listener, tls, Arc::clone(&service), limits(flags), trigger.shutdown());
     let server = tokio::spawn(accepted);
     tracing::info!(%url, took = ?started.elapsed(), "ready");
@@ -284,8 +285,9 @@ impl Serving {
             quota_sync_period: flags.controller.resource_quota_sync_period,
             shares_store: store.is_shared(),
             answers_pool_requests: features.has(Feature::DRAResourcePoolStatus),
+            storage_versions: presence::storage_versions(features, &settings.host),
         };
-        let presence = match store.is_shared() {
+        let presence = match store.is_shared() || context.storage_versions.is_some() {
             true => Presence::begin(flags, service, features, settings.host, reached),
             false => Presence::default(),
         };

@@ -13,6 +13,7 @@ use holdfast_kinds::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
 use holdfast_server::api::context::{Config, Context, Parts, Shared};
+use holdfast_server::http::options::ListRules;
 use holdfast_server::identity::{
     AccountsContext, Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, TokenConfig, TokenFile, Tokens,
 };
@@ -92,7 +93,9 @@ impl Assembly<'_> {
         let documents = Documents::new(Arc::clone(registry), types, self.kinds.features);
         let documents = aggregation.aggregator.documents(Arc::new(documents));
         let limits = [flags.max_requests_inflight, flags.max_mutating_requests_inflight];
-        let levels = flags.fairness.levels(limits, flags.request_timeout)?;
+        let levels = flags
+            .fairness
+            .levels(limits, flags.request_timeout, self.kinds.features)?;
         let in_flight = Arc::new(InFlight::new(
             flags.max_requests_inflight,
             flags.max_mutating_requests_inflight,
@@ -133,6 +136,7 @@ impl Assembly<'_> {
             auditor,
             browsers: flags.transport.browsers()?,
             go_away: flags.transport.go_away()?,
+            parts_from_unknown: has(Feature::UnauthenticatedHTTP2DOSMitigation),
         };
         Ok((Arc::new(service), aggregation))
     }
@@ -199,7 +203,11 @@ impl Assembly<'_> {
             min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
             deletion_workers: flags.storage.delete_collection_workers.max(1),
             max_object_bytes: flags.max_object_bytes,
-            watch_list: features.has(Feature::WatchList),
+            lists: ListRules {
+                watch_list: features.has(Feature::WatchList),
+                shards: features.has(Feature::ShardedListAndWatch),
+            },
+            unsafe_deletion: features.has(Feature::AllowUnsafeMalformedObjectDeletion),
             cbor: features.has(Feature::CBORServingAndStorage),
             compress: features.has(Feature::APIResponseCompression),
         }

@@ -44,6 +44,10 @@ features! {
     APIServerIdentity,
     /// Client certificates name the uid of their user.
     AllowParsingUserUIDFromCertAuth,
+    /// Objects that cannot be read may be deleted.
+    AllowUnsafeMalformedObjectDeletion,
+    /// Commands and attachments over WebSockets take the right to create, too.
+    AuthorizePodWebsocketUpgradeCreatePermission,
     /// Objects are served in CBOR.
     CBORServingAndStorage,
     /// Pods that are bound are not nominated any more.
@@ -148,16 +152,28 @@ features! {
     RestartAllContainersOnContainerExits,
     /// SELinux labels may be set by mounts.
     SELinuxMount,
+    /// Only writes to the status of ServiceCIDRs change it.
+    ServiceCIDRStatusFieldWiping,
+    /// Lists and watches may ask for the objects of a shard.
+    ShardedListAndWatch,
+    /// Lists take seats by the bytes that they show.
+    SizeBasedListCostEstimate,
+    /// Servers tell in which versions they store what they serve.
+    StorageVersionAPI,
     /// Discovery tells a hash of the version that objects are stored in.
     StorageVersionHash,
     /// Migrations of stored objects are served.
     StorageVersionMigrator,
+    /// Addresses are written so that all programs read them alike.
+    StrictIPCIDRValidation,
     /// Tolerations may compare numbers.
     TaintTolerationComparisonOperators,
     /// A request for a token may say which account of its name it means.
     TokenRequestServiceAccountUIDValidation,
     /// Groups of Pods may have constraints of topology.
     TopologyAwareWorkloadScheduling,
+    /// HTTP/2 connections of clients that nobody knows end with their first request.
+    UnauthenticatedHTTP2DOSMitigation,
     /// Pods on the network of the host may have users of their own.
     UserNamespacesHostNetworkSupport,
     /// Drivers may keep Pods from nodes that lack them.
@@ -234,9 +250,15 @@ pub struct Gate {
     locked: bool,
     needs: Vec<&'static str>,
     components: Vec<&'static str>,
+    idle: Option<&'static str>,
 }
 
 impl Gate {
+    /// Why it changes nothing here, where that is said.
+    pub fn idle(&self) -> Option<&'static str> {
+        self.idle
+    }
+
     /// The components in which alone it means something; none where it is one of API servers.
     pub fn components(&self) -> &[&'static str] {
         &self.components
@@ -254,6 +276,10 @@ impl Gate {
 
     /// The gate that a line of the table describes.
     fn of(line: &'static str) -> Option<Self> {
+        let (line, idle) = match line.split_once(" because ") {
+            Some((line, why)) => (line, Some(why)),
+            None => (line, None),
+        };
         let mut words = line.split(' ');
         let (name, stage, on) = (words.next()?, words.next()?, words.next()?);
         let stage = match stage {
@@ -270,6 +296,7 @@ impl Gate {
             locked: false,
             needs: Vec::new(),
             components: Vec::new(),
+            idle,
         };
         while let Some(word) = words.next() {
             let list = match word {
@@ -562,6 +589,19 @@ mod tests {
     }
 
     #[test]
+    fn every_gate_that_may_be_set_changes_something_or_says_why_not() {
+        for gate in FeatureGates::default()
+            .iter()
+            .filter(|gate| !gate.is_locked() && !gate.is_of_stage())
+        {
+            let is_felt = Feature::named(gate.name).is_some();
+            let is_elsewhere = !gate.components().is_empty();
+            let told = [is_felt, is_elsewhere, gate.idle().is_some()];
+            assert_eq!(told.iter().filter(|told| **told).count(), 1, "{}", gate.name);
+        }
+    }
+
+    #[test]
     fn every_gate_of_a_field_is_a_feature() {
         let apis = Apis::set(&["api/all=true".to_owned()]).unwrap();
         let types = crate::tables::types_of(&apis).unwrap();
@@ -672,6 +712,50 @@ mod tests {
         // What a sidecar says has nothing to do with these features.
         assert_eq!(kept, [false, false, true, false, false]);
         assert_eq!(fields_of_pod(off, Some(POD)), all);
+    }
+
+    #[test]
+    fn old_fields_take_addresses_that_not_all_read_alike_where_that_is_allowed() {
+        const OBJECTS: [&str; 7] = [
+            "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}], hostAliases: [{ip: \
+             010.1.2.3}], dnsConfig: {nameservers: ['::ffff:1.2.3.4']}}}",
+            "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 80}], externalIPs: [010.1.2.3]}}",
+            "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {type: LoadBalancer, ports: [{port: 80}], \
+             loadBalancerSourceRanges: [10.0.0.1/8]}}",
+            "{apiVersion: v1, kind: Node, metadata: {name: node}, spec: {podCIDR: 10.0.0.1/8, podCIDRs: [10.0.0.1/8]}}",
+            "{apiVersion: v1, kind: Endpoints, metadata: {name: e}, subsets: [{addresses: [{ip: 010.1.2.3}], ports: [{port: \
+             80}]}]}",
+            "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: e}, addressType: IPv4, endpoints: \
+             [{addresses: [010.1.2.3]}]}",
+            "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: net}, spec: {podSelector: {}, ingress: \
+             [{from: [{ipBlock: {cidr: 10.0.0.1/8, except: [010.1.0.0/16]}}]}]}}",
+        ];
+        let (strict, lenient) = (
+            Harness::with_gates("StrictIPCIDRValidation=true"),
+            Harness::with_gates("StrictIPCIDRValidation=false"),
+        );
+        for object in OBJECTS {
+            assert_ne!(strict.errors(object), [""; 0], "{object}");
+            assert_eq!(lenient.errors(object), [""; 0], "{object}");
+            // What is stored may stay.
+            let update_of_all = !object.contains("kind: Pod") && !object.contains("kind: Node");
+            if update_of_all {
+                assert_eq!(strict.update_errors(object, object), [""; 0], "{object}");
+            }
+        }
+        let slice = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: e}, addressType: IPv6, endpoints: \
+             [{addresses: ['2001:DB8::1']}]}";
+        assert_ne!(lenient.errors(slice), [""; 0]);
+    }
+
+    #[test]
+    fn writes_of_service_blocks_keep_or_change_their_status() {
+        let block = "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: c}, spec: {cidrs: [10.1.0.0/16]}, \
+                     status: {conditions: [{type: Ready, status: 'True', reason: R, message: m, lastTransitionTime: \
+                     '2024-01-01T00:00:00Z'}]}}";
+        let reason = |gates| at(&Harness::with_gates(gates).create(block), "status.conditions.0.reason");
+        assert_eq!(reason("ServiceCIDRStatusFieldWiping=true"), "nothing");
+        assert_eq!(reason("ServiceCIDRStatusFieldWiping=false"), "\"R\"");
     }
 
     #[test]

@@ -24,6 +24,7 @@ pub(crate) struct Kind<S: ?Sized = dyn Strategy> {
     deprecation: Option<&'static str>,
     cells: &'static [NamedCell],
     empty_status: bool,
+    writes_status: bool,
     names: Option<NameRule>,
     metadata_checks: MetadataChecks,
 }
@@ -41,6 +42,7 @@ pub(crate) fn kind<S: Strategy + 'static>(strategy: S) -> Kind<S> {
         deprecation: None,
         cells: &[],
         empty_status: false,
+        writes_status: false,
         names: None,
         metadata_checks: metadata_checks::MOST,
     }
@@ -261,6 +263,12 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
+    /// Writes to the object change its status too.
+    pub(crate) fn writes_status(mut self) -> Self {
+        self.writes_status = true;
+        self
+    }
+
     /// Its names follow another rule than the table tells.
     pub(crate) fn names(mut self, rule: Option<NameRule>) -> Self {
         self.names = rule;
@@ -292,6 +300,7 @@ impl<S: Strategy + 'static> Kind<S> {
             deprecation: self.deprecation,
             cells: self.cells,
             empty_status: self.empty_status,
+            writes_status: self.writes_status,
             names: self.names,
             metadata_checks: self.metadata_checks,
         }
@@ -316,6 +325,11 @@ impl Kind {
     /// Whether a new object has the zero value of its status, whatever its writer sends.
     pub(crate) fn has_empty_status(&self) -> bool {
         self.empty_status
+    }
+
+    /// Whether writes to the object change its status too.
+    pub(crate) fn takes_status(&self) -> bool {
+        self.writes_status
     }
 
     /// The rule of its names, where it is another than the table tells.

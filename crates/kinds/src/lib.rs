@@ -56,13 +56,30 @@ mod workload;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use holdfast_resource::{GroupVersion, KindType, KindTypes, Registry, TableTypes};
+use holdfast_resource::{GroupVersion, KindType, KindTypes, Registry, TableTypes, version_order};
+use holdfast_value::SmolStr;
 
 use kind::Kind;
 
 pub use config::{Config, random};
 pub use descriptions::Descriptions;
 pub use validation::addresses::Block;
+
+/// The versions in which objects of a built-in kind can be read, the best first: those that are `served`, and those that the
+/// reference knows beside them. All are texts of an `apiVersion`.
+pub fn decodable_versions(group: &str, kind: &str, served: &[&str]) -> Vec<SmolStr> {
+    let is_of_group = |api_version: &str| api_version.split_once('/').map_or("", |(group, _)| group) == group;
+    let others = tables::unserved().filter(|(api_version, known)| *known == kind && is_of_group(api_version));
+    let mut versions: Vec<SmolStr> = served.iter().map(|version| SmolStr::new(*version)).collect();
+    for (api_version, _) in others {
+        if !versions.iter().any(|version| version == api_version) {
+            versions.push(api_version.into());
+        }
+    }
+    let version = |api_version: &SmolStr| SmolStr::new(api_version.rsplit('/').next().unwrap_or_default());
+    versions.sort_by(|one, other| version_order::compare(&version(one), &version(other)));
+    versions
+}
 
 /// All built-in resources, in the order of discovery.
 ///
@@ -133,6 +150,30 @@ fn kind_of(group: &str, plural: &str, config: &Config) -> Option<Kind> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kinds_can_be_read_in_versions_that_are_served_no_more() {
+        // As kube-apiserver 1.36 tells it of itself.
+        for (group, kind, served, known) in [
+            ("apps", "Deployment", "apps/v1", "apps/v1 apps/v1beta2 apps/v1beta1"),
+            ("batch", "Job", "batch/v1", "batch/v1"),
+            ("", "Pod", "v1", "v1"),
+            (
+                "rbac.authorization.k8s.io",
+                "Role",
+                "rbac.authorization.k8s.io/v1",
+                "rbac.authorization.k8s.io/v1 rbac.authorization.k8s.io/v1beta1 rbac.authorization.k8s.io/v1alpha1",
+            ),
+            (
+                "resource.k8s.io",
+                "ResourceClaim",
+                "resource.k8s.io/v1",
+                "resource.k8s.io/v1 resource.k8s.io/v1beta2 resource.k8s.io/v1beta1",
+            ),
+        ] {
+            assert_eq!(decodable_versions(group, kind, &[served]).join(" "), known);
+        }
+    }
 
     #[test]
     fn what_is_there_from_the_start_is_valid() {

@@ -4,6 +4,7 @@
 
 mod support;
 
+use holdfast_server::api::context::Config;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use support::{CONFIG_MAPS, MERGE, Server, config_map};
@@ -50,6 +51,51 @@ async fn an_object_that_cannot_be_read_is_told_by_its_key_and_takes_nothing_else
         }
     }
     assert_eq!(server.delete(&format!("{CONFIG_MAPS}/a")).await.code, 200);
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_read_goes_by_who_may_risk_that() {
+    const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential=true";
+    let server = Server::start_configured(Config {
+        unsafe_deletion: true,
+        ..Config::default()
+    })
+    .await;
+    with_label(&server, "a", "1").await;
+    let broken = holdfast_store::Value::plain(b"{".to_vec());
+    let put = holdfast_store::Transaction::new().put("/registry/configmaps/default/b", broken);
+    server.service.context.shared.store.commit(put).await.unwrap();
+    let refused = |answer: &support::Answer, what: &str| {
+        assert_eq!(answer.code, 422, "{}", answer.message());
+        let told = answer.message();
+        assert!(
+            told.contains("ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: "),
+            "{told}"
+        );
+        assert!(told.ends_with(what), "{told}");
+    };
+    for name in ["a", "none"] {
+        let answer = server.delete(&format!("{CONFIG_MAPS}/{name}?{OPTION}")).await;
+        refused(
+            &answer,
+            "is exclusively used to delete corrupt object(s), try again by removing this option",
+        );
+        assert_eq!(answer.at("/details/kind"), "configmaps");
+    }
+    refused(
+        &server
+            .delete(&format!("{CONFIG_MAPS}/b?{OPTION}&gracePeriodSeconds=1"))
+            .await,
+        "cannot be set together with .gracePeriodSeconds",
+    );
+    refused(
+        &server.delete(&format!("{CONFIG_MAPS}?{OPTION}")).await,
+        "is not allowed with DELETECOLLECTION, try again after removing the option",
+    );
+    let gone = server.delete(&format!("{CONFIG_MAPS}/b?{OPTION}")).await;
+    assert_eq!((gone.code, gone.at("/status")), (200, &json!("Success")));
+    assert_eq!(gone.at("/details"), &json!({"name": "b", "kind": "ConfigMap"}));
+    assert_eq!(server.get(&format!("{CONFIG_MAPS}/b")).await.code, 404);
 }
 
 #[tokio::test]

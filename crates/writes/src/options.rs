@@ -72,6 +72,8 @@ pub struct DeleteOptions {
     pub uid: Option<String>,
     /// The resource version that the object must have.
     pub resource_version: Option<String>,
+    /// Whether the object may go although it cannot be read (`ignoreStoreReadErrorWithClusterBreakingPotential`).
+    pub ignores_read_error: bool,
 }
 
 impl WriteOptions {
@@ -101,6 +103,8 @@ fn options_object(kind: &str, dry_run: bool) -> Value {
     object
 }
 
+const IGNORES_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+
 impl DeleteOptions {
     /// The options as an object.
     pub fn to_object(&self) -> Value {
@@ -117,6 +121,9 @@ impl DeleteOptions {
         if let Some((name, _)) = policy {
             object.set_at(&["propagationPolicy"], (*name).into());
         }
+        if self.ignores_read_error {
+            object.set_at(&[IGNORES_READ_ERROR], Value::Bool(true));
+        }
         if let Some(uid) = &self.uid {
             object.set_at(&["preconditions", "uid"], uid.as_str().into());
         }
@@ -131,7 +138,6 @@ impl DeleteOptions {
     /// # Errors
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid) for values that are none.
     pub fn from_object(object: &Value) -> Result<Self, Error> {
-        // Every stored object can be read here, so that `ignoreStoreReadErrorWithClusterBreakingPotential` has nothing to do.
         let text = |path: &[&str]| object.str_at(path).map(str::to_owned);
         let dry_runs = object
             .get("dryRun")
@@ -145,6 +151,7 @@ impl DeleteOptions {
         Ok(Self {
             uid: text(&["preconditions", "uid"]),
             resource_version: text(&["preconditions", "resourceVersion"]),
+            ignores_read_error: object.get(IGNORES_READ_ERROR).and_then(Value::as_bool) == Some(true),
             ..options
         })
     }
@@ -189,6 +196,7 @@ impl DeleteOptions {
             propagation_policy,
             uid: None,
             resource_version: None,
+            ignores_read_error: false,
         })
     }
 }
@@ -232,6 +240,7 @@ mod tests {
             propagation_policy: Some(PropagationPolicy::Foreground),
             uid: Some("u".to_owned()),
             resource_version: Some("7".to_owned()),
+            ignores_read_error: true,
         };
         let object = options.to_object();
         assert_eq!(object.str_at(&["kind"]), Some("DeleteOptions"));

@@ -149,8 +149,8 @@ fn cell(text: &str) -> String {
 fn feature_gates() -> String {
     let mut page = String::from(
         "# Feature gates\n\nAll gates of kube-apiserver 1.36 are known to `--feature-gates`, with its stages and defaults. The \
-         last column says which change something here, and of others the components in which alone they mean something; what is \
-         locked is as it says.\n\n| gate | stage | default | changes something |\n|---|---|---|---|\n",
+         last column says which change something here, and of others why not, or the components in which alone they mean something; \
+         what is locked is as it says.\n\n| gate | stage | default | changes something |\n|---|---|---|---|\n",
     );
     for gate in FeatureGates::default().iter() {
         let stage = match gate.stage {
@@ -164,7 +164,7 @@ fn feature_gates() -> String {
         let felt = match Feature::named(gate.name) {
             Some(_) => "yes".to_owned(),
             None if gate.is_of_stage() => "all gates of its stage".to_owned(),
-            None if gate.components().is_empty() => String::new(),
+            None if gate.components().is_empty() => gate.idle().map(|why| format!("no: {why}")).unwrap_or_default(),
             None => format!("no: {}", gate.components().join(", ")),
         };
         let _ = writeln!(page, "| `{}` | {stage} | {default}{locked} | {felt} |", gate.name);

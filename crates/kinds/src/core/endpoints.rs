@@ -9,7 +9,7 @@ use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Rules, S
 use holdfast_value::Value;
 
 use crate::cells::first_of;
-use crate::validation::addresses::{address, address_warning, endpoint_address, lenient_address};
+use crate::validation::addresses::{Reading, address_warning, endpoint_address, lenient_address};
 use crate::validation::{Errors, report, same};
 
 /// What only Endpoints do.
@@ -18,12 +18,15 @@ pub(crate) struct Endpoints {
     pub(crate) server: Option<SocketAddr>,
     /// Whether it is to stand there from the start.
     pub(crate) first: bool,
+    /// How addresses are read.
+    pub(crate) reading: Reading,
 }
 
 impl Strategy for Endpoints {
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let own = own_address(self.server, context);
-        context.check(object, &SubsetRules { own })
+        let reading = self.reading;
+        context.check(object, &SubsetRules { own, reading })
     }
 
     /// What stands there wrong already does no harm.
@@ -103,13 +106,14 @@ pub(crate) fn own_address(server: Option<SocketAddr>, context: &WriteContext<'_>
 /// What `validateEndpointSubsets` checks in code, with the address of the server itself where it may stand there.
 struct SubsetRules {
     own: Option<IpAddr>,
+    reading: Reading,
 }
 
 impl<'v> Rules<'v> for SubsetRules {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
             "addresses" => validate_some_address(part, &mut check.errors),
-            "ip" => address(&part.child("ip"), &mut check.errors),
+            "ip" => self.reading.address(&part.child("ip"), &mut check.errors),
             "endpoint" => validate_endpoint(&part.child("ip"), self.own, &mut check.errors),
             "ports" => self.validate_ports(part, check),
             _ => check.unknown_rule(name, part),
@@ -190,10 +194,11 @@ mod tests {
 
     #[test]
     fn the_server_stands_behind_its_service() {
+        let (first, reading) = (true, Reading::Strict);
         let of = |server| {
             (
-                Endpoints { server, first: true }.initial_objects(),
-                EndpointSlice { server, first: true }.initial_objects(),
+                Endpoints { server, first, reading }.initial_objects(),
+                EndpointSlice { server, first, reading }.initial_objects(),
             )
         };
         assert_eq!(of(None), (Vec::new(), Vec::new()), "nobody reaches it from elsewhere");
@@ -219,12 +224,14 @@ mod tests {
         let stored = Endpoints {
             server: before,
             first: true,
+            reading: Reading::Strict,
         }
         .initial_objects()
         .remove(0);
         let now = Endpoints {
             server: after,
             first: true,
+            reading: Reading::Strict,
         };
         let wanted = now.initial_objects().remove(0);
         let mended = now.reconcile(&stored, &wanted).unwrap();

@@ -30,6 +30,7 @@ use crate::features::Feature;
 use crate::kind::{self, Kind, kind};
 use crate::metadata_checks;
 use crate::quota;
+use crate::validation::addresses::Reading;
 use crate::workload::TemplateWarnings;
 
 /// A resource of this group, or a subresource as messages name it.
@@ -57,7 +58,7 @@ const fn proxy_parameters(description: &'static str) -> [ConnectParameter; 1] {
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
-    let features = config.features;
+    let (features, reading) = (config.features, Reading::of(config.features));
     let config = || config.clone();
     Some(match plural {
         "bindings" => kind::generic().action("", pod::Binding).done(),
@@ -73,6 +74,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             kind(endpoints::Endpoints {
                 server,
                 first: config().first_endpoints,
+                reading,
             })
             .initial_objects()
             .cells(endpoints::CELLS)
@@ -92,7 +94,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 ..DeletionRules::default()
             })
             .done(),
-        "nodes" => kind(node::Node)
+        "nodes" => kind(node::Node { reading })
             .connects("proxy", node::Proxy)
             .cells(node::CELLS)
             .ends_tokens("node", "node")
@@ -109,7 +111,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .metadata_checks(metadata_checks::of_core(2, 0))
             .done(),
         "pods" => kind(pod::Pod { config: config() })
-            .connects_each(pod::OF_POD.map(|of| (of.name, of)))
+            .connects_each(pod::of_pod(features).map(|of| (of.name, of)))
             .cells(pod::CELLS)
             .ends_tokens("pod", "pod")
             .action("binding", pod::Binding)

@@ -11,12 +11,15 @@ use holdfast_value::Value;
 
 use super::pod_spec::validate_taint_effect;
 use crate::defaults::{is_zero, set_missing_at};
-use crate::validation::addresses::{block, block_warning, lenient_block};
+use crate::validation::addresses::{Reading, block_warning, lenient_block};
 use crate::validation::resources::validate_amount;
 use crate::validation::{Errors, read_json, repeated, same};
 
 /// What only Nodes do.
-pub(crate) struct Node;
+pub(crate) struct Node {
+    /// How the blocks of the addresses of its Pods are read.
+    pub(crate) reading: Reading,
+}
 
 /// The proxy to a node.
 pub(super) struct Proxy;
@@ -111,7 +114,7 @@ impl Strategy for Node {
 
     fn validate(&self, _context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
-        validate_node(&Field::root(object), &mut errors);
+        validate_node(&Field::root(object), self.reading, &mut errors);
         errors
     }
 
@@ -119,7 +122,7 @@ impl Strategy for Node {
         let mut errors = Errors::new();
         let (root, old_root) = (Field::root(object), Field::root(old));
         if context.subresource.is_none() {
-            validate_node(&root, &mut errors);
+            validate_node(&root, self.reading, &mut errors);
         }
         validate_node_update(&root, &old_root, &mut errors);
         errors
@@ -148,7 +151,7 @@ const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
 const AVOIDS: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 
 /// `ValidateNode`
-fn validate_node(node: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_node(node: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     validate_annotations(node, errors);
     validate_own_taints(node, errors);
     validate_resources(node, errors);
@@ -164,7 +167,7 @@ fn validate_node(node: &Field<'_, '_>, errors: &mut Errors) {
     let spec = node.child("spec");
     let blocks = spec.child("podCIDRs");
     for one in blocks.items() {
-        block(&one, errors);
+        reading.block(&one, errors);
     }
     if blocks.len() > 1 {
         validate_families(&blocks, errors);

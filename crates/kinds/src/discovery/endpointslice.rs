@@ -14,7 +14,7 @@ use holdfast_value::Value;
 use crate::cells::first_of;
 use crate::core::endpoints::{own_address, port_of_server, with_parts_of};
 use crate::defaults::{change_items, none_if_empty};
-use crate::validation::addresses::{address_warning, canonical_address, endpoint_address};
+use crate::validation::addresses::{Reading, address_warning, canonical_address, endpoint_address, lenient_address};
 use crate::validation::{Errors, report, same};
 
 /// What only EndpointSlices do.
@@ -23,6 +23,8 @@ pub(crate) struct EndpointSlice {
     pub(crate) server: Option<SocketAddr>,
     /// Whether it is to stand there from the start.
     pub(crate) first: bool,
+    /// How addresses of IPv4 are read.
+    pub(crate) reading: Reading,
 }
 
 const ENDPOINTS: usize = 1000;
@@ -107,6 +109,7 @@ impl EndpointSlice {
                 address_type,
                 kept,
                 own,
+                reading: self.reading,
             },
         )
     }
@@ -120,6 +123,7 @@ struct SliceRules<'a> {
     kept: HashSet<&'a str>,
     /// The address of the server itself.
     own: Option<IpAddr>,
+    reading: Reading,
 }
 
 impl<'v> Rules<'v> for SliceRules<'_> {
@@ -164,8 +168,33 @@ impl SliceRules<'_> {
             return;
         }
         for address in addresses.items().filter(|address| !self.kept.contains(address.text())) {
-            validate_address(addresses, &address, self.address_type, self.own, errors);
+            self.validate_address(addresses, &address, errors);
         }
+    }
+
+    /// Checks an address of a known type.
+    fn validate_address(&self, all: &Field<'_, '_>, address: &Field<'_, '_>, errors: &mut Errors) {
+        let before = errors.len();
+        let wants_ipv4 = match self.address_type {
+            "IPv4" => {
+                self.reading.address(address, errors);
+                true
+            }
+            "IPv6" => {
+                canonical_address(address, errors);
+                false
+            }
+            _ => return validate_domain(address, errors),
+        };
+        if errors.len() > before {
+            return;
+        }
+        // An IPv4 address dressed as IPv6 is taken for IPv4.
+        if lenient_address(address.text()).is_some_and(|parsed| parsed.to_canonical().is_ipv4() != wants_ipv4) {
+            // The reference reports the list rather than the item.
+            errors.push(all.invalid_as(address.text(), format!("must be an {} address", self.address_type)));
+        }
+        endpoint_address(address, self.own, errors);
     }
 
     /// `validatePorts`
@@ -207,32 +236,6 @@ fn drop_topology(object: &mut Value) {
     change_items(object, "endpoints", has_one, |endpoint| {
         endpoint.remove_at(&["deprecatedTopology"]);
     });
-}
-
-fn validate_address(
-    all: &Field<'_, '_>,
-    address: &Field<'_, '_>,
-    address_type: &str,
-    own: Option<IpAddr>,
-    errors: &mut Errors,
-) {
-    if address_type == "FQDN" {
-        validate_domain(address, errors);
-        return;
-    }
-    // An IPv4 address dressed as IPv6 is of no family.
-    let of_family = |parsed: IpAddr| parsed.to_canonical() == parsed && parsed.is_ipv4() != (address_type == "IPv4");
-    if address.text().parse().is_ok_and(of_family) {
-        // The reference reports the list rather than the item.
-        errors.push(all.invalid_as(address.text(), format!("must be an {address_type} address")));
-    } else {
-        let before = errors.len();
-        canonical_address(address, errors);
-        if errors.len() > before {
-            return;
-        }
-    }
-    endpoint_address(address, own, errors);
 }
 
 /// `IsFullyQualifiedDomainName`

@@ -6,6 +6,7 @@ pub(crate) mod endpointslice;
 use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
+use crate::validation::addresses::Reading;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
@@ -14,6 +15,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "endpointslices" => kind(endpointslice::EndpointSlice {
             server,
             first: config.first_endpoints,
+            reading: Reading::of(config.features),
         })
         .initial_objects()
         .cells(endpointslice::CELLS)

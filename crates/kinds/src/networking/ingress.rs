@@ -8,12 +8,15 @@ use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Rules, Strate
 use holdfast_value::Value;
 
 use crate::cells::ingress_addresses;
-use crate::validation::addresses::{address, address_warning};
+use crate::validation::addresses::{Reading, address_warning};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report, required_text};
 
 /// What only Ingresses do.
-pub(crate) struct Ingress;
+pub(crate) struct Ingress {
+    /// How the addresses of load balancers are read.
+    pub(crate) reading: Reading,
+}
 
 /// Named the class before there was a field for it.
 const CLASS: &str = "kubernetes.io/ingress.class";
@@ -23,7 +26,7 @@ const NOT_AT_ENDS: [&str; 2] = ["/..", "/."];
 
 impl Strategy for Ingress {
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut errors = context.check(object, self);
+        let mut errors = context.check(object, &self.rules_beside(None));
         let annotation = object.str_at(&["metadata", "annotations", CLASS]);
         let class = object.str_at(&["spec", "ingressClassName"]);
         if let (Some(annotation), Some(class)) = (annotation, class)
@@ -39,8 +42,8 @@ impl Strategy for Ingress {
         errors
     }
 
-    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, _old: &Value) -> Vec<FieldError> {
-        context.check(object, self)
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        context.check(object, &self.rules_beside(Some(old)))
     }
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
@@ -69,7 +72,25 @@ fn status_warnings(ingress: &Field<'_, '_>) -> Vec<String> {
     points.items().filter_map(of_point).collect()
 }
 
-impl<'v> Rules<'v> for Ingress {
+impl Ingress {
+    /// The rules for an object in place of `old`.
+    fn rules_beside<'a>(&self, old: Option<&'a Value>) -> IngressRules<'a> {
+        let points = old.map_or(&[][..], |old| items(old, &["status", "loadBalancer", "ingress"]));
+        IngressRules {
+            reading: self.reading,
+            kept: points.iter().filter_map(|point| point.str_at(&["ip"])).collect(),
+        }
+    }
+}
+
+/// What an Ingress is checked by.
+struct IngressRules<'a> {
+    reading: Reading,
+    /// The addresses of load balancers that were there before.
+    kept: Vec<&'a str>,
+}
+
+impl<'v> Rules<'v> for IngressRules<'_> {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
         match name {
@@ -82,13 +103,29 @@ impl<'v> Rules<'v> for Ingress {
                 }
             }
             "path" => self.validate_path(part, check),
-            "loadBalancer" => validate_balancer(&part.child(name), errors),
+            "loadBalancer" => self.validate_balancer(&part.child(name), errors),
             _ => check.unknown_rule(name, part),
         }
     }
 }
 
-impl Ingress {
+impl IngressRules<'_> {
+    /// `ValidateIngressLoadBalancerStatus`
+    fn validate_balancer(&self, balancer: &Field<'_, '_>, errors: &mut Errors) {
+        for point in balancer.child("ingress").items() {
+            let (ip, host) = (point.child("ip"), point.child("hostname"));
+            if !ip.text().is_empty() && !self.kept.contains(&ip.text()) {
+                self.reading.address(&ip, errors);
+            }
+            if !host.text().is_empty() {
+                report(&host, dns_subdomain(host.text()), errors);
+                if host.text().parse::<IpAddr>().is_ok() {
+                    errors.push(host.invalid("must be a DNS name, not an IP address"));
+                }
+            }
+        }
+    }
+
     /// `validateHTTPIngressPath`: without a type nothing else is said of a path.
     fn validate_path<'v>(&self, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let path_type = part.child("pathType");
@@ -178,22 +215,6 @@ pub(super) fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors)
     }
     for part in ["kind", "name"] {
         required_text(&reference.child(part), path_segment, errors);
-    }
-}
-
-/// `ValidateIngressLoadBalancerStatus`
-fn validate_balancer(balancer: &Field<'_, '_>, errors: &mut Errors) {
-    for point in balancer.child("ingress").items() {
-        let (ip, host) = (point.child("ip"), point.child("hostname"));
-        if !ip.text().is_empty() {
-            address(&ip, errors);
-        }
-        if !host.text().is_empty() {
-            report(&host, dns_subdomain(host.text()), errors);
-            if host.text().parse::<IpAddr>().is_ok() {
-                errors.push(host.invalid("must be a DNS name, not an IP address"));
-            }
-        }
     }
 }
 

@@ -8,8 +8,10 @@ mod networkpolicy;
 mod servicecidr;
 
 use crate::config::Config;
+use crate::features::Feature;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
+use crate::validation::addresses::Reading;
 use crate::versions::Versions;
 
 const GROUP: &str = "networking.k8s.io";
@@ -19,9 +21,9 @@ const VERSIONS: Versions = Versions::alike(&["networking.k8s.io/v1", "networking
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
-    let block = config.service_cidr;
+    let (block, reading) = (config.service_cidr, Reading::of(config.features));
     Some(match plural {
-        "ingresses" => kind(ingress::Ingress)
+        "ingresses" => kind(ingress::Ingress { reading })
             .cells(ingress::CELLS)
             .read_by(at_rest::ingress)
             .empty_status()
@@ -33,13 +35,25 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .cells(ipaddress::CELLS)
             .converts_by(config, GROUP, VERSIONS)
             .done(),
-        "networkpolicies" => kind(networkpolicy::NetworkPolicy).metadata_checks(of_core(0, 1)).done(),
-        "servicecidrs" => kind(servicecidr::ServiceCidr { first: block })
-            .initial_objects()
-            .empty_status()
+        "networkpolicies" => kind(networkpolicy::NetworkPolicy { reading })
             .metadata_checks(of_core(0, 1))
-            .converts_by(config, GROUP, VERSIONS)
             .done(),
+        "servicecidrs" => {
+            let wipes_status = config.features.has(Feature::ServiceCIDRStatusFieldWiping);
+            let cidrs = kind(servicecidr::ServiceCidr {
+                first: block,
+                wipes_status,
+            });
+            let cidrs = match wipes_status {
+                true => cidrs.empty_status(),
+                false => cidrs.writes_status(),
+            };
+            cidrs
+                .initial_objects()
+                .metadata_checks(of_core(0, 1))
+                .converts_by(config, GROUP, VERSIONS)
+                .done()
+        }
         _ => return None,
     })
 }

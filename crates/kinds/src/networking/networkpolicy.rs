@@ -1,16 +1,20 @@
 //! NetworkPolicies: <https://kubernetes.io/docs/concepts/services-networking/network-policies/>.
 
-use holdfast_resource::{Check, Field, Part, Refusal, Rules, Strategy, WriteContext};
+use holdfast_resource::table::items;
+use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::defaults::is_zero;
 use crate::generation::count_given_empties;
-use crate::validation::addresses::{block, block_warning, lenient_block};
+use crate::validation::addresses::{Reading, block_warning, lenient_block};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report};
 
 /// What only NetworkPolicies do.
-pub(crate) struct NetworkPolicy;
+pub(crate) struct NetworkPolicy {
+    /// How blocks of addresses are read.
+    pub(crate) reading: Reading,
+}
 
 impl Strategy for NetworkPolicy {
     fn default_fields(&self, _version: &str, object: &mut Value) {
@@ -32,8 +36,12 @@ impl Strategy for NetworkPolicy {
         Ok(())
     }
 
-    fn rules<'v>(&self) -> &dyn Rules<'v> {
-        self
+    fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
+        context.check(object, &self.rules_beside(None))
+    }
+
+    fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
+        context.check(object, &self.rules_beside(Some(old)))
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
@@ -53,13 +61,43 @@ impl Strategy for NetworkPolicy {
     }
 }
 
-impl<'v> Rules<'v> for NetworkPolicy {
+impl NetworkPolicy {
+    /// The rules for an object in place of `old`.
+    fn rules_beside<'a>(&self, old: Option<&'a Value>) -> PolicyRules<'a> {
+        PolicyRules {
+            reading: self.reading,
+            kept: old.map(blocks_of).unwrap_or_default(),
+        }
+    }
+}
+
+/// All blocks of addresses of a policy.
+fn blocks_of(policy: &Value) -> Vec<&str> {
+    let mut blocks = Vec::new();
+    for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
+        let rules = items(policy, &["spec", direction]).iter();
+        for peer in rules.flat_map(|rule| items(rule, &[peers])) {
+            blocks.extend(peer.str_at(&["ipBlock", "cidr"]));
+            blocks.extend(items(peer, &["ipBlock", "except"]).iter().filter_map(Value::as_str));
+        }
+    }
+    blocks
+}
+
+/// What a policy is checked by.
+struct PolicyRules<'a> {
+    reading: Reading,
+    /// The blocks of addresses that were there before, which may stay wherever they stand.
+    kept: Vec<&'a str>,
+}
+
+impl<'v> Rules<'v> for PolicyRules<'_> {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let errors = &mut check.errors;
         match name {
             "policyTypes" => validate_types(&part.child(name), errors),
             "port" => validate_port(part, errors),
-            "peer" => validate_peer(part, errors),
+            "peer" => self.validate_peer(part, errors),
             _ => check.unknown_rule(name, part),
         }
     }
@@ -105,36 +143,45 @@ fn validate_port(port: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `ValidateNetworkPolicyPeer`: addresses, or Pods by selectors.
-fn validate_peer(peer: &Field<'_, '_>, errors: &mut Errors) {
-    let addresses = peer.child("ipBlock");
-    let selects = peer.child("podSelector").is_set() || peer.child("namespaceSelector").is_set();
-    if addresses.is_set() {
-        validate_addresses(&addresses, errors);
-        if selects {
-            errors.push(peer.forbidden("may not specify both ipBlock and another peer"));
+impl PolicyRules<'_> {
+    /// `ValidateNetworkPolicyPeer`: addresses, or Pods by selectors.
+    fn validate_peer(&self, peer: &Field<'_, '_>, errors: &mut Errors) {
+        let addresses = peer.child("ipBlock");
+        let selects = peer.child("podSelector").is_set() || peer.child("namespaceSelector").is_set();
+        if addresses.is_set() {
+            self.validate_addresses(&addresses, errors);
+            if selects {
+                errors.push(peer.forbidden("may not specify both ipBlock and another peer"));
+            }
+        } else if !selects {
+            errors.push(peer.required("must specify a peer"));
         }
-    } else if !selects {
-        errors.push(peer.required("must specify a peer"));
     }
-}
 
-fn validate_addresses(addresses: &Field<'_, '_>, errors: &mut Errors) {
-    let whole = addresses.child("cidr");
-    if whole.text().is_empty() {
-        errors.push(whole.required(""));
-        return;
+    /// `ValidateIPBlock`
+    fn validate_addresses(&self, addresses: &Field<'_, '_>, errors: &mut Errors) {
+        let whole = addresses.child("cidr");
+        if whole.text().is_empty() {
+            errors.push(whole.required(""));
+            return;
+        }
+        self.validate_block(&whole, errors);
+        let Some(outer) = lenient_block(whole.text()) else {
+            return;
+        };
+        for except in addresses.child("except").items() {
+            self.validate_block(&except, errors);
+            if let Some(inner) = lenient_block(except.text())
+                && !inner.is_strictly_within(&outer)
+            {
+                errors.push(except.invalid("must be a strict subset of `cidr`"));
+            }
+        }
     }
-    block(&whole, errors);
-    let Some(outer) = lenient_block(whole.text()) else {
-        return;
-    };
-    for except in addresses.child("except").items() {
-        block(&except, errors);
-        if let Some(inner) = lenient_block(except.text())
-            && !inner.is_strictly_within(&outer)
-        {
-            errors.push(except.invalid("must be a strict subset of `cidr`"));
+
+    fn validate_block(&self, block: &Field<'_, '_>, errors: &mut Errors) {
+        if !self.kept.contains(&block.text()) {
+            self.reading.block(block, errors);
         }
     }
 }

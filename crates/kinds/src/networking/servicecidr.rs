@@ -1,7 +1,7 @@
 //! ServiceCIDRs: the blocks that Services get their addresses from.
 
 use holdfast_resource::metadata::new_object;
-use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Rules, Strategy, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::validation::addresses::{Block, canonical_block, lenient_block};
@@ -11,9 +11,18 @@ use crate::validation::{Errors, immutable};
 pub(crate) struct ServiceCidr {
     /// The block that is there from the start.
     pub(crate) first: Block,
+    /// Whether only writes to the status change it.
+    pub(crate) wipes_status: bool,
 }
 
 impl Strategy for ServiceCidr {
+    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        if !self.wipes_status && object.get("status").is_none() {
+            object.set_at(&["status"], Value::empty_map());
+        }
+        Ok(())
+    }
+
     fn rules<'v>(&self) -> &dyn Rules<'v> {
         self
     }

@@ -219,7 +219,10 @@ impl Reader<'_> {
             },
             verbs: verbs_of(verbs)?,
             subresources: Vec::new(),
-            reset_fields: reset_fields(marks),
+            reset_fields: match kind.takes_status() {
+                true => Arc::default(),
+                false => reset_fields(marks),
+            },
             columns: columns.unwrap_or_else(|| self.columns.defaults()),
             field_selectors: Vec::new(),
             removed_release: deprecation.as_ref().map(|of| of.removed.clone()).unwrap_or_default(),

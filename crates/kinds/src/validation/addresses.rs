@@ -6,12 +6,65 @@ use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::Faults;
 
 use super::{Errors, report};
+use crate::features::{Feature, Features};
 
 const NOT_AN_ADDRESS: &str = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)";
 const NOT_A_BLOCK: &str = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)";
 
+/// How addresses and blocks are read in fields that took more once than all programs read alike (`IsValidIPForLegacyField`,
+/// `IsValidCIDRForLegacyField`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// As in fields that are new.
+    Strict,
+    /// Numbers may have leading zeros, an IPv4 address may be dressed as IPv6, and bits may be set beyond a prefix.
+    Lenient,
+}
+
+impl Reading {
+    /// What the gate `StrictIPCIDRValidation` says.
+    pub(crate) fn of(features: Features) -> Self {
+        match features.has(Feature::StrictIPCIDRValidation) {
+            true => Self::Strict,
+            false => Self::Lenient,
+        }
+    }
+
+    /// Reports what is no IP address.
+    pub(crate) fn address(self, field: &Field<'_, '_>, errors: &mut Errors) {
+        match self {
+            Self::Strict => address(field, errors),
+            Self::Lenient if lenient_address(field.text()).is_none() => {
+                errors.push(field.invalid_text(NOT_AN_ADDRESS));
+            }
+            Self::Lenient => {}
+        }
+    }
+
+    /// As [`Reading::address`], but for an address that stands in the list `old` already: what was stored may stay.
+    pub(crate) fn kept_or_address(self, field: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+        if !stands_in(field.text(), old) {
+            self.address(field, errors);
+        }
+    }
+
+    /// Reports what is no block of IP addresses.
+    pub(crate) fn block(self, field: &Field<'_, '_>, errors: &mut Errors) {
+        self.block_text(field, field.text(), errors);
+    }
+
+    /// Reports the block of IP addresses `text` at `field`.
+    pub(crate) fn block_text(self, field: &Field<'_, '_>, text: &str, errors: &mut Errors) {
+        let fault = match self {
+            Self::Strict => block_fault(text),
+            Self::Lenient => lenient_block(text).is_none().then_some(NOT_A_BLOCK),
+        };
+        errors.extend(fault.map(|fault| field.invalid_as(text, fault)));
+    }
+}
+
 /// Reports what is no IP address, is written with leading zeros, or is an IPv4 address dressed as IPv6.
-pub(crate) fn address(field: &Field<'_, '_>, errors: &mut Errors) {
+fn address(field: &Field<'_, '_>, errors: &mut Errors) {
     report(field, address_faults(field.text()), errors);
 }
 
@@ -45,7 +98,7 @@ pub(crate) fn canonical_address_faults(text: &str) -> Faults {
 /// As [`block`], and reports a block that is not written as all programs write it (`IsValidCIDR`).
 pub(crate) fn canonical_block(field: &Field<'_, '_>, errors: &mut Errors) {
     let before = errors.len();
-    block(field, errors);
+    Reading::Strict.block(field, errors);
     let canonical = Block::read(field.text()).map(|block| block.to_string());
     if errors.len() == before && canonical.as_deref() != Some(field.text()) {
         errors.push(field.invalid_text(format!(
@@ -55,33 +108,20 @@ pub(crate) fn canonical_block(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// As [`address`], but for an address that stands in the list `old` already: what was stored may stay.
-pub(crate) fn kept_or_address(field: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
-    if !stands_in(field.text(), old) {
-        address(field, errors);
-    }
-}
-
 /// Whether `text` is an item of the list.
 pub(crate) fn stands_in(text: &str, list: &Field<'_, '_>) -> bool {
     list.slice().iter().any(|one| one.as_str() == Some(text))
 }
 
-/// Reports what is no block of IP addresses, is written with leading zeros, or has bits beyond its prefix.
-pub(crate) fn block(field: &Field<'_, '_>, errors: &mut Errors) {
-    block_text(field, field.text(), errors);
-}
-
-/// Reports the block of IP addresses `text` at `field`.
-pub(crate) fn block_text(field: &Field<'_, '_>, text: &str, errors: &mut Errors) {
-    let fault = match (lenient_block(text), Block::read(text)) {
-        (None, _) => NOT_A_BLOCK,
-        (Some(_), None) => "must not have leading 0s in IP or prefix length",
-        (Some(_), Some(block)) if is_mapped(block.address) => "must not have an IPv4-mapped IPv6 address",
-        (Some(_), Some(block)) if !block.is_canonical() => "must not have bits set beyond the prefix length",
-        (Some(_), Some(_)) => return,
-    };
-    errors.push(field.invalid_as(text, fault));
+/// Why a text is no block of IP addresses, is written with leading zeros, or has bits beyond its prefix.
+fn block_fault(text: &str) -> Option<&'static str> {
+    match (lenient_block(text), Block::read(text)) {
+        (None, _) => Some(NOT_A_BLOCK),
+        (Some(_), None) => Some("must not have leading 0s in IP or prefix length"),
+        (Some(_), Some(block)) if is_mapped(block.address) => Some("must not have an IPv4-mapped IPv6 address"),
+        (Some(_), Some(block)) if !block.is_canonical() => Some("must not have bits set beyond the prefix length"),
+        (Some(_), Some(_)) => None,
+    }
 }
 
 /// Reports what is no address of an interface with the length of its prefix, or is written in another way than all programs read
@@ -328,6 +368,10 @@ fn number(address: IpAddr) -> u128 {
 mod tests {
     use super::*;
 
+    fn block(field: &Field<'_, '_>, errors: &mut Errors) {
+        Reading::Strict.block(field, errors);
+    }
+
     fn errors_of(check: fn(&Field<'_, '_>, &mut Errors), text: &str) -> Vec<String> {
         let mut errors = Errors::new();
         check(&Field::placed(Some(&text.into()), "a"), &mut errors);
@@ -357,6 +401,23 @@ mod tests {
             ["must not have bits set beyond the prefix length"]
         );
         assert_eq!(errors_of(block, "10.0.0.0"), [NOT_A_BLOCK]);
+    }
+
+    #[test]
+    fn what_was_taken_once_may_be_taken_still() {
+        let errors = |check: fn(Reading, &Field<'_, '_>, &mut Errors), text: &str| {
+            let mut errors = Errors::new();
+            check(Reading::Lenient, &Field::placed(Some(&text.into()), "a"), &mut errors);
+            errors.into_iter().map(|error| error.detail).collect::<Vec<_>>()
+        };
+        for lenient in ["010.1.2.3", "::ffff:1.2.3.4", "10.1.2.3"] {
+            assert!(errors(Reading::address, lenient).is_empty(), "{lenient}");
+        }
+        for lenient in ["010.0.0.0/8", "10.0.0.0/08", "10.0.0.1/8", "::ffff:1.2.3.0/120"] {
+            assert!(errors(Reading::block, lenient).is_empty(), "{lenient}");
+        }
+        assert_eq!(errors(Reading::address, "1.2.3"), [NOT_AN_ADDRESS]);
+        assert_eq!(errors(Reading::block, "10.0.0.0"), [NOT_A_BLOCK]);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub(super) fn read(
             )
         }
         Verb::List => {
-            let options = ListOptions::parse(query, context.config.watch_list)?;
+            let options = ListOptions::parse(query, context.config.lists)?;
             let selection = list::selection(request, &options)?;
             let mut objects = write::compute(&context.write, &target, Operation::Update, |stage, call| {
                 let objects = kind.list(call);

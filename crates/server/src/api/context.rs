@@ -8,6 +8,7 @@ use holdfast_proto::Messages;
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenIssuer;
 
+use crate::http::options::ListRules;
 use crate::objects::definitions::Definitions;
 use crate::objects::{EventCache, Trees};
 pub use crate::representation::Shared;
@@ -123,8 +124,10 @@ pub struct Config {
     pub deletion_workers: usize,
     /// The most bytes of an object as it is stored.
     pub max_object_bytes: usize,
-    /// Whether watches may begin with the objects that are there.
-    pub watch_list: bool,
+    /// What lists and watches may ask for.
+    pub lists: ListRules,
+    /// Whether objects that cannot be read may be deleted.
+    pub unsafe_deletion: bool,
     /// Whether objects are served in CBOR.
     pub cbor: bool,
     /// Whether large answers are compressed for clients that take that.
@@ -141,7 +144,8 @@ impl Default for Config {
             min_watch_timeout: Duration::from_secs(1800),
             deletion_workers: 1,
             max_object_bytes: MAX_OBJECT_BYTES,
-            watch_list: true,
+            lists: ListRules::default(),
+            unsafe_deletion: false,
             cbor: false,
             compress: true,
         }

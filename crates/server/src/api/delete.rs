@@ -7,7 +7,7 @@ use holdfast_value::{Value, json};
 use holdfast_writes::{DeleteOptions, Target, WriteOptions, metadata};
 use http::StatusCode;
 
-use super::{audit, read_body, written};
+use super::{audit, read_body, unsafe_delete, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::options::{self, ListOptions};
@@ -26,6 +26,10 @@ use crate::write::{self, Written, decode};
 /// The refusal, as the client gets it.
 pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = read_options(context, &mut request).await?;
+    unsafe_delete::check(&options, false)?;
+    if options.ignores_read_error {
+        return unsafe_delete::delete(context, &request).await;
+    }
     let own_warnings = warnings(&request, &options);
     let result = write::delete(&context.write, target(&request, &options), options.clone()).await;
     // Refusals warn too.
@@ -54,9 +58,10 @@ pub(super) async fn delete_collection(
     context: &Arc<Context>,
     mut request: ResourceRequest,
 ) -> Result<Response, ApiError> {
-    let list_options = ListOptions::parse(&request.query, context.config.watch_list)?;
+    let list_options = ListOptions::parse(&request.query, context.config.lists)?;
     let selection = list::selection(&request, &list_options)?;
     let options = read_options(context, &mut request).await?;
+    unsafe_delete::check(&options, true)?;
     let mut page = list::page(&context.read, &request, &list_options, &selection).await?;
     let entries = page.entries().await?;
     check_can_be_shown(context, &request, &entries).await?;
@@ -137,13 +142,17 @@ fn target(request: &ResourceRequest, options: &DeleteOptions) -> Target {
 /// The options: from the body where there is one, else from the query.
 async fn read_options(context: &Context, request: &mut ResourceRequest) -> Result<DeleteOptions, ApiError> {
     let body = read_body(request).await?;
-    if body.is_empty() {
-        return options::delete_options(&request.query);
-    }
-    let format = request.body_format()?;
-    let object = decode::delete_options(&body, format, context.write.body_types())?;
-    audit::delete_options(context, request, &object);
-    Ok(DeleteOptions::from_object(&object)?)
+    let mut options = match body.is_empty() {
+        true => options::delete_options(&request.query)?,
+        false => {
+            let format = request.body_format()?;
+            let object = decode::delete_options(&body, format, context.write.body_types())?;
+            audit::delete_options(context, request, &object);
+            DeleteOptions::from_object(&object)?
+        }
+    };
+    options.ignores_read_error &= context.config.unsafe_deletion;
+    Ok(options)
 }
 
 /// The `Status` that tells of an object that is gone.

@@ -16,7 +16,7 @@ use crate::representation::RequestedVersion;
 /// # Errors
 /// 400 for selectors and versions that cannot be read, 410 for versions that are gone, 504 for those yet to come.
 pub(super) async fn list(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
-    let options = ListOptions::parse(&request.query, context.config.watch_list)?;
+    let options = ListOptions::parse(&request.query, context.config.lists)?;
     let selection = selection(&request, &options)?;
     let page = page(&context.read, &request, &options, &selection).await?;
     let shown = RequestedVersion::of_request(&request);

@@ -13,6 +13,7 @@ mod patch;
 mod review;
 pub mod router;
 mod scale;
+mod unsafe_delete;
 mod update;
 mod watch;
 

@@ -31,7 +31,7 @@ const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static(negotiation::PROTO
 /// 400 for selectors and versions that cannot be read, 406 for forms that are no streams, 504 for initial events of a
 /// version that is yet to come.
 pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
-    let mut options = ListOptions::parse(&request.query, context.config.watch_list)?;
+    let mut options = ListOptions::parse(&request.query, context.config.lists)?;
     options.watch = true;
     let selection = selection(&request, &options)?;
     let wanted = revision(&options.resource_version)?;

@@ -80,6 +80,27 @@ pub struct ListOptions {
     pub continue_token: String,
     /// Whether a watch begins with the objects that are there.
     pub send_initial_events: Option<bool>,
+    /// The text of the selector of a shard; empty for all objects.
+    pub shard_selector: String,
+}
+
+/// What lists and watches may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListRules {
+    /// Whether watches may begin with the objects that are there.
+    pub watch_list: bool,
+    /// Whether they may ask for the objects of a shard.
+    pub shards: bool,
+}
+
+impl Default for ListRules {
+    /// What may be asked for by default.
+    fn default() -> Self {
+        Self {
+            watch_list: true,
+            shards: false,
+        }
+    }
 }
 
 impl CreateOptions {
@@ -163,6 +184,9 @@ pub fn delete_options(query: &Query) -> Result<DeleteOptions, ApiError> {
     Ok(DeleteOptions {
         uid: precondition("uid"),
         resource_version: precondition("resourceVersion"),
+        ignores_read_error: query
+            .get("ignoreStoreReadErrorWithClusterBreakingPotential")
+            .is_some_and(reads_as_true),
         ..DeleteOptions::check(query.all("dryRun"), grace_period_seconds, orphan_dependents, policy)?
     })
 }
@@ -184,11 +208,12 @@ impl GetOptions {
 }
 
 impl ListOptions {
-    /// Reads the options of a list or a watch; `watch_list` says whether watches may begin with the objects that are there.
+    /// Reads the options of a list or a watch.
     ///
     /// # Errors
     /// 400 for a number that cannot be read, 422 for options that do not go together.
-    pub fn parse(query: &Query, watch_list: bool) -> Result<Self, ApiError> {
+    pub fn parse(query: &Query, rules: ListRules) -> Result<Self, ApiError> {
+        let watch_list = rules.watch_list;
         let text = |name| query.get(name).unwrap_or_default().to_owned();
         let flag = |name| query.get(name).map(reads_as_true);
         let mut options = Self {
@@ -202,6 +227,10 @@ impl ListOptions {
             limit: integer(query, "limit")?.unwrap_or_default(),
             continue_token: text("continue"),
             send_initial_events: flag("sendInitialEvents"),
+            shard_selector: match rules.shards {
+                true => text("shardSelector"),
+                false => String::new(),
+            },
         };
         let rule = query.get("resourceVersionMatch").unwrap_or_default();
         options.resource_version_match = match rule {
@@ -345,7 +374,7 @@ mod tests {
     use super::*;
 
     fn list(query: &str) -> Result<ListOptions, String> {
-        ListOptions::parse(&Query::parse(query), true).map_err(|error| error.to_string())
+        ListOptions::parse(&Query::parse(query), ListRules::default()).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -27,7 +27,7 @@ const EXTRA: &str = "impersonate-extra-";
 
 const NODE: &str = "system:node:";
 const NODES: &str = "system:nodes";
-const ANONYMOUS: &str = "system:anonymous";
+pub(super) const ANONYMOUS: &str = "system:anonymous";
 
 /// The group of what stands for users in access rules.
 const GROUP_OF_USERS: &str = "authentication.k8s.io";

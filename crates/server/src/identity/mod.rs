@@ -163,10 +163,15 @@ pub(crate) fn warning(headers: &HeaderMap) -> Option<String> {
 /// The user of requests without credentials.
 fn anonymous() -> User {
     User {
-        name: SmolStr::new_static("system:anonymous"),
+        name: SmolStr::new_static(impersonation::ANONYMOUS),
         groups: vec![SmolStr::new_static(UNAUTHENTICATED)],
         ..User::default()
     }
+}
+
+/// Whether nobody knows who the user is.
+pub(crate) fn is_anonymous(user: &User) -> bool {
+    user.name == impersonation::ANONYMOUS || user.is_in(UNAUTHENTICATED)
 }
 
 /// Puts a user who was authenticated into the group of all such users.

@@ -15,6 +15,7 @@ pub(crate) mod followers;
 pub mod lookup;
 mod selection;
 pub(crate) mod settled;
+pub(crate) mod sharding;
 mod trees;
 
 pub(crate) use encoded_events::{Converted, EventForm, EventType};

@@ -4,6 +4,7 @@ use holdfast_resource::Resource;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
 use holdfast_value::{Map, SmolStr, Value};
 
+use super::sharding::{ShardField, ShardSelector};
 use super::{Entry, is_unreadable, name_of_key, namespace_of_key, tree};
 
 /// The name and namespace of an object.
@@ -31,12 +32,27 @@ pub struct Selection {
     pub fields: FieldSelector,
     /// By name, where the path names one object.
     pub name: Option<SmolStr>,
+    /// By shard.
+    pub(crate) shard: Option<ShardSelector>,
 }
 
 impl Selection {
     /// Whether every object is selected.
     pub fn is_everything(&self) -> bool {
+        self.is_every_attribute() && self.shard.is_none()
+    }
+
+    /// Whether every object is selected, or every one of a shard.
+    pub(crate) fn is_every_attribute(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty() && self.name.is_none()
+    }
+
+    /// Whether an object is in the shard. `uid` is looked for where that decides.
+    fn shards(&self, namespace: &str, uid: impl FnOnce() -> SmolStr) -> bool {
+        self.shard.as_ref().is_none_or(|shard| match shard.field {
+            ShardField::Uid => shard.matches(&uid()),
+            ShardField::Namespace => shard.matches(namespace),
+        })
     }
 
     /// Whether the stored object is selected.
@@ -46,6 +62,9 @@ impl Selection {
         }
         if self.is_everything() {
             return true;
+        }
+        if !self.shards(namespace_of_key(resource, entry.key()), || uid_of(&tree(entry))) {
+            return false;
         }
         let index = entry.index();
         // What was indexed under another definition may lack fields, or hold them without their defaults.
@@ -64,7 +83,7 @@ impl Selection {
             return true;
         }
         let identity = Identity::of_key(resource, entry.key());
-        self.matches_tree(resource, identity, converted)
+        self.shards(identity.namespace, || uid_of(converted)) && self.matches_tree(resource, identity, converted)
     }
 
     /// Whether an object that is not stored is selected.
@@ -98,6 +117,10 @@ impl Selection {
             }
         }) && self.labels.matches(|key| labels.get(key).and_then(Value::as_str))
     }
+}
+
+fn uid_of(object: &Value) -> SmolStr {
+    object.str_at(&["metadata", "uid"]).unwrap_or_default().into()
 }
 
 /// The selectable fields of a custom object by the definition of today.

@@ -58,6 +58,8 @@ pub struct Service {
     pub browsers: Option<Arc<Browsers>>,
     /// How likely a request is to be the last of its connection, where any is.
     pub go_away: Option<GoAway>,
+    /// Whether an HTTP/2 connection ends with its first request of a client that nobody knows.
+    pub parts_from_unknown: bool,
 }
 
 /// How likely a request is to be the last of its HTTP/2 connection, so that clients spread over servers.
@@ -129,7 +131,7 @@ impl Service {
             .as_ref()
             .ok()
             .and_then(|info| self.record(info, &head.headers, started));
-        let (mut audit, mut schema) = (None, None);
+        let (mut audit, mut schema, mut unknown) = (None, None, false);
         let tells = self.auditor.is_none()
             || info
                 .as_ref()
@@ -138,7 +140,8 @@ impl Service {
             .browsers
             .as_ref()
             .and_then(|browsers| browsers.allowed_origin(&head.headers));
-        let go_away = head.version == Version::HTTP_2 && self.go_away.is_some_and(|rule| rule.decides());
+        let http2 = head.version == Version::HTTP_2;
+        let go_away = http2 && self.go_away.is_some_and(|rule| rule.decides());
         let outcome = match info {
             // A browser asks whether it may ask.
             Ok(_) if origin.is_some() && method == Method::OPTIONS => Ok(response::no_content()),
@@ -148,7 +151,7 @@ impl Service {
                     peer,
                     audit_id: &audit_id,
                 };
-                let noted = (&mut audit, &mut schema);
+                let noted = (&mut audit, &mut schema, &mut unknown);
                 self.answer(head, info, body, certificate, &arrival, noted).await
             }
             Err(error) => Ok(response::unread(error, &uri)),
@@ -174,7 +177,7 @@ impl Service {
         if lasting {
             response.extensions_mut().insert(Lasts);
         }
-        if go_away {
+        if go_away || unknown && http2 && self.parts_from_unknown {
             response.extensions_mut().insert(Last);
         }
         if let Some(audit) = audit {
@@ -245,7 +248,7 @@ impl Service {
         mut body: RequestBody,
         certificate: Option<&ClientCertificate>,
         arrival: &Arrival<'_>,
-        (audit, schema): (&mut Option<Exchange>, &mut Option<Arc<Schema>>),
+        (audit, schema, unknown): (&mut Option<Exchange>, &mut Option<Arc<Schema>>, &mut bool),
     ) -> Result<Response, ApiError> {
         let started = arrival.started;
         let limit = self.time_limit(&info);
@@ -255,8 +258,10 @@ impl Service {
         }
         let authenticated = self.authenticate(&mut head, certificate);
         let Authenticated { user, annotations } = authenticated.inspect_err(|_| {
+            *unknown = true;
             *audit = self.refuse(&head, &info, arrival, || audit::attempted(&head, &info, certificate));
         })?;
+        *unknown = identity::is_anonymous(&user);
         if let Some(auditor) = &self.auditor {
             let clock = self.context.shared.clock.as_ref();
             *audit = Exchange::begin(auditor, Some(&user), (&head, &info), arrival, clock);

@@ -18,6 +18,7 @@ use super::items::{Conversion, ListItems};
 use crate::http::ApiError;
 use crate::http::options::{ListOptions, ResourceVersionMatch};
 use crate::http::request::ResourceRequest;
+use crate::objects::sharding::ShardSelector;
 use crate::objects::{self, Entry, Selection, Snapshot, Store};
 use crate::read::Context;
 use crate::representation::RequestedVersion;
@@ -70,7 +71,19 @@ pub(crate) fn selection(request: &ResourceRequest, options: &ListOptions) -> Res
         .resolve(&request.served.resource, request.version())
         .map_err(refuse)?;
     let name = (!request.name.is_empty()).then(|| request.name.clone());
-    Ok(Selection { labels, fields, name })
+    let shard = match options.shard_selector.as_str() {
+        "" => None,
+        text => {
+            let refuse = |why| ApiError::unclassified(format!("invalid shard selector: {why}"));
+            Some(ShardSelector::parse(text).map_err(refuse)?)
+        }
+    };
+    Ok(Selection {
+        labels,
+        fields,
+        name,
+        shard,
+    })
 }
 
 /// The revision that the text of a `resourceVersion` names; `None` for none.
@@ -185,6 +198,8 @@ pub(crate) struct Page {
     continue_token: String,
     /// The number of objects after these, if the list states it.
     remaining: Option<usize>,
+    /// The shard whose objects they are; empty for all.
+    shard: String,
 }
 
 impl Page {
@@ -209,6 +224,7 @@ impl Page {
             revision: snapshot.revision(),
             continue_token: String::new(),
             remaining: None,
+            shard: selection.shard.as_ref().map(ToString::to_string).unwrap_or_default(),
         };
         // Any state will do where the version is 0, and the reference then answers from its cache, which knows no chunks.
         let limit = usize::try_from(options.limit).unwrap_or_default();
@@ -220,7 +236,7 @@ impl Page {
         // Whether what comes behind is selected, the reference finds out when it is asked for.
         let next = last.and_then(|last| snapshot.range_after(prefix, last.key()).next());
         if let (Some(last), Some(next)) = (last, next) {
-            if selection.is_everything() {
+            if selection.is_every_attribute() {
                 page.remaining = Some(remaining(snapshot, prefix, token, limit, next.key()));
             }
             // Nothing lies between an object's key and the same with a zero byte behind it.
@@ -260,6 +276,10 @@ impl Page {
         }
         if let Some(remaining) = self.remaining {
             metadata.push_str(&format!(",\"remainingItemCount\":{remaining}"));
+        }
+        if !self.shard.is_empty() {
+            // Nothing in it has to be escaped.
+            metadata.push_str(&format!(",\"shardInfo\":{{\"selector\":\"{}\"}}", self.shard));
         }
         metadata.push('}');
         metadata

@@ -30,6 +30,21 @@ pub(crate) async fn delete(
     delete_in_turn(context, &target, &options, &mut turn).await
 }
 
+/// Takes away an object that cannot be read, as it stands.
+///
+/// # Errors
+/// 500 where somebody else changed it meanwhile.
+pub(crate) async fn remove_unread(context: &Context, entry: &Entry) -> Result<(), ApiError> {
+    let transaction = Transaction::new()
+        .guard(entry.key().clone(), entry.mod_revision())
+        .delete(entry.key().clone());
+    match context.shared.store.commit(transaction).await.map_err(Failure::from) {
+        Ok(_) => Ok(()),
+        Err(Failure::Refused(error)) => Err(error),
+        Err(Failure::Lost) => Err(ApiError::unclassified("the object was changed meanwhile")),
+    }
+}
+
 /// As [`delete`], by one whose turn it is.
 ///
 /// # Errors

@@ -31,7 +31,7 @@ use holdfast_writes::{Target, WriteOptions, WriteRequest, manager_name};
 pub(crate) use answers::{answer, compute, connect};
 pub use context::Context;
 pub(crate) use create::create;
-pub(crate) use delete::delete;
+pub(crate) use delete::{delete, remove_unread};
 pub use holdfast_writes::FieldManagers;
 pub(crate) use patch_body::read as read_patch;
 pub use settled::Fingerprints;

@@ -91,7 +91,12 @@ impl Server {
     pub async fn start_with_seats(seats: u64) -> Self {
         let fairness = PriorityAndFairness::new(seats, Duration::from_secs(60));
         let (history, admission) = (HistoryLimits::default(), chain(Vec::new()));
-        Self::start_in_full(history, admission, Some(Arc::new(fairness))).await
+        Self::start_in_full(history, admission, Some(Arc::new(fairness)), Config::default()).await
+    }
+
+    /// Starts a server with these settings.
+    pub async fn start_configured(config: Config) -> Self {
+        Self::start_in_full(HistoryLimits::default(), chain(Vec::new()), None, config).await
     }
 
     /// Starts a server with another admission plugin.
@@ -106,13 +111,14 @@ impl Server {
     }
 
     async fn start_as(history: HistoryLimits, admission: AdmissionChain) -> Self {
-        Self::start_in_full(history, admission, None).await
+        Self::start_in_full(history, admission, None, Config::default()).await
     }
 
     async fn start_in_full(
         history: HistoryLimits,
         admission: AdmissionChain,
         fairness: Option<Arc<PriorityAndFairness>>,
+        config: Config,
     ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let kinds = holdfast_kinds::Config::default();
@@ -120,11 +126,11 @@ impl Server {
         let registry = Arc::new(ArcSwap::from_pointee(registry));
         let types = Arc::clone(registry.load().types());
         let objects = Objects::new(Arc::clone(&registry));
-        let config = holdfast_store::Config {
+        let of_store = holdfast_store::Config {
             history,
             ..holdfast_store::Config::new(folder.path())
         };
-        let store = Store::open(config, objects).unwrap();
+        let store = Store::open(of_store, objects).unwrap();
         let store = Arc::new(store);
         let context = Arc::new(Context::new(Parts {
             shared: Shared {
@@ -143,7 +149,7 @@ impl Server {
             admission,
             shutdown: ShutdownTrigger::new().shutdown(),
             background: Default::default(),
-            config: Config::default(),
+            config,
         }));
         start(&context).await.unwrap();
         let in_flight = Arc::default();
@@ -165,6 +171,7 @@ impl Server {
             auditor: None,
             browsers: None,
             go_away: None,
+            parts_from_unknown: true,
         };
         service.context.shared.store.begin_history();
         Self {

@@ -197,6 +197,7 @@ impl Server {
             auditor: None,
             browsers: None,
             go_away: None,
+            parts_from_unknown: true,
         };
         start(&service.context).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -7,19 +7,35 @@ use holdfast_resource::{
 use holdfast_value::Value;
 
 use super::super::{of_core, proxied_name, proxy_parameters};
+use crate::features::{Feature, Features};
 
 /// A subresource through which requests reach the node of a Pod.
 #[derive(Clone, Copy)]
 pub(crate) struct OfPod {
     pub(crate) name: &'static str,
     parameters: &'static [ConnectParameter],
+    /// The verb that a request needs besides that of its method.
+    also_needs: Option<&'static str>,
 }
 
-/// The subresources through which requests reach the node of a Pod.
-pub(crate) const OF_POD: [OfPod; 5] = [
+/// The subresources through which requests reach the node of a Pod, where these features are on.
+pub(crate) fn of_pod(features: Features) -> [OfPod; 5] {
+    let checks = features.has(Feature::AuthorizePodWebsocketUpgradeCreatePermission);
+    OF_POD.map(|of| OfPod {
+        also_needs: of.also_needs.filter(|_| checks),
+        ..of
+    })
+}
+
+/// Those by which clients act within a Pod need the right to create, be it with a GET, as WebSockets begin
+/// (<https://github.com/kubernetes/kubernetes/issues/133515>).
+const ACTS: Option<&str> = Some("create");
+
+const OF_POD: [OfPod; 5] = [
     OfPod {
         name: "attach",
         parameters: &[CONTAINER_TO_ATTACH_TO, STDERR, STDIN, STDOUT, TTY],
+        also_needs: ACTS,
     },
     OfPod {
         name: "exec",
@@ -31,6 +47,7 @@ pub(crate) const OF_POD: [OfPod; 5] = [
             STDOUT,
             TTY,
         ],
+        also_needs: ACTS,
     },
     OfPod {
         name: LOG,
@@ -62,20 +79,19 @@ pub(crate) const OF_POD: [OfPod; 5] = [
             ConnectParameter::new("tailLines", Number, "Only so many lines from the end."),
             ConnectParameter::new("timestamps", Flag, "Whether the time stands before each line."),
         ],
+        also_needs: None,
     },
     OfPod {
         name: "portforward",
         parameters: &[ConnectParameter::new("ports", Ports, "The ports to forward.")],
+        also_needs: ACTS,
     },
     OfPod {
         name: PROXY,
         parameters: &proxy_parameters("The path to ask the pod for."),
+        also_needs: None,
     },
 ];
-
-/// Those by which clients act within a Pod, be it with a GET, as WebSockets begin
-/// (<https://github.com/kubernetes/kubernetes/issues/133515>).
-const INTERACTIVE: [&str; 3] = ["attach", "exec", "portforward"];
 
 const LOG: &str = "log";
 const PROXY: &str = "proxy";
@@ -104,7 +120,7 @@ impl Connecter for OfPod {
     }
 
     fn also_needs(&self) -> Option<&'static str> {
-        INTERACTIVE.contains(&self.name).then_some("create")
+        self.also_needs
     }
 
     fn connect(&self, context: &WriteContext<'_>, options: &Value) -> Connection {
@@ -244,6 +260,23 @@ mod tests {
 
     const ONE: &str = "containers: [{name: c, image: i}]";
     const TWO: &str = "containers: [{name: c, image: i}, {name: d, image: i}]";
+
+    #[test]
+    fn to_act_within_a_pod_takes_the_right_to_create_while_that_is_on() {
+        use holdfast_resource::Connecter as _;
+
+        use crate::features::FeatureGates;
+
+        let needing = |on: bool| -> Vec<&str> {
+            let gate = format!("AuthorizePodWebsocketUpgradeCreatePermission={on}");
+            let features = FeatureGates::set(&[gate]).unwrap().features();
+            let all = super::of_pod(features);
+            let needing = all.iter().filter(|of| of.also_needs() == Some("create"));
+            needing.map(|of| of.name).collect()
+        };
+        assert_eq!(needing(true), ["attach", "exec", "portforward"]);
+        assert_eq!(needing(false), [""; 0]);
+    }
 
     #[test]
     fn a_pod_without_a_node_has_no_log_and_runs_nothing() {

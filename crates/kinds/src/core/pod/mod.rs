@@ -16,7 +16,7 @@ use holdfast_value::{Map, Value};
 
 pub(super) use binding::Binding;
 pub(super) use cells::CELLS;
-pub(super) use connect::OF_POD;
+pub(super) use connect::of_pod;
 pub(super) use eviction::Eviction;
 
 use super::pod_spec::{

@@ -8,7 +8,7 @@ use holdfast_resource::{Check, Field, FieldError, NoRules, Part, WriteContext};
 use holdfast_value::Value;
 
 use crate::features::{Feature, Features};
-use crate::validation::addresses::{address, address_warning, lenient_address};
+use crate::validation::addresses::{Reading, address_warning, lenient_address};
 use crate::validation::{Errors, report};
 
 const STATUSES: [&str; 3] = [
@@ -64,8 +64,9 @@ pub(super) fn validate_status_update(
     );
     validate_extended_claim(&status, &spec, &mut check);
     let errors = &mut check.errors;
-    validate_pod_ips(&status.child("podIPs"), errors);
-    validate_host_ips(&status, errors);
+    let reading = Reading::of(features);
+    validate_pod_ips(&status.child("podIPs"), &old_status.child("podIPs"), reading, errors);
+    validate_host_ips(&status, &old_status, reading, errors);
     for list in STATUSES {
         validate_users(&status, list, &spec.child("os"), &mut check);
     }
@@ -258,14 +259,23 @@ fn validate_extended_claim(pod: &Part<'_, '_>, spec: &Field<'_, '_>, check: &mut
 const ONE_OF_EACH: &str = "may specify no more than one IP for each IP family";
 
 /// `validatePodIPs`
-fn validate_pod_ips(addresses: &Field<'_, '_>, errors: &mut Errors) {
-    for one in addresses.items() {
-        address(&shown_at_item(&one, one.path().as_str()), errors);
-    }
+fn validate_pod_ips(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
+    validate_each(addresses, old, reading, errors);
     if addresses.len() < 2 {
         return;
     }
     validate_families(addresses, errors);
+}
+
+/// Reports what is no address and did not stand there before.
+fn validate_each(addresses: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
+    for one in addresses.items() {
+        let shown = one.path();
+        let shown = shown_at_item(&one, shown.as_str());
+        if !old.items().any(|before| before.child("ip").text() == shown.text()) {
+            reading.address(&shown, errors);
+        }
+    }
 }
 
 /// The address of an item, shown as the item itself.
@@ -307,7 +317,7 @@ fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// `validateHostIPs`
-fn validate_host_ips(status: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_host_ips(status: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let addresses = status.child("hostIPs");
     let Some(first) = addresses.items().next() else {
         return;
@@ -316,9 +326,7 @@ fn validate_host_ips(status: &Field<'_, '_>, errors: &mut Errors) {
     if status.child("hostIP").text() != first.text() {
         errors.push(first.invalid_text("must be equal to `hostIP`"));
     }
-    for one in addresses.items() {
-        address(&shown_at_item(&one, one.path().as_str()), errors);
-    }
+    validate_each(&addresses, &old.child("hostIPs"), reading, errors);
     if addresses.len() > 1 {
         validate_unrepeated(&addresses, errors);
         validate_families(&addresses, errors);

@@ -37,6 +37,7 @@ use holdfast_value::Value;
 use crate::config::PodSettings;
 use crate::features::{Feature, Features};
 use crate::validation::Errors;
+use crate::validation::addresses::Reading;
 use crate::validation::paths::no_back_steps;
 use crate::validation::ports::port_number_or_name;
 use crate::validation::resources::{
@@ -59,6 +60,8 @@ pub(crate) struct PodRules<'a> {
     pub(crate) own_users_on_host: bool,
     /// Whether a container may start all others again.
     pub(crate) restarts_all: bool,
+    /// How addresses are read.
+    pub(crate) reading: Reading,
 }
 
 impl<'a> PodRules<'a> {
@@ -69,6 +72,7 @@ impl<'a> PodRules<'a> {
         Self {
             allow_privileged: settings.allow_privileged,
             name,
+            reading: Reading::of(settings.features),
             labels_mounts: allows(Feature::SELinuxMount, |old| {
                 old.at(&["securityContext", "seLinuxChangePolicy"]).is_some()
             }),
@@ -158,7 +162,7 @@ impl containers::PodParts<'_, '_> {
                 validate_pod_resources(part, self.claims, errors);
                 networking::validate_host_ports(part, self.rules.name.is_some(), errors);
             }
-            "dns_config" => networking::validate_dns_config(part, errors),
+            "dns_config" => networking::validate_dns_config(part, self.rules.reading, errors),
             "host" => {
                 windows::validate_host_processes(part, self.rules, errors);
                 security::validate_host_users(part, self.rules.own_users_on_host, errors);
@@ -166,7 +170,7 @@ impl containers::PodParts<'_, '_> {
             "host_names" => {
                 networking::validate_hostname_override(part, errors);
                 validate_tolerations(&part.child("tolerations"), self.rules.compares, errors);
-                networking::validate_host_aliases(&part.child("hostAliases"), errors);
+                networking::validate_host_aliases(&part.child("hostAliases"), self.rules.reading, errors);
             }
             "overhead" => validate_overhead(&part.child("overhead"), errors),
             "operating_system" => {

@@ -3,7 +3,7 @@
 use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::{dns_subdomain, underscored_subdomain};
 
-use crate::validation::addresses::address;
+use crate::validation::addresses::Reading;
 use crate::validation::{Errors, report};
 
 const NAMESERVERS: usize = 3;
@@ -51,7 +51,7 @@ pub(super) fn validate_hostname_override(spec: &Field<'_, '_>, errors: &mut Erro
 }
 
 /// Checks the settings of name resolution.
-pub(super) fn validate_dns_config(spec: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_dns_config(spec: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let config = spec.child("dnsConfig");
     let servers = config.child("nameservers");
     if spec.child("dnsPolicy").text() == "None" {
@@ -68,7 +68,7 @@ pub(super) fn validate_dns_config(spec: &Field<'_, '_>, errors: &mut Errors) {
         errors.push(servers.invalid(format!("must not have more than {NAMESERVERS} nameservers")));
     }
     for server in servers.items() {
-        address(&server, errors);
+        reading.address(&server, errors);
     }
     let searches = config.child("searches");
     if searches.len() > SEARCHES {
@@ -96,9 +96,9 @@ pub(super) fn validate_dns_config(spec: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Checks names that are written to the hosts file.
-pub(super) fn validate_host_aliases(aliases: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_host_aliases(aliases: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     for alias in aliases.items() {
-        address(&alias.child("ip"), errors);
+        reading.address(&alias.child("ip"), errors);
         for name in alias.child("hostnames").items() {
             report(&name, dns_subdomain(name.text()), errors);
         }

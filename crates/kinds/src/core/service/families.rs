@@ -10,7 +10,7 @@ use holdfast_value::Value;
 
 use super::{is_external, is_headless, texts_at};
 use crate::defaults::is_zero;
-use crate::validation::addresses::{kept_or_address, lenient_address};
+use crate::validation::addresses::{Reading, lenient_address};
 use crate::validation::{Errors, same, set_one_of};
 
 const POLICIES: [&str; 3] = ["PreferDualStack", "RequireDualStack", "SingleStack"];
@@ -18,7 +18,7 @@ const FAMILIES: [&str; 2] = ["IPv4", "IPv6"];
 const DUAL: &str = "must be 'RequireDualStack' or 'PreferDualStack' when multiple";
 
 /// Reports addresses, families and a policy that do not go together (`ValidateServiceClusterIPsRelatedFields`).
-pub(super) fn validate_addresses(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_addresses(spec: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     if spec.child("type").text() == "ExternalName" {
         return;
     }
@@ -38,7 +38,7 @@ pub(super) fn validate_addresses(spec: &Field<'_, '_>, old: &Field<'_, '_>, erro
         }
     }
     set_one_of(&spec.child("ipFamilyPolicy"), &POLICIES, errors);
-    let valid = validate_forms(&ips, &old.child("clusterIPs"), errors);
+    let valid = validate_forms(&ips, &old.child("clusterIPs"), reading, errors);
     if ips.len() > 2 {
         errors.push(ips.invalid("may only hold up to 2 values"));
     }
@@ -61,11 +61,11 @@ fn validate_first(ip: &Field<'_, '_>, ips: &Field<'_, '_>, errors: &mut Errors) 
 }
 
 /// Reports what is no address; whether all are, or there is none on purpose.
-fn validate_forms(ips: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) -> bool {
+fn validate_forms(ips: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) -> bool {
     let before = errors.len();
     for (at, one) in ips.items().enumerate() {
         if at > 0 || one.text() != "None" {
-            kept_or_address(&one, old, errors);
+            reading.kept_or_address(&one, old, errors);
         } else if ips.len() > 1 {
             errors.push(ips.invalid("'None' must be the first and only value"));
         }
@@ -102,7 +102,12 @@ fn family_of(ip: &str) -> &'static str {
 ///
 /// # Errors
 /// Why the Service can have no addresses.
-pub(super) fn complete(object: &mut Value, old: Option<&Value>, served: &'static str) -> Result<(), Errors> {
+pub(super) fn complete(
+    object: &mut Value,
+    old: Option<&Value>,
+    served: &'static str,
+    reading: Reading,
+) -> Result<(), Errors> {
     if is_external(object) || old.is_some_and(|old| keeps_preferring(object, old)) {
         return Ok(());
     }
@@ -112,7 +117,7 @@ pub(super) fn complete(object: &mut Value, old: Option<&Value>, served: &'static
     }
     let mut errors = Errors::new();
     let old_spec = Field::placed(old.and_then(|old| old.get("spec")), "spec");
-    validate_addresses(&Field::root(object).child("spec"), &old_spec, &mut errors);
+    validate_addresses(&Field::root(object).child("spec"), &old_spec, reading, &mut errors);
     refuse(std::mem::take(&mut errors))?;
     if let Some(old) = old {
         fit_to_policy(object, old, &mut errors);

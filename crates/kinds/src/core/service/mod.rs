@@ -22,7 +22,7 @@ use self::allocation::Allocations;
 use self::validation::ServiceRules;
 use crate::config::Config;
 use crate::defaults::{change_items, is_zero, set_missing};
-use crate::validation::addresses::{address_warning, block_warning};
+use crate::validation::addresses::{Reading, address_warning, block_warning};
 use crate::validation::{Errors, same};
 
 /// What only Services do: they take addresses and ports that no other Service has.
@@ -40,6 +40,11 @@ impl Service {
             config: config.clone(),
             leaks: Mutex::default(),
         }
+    }
+
+    /// How addresses are read.
+    fn reading(&self) -> Reading {
+        Reading::of(self.config.features)
     }
 }
 
@@ -109,17 +114,17 @@ impl Strategy for Service {
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        context.check(object, &ServiceRules::of(object, None))
+        context.check(object, &ServiceRules::of(object, None, self.reading()))
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = Errors::new();
         if context.subresource == Some("status") {
-            validation::validate_status(&Field::root(object), &Field::root(old), &mut errors);
+            validation::validate_status(&Field::root(object), &Field::root(old), self.reading(), &mut errors);
             return errors;
         }
         validation::validate_change(&Field::root(object), &Field::root(old), &mut errors);
-        errors.extend(context.check(object, &ServiceRules::of(object, Some(old))));
+        errors.extend(context.check(object, &ServiceRules::of(object, Some(old), self.reading())));
         errors
     }
 
@@ -209,7 +214,7 @@ impl Service {
     /// the write fails. Faults found here are reported before those of validation.
     fn allocate(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
         let served = if self.allocations.is_ipv4() { "IPv4" } else { "IPv6" };
-        families::complete(object, old, served).map_err(Refusal::Invalid)?;
+        families::complete(object, old, served, self.reading()).map_err(Refusal::Invalid)?;
         let requested = object.str_at(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
         let taken = self.allocations.allocate(object, old, context.dry_run)?;
         if taken

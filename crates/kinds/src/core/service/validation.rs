@@ -7,9 +7,7 @@ use holdfast_resource::{Check, Field, FieldError, Part, Rules};
 use holdfast_value::Value;
 
 use super::families;
-use crate::validation::addresses::{
-    address, block_text, endpoint_address, kept_or_address, lenient_address, stands_in,
-};
+use crate::validation::addresses::{Reading, endpoint_address, lenient_address, stands_in};
 use crate::validation::ports::{port_number, port_number_or_name};
 use crate::validation::{Errors, repeated, report, same, set_one_of};
 
@@ -20,14 +18,16 @@ const KUBELET_PORT: i64 = 10250;
 pub(super) struct ServiceRules<'v> {
     service: Field<'v, 'v>,
     old: Field<'v, 'v>,
+    reading: Reading,
 }
 
 impl<'v> ServiceRules<'v> {
     /// The rules for `service` in place of `old`.
-    pub(super) fn of(service: &'v Value, old: Option<&'v Value>) -> Self {
+    pub(super) fn of(service: &'v Value, old: Option<&'v Value>, reading: Reading) -> Self {
         Self {
             service: Field::root(service),
             old: Field::placed(old, ""),
+            reading,
         }
     }
 }
@@ -41,12 +41,12 @@ impl<'v> Rules<'v> for ServiceRules<'_> {
             "session_affinity" => validate_affinity(part, &mut check.errors),
             "addresses" => {
                 let old = self.old.child("spec");
-                families::validate_addresses(part, &old, &mut check.errors);
-                validate_external(part, &old, &mut check.errors);
+                families::validate_addresses(part, &old, self.reading, &mut check.errors);
+                validate_external(part, &old, self.reading, &mut check.errors);
             }
             "balancer" => {
                 validate_port_numbers(part, &mut check.errors);
-                validate_ranges(&self.service, &self.old, &mut check.errors);
+                validate_ranges(&self.service, &self.old, self.reading, &mut check.errors);
                 validate_balancer(part, &mut check.errors);
                 validate_class(part, &mut check.errors);
                 validate_traffic(part, self, check);
@@ -72,11 +72,11 @@ fn validate_ports<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Ch
 }
 
 /// Addresses from outside: those that were there, or of endpoints.
-fn validate_external(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_external(spec: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let (external, old_external) = (spec.child("externalIPs"), old.child("externalIPs"));
     for external in external.items() {
         let before = errors.len();
-        kept_or_address(&external, &old_external, errors);
+        reading.kept_or_address(&external, &old_external, errors);
         if errors.len() == before {
             endpoint_address(&external, None, errors);
         }
@@ -218,7 +218,7 @@ fn repeated_port(port: &Field<'_, '_>, protocol: &str, number: i64) -> FieldErro
 const ONLY_BALANCERS: &str = "may only be used when `type` is 'LoadBalancer'";
 
 /// Checks who may reach a load balancer, be it said by the field or by the annotation from before it.
-fn validate_ranges(service: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_ranges(service: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     const ANNOTATION: &str = "service.beta.kubernetes.io/load-balancer-source-ranges";
     let (spec, old_spec) = (service.child("spec"), old.child("spec"));
     let balancer = spec.child("type").text() == "LoadBalancer";
@@ -234,7 +234,7 @@ fn validate_ranges(service: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Er
             errors.push(ranges.forbidden(ONLY_BALANCERS));
         }
         for range in ranges.items().filter(|range| !stands_in(range.text().trim(), &kept)) {
-            block_text(&range, range.text().trim(), errors);
+            reading.block_text(&range, range.text().trim(), errors);
         }
         return;
     }
@@ -250,7 +250,7 @@ fn validate_ranges(service: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Er
     let unchanged = kept.is_set() && kept.text() == ranges.text();
     if !unchanged && !ranges.text().trim().is_empty() {
         for range in ranges.text().split(',') {
-            block_text(&ranges, range.trim(), errors);
+            reading.block_text(&ranges, range.trim(), errors);
         }
     }
 }
@@ -335,7 +335,7 @@ pub(super) fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: 
 }
 
 /// Checks the status of a Service that is to take the place of `old`.
-pub(super) fn validate_status(service: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_status(service: &Field<'_, '_>, old: &Field<'_, '_>, reading: Reading, errors: &mut Errors) {
     let (status, old_status) = (service.child("status"), old.child("status"));
     let (balancer, old_balancer) = (status.child("loadBalancer"), old_status.child("loadBalancer"));
     let (ingress, old_ingress) = (balancer.child("ingress"), old_balancer.child("ingress"));
@@ -349,7 +349,7 @@ pub(super) fn validate_status(service: &Field<'_, '_>, old: &Field<'_, '_>, erro
         let (ip, mode, name) = (point.child("ip"), point.child("ipMode"), point.child("hostname"));
         let addressed = !ip.text().is_empty();
         if addressed && !known.contains(ip.text()) {
-            address(&ip, errors);
+            reading.address(&ip, errors);
         }
         match (addressed, mode.is_set()) {
             (true, false) => errors.push(mode.required("must be specified when `ip` is set")),

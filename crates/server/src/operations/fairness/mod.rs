@@ -25,6 +25,7 @@ use crate::wire::fairness::{Fairness, LevelSeat, RequestDetails, Schema, SteadyC
 use crate::wire::in_flight::{InFlight, Seat};
 
 pub use follow::follow;
+pub use holdfast_fairness::ListEstimate;
 
 /// The header that names the flow schema of a request.
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
@@ -46,6 +47,7 @@ pub struct PriorityAndFairness {
     origin: (Instant, SystemTime),
     /// How long a request may take that says nothing of it.
     request_timeout: Duration,
+    lists: ListEstimate,
 }
 
 type ObjectTable = HashMap<SmolStr, Vec<(SmolStr, ObjectStatistics)>>;
@@ -84,7 +86,14 @@ impl PriorityAndFairness {
             configuration: Mutex::default(),
             origin: (origin, SystemTime::now()),
             request_timeout,
+            lists: ListEstimate::default(),
         }
+    }
+
+    /// The same where the work of lists is estimated so.
+    #[must_use]
+    pub fn estimating_lists(self, lists: ListEstimate) -> Self {
+        Self { lists, ..self }
     }
 
     /// The schema of a request; `None` for those that last and are no watches, which nothing holds up.
@@ -147,7 +156,10 @@ impl PriorityAndFairness {
         match info.verb.as_str() {
             "list" | "watch" => {
                 let objects = self.objects_of(target);
-                (list_seats(list_query(info).as_ref(), objects, of_level), None)
+                (
+                    list_seats(list_query(info).as_ref(), objects, of_level, self.lists),
+                    None,
+                )
             }
             // A token is made of an account, and changes nothing that could be watched.
             "create" | "update" | "patch" | "delete" if !is_token(target) => {

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use http::header::UPGRADE;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -56,6 +57,23 @@ pub struct Lasts;
 /// An extension of answers that are the last of an HTTP/2 connection: the client is told to make another for what comes next.
 #[derive(Clone, Copy, Debug)]
 pub struct Last;
+
+/// What connections are accepted with now: each by what stands here when it comes.
+#[derive(Debug)]
+pub struct CurrentTls(ArcSwap<Tls>);
+
+impl CurrentTls {
+    /// From now on connections are accepted with `tls`.
+    pub fn replace(&self, tls: Tls) {
+        self.0.store(Arc::new(tls));
+    }
+}
+
+impl From<Tls> for Arc<CurrentTls> {
+    fn from(tls: Tls) -> Self {
+        Self::new(CurrentTls(ArcSwap::from_pointee(tls)))
+    }
+}
 
 /// The bounds of connections.
 #[derive(Clone, Debug)]
@@ -114,10 +132,15 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves what comes to `listener` until the end begins, and then until all requests have ended or had their time.
-pub async fn serve<S: Service>(listener: TcpListener, tls: Tls, service: Arc<S>, limits: Limits, shutdown: Shutdown) {
+pub async fn serve<S: Service>(
+    listener: TcpListener,
+    tls: impl Into<Arc<CurrentTls>>,
+    service: Arc<S>,
+    limits: Limits,
+    shutdown: Shutdown,
+) {
     let acceptor = Acceptor {
-        handshakes: TlsAcceptor::from(tls.config),
-        authorities: tls.authorities,
+        tls: tls.into(),
         service,
         limits: limits.clone(),
         shutdown: shutdown.clone(),
@@ -171,8 +194,7 @@ async fn accept(
 }
 
 struct Acceptor<S> {
-    handshakes: TlsAcceptor,
-    authorities: Option<Arc<ClientAuthorities>>,
+    tls: Arc<CurrentTls>,
     service: Arc<S>,
     limits: Limits,
     shutdown: Shutdown,
@@ -185,7 +207,9 @@ impl<S: Service> Acceptor<S> {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot switch off delays");
         }
-        let stream = match tokio::time::timeout(self.limits.handshake, self.handshakes.accept(stream)).await {
+        let tls = self.tls.0.load_full();
+        let handshake = TlsAcceptor::from(Arc::clone(&tls.config)).accept(stream);
+        let stream = match tokio::time::timeout(self.limits.handshake, handshake).await {
             Ok(Ok(stream)) => stream,
             failed => {
                 self.service.handshake_failed();
@@ -195,7 +219,8 @@ impl<S: Service> Acceptor<S> {
                 };
             }
         };
-        let client = self.client(&stream);
+        let client = self.client(&tls, &stream);
+        drop(tls);
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let span = tracing::debug_span!("connection", %peer);
         let last = Arc::new(Notify::new());
@@ -275,9 +300,9 @@ impl<S: Service> Acceptor<S> {
     }
 
     /// The client of the connection, if it shows certificates and any authority is trusted.
-    fn client(&self, stream: &TlsStream<TcpStream>) -> Option<S::Client> {
+    fn client(&self, tls: &Tls, stream: &TlsStream<TcpStream>) -> Option<S::Client> {
         let shown = stream.get_ref().1.peer_certificates()?;
-        let authorities = self.authorities.as_ref()?;
+        let authorities = tls.authorities.as_ref()?;
         Some(self.service.client(authorities, shown))
     }
 }

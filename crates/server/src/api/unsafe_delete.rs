@@ -1,0 +1,134 @@
+//! DELETE of an object that cannot be read, by who may risk that (`ignoreStoreReadErrorWithClusterBreakingPotential`,
+//! <https://kep.k8s.io/3926>): neither finalizers nor admission nor dependents are looked at, since nobody knows them.
+
+use std::sync::Arc;
+
+use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
+use holdfast_resource::{AuditAnnotations as _, FieldError, FieldPath, GroupKind};
+use holdfast_value::{Value, json};
+use holdfast_writes::DeleteOptions;
+use http::StatusCode;
+
+use crate::api::context::Context;
+use crate::http::ApiError;
+use crate::http::request::ResourceRequest;
+use crate::http::response::{self, Response};
+use crate::objects;
+use crate::write;
+
+const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
+const VERB: &str = "unsafe-delete-ignore-read-errors";
+
+/// Refuses options that make no sense beside that for unreadable objects.
+///
+/// # Errors
+/// 422.
+pub(super) fn check(options: &DeleteOptions, of_collection: bool) -> Result<(), ApiError> {
+    if !options.ignores_read_error {
+        return Ok(());
+    }
+    let others = [
+        (options.dry_run, "cannot be set together with .dryRun"),
+        (
+            options.propagation_policy.is_some(),
+            "cannot be set together with .propagationPolicy",
+        ),
+        (
+            options.orphan_dependents.is_some(),
+            "cannot be set together with .orphanDependents",
+        ),
+        (
+            options.grace_period_seconds.is_some(),
+            "cannot be set together with .gracePeriodSeconds",
+        ),
+        (
+            options.uid.is_some() || options.resource_version.is_some(),
+            "cannot be set together with .preconditions",
+        ),
+    ];
+    let field = FieldPath::new(OPTION);
+    let mut errors: Vec<FieldError> = others
+        .into_iter()
+        .filter(|(is_set, _)| *is_set)
+        .map(|(_, why)| FieldError::invalid(&field, true, why))
+        .collect();
+    if errors.is_empty() && of_collection {
+        const WHY: &str = "is not allowed with DELETECOLLECTION, try again after removing the option";
+        errors.push(FieldError::invalid(&field, true, WHY));
+    }
+    match errors.is_empty() {
+        true => Ok(()),
+        false => Err(ApiError::invalid_options("DeleteOptions", &errors)),
+    }
+}
+
+/// Takes the object away, if it cannot be read.
+///
+/// # Errors
+/// 403 for who may not, 422 for an object that can be read, or that is not there.
+pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) -> Result<Response, ApiError> {
+    if let Some(audit) = &request.audit {
+        audit.annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", String::new());
+    }
+    authorize(context, request)?;
+    let resource = &request.served.resource;
+    let key = resource
+        .storage
+        .as_ref()
+        .map(|storage| storage.key(&request.namespace, &request.name));
+    let entry = key.and_then(|key| context.shared.store.newest().get(key.as_bytes()).cloned());
+    let Some(entry) = entry.filter(|entry| objects::check_readable(entry).is_err()) else {
+        const WHY: &str = "is exclusively used to delete corrupt object(s), try again by removing this option";
+        let error = FieldError::invalid(&FieldPath::new(OPTION), true, WHY);
+        // The reference names the resource for the kind.
+        let named = GroupKind {
+            group: resource.group.clone(),
+            kind: resource.plural.clone(),
+        };
+        return Err(ApiError::invalid(&named, &request.name, &[error]));
+    };
+    tracing::warn!(key = %entry.key(), user = %request.user.name, "an object that cannot be read is deleted");
+    write::remove_unread(&context.write, &entry).await?;
+    let status = gone(request);
+    response::encoded(context.messages(), StatusCode::OK, &request.representation, status)
+}
+
+/// Who deletes so needs a right of its own.
+fn authorize(context: &Context, request: &ResourceRequest) -> Result<(), ApiError> {
+    let resource = &request.served.resource;
+    let refuse = |why: String| Err(ApiError::forbidden(&resource.group_resource(), &request.name, why));
+    if !request.subresource.is_empty() {
+        return refuse(format!(
+            "{OPTION} delete option is not allowed on a subresource or non-resource request"
+        ));
+    }
+    let target = ResourceTarget {
+        group: &resource.group,
+        version: &request.version().group_version.version,
+        resource: &resource.plural,
+        subresource: "",
+        namespace: &request.namespace,
+        name: &request.name,
+    };
+    let attributes = Attributes {
+        verb: VERB,
+        target: AccessTarget::Resource(target),
+    };
+    let decision = context.shared.authorizer.authorize(&request.user, &attributes);
+    match decision.allows() {
+        true => Ok(()),
+        false => refuse(format!("not permitted to do {VERB:?}, reason: {}", decision.reason())),
+    }
+}
+
+/// The `Status` that tells of an object that is gone and that nobody saw.
+fn gone(request: &ResourceRequest) -> Vec<u8> {
+    let text = |value: &str| json::to_string(&Value::from(value));
+    format!(
+        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{{}},\"status\":\"Success\",\"details\":{{\"name\":{},\"kind\":{}}},\
+         \"code\":200}}",
+        text(&request.name),
+        text(&request.served.resource.kind)
+    )
+    .into_bytes()
+}
