@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
+use test_support::free_address;
 
 use crate::client::Target;
 use crate::process::{self, Process};
 use crate::reference::{END_LIMIT, KEY, PUBLIC_KEY, START_LIMIT, TOKEN_FILE, write_credentials};
-use crate::server::{ADMIN_TOKEN, Binary, free_address, tail};
+use crate::server::{ADMIN_TOKEN, Binary, tail};
 
 /// The logs of both, in the environment's folder.
 const ETCD_LOG: &str = "etcd.log";

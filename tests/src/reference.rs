@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
+use test_support::free_address;
 
 use crate::client::Target;
 use crate::process::{self, Process};
-use crate::server::{ADMIN_TOKEN, TOKENS, free_address, tail};
+use crate::server::{ADMIN_TOKEN, TOKENS, tail};
 
 /// How long it may take until it is ready, on a machine that builds beside the tests.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(180);

@@ -1,13 +1,14 @@
 //! A server of our own to test or to measure: the real binary on a data directory that goes away with it.
 
 use std::io::{BufRead as _, BufReader};
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use tempfile::TempDir;
+use test_support::free_address;
 
 use crate::process::{self, Process};
 
@@ -292,16 +293,6 @@ pub(crate) fn tail(path: &Path) -> String {
     };
     let lines: Vec<String> = BufReader::new(file).lines().map_while(Result::ok).collect();
     lines[lines.len().saturating_sub(20)..].join("\n")
-}
-
-/// A port of loopback that nothing listens on.
-///
-/// # Errors
-/// Where the system has none.
-pub fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))
-        .context("a free port")?
-        .local_addr()?)
 }
 
 /// The root of the repository.

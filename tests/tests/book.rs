@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use conformance::book::{self, Block};
-use conformance::{Binary, free_address, root};
-use test_support::needs;
+use conformance::{Binary, root};
+use test_support::{free_address, needs};
 
 /// What comes before the commands of a page: they end at the first that fails, and what they started ends with them.
 /// A kube-apiserver whose etcd ends with it would not end by itself.

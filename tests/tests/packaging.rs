@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use conformance::tool::printed;
-use conformance::{Binary, Server, free_address, root};
-use test_support::needs;
+use conformance::{Binary, Server, root};
+use test_support::{free_address, needs};
 
 /// The most that systemd may find the unit exposed, in tenths of its scale from 0 to 10.
 const EXPOSURE: &str = "--threshold=15";

@@ -14,7 +14,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
-use conformance::{Binary, Process, Target, free_address, root, wait_for_end};
+use conformance::{Binary, Process, Target, root, wait_for_end};
+use test_support::free_address;
 
 use crate::habits::{need_valgrind, say};
 

@@ -15,6 +15,9 @@ use crate::habits::say;
 const DOCUMENT: &str = "docs/compatibility.md";
 const BEGIN: &str = "<!-- suites: written by `cargo xtask suites --write` -->\n";
 
+/// The head of the table.
+const HEAD: &str = "| module | package | passed | failed | skipped | remarks |\n|---|---|---:|---:|---:|---|\n";
+
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Run the debug build of the server.
@@ -63,6 +66,7 @@ const SUITES: [Suite; 3] = [
             "./pkg/handler",
             "./pkg/internal/controller",
             "./pkg/internal/recorder",
+            "./pkg/internal/testing/controlplane",
             "./pkg/manager",
             "./pkg/manager/internal/integration",
             "./pkg/metrics/filters",
@@ -96,11 +100,19 @@ struct Outcome {
     module: &'static str,
     version: &'static str,
     package: &'static str,
+    /// Whether `go test` ended well.
     passed: bool,
-    /// Tests of the package, those that hold specs not counted twice.
-    tests: usize,
+    numbers: Numbers,
     failures: Vec<String>,
     skipped: Option<&'static Skipped>,
+}
+
+/// How many tests ended how. A test that holds others, as those of Ginkgo do, counts as these.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Numbers {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<()> {
@@ -118,7 +130,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         }
     }
     if arguments.write {
-        let mut text = "| module | package | tests | outcome |\n|---|---|---:|---|\n".to_owned();
+        let mut text = HEAD.to_owned();
         for outcome in &outcomes {
             text += &outcome.row();
             text.push('\n');
@@ -165,7 +177,7 @@ impl Suite {
     fn test(&self, folder: &Path, package: &'static str, assets: &Path) -> Result<Outcome> {
         let skipped = self.skipped.iter().find(|skipped| skipped.package == package);
         let run = Command::new("go")
-            .args(["test", "-v", "-vet=off", "-count=1"])
+            .args(["test", "-v", "-vet=off", "-count=1", "-timeout=30m"])
             .args(skipped.map(|skipped| format!("-skip={}", skipped.tests)))
             .arg(package)
             .current_dir(folder)
@@ -175,19 +187,7 @@ impl Suite {
             .output()
             .context("go")?;
         let said = String::from_utf8_lossy(&run.stdout);
-        let lines = || said.lines().map(str::trim_start);
-        let named = |outcome: &str| -> Vec<String> {
-            let found = lines().filter_map(|line| line.strip_prefix(outcome));
-            found
-                .filter_map(|rest| rest.split_whitespace().next())
-                .map(str::to_owned)
-                .collect()
-        };
-        // "Ran 12 of 12 Specs in 0.1 seconds": a test of Go that holds all of them.
-        let specs = lines().filter_map(|line| line.strip_prefix("Ran ")?.split_once(" of ")?.0.parse::<usize>().ok());
-        let specs: Vec<usize> = specs.collect();
-        let failures = named("--- FAIL: ");
-        let alone = (named("--- PASS: ").len() + failures.len()).saturating_sub(specs.len());
+        let (numbers, failures) = read(&said);
         if !run.status.success() {
             say(&said);
             say(&String::from_utf8_lossy(&run.stderr));
@@ -197,7 +197,7 @@ impl Suite {
             version: self.version,
             package,
             passed: run.status.success(),
-            tests: alone + specs.iter().sum::<usize>(),
+            numbers,
             failures,
             skipped,
         })
@@ -207,18 +207,72 @@ impl Suite {
 impl Outcome {
     fn row(&self) -> String {
         let package = self.package.trim_start_matches("./");
-        let mut outcome = match self.passed {
-            true => "passed".to_owned(),
-            false => format!("failed: {}", self.failures.join(", ")),
-        };
-        if let Some(Skipped { tests, why, .. }) = self.skipped {
-            outcome += &format!("; not run: `{tests}`, which {why}");
+        let mut remarks: Vec<String> = self.failures.iter().map(|name| format!("failed: {name}")).collect();
+        if !self.passed && remarks.is_empty() {
+            remarks.push("did not end well".to_owned());
         }
+        remarks.extend(
+            self.skipped
+                .map(|Skipped { tests, why, .. }| format!("not run: `{tests}`, which {why}")),
+        );
+        let Numbers { passed, failed, skipped } = self.numbers;
         format!(
-            "| {} {} | {package} | {} | {outcome} |",
-            self.module, self.version, self.tests
+            "| {} {} | {package} | {passed} | {failed} | {skipped} | {} |",
+            self.module,
+            self.version,
+            remarks.join("; ")
         )
     }
+}
+
+/// Reads what `go test -v` says: the numbers, and the names of what failed.
+fn read(said: &str) -> (Numbers, Vec<String>) {
+    let lines = || said.lines().map(str::trim_start);
+    let named = |outcome: &str| -> Vec<&str> {
+        let found = lines().filter_map(|line| line.strip_prefix(outcome));
+        found.filter_map(|rest| rest.split_whitespace().next()).collect()
+    };
+    let [passed, failed, skipped] = ["--- PASS: ", "--- FAIL: ", "--- SKIP: "].map(named);
+    let all = [&passed[..], &failed, &skipped].concat();
+    let single = |name: &str| !all.iter().any(|other| is_below(other, name));
+    let count = |names: &[&str]| names.iter().filter(|name| single(name)).count();
+    let mut numbers = Numbers {
+        passed: count(&passed),
+        failed: count(&failed),
+        skipped: count(&skipped),
+    };
+    let of_specs = lines().filter_map(|line| line.strip_prefix("[FAIL] "));
+    let mut failures: Vec<String> = of_specs.map(str::to_owned).collect();
+    failures.sort();
+    failures.dedup();
+    // "FAIL! -- 11 Passed | 1 Failed | 0 Pending | 2 Skipped": a test of Go that holds all of them.
+    let (mut well, mut badly) = (0, 0);
+    for (judgement, specs) in lines().filter_map(|line| line.split_once("! -- ")) {
+        let of = |kind: &str| {
+            let counts = specs.split(" | ").filter_map(|count| count.split_once(' '));
+            let mut counts = counts.filter(|(_, counted)| *counted == kind);
+            counts.next().and_then(|(count, _)| count.parse::<usize>().ok()).unwrap_or_default()
+        };
+        match judgement {
+            "SUCCESS" => well += 1,
+            _ => badly += 1,
+        }
+        numbers.passed += of("Passed");
+        numbers.failed += of("Failed");
+        numbers.skipped += of("Pending") + of("Skipped");
+    }
+    numbers.passed = numbers.passed.saturating_sub(well);
+    numbers.failed = numbers.failed.saturating_sub(badly);
+    if badly == 0 {
+        let names = failed.iter().filter(|name| single(name));
+        failures.extend(names.map(|name| format!("`{name}`")));
+    }
+    (numbers, failures)
+}
+
+/// Whether a test of Go is one of those that another holds.
+fn is_below(name: &str, other: &str) -> bool {
+    name.strip_prefix(other).is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn output(command: &mut Command) -> Result<String> {
@@ -229,4 +283,35 @@ fn output(command: &mut Command) -> Result<String> {
         String::from_utf8_lossy(&run.stderr)
     );
     Ok(String::from_utf8(run.stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tests_of_go_are_counted_without_those_that_hold_others() {
+        let said = "--- PASS: TestA (0.1s)\n    --- PASS: TestA/one (0.0s)\n    --- SKIP: TestA/two (0.0s)\n--- FAIL: TestB (0.0s)\n\
+                    --- PASS: TestAB (0.0s)\nFAIL\n";
+        let numbers = Numbers {
+            passed: 2,
+            failed: 1,
+            skipped: 1,
+        };
+        assert_eq!(read(said), (numbers, vec!["`TestB`".to_owned()]));
+    }
+
+    #[test]
+    fn specs_are_counted_in_the_place_of_the_test_that_holds_them() {
+        let said = "Summarizing 1 Failure:\n  [FAIL] Client [It] should list\n  suite_test.go:5\n\n\
+                    Ran 12 of 14 Specs in 1.5 seconds\nFAIL! -- 11 Passed | 1 Failed | 1 Pending | 2 Skipped\n--- FAIL: TestSource (1.5s)\n\
+                    Ran 2 of 2 Specs in 0.1 seconds\nSUCCESS! -- 2 Passed | 0 Failed | 0 Pending | 0 Skipped\n--- PASS: TestOther (0.1s)\n\
+                    --- PASS: TestAlone (0.0s)\n";
+        let numbers = Numbers {
+            passed: 14,
+            failed: 1,
+            skipped: 3,
+        };
+        assert_eq!(read(said), (numbers, vec!["Client [It] should list".to_owned()]));
+    }
 }

@@ -8,12 +8,14 @@ pub mod etcd;
 mod go;
 pub mod kube_apiserver;
 mod link;
+mod ports;
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub use link::Link;
+pub use ports::free_address;
 pub use test_support_macros::needs;
 
 /// The folder with the corpus, the traces and the facts: `$HOLDFAST_SHARED`, or `shared` beside the repository. It may be

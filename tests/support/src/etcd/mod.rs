@@ -7,12 +7,14 @@ mod disk;
 mod program;
 
 use std::io::{self, Read as _, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+
+use crate::free_address;
 
 use disk::Disk;
 pub use program::{Origin, program, program_of};
@@ -343,20 +345,14 @@ impl Drop for Etcd {
 
 impl Member {
     fn new(number: usize) -> io::Result<Self> {
-        let (client, peer, monitor) = (free_address()?, free_address()?, free_address()?);
         Ok(Self {
             name: format!("m{number}"),
-            client: client.local_addr()?,
-            peer: peer.local_addr()?,
-            monitor: monitor.local_addr()?,
+            client: free_address()?,
+            peer: free_address()?,
+            monitor: free_address()?,
             process: None,
         })
     }
-}
-
-/// A listener that holds a free port for as long as it lives, so that the next one is another.
-fn free_address() -> io::Result<TcpListener> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
 }
 
 /// A folder in memory, where the system has such a place.

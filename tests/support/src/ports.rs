@@ -1,0 +1,63 @@
+//! Ports for servers that tests start.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+/// The ports that are given out. They are below those that the system gives to connections and to listeners that name none
+/// (from 32768 on Linux, from 49152 elsewhere), so that none is taken by chance before its server listens, or while the server
+/// starts again.
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// What marks a port as given out for as long as this process runs: a socket of UDP, which is in the way of no server.
+static MARKS: Mutex<Vec<UdpSocket>> = Mutex::new(Vec::new());
+
+/// An address of loopback that nothing listens on, and that no other test is given.
+///
+/// # Errors
+/// Where all ports are taken.
+pub fn free_address() -> io::Result<SocketAddr> {
+    let mut marks = MARKS.lock().unwrap_or_else(PoisonError::into_inner);
+    // Other processes begin elsewhere, so that they seldom try the same ports.
+    let begin = std::process::id() as usize * 97 + marks.len();
+    let ports = PORTS.cycle().skip(begin % PORTS.len()).take(PORTS.len());
+    for port in ports {
+        let Ok(mark) = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) else {
+            continue;
+        };
+        // A listener of any address is in the way, too.
+        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+            marks.push(mark);
+            return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AddrInUse, "all ports are taken"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_address_is_given_twice_or_to_a_connection() {
+        let addresses: BTreeSet<SocketAddr> = (0..50).map(|_| free_address().unwrap()).collect();
+        assert_eq!(addresses.len(), 50);
+        for address in addresses {
+            assert!(PORTS.contains(&address.port()));
+            assert!(UdpSocket::bind(address).is_err(), "another process may be given {address}");
+            assert!(TcpListener::bind(address).is_ok(), "no server can have {address}");
+        }
+    }
+
+    #[test]
+    fn what_is_listened_on_is_passed_over() {
+        let taken = free_address().unwrap();
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, taken.port())).unwrap();
+        assert!((0..50).all(|_| free_address().unwrap() != taken));
+        drop(listener);
+    }
+}
