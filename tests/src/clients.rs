@@ -11,6 +11,9 @@ use crate::server::root;
 /// Clients are installed one at a time: several tests use what is in one folder.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
+/// How often a command is tried that asks a registry: one that fails for once may answer the next time.
+const TRIES: usize = 3;
+
 /// The folder of a client's checks.
 pub fn sources(name: &str) -> PathBuf {
     root().join("tests/clients").join(name)
@@ -31,14 +34,46 @@ pub fn installed(name: &str, wants: &str, commands: impl FnOnce(&Path, &Path) ->
     }
     std::fs::create_dir_all(&folder)?;
     for mut command in commands(&sources, &folder) {
+        tried(&mut command)?;
+    }
+    std::fs::write(stamp, wants)?;
+    Ok(folder)
+}
+
+/// Runs a command until it succeeds, a few times at most.
+fn tried(command: &mut Command) -> Result<()> {
+    let mut tries = 1;
+    loop {
         let output = command.output().with_context(|| format!("{command:?}"))?;
+        if output.status.success() {
+            return Ok(());
+        }
         ensure!(
-            output.status.success(),
+            tries < TRIES,
             "{command:?}: {}{}",
             String::from_utf8_lossy(&output.stdout),
             String::from_utf8_lossy(&output.stderr)
         );
+        tries += 1;
     }
-    std::fs::write(stamp, wants)?;
-    Ok(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_registry_that_fails_for_once_is_asked_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]).current_dir(folder.path());
+            command
+        };
+        tried(&mut shell("test -e asked || { touch asked; false; }")).unwrap();
+        let error = tried(&mut shell("echo tried >>tries; echo no answer >&2; false")).unwrap_err();
+        assert!(error.to_string().contains("no answer"), "{error}");
+        let tries = std::fs::read_to_string(folder.path().join("tries")).unwrap();
+        assert_eq!(tries.lines().count(), TRIES);
+    }
 }

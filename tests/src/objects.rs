@@ -18,7 +18,7 @@ use crate::{Connection, Server, Target};
 pub const MERGE: &str = "application/merge-patch+json";
 
 /// How long anything may take that happens in its own time.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A client of a server, that shows and takes objects as JSON. What fails here is the test.
 pub struct Client {

@@ -16,7 +16,7 @@ use crate::server::{ADMIN_TOKEN, TOKENS, tail};
 /// How long it may take until it is ready, on a machine that builds beside the tests.
 pub(crate) const START_LIMIT: Duration = Duration::from_secs(180);
 /// How long it may take to end.
-pub(crate) const END_LIMIT: Duration = Duration::from_secs(20);
+pub(crate) const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// The files of users and of the key for tokens of service accounts.
 pub(crate) const TOKEN_FILE: &str = "tokens.csv";

@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use conformance::tool::printed;
+use conformance::tool::{printed, script};
 use conformance::{Binary, Server, root};
 use test_support::{free_address, needs};
 
@@ -114,11 +114,7 @@ fn image(folder: &Path) -> PathBuf {
         .replace("/built", built.to_str().unwrap());
     printed(Command::new("sh").args(["-ec", &commands]), "");
     assert!(recipe.contains("\nCOPY --from=build /image /\n"));
-    let linked = printed(Command::new("ldd").arg(binary.path()), "");
-    for library in linked.split_whitespace().filter(|word| word.starts_with('/')) {
-        let mut copy = Command::new("cp");
-        printed(copy.args(["--parents", "--dereference", library]).arg(&root), "");
-    }
+    add_libraries(binary.path(), &root);
     root
 }
 
@@ -149,23 +145,121 @@ impl Drop for Ended {
 #[test]
 fn the_image_runs_from_what_the_recipe_puts_into_it() {
     let folder = tempfile::tempdir().unwrap();
-    let root = image(folder.path());
+    serves(&image(folder.path()));
+}
+
+/// Starts the program of an image as the image does, asks for its health, and ends it.
+fn serves(root: &Path) {
     let mut words = words_of("ENTRYPOINT");
     words.push(format!("--secure-port={}", free_address().unwrap().port()));
-    let mut server = Ended(in_image(&root, &words).stdout(Stdio::piped()).spawn().unwrap());
+    let mut server = Ended(in_image(root, &words).stdout(Stdio::piped()).spawn().unwrap());
     // Its first line says that it serves.
     let mut said = String::new();
     BufReader::new(server.0.stdout.take().unwrap())
         .read_line(&mut said)
         .unwrap();
     let health = words_of("HEALTHCHECK");
-    let healthy = in_image(&root, &health).output().unwrap();
+    let healthy = in_image(root, &health).output().unwrap();
     assert!(healthy.status.success(), "{said}: {healthy:?}");
     printed(Command::new("kill").arg(server.0.id().to_string()), "");
     assert!(server.0.wait().unwrap().success());
     let kept = fs::metadata(root.join("data/kubeconfig")).unwrap();
     assert_eq!((kept.uid(), kept.mode() & 0o777), (65532, 0o600));
-    assert!(!in_image(&root, &health).output().unwrap().status.success());
+    assert!(!in_image(root, &health).output().unwrap().status.success());
+}
+
+/// An engine with a store of its own.
+struct Engine {
+    folder: tempfile::TempDir,
+}
+
+impl Engine {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        Self { folder }
+    }
+
+    /// What a command of the engine prints.
+    fn says(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new("buildah");
+        for (flag, name) in [("--root", "store"), ("--runroot", "running")] {
+            command.arg(flag).arg(self.folder.path().join(name));
+        }
+        printed(command.args(["--storage-driver=vfs"]).args(arguments), "").trim().to_owned()
+    }
+
+    /// Keeps a folder as an image of this name, in the place of one from a registry.
+    fn keep(&self, folder: &Path, name: &str) {
+        let container = self.says(&["from", "scratch"]);
+        self.says(&["copy", "--quiet", &container, folder.to_str().unwrap(), "/"]);
+        self.says(&["config", "--env=PATH=/bin", &container]);
+        self.says(&["commit", "--quiet", &container, name]);
+    }
+}
+
+/// The root of an image to build in: a shell with a few programs, and the tests' binary in the place of the one that Cargo would
+/// build.
+fn builder(folder: &Path) -> PathBuf {
+    let root = folder.join("builder");
+    let binary = Binary::debug().unwrap();
+    fs::create_dir_all(root.join("etc/ssl/certs")).unwrap();
+    fs::write(root.join("etc/ssl/certs/ca-certificates.crt"), "").unwrap();
+    fs::create_dir_all(root.join("bin")).unwrap();
+    for name in ["sh", "cp", "mkdir", "chown"] {
+        let found = printed(Command::new("which").arg(name), "");
+        fs::copy(found.trim(), root.join("bin").join(name)).unwrap();
+        add_libraries(Path::new(found.trim()), &root);
+    }
+    script(&root.join("bin"), "apk", "echo apk \"$@\"");
+    let libraries = root.join("stub/libraries");
+    fs::create_dir_all(&libraries).unwrap();
+    fs::copy(binary.path(), root.join("stub/holdfast")).unwrap();
+    add_libraries(binary.path(), &libraries);
+    let install = "mkdir -p /built/bin /image && cp /stub/holdfast /built/bin/holdfast && cp -r /stub/libraries/. /image";
+    script(&root.join("bin"), "cargo", install);
+    root
+}
+
+/// Copies the libraries that a program is linked with to where it looks for them below another root.
+fn add_libraries(program: &Path, root: &Path) {
+    let linked = printed(Command::new("ldd").arg(program), "");
+    for library in linked.split_whitespace().filter(|word| word.starts_with('/')) {
+        let mut copy = Command::new("cp");
+        printed(copy.args(["--parents", "--dereference", library]).arg(root), "");
+    }
+}
+
+#[needs(root, buildah)]
+#[test]
+fn an_engine_builds_the_image_and_its_server_writes_to_the_volume_alone() {
+    let engine = Engine::new();
+    let folder = tempfile::tempdir().unwrap();
+    let text = recipe("Containerfile");
+    let base = text.lines().find_map(|line| line.strip_prefix("FROM ")?.strip_suffix(" AS build"));
+    let base = format!("docker.io/library/{}", base.unwrap());
+    engine.keep(&builder(folder.path()), &base);
+    let file = root().join("packaging/Containerfile");
+    let sources = folder.path().join("sources");
+    fs::create_dir(&sources).unwrap();
+    let mut build = vec!["build", "--isolation=chroot", "--format=docker", "--pull-never", "--tag=holdfast"];
+    build.extend(["--file", file.to_str().unwrap(), sources.to_str().unwrap()]);
+    engine.says(&build);
+
+    let shown: serde_json::Value = serde_json::from_str(&engine.says(&["inspect", "--type=image", "holdfast"])).unwrap();
+    let config = &shown["Docker"]["config"];
+    assert_eq!(config["User"], "65532:65532");
+    assert_eq!(config["StopSignal"], "SIGTERM");
+    assert!(config["Volumes"]["/data"].is_object() && config["ExposedPorts"]["6443/tcp"].is_object());
+    assert_eq!(config["Entrypoint"][0], "/holdfast");
+    assert_eq!(config["Healthcheck"]["Test"][1], "/holdfast");
+
+    let container = engine.says(&["from", "--pull-never", "holdfast"]);
+    let root = PathBuf::from(engine.says(&["mount", &container]));
+    // As where the root of the container is read-only.
+    fs::set_permissions(root.join("tmp"), Permissions::from_mode(0o555)).unwrap();
+    chown(root.join("tmp"), Some(0), Some(0)).unwrap();
+    serves(&root);
+    engine.says(&["umount", &container]);
 }
 
 #[test]

@@ -171,6 +171,9 @@ impl Suite {
         let kept = kept.with_context(|| format!("go has no sources of {wanted}"))?;
         std::fs::create_dir_all(folder.parent().unwrap_or(&folder))?;
         output(Command::new("cp").args(["-r", "--no-preserve=mode", kept]).arg(&folder))?;
+        // The archives of modules keep no rights.
+        let scripts = ["-name", "*.sh", "-exec", "chmod", "+x", "{}", "+"];
+        output(Command::new("find").arg(&folder).args(scripts))?;
         Ok(folder)
     }
 

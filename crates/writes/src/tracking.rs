@@ -156,13 +156,14 @@ pub(crate) struct ResourceVersions {
 
 impl Versions for ResourceVersions {
     fn merge_type(&self, api_version: &str) -> Option<(Arc<Schema>, TypeRef)> {
-        let served = self
-            .resource
-            .versions
-            .iter()
-            .any(|version| version.api_version == api_version);
-        let kind = self.types.of_body(&self.resource, api_version, &self.resource.kind);
-        kind.filter(|_| served)?.merge_type()
+        let served = || {
+            let mut versions = self.resource.versions.iter();
+            versions.any(|version| version.api_version == api_version)
+        };
+        // What was written in a version that a definition serves no more is still owned.
+        let known = self.resource.definition.is_some() || served();
+        let kind = known.then(|| self.resource.kind_type(api_version));
+        kind.flatten()?.merge_type()
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {

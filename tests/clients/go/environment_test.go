@@ -19,7 +19,7 @@ import (
 )
 
 // patience bounds what is waited for.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 var environment *envtest.Environment
 

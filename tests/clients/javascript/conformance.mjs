@@ -7,7 +7,7 @@ import assert from 'node:assert/strict';
 const k8s = await import(process.argv[3]);
 
 const NAMESPACE = 'default';
-const PATIENCE = 30_000;
+const PATIENCE = 60_000;
 
 const kubeconfig = new k8s.KubeConfig();
 kubeconfig.loadFromFile(process.argv[2]);

@@ -11,7 +11,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.dynamic.exceptions import ConflictError, NotFoundError
 
 NAMESPACE = "default"
-PATIENCE = 30
+PATIENCE = 60
 
 
 def deployment(name, replicas):

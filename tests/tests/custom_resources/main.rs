@@ -23,7 +23,7 @@ const MERGE: &str = "application/merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// How long anything takes at the longest that takes its own time.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 fn definition(spec: &Value) -> Value {
     json!({

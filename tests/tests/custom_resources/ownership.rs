@@ -304,3 +304,41 @@ async fn status_and_scale_have_owners_of_their_own() {
     let without = applied(&target, &path, "a", &widget("one", &json!({"color": "red"}))).await;
     assert_eq!(without["spec"], json!({"replicas": 4, "color": "red"}));
 }
+
+/// As Flux's `ssa` knows it of clusters (`TestApply_MigrateAPIVersion` of its suite).
+#[tokio::test]
+async fn managers_of_a_version_that_is_served_no_more_are_owners_still() {
+    let (text, default) = (json!({"type": "string"}), json!({"type": "string", "default": "x"}));
+    let (old, new) = (json!({"a": text}), json!({"a": text, "b": default}));
+    let unserved = |spec: &Value| {
+        let mut version = version("v1beta1", false, spec);
+        version["served"] = json!(false);
+        version
+    };
+    let (_server, target) = start(&[version("v1beta1", true, &old)]).await;
+    let one = format!("{WIDGETS}/one");
+    let before = one.replace("/v1/", "/v1beta1/");
+    let mut first = widget("one", &json!({"a": "1"}));
+    first["apiVersion"] = json!("example.com/v1beta1");
+    applied(&target, &before, "applier", &first).await;
+
+    change(&target, &[unserved(&old), version("v1", true, &old)]).await;
+    let label = json!({"metadata": {"labels": {"moved": "yes"}}});
+    let moved = ask(&target, Method::PATCH, &format!("{one}?fieldManager=mover"), MERGE, &label).await;
+    let who: Vec<String> = owners(&moved.1).into_iter().map(|(who, _)| who).collect();
+    assert_eq!(who, ["applier v1beta1", "mover v1"]);
+    let (code, refused) = apply(&target, &one, "other", &widget("one", &json!({"a": "2"}))).await;
+    assert_eq!(code, StatusCode::CONFLICT, "{refused}");
+
+    // A default that the old version does not know keeps the object from being compared in it.
+    change(&target, &[unserved(&old), version("v1", true, &new)]).await;
+    for manager in ["applier", "other"] {
+        let (code, refused) = apply(&target, &one, manager, &widget("one", &json!({"a": "1"}))).await;
+        assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{refused}");
+        assert_eq!(refused["message"], ".spec.b: field not declared in schema");
+    }
+    // An update goes on without managers.
+    let changed = json!({"spec": {"a": "3"}});
+    let (code, updated) = ask(&target, Method::PATCH, &one, MERGE, &changed).await;
+    assert_eq!((code, &updated["metadata"]["managedFields"]), (StatusCode::OK, &Value::Null));
+}

@@ -22,7 +22,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, Error};
 
 /// How long anything that the server or a controller does in its own time may take.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server of its own and a client that is set up by the kubeconfig the server wrote.
 async fn start() -> (Server, Client) {

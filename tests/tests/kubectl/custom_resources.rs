@@ -163,7 +163,7 @@ fn what_was_defined_a_moment_ago_is_discovered() {
     let definitions = kubectl.says(&["get", "crd", "--no-headers"], "");
     assert_eq!(rows(&definitions)[0][0], "shops.stable.example.com");
 
-    kubectl.says(&["delete", "crd", "shops.stable.example.com", "--timeout=20s"], "");
+    kubectl.says(&["delete", "crd", "shops.stable.example.com", "--timeout=60s"], "");
     let gone = kubectl.refuses(&["get", "shops", "--cache-dir=/nonexistent"], "");
     assert_eq!(gone, "error: the server doesn't have a resource type \"shops\"\n");
 }
@@ -444,7 +444,7 @@ fn wait_sees_conditions_values_and_ends() {
                 kubectl.says(&["apply", "-f", "-"], SHOP);
             }
             kubectl
-                .command(&["wait", "shop/corner", wait, "--timeout=30s"])
+                .command(&["wait", "shop/corner", wait, "--timeout=60s"])
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap()
@@ -455,7 +455,7 @@ fn wait_sees_conditions_values_and_ends() {
         assert!(child.wait().unwrap().success(), "{wait}");
     }
     let mut gone = kubectl
-        .command(&["wait", "shop/corner", "--for=delete", "--timeout=30s"])
+        .command(&["wait", "shop/corner", "--for=delete", "--timeout=60s"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -602,7 +602,7 @@ rules:
 ";
     kubectl.says(&["apply", "-f", "-"], aggregated);
     let wait = "--for=jsonpath={.rules[?(@.apiGroups[0]==\"stable.example.com\")].resources[0]}=shops";
-    kubectl.says(&["wait", "clusterrole/view", wait, "--timeout=20s"], "");
+    kubectl.says(&["wait", "clusterrole/view", wait, "--timeout=60s"], "");
     let listed = kubectl.says(&["get", "shops", "--as=bob", "-o", "name"], "");
     assert_eq!(listed, "shop.stable.example.com/corner\n");
 }
@@ -625,9 +625,9 @@ fn deletion_waits_for_finalizers_and_takes_dependents_along() {
 
     let delete = ["delete", "shop", "corner", "--cascade=foreground", "--wait=false"];
     kubectl.says(&delete, "");
-    kubectl.says(&["wait", "--for=delete", "configmap/owned", "--timeout=30s"], "");
+    kubectl.says(&["wait", "--for=delete", "configmap/owned", "--timeout=60s"], "");
     let path = "--for=jsonpath={.metadata.deletionTimestamp}";
-    kubectl.says(&["wait", "shop/owned", path, "--timeout=30s"], "");
+    kubectl.says(&["wait", "shop/owned", path, "--timeout=60s"], "");
     assert_eq!(
         kubectl.field("shop/corner", "{.metadata.finalizers}"),
         r#"["foregroundDeletion"]"#
@@ -643,11 +643,11 @@ fn deletion_waits_for_finalizers_and_takes_dependents_along() {
         ],
         "",
     );
-    kubectl.says(&["wait", "--for=delete", "shop/corner", "--timeout=30s"], "");
+    kubectl.says(&["wait", "--for=delete", "shop/corner", "--timeout=60s"], "");
 
     // A namespace takes custom resources along, too.
     kubectl.says(&["create", "namespace", "temporary"], "");
     kubectl.says(&["apply", "-n", "temporary", "-f", "-"], SHOP);
-    kubectl.says(&["delete", "namespace", "temporary", "--timeout=30s"], "");
+    kubectl.says(&["delete", "namespace", "temporary", "--timeout=60s"], "");
     assert_eq!(kubectl.says(&["get", "shops", "-A", "-o", "name"], ""), "");
 }

@@ -174,7 +174,7 @@ fn pods_in_custom_resources_are_shared_and_checked_in_depth() {
     ];
     kubectl.says(&patch, "");
     kubectl.says(
-        &["wait", "collector/main", "--for=condition=Reconciled", "--timeout=20s"],
+        &["wait", "collector/main", "--for=condition=Reconciled", "--timeout=60s"],
         "",
     );
     let row = kubectl.says(&["get", "monitoring", "--no-headers"], "");
@@ -185,7 +185,7 @@ fn pods_in_custom_resources_are_shared_and_checked_in_depth() {
     );
 
     kubectl.says(
-        &["delete", "crd", "collectors.monitoring.example.com", "--timeout=30s"],
+        &["delete", "crd", "collectors.monitoring.example.com", "--timeout=60s"],
         "",
     );
     let gone = kubectl.refuses(&["get", "--raw", "/apis/monitoring.example.com/v1/collectors"], "");

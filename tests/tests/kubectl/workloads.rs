@@ -177,11 +177,11 @@ fn scale_label_wait_and_delete() {
             "wait",
             "deployment/web",
             "--for=jsonpath={.spec.replicas}=7",
-            "--timeout=20s",
+            "--timeout=60s",
         ],
         "",
     );
-    let says = kubectl.says(&["delete", "deployment", "web", "--timeout=20s"], "");
+    let says = kubectl.says(&["delete", "deployment", "web", "--timeout=60s"], "");
     assert!(says.starts_with("deployment.apps \"web\" deleted"), "{says}");
     let gone = kubectl.refuses(&["get", "deployment", "web"], "");
     assert_eq!(
@@ -404,7 +404,7 @@ fn a_rollout_is_restarted_paused_and_waited_for() {
 
     // What a controller would say, so that the wait ends.
     let mut waiting = kubectl
-        .command(&["rollout", "status", "deployment/web", "--timeout=30s"])
+        .command(&["rollout", "status", "deployment/web", "--timeout=60s"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -430,7 +430,7 @@ fn a_rollout_is_restarted_paused_and_waited_for() {
             "wait",
             "namespace/default",
             "--for=jsonpath={.status.phase}=Active",
-            "--timeout=20s",
+            "--timeout=60s",
         ],
         "",
     );
@@ -456,7 +456,7 @@ fn deletion_cascades_as_asked() {
                 "configmap",
                 owner,
                 &format!("--cascade={cascade}"),
-                "--timeout=30s",
+                "--timeout=60s",
             ],
             "",
         );
@@ -467,7 +467,7 @@ fn deletion_cascades_as_asked() {
             "--for=delete",
             "secret/of-back",
             "secret/of-fore",
-            "--timeout=30s",
+            "--timeout=60s",
         ],
         "",
     );
@@ -476,7 +476,7 @@ fn deletion_cascades_as_asked() {
     // A namespace takes everything in it along, and kubectl waits until it is gone.
     kubectl.says(&["create", "namespace", "temporary"], "");
     kubectl.says(&["create", "configmap", "inside", "-n", "temporary"], "");
-    kubectl.says(&["delete", "namespace", "temporary", "--timeout=30s"], "");
+    kubectl.says(&["delete", "namespace", "temporary", "--timeout=60s"], "");
     let gone = kubectl.refuses(&["get", "configmap", "inside", "-n", "temporary"], "");
     assert!(gone.contains("NotFound"), "{gone}");
 }
