@@ -185,7 +185,9 @@ impl Engine {
         for (flag, name) in [("--root", "store"), ("--runroot", "running")] {
             command.arg(flag).arg(self.folder.path().join(name));
         }
-        printed(command.args(["--storage-driver=vfs"]).args(arguments), "").trim().to_owned()
+        printed(command.args(["--storage-driver=vfs"]).args(arguments), "")
+            .trim()
+            .to_owned()
     }
 
     /// Keeps a folder as an image of this name, in the place of one from a registry.
@@ -215,7 +217,8 @@ fn builder(folder: &Path) -> PathBuf {
     fs::create_dir_all(&libraries).unwrap();
     fs::copy(binary.path(), root.join("stub/holdfast")).unwrap();
     add_libraries(binary.path(), &libraries);
-    let install = "mkdir -p /built/bin /image && cp /stub/holdfast /built/bin/holdfast && cp -r /stub/libraries/. /image";
+    let install =
+        "mkdir -p /built/bin /image && cp /stub/holdfast /built/bin/holdfast && cp -r /stub/libraries/. /image";
     script(&root.join("bin"), "cargo", install);
     root
 }
@@ -235,17 +238,26 @@ fn an_engine_builds_the_image_and_its_server_writes_to_the_volume_alone() {
     let engine = Engine::new();
     let folder = tempfile::tempdir().unwrap();
     let text = recipe("Containerfile");
-    let base = text.lines().find_map(|line| line.strip_prefix("FROM ")?.strip_suffix(" AS build"));
+    let base = text
+        .lines()
+        .find_map(|line| line.strip_prefix("FROM ")?.strip_suffix(" AS build"));
     let base = format!("docker.io/library/{}", base.unwrap());
     engine.keep(&builder(folder.path()), &base);
     let file = root().join("packaging/Containerfile");
     let sources = folder.path().join("sources");
     fs::create_dir(&sources).unwrap();
-    let mut build = vec!["build", "--isolation=chroot", "--format=docker", "--pull-never", "--tag=holdfast"];
+    let mut build = vec![
+        "build",
+        "--isolation=chroot",
+        "--format=docker",
+        "--pull-never",
+        "--tag=holdfast",
+    ];
     build.extend(["--file", file.to_str().unwrap(), sources.to_str().unwrap()]);
     engine.says(&build);
 
-    let shown: serde_json::Value = serde_json::from_str(&engine.says(&["inspect", "--type=image", "holdfast"])).unwrap();
+    let shown: serde_json::Value =
+        serde_json::from_str(&engine.says(&["inspect", "--type=image", "holdfast"])).unwrap();
     let config = &shown["Docker"]["config"];
     assert_eq!(config["User"], "65532:65532");
     assert_eq!(config["StopSignal"], "SIGTERM");

@@ -218,7 +218,11 @@ impl Outcome {
             self.skipped
                 .map(|Skipped { tests, why, .. }| format!("not run: `{tests}`, which {why}")),
         );
-        let Numbers { passed, failed, skipped } = self.numbers;
+        let Numbers {
+            passed,
+            failed,
+            skipped,
+        } = self.numbers;
         format!(
             "| {} {} | {package} | {passed} | {failed} | {skipped} | {} |",
             self.module,
@@ -254,7 +258,10 @@ fn read(said: &str) -> (Numbers, Vec<String>) {
         let of = |kind: &str| {
             let counts = specs.split(" | ").filter_map(|count| count.split_once(' '));
             let mut counts = counts.filter(|(_, counted)| *counted == kind);
-            counts.next().and_then(|(count, _)| count.parse::<usize>().ok()).unwrap_or_default()
+            counts
+                .next()
+                .and_then(|(count, _)| count.parse::<usize>().ok())
+                .unwrap_or_default()
         };
         match judgement {
             "SUCCESS" => well += 1,

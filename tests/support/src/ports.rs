@@ -48,7 +48,10 @@ mod tests {
         assert_eq!(addresses.len(), 50);
         for address in addresses {
             assert!(PORTS.contains(&address.port()));
-            assert!(UdpSocket::bind(address).is_err(), "another process may be given {address}");
+            assert!(
+                UdpSocket::bind(address).is_err(),
+                "another process may be given {address}"
+            );
             assert!(TcpListener::bind(address).is_ok(), "no server can have {address}");
         }
     }

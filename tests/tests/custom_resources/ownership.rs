@@ -324,7 +324,14 @@ async fn managers_of_a_version_that_is_served_no_more_are_owners_still() {
 
     change(&target, &[unserved(&old), version("v1", true, &old)]).await;
     let label = json!({"metadata": {"labels": {"moved": "yes"}}});
-    let moved = ask(&target, Method::PATCH, &format!("{one}?fieldManager=mover"), MERGE, &label).await;
+    let moved = ask(
+        &target,
+        Method::PATCH,
+        &format!("{one}?fieldManager=mover"),
+        MERGE,
+        &label,
+    )
+    .await;
     let who: Vec<String> = owners(&moved.1).into_iter().map(|(who, _)| who).collect();
     assert_eq!(who, ["applier v1beta1", "mover v1"]);
     let (code, refused) = apply(&target, &one, "other", &widget("one", &json!({"a": "2"}))).await;
@@ -340,5 +347,8 @@ async fn managers_of_a_version_that_is_served_no_more_are_owners_still() {
     // An update goes on without managers.
     let changed = json!({"spec": {"a": "3"}});
     let (code, updated) = ask(&target, Method::PATCH, &one, MERGE, &changed).await;
-    assert_eq!((code, &updated["metadata"]["managedFields"]), (StatusCode::OK, &Value::Null));
+    assert_eq!(
+        (code, &updated["metadata"]["managedFields"]),
+        (StatusCode::OK, &Value::Null)
+    );
 }

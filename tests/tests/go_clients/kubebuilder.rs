@@ -110,7 +110,9 @@ fn passes(assets: &Path) {
         &[
             ("KUBEBUILDER_ASSETS", assets.to_str().unwrap()),
             ("GINKGO_NO_COLOR", "TRUE"),
-            // The suite waits a second for its own manager, which is short on a machine that builds beside it.
+            // envtest waits 20 seconds for a server and the suite one for its manager, which is short on a machine that builds.
+            ("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "2m"),
+            ("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", "2m"),
             ("GOMEGA_DEFAULT_EVENTUALLY_TIMEOUT", "60s"),
         ],
     );
