@@ -24,6 +24,7 @@ use crate::fairness::FairnessFlags;
 use crate::remote::{AccessFlags, ObjectFlags};
 use crate::served::ServedFlags;
 use crate::snapshot::Snapshot;
+use crate::static_admission::StaticAdmissionFlags;
 use crate::storage::StorageFlags;
 use crate::transport::TransportFlags;
 
@@ -250,6 +251,10 @@ pub(crate) struct Serve {
     /// TLS, HTTP/2 and browsers
     #[command(flatten)]
     pub(crate) transport: TransportFlags,
+
+    /// Files of admission plugins
+    #[command(flatten)]
+    pub(crate) static_admission: StaticAdmissionFlags,
 
     /// How long Pods stay on nodes that are not ready or cannot be reached
     #[command(flatten)]

@@ -30,6 +30,7 @@ mod serve;
 mod served;
 mod service;
 mod snapshot;
+mod static_admission;
 mod storage;
 mod store;
 mod token_keys;

@@ -85,6 +85,10 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     };
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
+    let files = flags
+        .static_admission
+        .read(kinds.features, &service.context.write.admission)?;
+    files.begin(&service, &kinds, &settings.host).await?;
     let certificates = certificates.await.context("cannot make certificates")??;
     if let Some(own) = &certificates.own {
         let end = pki::end(own)?;

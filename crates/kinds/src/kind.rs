@@ -192,6 +192,12 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
+    /// Policies and webhooks that come from files of the server have a say all the same.
+    pub(crate) fn but_from_those_of_files(mut self) -> Self {
+        self.capabilities.exempt.but_of_files = true;
+        self
+    }
+
     /// Objects have raw extensions, which are kept as they were sent.
     pub(crate) fn raw(mut self, found: fn(&Value) -> bool, immutable: Option<&'static str>) -> Self {
         self.capabilities.raw = Some(RawExtensions { found, immutable });

@@ -104,6 +104,8 @@ pub struct AdmissionExemptions {
     pub policies: bool,
     /// Admission webhooks.
     pub webhooks: bool,
+    /// Whether those that come from files of the server are asked all the same: clients cannot change these.
+    pub but_of_files: bool,
 }
 
 /// The object that another takes the place of, as it is served; none where the other is new.

@@ -111,8 +111,9 @@ impl Stage<'_> {
     }
 
     fn asks_policies(&self, plugin: DynamicPlugin) -> bool {
+        let exempt = self.resource().capabilities.exempt;
         self.environment.plugins.includes(plugin)
-            && !self.resource().capabilities.exempt.policies
+            && (!exempt.policies || exempt.but_of_files)
             && !self.target.writer.internal
     }
 

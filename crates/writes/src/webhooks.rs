@@ -7,8 +7,8 @@ use futures_util::future::join_all;
 use holdfast_admission::DynamicPlugin;
 use holdfast_admission::policies::{self, rounds};
 use holdfast_admission::webhooks::matching::{Attributes as MatchAttributes, Invocation};
-use holdfast_admission::webhooks::{Hooks, Webhook, WebhookType};
-use holdfast_resource::{GroupVersion, GroupVersionKind};
+use holdfast_admission::webhooks::{Hooks, Webhook, WebhookType, of_files};
+use holdfast_resource::{AdmissionExemptions, GroupVersion, GroupVersionKind};
 use holdfast_value::Value;
 
 use crate::{DeleteOptions, Error, Stage, WriteOptions};
@@ -251,13 +251,16 @@ impl Stage<'_> {
         }
     }
 
-    /// Those of `hooks` that may be called for the write: all or none. Writes to their own configurations and writes of the
-    /// server are exempt.
+    /// Those of `hooks` that may be called for the write: all, those of files, or none. Writes to their own configurations and
+    /// writes of the server are exempt.
     fn callable<'h>(&self, hooks: &'h [Arc<Webhook>], plugin: DynamicPlugin) -> &'h [Arc<Webhook>] {
-        let exempt = || self.resource().capabilities.exempt.webhooks || self.target.writer.internal;
-        match hooks.is_empty() || !self.environment.plugins.includes(plugin) || exempt() {
-            true => &[],
-            false => hooks,
+        if hooks.is_empty() || !self.environment.plugins.includes(plugin) || self.target.writer.internal {
+            return &[];
+        }
+        match self.resource().capabilities.exempt {
+            AdmissionExemptions { webhooks: false, .. } => hooks,
+            AdmissionExemptions { but_of_files: true, .. } => of_files(hooks),
+            _ => &[],
         }
     }
 

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use holdfast_cel::PatternMemory;
-use holdfast_resource::Field;
+use holdfast_resource::{Field, Resource};
 use holdfast_value::{SmolStr, Value};
 
 use super::{Binding, Body, Policy};
+use crate::webhooks::Origin;
 
 /// Follows policies and bindings; takes a new state in at once, whole.
 #[derive(Debug)]
@@ -20,15 +21,18 @@ pub struct Followed<B> {
 /// The policies that are bound, at one time.
 #[derive(Debug)]
 pub struct Active<B> {
-    /// In the order of their names.
+    /// In the order of their names, those of files first.
     hooks: Vec<Hook<B>>,
     /// Which of them name a resource, by its plural name.
     by_resource: HashMap<SmolStr, Vec<usize>>,
     /// Which of them name all resources.
     of_all: Vec<usize>,
-    policies: BTreeMap<SmolStr, Kept<B>>,
-    bindings: BTreeMap<SmolStr, Arc<Binding>>,
+    policies: Named<Kept<B>>,
+    bindings: Named<Arc<Binding>>,
 }
+
+/// What has a name, by where it comes from and the name.
+type Named<T> = BTreeMap<(Origin, SmolStr), T>;
 
 /// A policy with what it was compiled from.
 #[derive(Debug)]
@@ -53,6 +57,8 @@ pub struct Hook<B> {
     pub policy: Arc<Policy<B>>,
     /// Its bindings, at least one, in the order of their names.
     pub bindings: Vec<Arc<Binding>>,
+    /// Where it comes from.
+    pub origin: Origin,
 }
 
 impl<B> Default for Active<B> {
@@ -93,33 +99,56 @@ impl<B: Body> Followed<B> {
     pub fn set_policy(&self, name: &str, policy: Option<&Value>) {
         let spec = policy.map(|policy| policy.get("spec").cloned().unwrap_or_default());
         let before = self.active.load();
-        if before.policies.get(name).map(|kept| &kept.spec) == spec.as_ref() {
+        let key = (Origin::Api, SmolStr::new(name));
+        if before.policies.get(&key).map(|kept| &kept.spec) == spec.as_ref() {
             return;
         }
-        let compiled = spec.map(|spec| Kept {
-            policy: Arc::new(Policy::of(name, &Field::root(&spec), &self.patterns)),
-            spec,
-        });
+        let compiled = spec.map(|spec| self.compile(name, spec));
         self.change(|policies, _| match &compiled {
-            Some(kept) => drop(policies.insert(name.into(), kept.clone())),
-            None => drop(policies.remove(name)),
+            Some(kept) => drop(policies.insert(key.clone(), kept.clone())),
+            None => drop(policies.remove(&key)),
         });
     }
 
     /// Takes note of a binding as it is now; `None` where it is gone.
     pub fn set_binding(&self, name: &str, binding: Option<&Value>) {
-        let nothing = Value::Null;
-        let binding = binding.map(|binding| {
-            let spec = binding.get("spec").unwrap_or(&nothing);
-            Arc::new(Binding::of(name, &Field::root(spec)))
-        });
+        let key = (Origin::Api, SmolStr::new(name));
+        let binding = binding.map(|binding| bound(name, binding));
         self.change(|_, bindings| match &binding {
-            Some(binding) => drop(bindings.insert(name.into(), Arc::clone(binding))),
-            None => drop(bindings.remove(name)),
+            Some(binding) => drop(bindings.insert(key.clone(), Arc::clone(binding))),
+            None => drop(bindings.remove(&key)),
         });
     }
 
-    fn change(&self, change: impl Fn(&mut BTreeMap<SmolStr, Kept<B>>, &mut BTreeMap<SmolStr, Arc<Binding>>)) {
+    /// Takes these policies and bindings in place of all that came from files.
+    pub fn set_files(&self, policies: &[Value], bindings: &[Value]) {
+        fn named<T>(objects: &[Value], read: impl Fn(&str, &Value) -> T) -> Vec<((Origin, SmolStr), T)> {
+            let of = |object: &Value| {
+                let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
+                ((Origin::File, SmolStr::new(name)), read(name, object))
+            };
+            objects.iter().map(of).collect()
+        }
+        let compiled = named(policies, |name, policy| {
+            self.compile(name, policy.get("spec").cloned().unwrap_or_default())
+        });
+        let bound = named(bindings, bound);
+        self.change(|policies, bindings| {
+            policies.retain(|(origin, _), _| *origin != Origin::File);
+            bindings.retain(|(origin, _), _| *origin != Origin::File);
+            policies.extend(compiled.iter().cloned());
+            bindings.extend(bound.iter().cloned());
+        });
+    }
+
+    fn compile(&self, name: &str, spec: Value) -> Kept<B> {
+        Kept {
+            policy: Arc::new(Policy::of(name, &Field::root(&spec), &self.patterns)),
+            spec,
+        }
+    }
+
+    fn change(&self, change: impl Fn(&mut Named<Kept<B>>, &mut Named<Arc<Binding>>)) {
         self.active.rcu(|active| {
             let (mut policies, mut bindings) = (active.policies.clone(), active.bindings.clone());
             change(&mut policies, &mut bindings);
@@ -128,16 +157,24 @@ impl<B: Body> Followed<B> {
     }
 }
 
+fn bound(name: &str, binding: &Value) -> Arc<Binding> {
+    let nothing = Value::Null;
+    let spec = binding.get("spec").unwrap_or(&nothing);
+    Arc::new(Binding::of(name, &Field::root(spec)))
+}
+
 impl<B> Active<B> {
-    fn of(policies: BTreeMap<SmolStr, Kept<B>>, bindings: BTreeMap<SmolStr, Arc<Binding>>) -> Self {
-        let mut of_policy: BTreeMap<&str, Vec<Arc<Binding>>> = BTreeMap::new();
-        for binding in bindings.values() {
-            of_policy.entry(&binding.policy).or_default().push(Arc::clone(binding));
+    fn of(policies: Named<Kept<B>>, bindings: Named<Arc<Binding>>) -> Self {
+        let mut of_policy: BTreeMap<(Origin, &str), Vec<Arc<Binding>>> = BTreeMap::new();
+        for ((origin, _), binding) in &bindings {
+            let of = of_policy.entry((*origin, &binding.policy)).or_default();
+            of.push(Arc::clone(binding));
         }
-        let hooks = policies.iter().filter_map(|(name, kept)| {
+        let hooks = policies.iter().filter_map(|((origin, name), kept)| {
             Some(Hook {
-                bindings: of_policy.remove(name.as_str())?,
+                bindings: of_policy.remove(&(*origin, name.as_str()))?,
                 policy: Arc::clone(&kept.policy),
+                origin: *origin,
             })
         });
         let hooks: Vec<Hook<B>> = hooks.collect();
@@ -184,8 +221,15 @@ impl<B> Active<B> {
         !self.of_all.is_empty() || !self.by_resource.is_empty() && self.by_resource.contains_key(plural)
     }
 
-    /// The policies that may concern writes to resources of that plural name, in the order of their names.
-    pub fn concerning<'a>(&'a self, plural: &str) -> impl Iterator<Item = &'a Hook<B>> {
+    /// The policies that may concern writes to that resource, in their order.
+    pub fn concerning<'a>(&'a self, resource: &Resource) -> impl Iterator<Item = &'a Hook<B>> + use<'a, B> {
+        let only_files = resource.capabilities.exempt.policies;
+        let all = self.naming(&resource.plural);
+        all.filter(move |hook| !only_files || hook.origin == Origin::File)
+    }
+
+    /// The policies that name resources of that plural name.
+    fn naming<'a>(&'a self, plural: &str) -> impl Iterator<Item = &'a Hook<B>> + use<'a, B> {
         let mut named = self
             .by_resource
             .get(plural)
@@ -232,10 +276,7 @@ mod tests {
 
     fn concerning(followed: &Followed<Validations>, plural: &str) -> Vec<String> {
         let now = followed.now();
-        let names: Vec<String> = now
-            .concerning(plural)
-            .map(|hook| hook.policy.name.to_string())
-            .collect();
+        let names: Vec<String> = now.naming(plural).map(|hook| hook.policy.name.to_string()).collect();
         assert_eq!(now.concerns(plural), !names.is_empty());
         names
     }

@@ -176,7 +176,7 @@ struct Mutating<'a, 'o> {
 impl<'a> Mutating<'a, '_> {
     fn calls<'p>(&mut self, active: &'p Active<Mutations>) -> Vec<PolicyCall<'p>> {
         let mut calls = Vec::new();
-        for hook in active.concerning(&self.scene.request.resource.plural) {
+        for hook in active.concerning(self.scene.request.resource) {
             self.calls_of(&hook.policy, &hook.bindings, &mut calls);
         }
         calls

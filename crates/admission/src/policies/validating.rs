@@ -137,7 +137,7 @@ pub fn check(active: &Active<Validations>, request: &Request<'_>, object: Option
         object,
         result: ValidationResult::default(),
     };
-    for hook in active.concerning(&request.resource.plural) {
+    for hook in active.concerning(request.resource) {
         checking.policy(&hook.policy, &hook.bindings);
     }
     checking.result

@@ -207,7 +207,11 @@ mod tests {
 
     fn webhook(text: &str) -> Webhook {
         let value = yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        Webhook::of(&Field::root(&value), "", &Default::default())
+        Webhook::of(
+            &Field::root(&value),
+            ("", crate::webhooks::Origin::Api),
+            &Default::default(),
+        )
     }
 
     fn attributes(operation: &'static str, path: &'static str) -> Attributes<'static> {

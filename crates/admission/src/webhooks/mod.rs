@@ -49,9 +49,21 @@ pub struct Hooks {
     pub mutating: Vec<Arc<Webhook>>,
     /// Those that may refuse writes.
     pub validating: Vec<Arc<Webhook>>,
-    configurations: BTreeMap<(WebhookType, SmolStr), Vec<Arc<Webhook>>>,
+    configurations: Configurations,
     changes: u64,
 }
+
+/// Where a configuration comes from. Those of files come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// A file of the server, which no client changes.
+    File,
+    /// An object of the API.
+    Api,
+}
+
+/// The webhooks of each configuration.
+type Configurations = BTreeMap<(WebhookType, Origin, SmolStr), Vec<Arc<Webhook>>>;
 
 /// A webhook of a configuration.
 #[derive(Debug)]
@@ -60,6 +72,8 @@ pub struct Webhook {
     pub name: SmolStr,
     /// The name of the configuration that it is of.
     pub configuration: SmolStr,
+    /// Where that comes from.
+    pub origin: Origin,
     /// How it is reached.
     pub client: ClientConfig,
     /// What it wants to hear of.
@@ -103,10 +117,10 @@ impl Webhooks {
 
     /// Takes note of a configuration as it is now; `None` where it is gone.
     pub fn set(&self, webhook_type: WebhookType, name: &str, configuration: Option<&Value>) {
-        let compiled = configuration.map(|configuration| compile(configuration, &self.patterns));
+        let compiled = configuration.map(|configuration| compile(configuration, Origin::Api, &self.patterns));
         self.hooks.rcu(|hooks| {
             let mut configurations = hooks.configurations.clone();
-            let key = (webhook_type, SmolStr::new(name));
+            let key = (webhook_type, Origin::Api, SmolStr::new(name));
             match &compiled {
                 Some(webhooks) => configurations.insert(key, webhooks.clone()),
                 None => configurations.remove(&key),
@@ -114,6 +128,30 @@ impl Webhooks {
             Hooks::of(configurations, hooks.changes + 1)
         });
     }
+
+    /// Takes these configurations in place of all that came from files.
+    pub fn set_files(&self, webhook_type: WebhookType, configurations: &[Value]) {
+        let compiled: Vec<_> = configurations
+            .iter()
+            .map(|configuration| {
+                let name = configuration.str_at(&["metadata", "name"]).unwrap_or_default();
+                let key = (webhook_type, Origin::File, SmolStr::new(name));
+                (key, compile(configuration, Origin::File, &self.patterns))
+            })
+            .collect();
+        self.hooks.rcu(|hooks| {
+            let mut configurations = hooks.configurations.clone();
+            configurations.retain(|(of, origin, _), _| *of != webhook_type || *origin != Origin::File);
+            configurations.extend(compiled.iter().cloned());
+            Hooks::of(configurations, hooks.changes + 1)
+        });
+    }
+}
+
+/// Those of `hooks` that come from files, which come first.
+pub fn of_files(hooks: &[Arc<Webhook>]) -> &[Arc<Webhook>] {
+    let end = hooks.partition_point(|hook| hook.origin == Origin::File);
+    hooks.get(..end).unwrap_or_default()
 }
 
 impl fmt::Debug for Webhooks {
@@ -127,9 +165,9 @@ impl fmt::Debug for Webhooks {
 }
 
 impl Hooks {
-    fn of(configurations: BTreeMap<(WebhookType, SmolStr), Vec<Arc<Webhook>>>, changes: u64) -> Self {
+    fn of(configurations: Configurations, changes: u64) -> Self {
         let all = |webhook_type: WebhookType| {
-            let of_sort = configurations.iter().filter(move |((of, _), _)| *of == webhook_type);
+            let of_sort = configurations.iter().filter(move |((of, ..), _)| *of == webhook_type);
             of_sort.flat_map(|(_, webhooks)| webhooks.iter().cloned()).collect()
         };
         Self {
@@ -142,7 +180,7 @@ impl Hooks {
 }
 
 /// The webhooks of a configuration, which was validated.
-fn compile(configuration: &Value, patterns: &PatternMemory) -> Vec<Arc<Webhook>> {
+fn compile(configuration: &Value, origin: Origin, patterns: &PatternMemory) -> Vec<Arc<Webhook>> {
     let root = Field::root(configuration);
     let webhooks = root.child("webhooks");
     webhooks
@@ -150,7 +188,7 @@ fn compile(configuration: &Value, patterns: &PatternMemory) -> Vec<Arc<Webhook>>
         .map(|webhook| {
             Arc::new(Webhook::of(
                 &webhook,
-                root.child("metadata").child("name").text(),
+                (root.child("metadata").child("name").text(), origin),
                 patterns,
             ))
         })
@@ -158,7 +196,7 @@ fn compile(configuration: &Value, patterns: &PatternMemory) -> Vec<Arc<Webhook>>
 }
 
 impl Webhook {
-    fn of(webhook: &Field<'_, '_>, configuration: &str, patterns: &PatternMemory) -> Self {
+    fn of(webhook: &Field<'_, '_>, (configuration, origin): (&str, Origin), patterns: &PatternMemory) -> Self {
         let selector = |name: &str| {
             let field = webhook.child(name);
             field.value().map(LabelSelector::from_object).unwrap_or_default()
@@ -172,6 +210,7 @@ impl Webhook {
         Self {
             name: webhook.child("name").text().into(),
             configuration: configuration.into(),
+            origin,
             client: ClientConfig::of(&webhook.child("clientConfig")),
             rules: webhook.child("rules").items().map(|rule| Rule::of(&rule)).collect(),
             equivalent: webhook.child("matchPolicy").text() != "Exact",

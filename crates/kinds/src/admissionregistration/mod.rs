@@ -42,6 +42,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         })
         .followed()
         .exempt_from_webhooks()
+        .but_from_those_of_files()
         .metadata_checks(with_status(of_apimachinery(1, 0), 0, 0))
         .done()
     };
@@ -56,6 +57,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .followed()
             .exempt_from_policies()
             .exempt_from_webhooks()
+            .but_from_those_of_files()
             .cells(policy::CELLS)
             .converts_by(config, "admissionregistration.k8s.io", VERSIONS)
             .metadata_checks(with_status(of_apimachinery(1, 0), 0, 0))

@@ -11,6 +11,7 @@ mod fairness;
 mod families;
 mod features;
 mod lists;
+mod manifests;
 mod policies;
 mod process;
 mod requests;
@@ -42,6 +43,7 @@ use families::Families;
 pub use families::Family;
 use lists::Lists;
 pub(crate) use lists::Tally;
+pub use manifests::ManifestMetrics;
 use policies::Policies;
 pub(crate) use requests::Recording;
 use requests::Requests;
@@ -233,6 +235,14 @@ impl Metrics {
     ) -> prometheus::Result<()> {
         let features = features::EnabledFeatures::new(gates.collect())?;
         self.families.register(features)
+    }
+
+    /// Shows how files of admission are read by the server whose name has this hash.
+    ///
+    /// # Errors
+    /// As for [`Metrics::new`].
+    pub fn follow_manifests(&self, server: &str) -> prometheus::Result<ManifestMetrics> {
+        ManifestMetrics::new(&self.families, server)
     }
 
     /// Shows the build.

@@ -1,0 +1,248 @@
+//! Policies and webhooks of admission that come from files of the server rather than from the API, so that no client can change
+//! them (`staticManifestsDir`, KEP-5793).
+//!
+//! Each object is checked as a creation through the API would be, by a dry run under another name. What a directory holds is taken
+//! whole: where anything in it cannot be used, the start ends, or what was there before stays.
+
+mod config;
+mod manifests;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow};
+use clap::Args;
+use data_encoding::HEXLOWER;
+use holdfast_admission::AdmissionChain;
+use holdfast_admission::policies::Policies;
+use holdfast_admission::webhooks::{WebhookType, Webhooks};
+use holdfast_controllers::Identity;
+use holdfast_kinds::features::{Feature, Features};
+use holdfast_server::metrics::ManifestMetrics;
+use holdfast_server::operations::loopback::Client;
+use holdfast_server::operations::service::Service;
+use holdfast_server::runtime::background;
+use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};
+use holdfast_value::Value;
+use sha2::{Digest as _, Sha256};
+
+use self::manifests::Manifest;
+
+/// What the flags say of files of admission plugins.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StaticAdmissionFlags {
+    /// A file that configures admission plugins, as kube-apiserver reads it: of the plugins of policies and of webhooks, the
+    /// directory of those that no client can change, which is read again when it changes
+    #[arg(long, value_name = "FILE")]
+    admission_control_config_file: Option<PathBuf>,
+}
+
+/// An admission plugin whose policies or webhooks may come from files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Plugin {
+    ValidatingPolicies,
+    MutatingPolicies,
+    ValidatingWebhooks,
+    MutatingWebhooks,
+}
+
+impl Plugin {
+    const ALL: [Self; 4] = [
+        Self::ValidatingPolicies,
+        Self::MutatingPolicies,
+        Self::ValidatingWebhooks,
+        Self::MutatingWebhooks,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::ValidatingPolicies => "ValidatingAdmissionPolicy",
+            Self::MutatingPolicies => "MutatingAdmissionPolicy",
+            Self::ValidatingWebhooks => "ValidatingAdmissionWebhook",
+            Self::MutatingWebhooks => "MutatingAdmissionWebhook",
+        }
+    }
+
+    /// The kinds that its directory may hold, each with the plural name of its resource.
+    fn kinds(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::ValidatingPolicies => &[
+                ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+                ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+            ],
+            Self::MutatingPolicies => &[
+                ("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
+                ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
+            ],
+            Self::ValidatingWebhooks => &[("ValidatingWebhookConfiguration", "validatingwebhookconfigurations")],
+            Self::MutatingWebhooks => &[("MutatingWebhookConfiguration", "mutatingwebhookconfigurations")],
+        }
+    }
+}
+
+/// The directories of the plugins.
+#[derive(Debug, Default)]
+pub(crate) struct StaticAdmission {
+    folders: BTreeMap<Plugin, PathBuf>,
+}
+
+impl StaticAdmissionFlags {
+    /// What the file says; nothing where there is none.
+    pub(crate) fn read(&self, features: Features, chain: &AdmissionChain) -> Result<StaticAdmission> {
+        let Some(path) = &self.admission_control_config_file else {
+            return Ok(StaticAdmission::default());
+        };
+        let allowed = features.has(Feature::ManifestBasedAdmissionControlConfig);
+        let folders = config::folders(path, allowed);
+        let folders = folders.with_context(|| format!("--admission-control-config-file: {}", path.display()))?;
+        let is_on = |plugin: &Plugin| chain.names().any(|name| name == plugin.name());
+        Ok(StaticAdmission {
+            folders: folders.into_iter().filter(|(plugin, _)| is_on(plugin)).collect(),
+        })
+    }
+}
+
+/// How often directories are looked at.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// The user whose name checks go by.
+const USER: &str = "static-admission-manifests";
+
+impl StaticAdmission {
+    /// Takes what the directories hold, and follows them for as long as the server serves.
+    ///
+    /// # Errors
+    /// Where a directory holds what cannot be used.
+    pub(crate) async fn begin(self, service: &Arc<Service>, kinds: &holdfast_kinds::Config, host: &str) -> Result<()> {
+        if self.folders.is_empty() {
+            return Ok(());
+        }
+        let server = HEXLOWER.encode(&Sha256::digest(Identity::name_of(host)));
+        let metrics = &service.context.shared.metrics;
+        let metrics = metrics.follow_manifests(&format!("sha256:{server}"))?;
+        for (plugin, folder) in self.folders {
+            let mut follower = Follower {
+                client: Client::new(Arc::clone(service), USER),
+                policies: Arc::clone(&kinds.policies),
+                webhooks: Arc::clone(&kinds.webhooks),
+                metrics: metrics.clone(),
+                plugin,
+                folder,
+                seen: String::new(),
+            };
+            let loaded = follower.load().await;
+            loaded.map_err(|why| {
+                anyhow!(
+                    "failed to load static manifests of {} from {:?}: {why}",
+                    plugin.name(),
+                    follower.folder
+                )
+            })?;
+            let (context, name) = (&service.context, plugin.name());
+            context
+                .background
+                .spawn(background::API_SERVICES, name, &context.shutdown, follower.follow());
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the policies or webhooks of a plugin as its directory has them.
+struct Follower {
+    client: Client,
+    policies: Arc<Policies>,
+    webhooks: Arc<Webhooks>,
+    metrics: ManifestMetrics,
+    plugin: Plugin,
+    folder: PathBuf,
+    /// The hash of what was read last.
+    seen: String,
+}
+
+impl Follower {
+    async fn follow(mut self) {
+        let shutdown = self.client.shutdown();
+        let mut ticks = tokio::time::interval(PERIOD);
+        let mut state = manifests::state(&self.folder);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                () = shutdown.closing() => return,
+            }
+            let now = manifests::state(&self.folder);
+            if now == state {
+                continue;
+            }
+            state = now;
+            let (plugin, folder) = (self.plugin.name(), self.folder.display().to_string());
+            match self.load().await {
+                Ok(()) => tracing::info!(
+                    plugin,
+                    folder,
+                    "static manifests of admission have changed and were read again"
+                ),
+                Err(error) => {
+                    self.metrics.failed(plugin);
+                    tracing::error!(
+                        plugin,
+                        folder,
+                        error,
+                        "static manifests of admission cannot be used; the old ones stay"
+                    );
+                }
+            }
+        }
+    }
+
+    /// Reads the directory, and takes what it holds in place of what it held before.
+    async fn load(&mut self) -> Result<(), String> {
+        let (folder, plugin) = (self.folder.clone(), self.plugin);
+        let read = tokio::task::spawn_blocking(move || manifests::read(&folder, plugin)).await;
+        let (manifests, hash) = read.map_err(|error| error.to_string())??;
+        if hash == self.seen && !hash.is_empty() {
+            return Ok(());
+        }
+        let mut checked: BTreeMap<&'static str, Vec<Value>> = BTreeMap::new();
+        for manifest in manifests {
+            let object = check(&self.client, &manifest).await;
+            let object = object.map_err(|why| format!("error loading {}: {why}", manifest.path.display()))?;
+            checked.entry(manifest.kind).or_default().push(object);
+        }
+        let mut of = |at: usize| {
+            let kind = self.plugin.kinds().get(at).map_or("", |(kind, _)| *kind);
+            checked.remove(kind).unwrap_or_default()
+        };
+        match self.plugin {
+            Plugin::ValidatingPolicies => self.policies.validating.set_files(&of(0), &of(1)),
+            Plugin::MutatingPolicies => self.policies.mutating.set_files(&of(0), &of(1)),
+            Plugin::ValidatingWebhooks => self.webhooks.set_files(WebhookType::Validating, &of(0)),
+            Plugin::MutatingWebhooks => self.webhooks.set_files(WebhookType::Mutating, &of(0)),
+        }
+        self.metrics.loaded(self.plugin.name(), &hash);
+        self.seen = hash;
+        Ok(())
+    }
+}
+
+/// The object as the API would store it, under its own name.
+async fn check(client: &Client, manifest: &Manifest) -> Result<Value, String> {
+    let path = format!(
+        "/apis/admissionregistration.k8s.io/v1/{}?dryRun=All&fieldValidation=Strict",
+        manifest.plural
+    );
+    let mut object = manifest.object.clone();
+    // Names of this form are for files alone, so that the check needs another.
+    let name = format!("{}.{}", manifest.name, RandomIdentifiers.uid());
+    object.set_at(&["metadata", "name"], name.as_str().into());
+    let made = client.create(&path, &object).await;
+    let mut made = made.map_err(|error| error.to_string().replace(&name, &manifest.name))?;
+    made.set_at(&["metadata", "name"], manifest.name.as_str().into());
+    Ok(made)
+}
+
+/// Reads a file as YAML or JSON.
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    std::fs::read(path).map_err(|error| format!("failed to read file {:?}: {error}", path.display().to_string()))
+}

@@ -1,0 +1,97 @@
+//! The metrics of policies and webhooks that come from files.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use prometheus::{GaugeVec, IntCounterVec, IntGaugeVec, Opts};
+
+use super::{Families, registered};
+
+/// How often files of admission were read again, and what was read last.
+#[derive(Clone)]
+pub struct ManifestMetrics {
+    /// The hash of the name of this server.
+    server: Arc<str>,
+    reloads: IntCounterVec,
+    times: GaugeVec,
+    last: IntGaugeVec,
+    /// The hash of what each plugin read last.
+    hashes: Arc<Mutex<BTreeMap<&'static str, String>>>,
+}
+
+impl ManifestMetrics {
+    pub(super) fn new(registry: &Families, server: &str) -> prometheus::Result<Self> {
+        const LABELS: [&str; 3] = ["status", "plugin", "apiserver_id_hash"];
+        let options = |name: &str, help: &str| {
+            Opts::new(
+                format!("apiserver_manifest_admission_config_controller_{name}"),
+                help.to_owned(),
+            )
+        };
+        Ok(Self {
+            server: server.into(),
+            reloads: registered(
+                registry,
+                IntCounterVec::new(
+                    options(
+                        "automatic_reloads_total",
+                        "How often manifests of admission were read, by outcome and plugin",
+                    ),
+                    &LABELS,
+                )?,
+            )?,
+            times: registered(
+                registry,
+                GaugeVec::new(
+                    options(
+                        "automatic_reload_last_timestamp_seconds",
+                        "When manifests of admission were read last, by outcome and plugin",
+                    ),
+                    &LABELS,
+                )?,
+            )?,
+            last: registered(
+                registry,
+                IntGaugeVec::new(
+                    options(
+                        "last_config_info",
+                        "The hash of the manifests of admission that hold now",
+                    ),
+                    &["plugin", "apiserver_id_hash", "hash"],
+                )?,
+            )?,
+            hashes: Arc::default(),
+        })
+    }
+
+    /// Files of the plugin were read that cannot be used.
+    pub fn failed(&self, plugin: &str) {
+        self.count("failure", plugin);
+    }
+
+    /// The files of the plugin were read; `hash` is what tells them from others.
+    pub fn loaded(&self, plugin: &'static str, hash: &str) {
+        self.count("success", plugin);
+        let before = self.hashes.lock().insert(plugin, hash.to_owned());
+        if let Some(before) = before {
+            // It may not be there.
+            let _ = self.last.remove_label_values(&[plugin, &self.server, &before]);
+        }
+        if let Ok(gauge) = self.last.get_metric_with_label_values(&[plugin, &self.server, hash]) {
+            gauge.set(1);
+        }
+    }
+
+    fn count(&self, status: &str, plugin: &str) {
+        let labels = [status, plugin, &self.server];
+        if let Ok(counter) = self.reloads.get_metric_with_label_values(&labels) {
+            counter.inc();
+        }
+        if let Ok(gauge) = self.times.get_metric_with_label_values(&labels) {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            gauge.set(now.as_secs_f64());
+        }
+    }
+}
