@@ -242,26 +242,6 @@ async fn roles_are_those_of_kubernetes() {
 }
 
 #[tokio::test]
-async fn an_applied_claim_has_its_phase_at_once() {
-    let server = start().await;
-    let path = "/api/v1/namespaces/default/persistentvolumeclaims/one";
-    let claim = json!({
-        "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "one"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
-    });
-    let apply = "application/apply-patch+yaml";
-    let applied = format!("{path}?fieldManager=m");
-    let (status, made) = ask(&server, Method::PATCH, &applied, apply, &claim.to_string()).await;
-    assert_eq!((status, &made["status"]["phase"]), (201, &json!("Pending")));
-    let (status, again) = ask(&server, Method::PATCH, path, MERGE, "{}").await;
-    assert_eq!(status, 200);
-    assert_eq!(
-        again["metadata"]["resourceVersion"],
-        made["metadata"]["resourceVersion"]
-    );
-}
-
-#[tokio::test]
 async fn text_is_utf_8() {
     let server = start().await;
     let mut connection = Target::of(&server).unwrap().connect().await.unwrap();

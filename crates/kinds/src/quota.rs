@@ -51,6 +51,10 @@ impl QuotaUsage for Pods {
         "resize"
     }
 
+    fn changes_scope(&self, pod: &Value, old: &Value) -> bool {
+        is_terminating(pod) != is_terminating(old)
+    }
+
     fn may_end(&self) -> bool {
         true
     }
@@ -62,10 +66,7 @@ impl QuotaUsage for Pods {
     fn is_within(&self, pod: &Value, scope: &str, operator: &str, values: &[&str]) -> bool {
         let root = Field::root(pod);
         let (spec, status) = (root.child("spec"), root.child("status"));
-        let terminating = || {
-            let deadline = spec.child("activeDeadlineSeconds").number();
-            deadline.is_some_and(|seconds| seconds >= 0)
-        };
+        let terminating = || is_terminating(pod);
         let best_effort = || status.child("qosClass").text() == "BestEffort";
         match scope {
             "Terminating" => terminating(),
@@ -81,6 +82,12 @@ impl QuotaUsage for Pods {
     fn unstated(&self, counted: &[&str], pod: &Value) -> Option<String> {
         missing(counted, pod)
     }
+}
+
+/// Whether the time of a Pod is bounded (`IsTerminating`).
+fn is_terminating(pod: &Value) -> bool {
+    let deadline = pod.at(&["spec", "activeDeadlineSeconds"]).and_then(Value::as_i64);
+    deadline.is_some_and(|seconds| seconds >= 0)
 }
 
 /// Services take the ports of nodes and load balancers.

@@ -50,6 +50,7 @@ impl Kinds {
                     stored: old.clone(),
                     shown_as_stored: true,
                     raw_as_sent: false,
+                    as_created: false,
                 };
                 let change = Change::Replace {
                     object: new.clone(),

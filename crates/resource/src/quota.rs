@@ -37,6 +37,12 @@ pub trait QuotaUsage: Send + Sync {
         ""
     }
 
+    /// Whether a change of the object itself takes it to quotas of another scope, which count it then as they do a new one.
+    fn changes_scope(&self, object: &Value, old: &Value) -> bool {
+        let _ = (object, old);
+        false
+    }
+
     /// Whether objects may finish before they are deleted, and are then counted as objects alone.
     fn may_end(&self) -> bool {
         false

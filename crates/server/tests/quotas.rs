@@ -57,3 +57,37 @@ async fn what_is_not_stored_takes_nothing() {
     assert_eq!(server.patch(&change, MERGE, r#"{"data": {"k": "w"}}"#).await.code, 200);
     assert_eq!(used(&server).await, "1");
 }
+
+#[tokio::test]
+async fn a_refusal_comes_with_the_warnings_of_the_kind() {
+    let server = Server::start().await;
+    let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}});
+    assert_eq!(server.post(QUOTAS, &quota.to_string()).await.code, 201);
+    let status = json!({"status": {"hard": {"count/serviceaccounts": "0"}, "used": {"count/serviceaccounts": "0"}}});
+    let path = format!("{QUOTAS}/q/status");
+    assert_eq!(server.patch(&path, MERGE, &status.to_string()).await.code, 200);
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    let annotations = json!({"kubernetes.io/enforce-mountable-secrets": "true"});
+    for (metadata, code) in [
+        (json!({"name": "a", "annotations": annotations}), 403),
+        (
+            json!({"name": "a", "annotations": annotations, "resourceVersion": "5"}),
+            403,
+        ),
+    ] {
+        let refused = server.post(accounts, &json!({"metadata": metadata}).to_string()).await;
+        assert_eq!(refused.code, code, "{}", refused.message());
+        let warning = refused.headers["warning"].to_str().unwrap();
+        assert!(warning.contains("deprecated in v1.32+"), "{warning}");
+    }
+    let none = json!({"status": {"hard": {"count/serviceaccounts": "5"}}});
+    assert_eq!(server.patch(&path, MERGE, &none.to_string()).await.code, 200);
+    let versioned = json!({"metadata": {"name": "a", "annotations": annotations, "resourceVersion": "5"}});
+    let refused = server.post(accounts, &versioned.to_string()).await;
+    assert_eq!(
+        (refused.code, refused.headers.contains_key("warning")),
+        (500, true),
+        "{}",
+        refused.message()
+    );
+}

@@ -236,6 +236,29 @@ async fn a_watch_from_any_version_ends_its_initial_events_with_a_bookmark() {
 }
 
 #[tokio::test]
+async fn a_bookmark_shows_the_zero_value_of_the_kind() {
+    let server = Server::start().await;
+    let query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true";
+    let path = format!("/api/v1/namespaces/default/pods?{query}");
+    let mut watch = server.watch(&path).await;
+    let (_, event) = watch.next().await.unwrap();
+    let version = event["object"]["metadata"]["resourceVersion"].clone();
+    let metadata = json!({"resourceVersion": version, "annotations": {"k8s.io/initial-events-end": "true"}});
+    let zero =
+        json!({"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {"containers": null}, "status": {}});
+    assert_eq!(event, json!({"type": "BOOKMARK", "object": zero}));
+    let accept = "application/json;as=Table;v=v1;g=meta.k8s.io";
+    let mut watch = server.watch_as(&path, accept).await;
+    let (_, event) = watch.next().await.unwrap();
+    let table = &event["object"];
+    assert_eq!(table["metadata"], json!({"resourceVersion": version}));
+    assert_eq!(table["columnDefinitions"][0]["name"], "Name");
+    let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
+    assert_eq!(table["rows"][0]["object"], partial);
+    assert_eq!(table["rows"][0]["cells"][4], "<unknown>");
+}
+
+#[tokio::test]
 async fn a_pod_that_goes_at_once_is_seen_to_be_marked_first() {
     let server = Server::start().await;
     let pods = "/api/v1/namespaces/default/pods";

@@ -221,6 +221,23 @@ async fn a_scale_is_a_view_of_the_object_that_can_be_written() {
         (&json!(5), &json!(2))
     );
     assert_eq!(live.at("/metadata/managedFields/1/subresource"), "scale");
+    // The store checks a uid that a PUT states, what a patch makes of it the view.
+    let scale = r#"{"metadata":{"name":"web","uid":"x"},"spec":{"replicas":1}}"#;
+    let put = server.put(&format!("{path}/scale"), scale).await;
+    let uid = made.at("/metadata/uid").as_str().unwrap();
+    let why = format!("Precondition failed: UID in precondition: x, UID in object meta: {uid}");
+    assert_eq!(
+        put.message(),
+        format!(
+            "Operation cannot be fulfilled on deployments.apps \"web\": StorageError: invalid object, Code: 4, Key: \
+             /registry/deployments/default/web, ResourceVersion: 0, AdditionalErrorMsg: {why}"
+        )
+    );
+    let patched = server
+        .patch(&format!("{path}/scale"), MERGE, r#"{"metadata":{"uid":"x"}}"#)
+        .await;
+    let expected = format!("Operation cannot be fulfilled on deployments/scale.apps \"web\": {why}");
+    assert_eq!(patched.message(), expected);
 }
 
 #[tokio::test]

@@ -115,13 +115,13 @@ impl Stage<'_> {
         // Some kinds name what has no name.
         let named = SmolStr::new(metadata::name(object));
         self.refuse_invalid(&named, self.faults_of_new(call, object))?;
+        // Who validates after the kind does refuses with its warnings.
+        call.warn_all(self.resource().strategy.warnings(call, object, None));
         if by_update {
             self.check_may_create(name)?;
         }
         let attributes = self.attributes("CREATE", name);
-        self.validate(call, &attributes, Some(object), None, &refuse).await?;
-        call.warn_all(self.resource().strategy.warnings(call, object, None));
-        Ok(())
+        self.validate(call, &attributes, Some(object), None, &refuse).await
     }
 
     /// Shapes a new object: what the server alone sets, and then what its kind does.

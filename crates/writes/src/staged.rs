@@ -11,6 +11,8 @@ pub struct Live {
     pub shown_as_stored: bool,
     /// Whether its raw extensions were sent with blanks.
     pub raw_as_sent: bool,
+    /// Whether nothing was written since it was created.
+    pub as_created: bool,
 }
 
 /// What a run came to.

@@ -87,6 +87,7 @@ fn update_at(world: &World, target: &Target, live: Option<&Value>, change: &Chan
         stored: stored.clone(),
         shown_as_stored: true,
         raw_as_sent: false,
+        as_created: false,
     });
     run(world, target, async |stage| stage.update(change, live.as_ref()).await)
 }
@@ -345,6 +346,7 @@ fn raw_extensions_that_were_sent_with_blanks_are_others_after_a_patch() {
             stored: stored(&world, text),
             shown_as_stored: true,
             raw_as_sent,
+            as_created: false,
         };
         let target = target(&world, &live.stored, "");
         run(&world, &target, async |stage| stage.update(&patch, Some(&live)).await)
@@ -371,6 +373,32 @@ fn raw_extensions_that_were_sent_with_blanks_are_others_after_a_patch() {
 }
 
 #[test]
+fn the_first_write_stores_what_reads_fill_in() {
+    let world = world();
+    let claim = "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: a}, spec: {accessModes: [ReadWriteOnce], \
+                 resources: {requests: {storage: 1Gi}}}, status: {phase: Pending}}";
+    let service_account = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: a}}";
+    let write = |text: &str, as_created: bool| {
+        let live = Live {
+            stored: stored(&world, text),
+            shown_as_stored: true,
+            raw_as_sent: false,
+            as_created,
+        };
+        let target = target(&world, &live.stored, "");
+        let patch = Change::Patch {
+            patch: Ok((Patch::Merge(tree("{metadata: {}}")), Vec::new())),
+            validation: FieldValidation::Strict,
+        };
+        let staged = run(&world, &target, async |stage| stage.update(&patch, Some(&live)).await);
+        staged.unwrap().write
+    };
+    assert_eq!(write(claim, true), Write::Put);
+    assert_eq!(write(claim, false), Write::Unchanged);
+    assert_eq!(write(service_account, true), Write::Unchanged);
+}
+
+#[test]
 fn a_deletion_removes_what_nothing_holds_and_marks_what_waits() {
     let world = world();
     let delete = |stored: &Value, options: &DeleteOptions| {
@@ -378,6 +406,7 @@ fn a_deletion_removes_what_nothing_holds_and_marks_what_waits() {
             stored: stored.clone(),
             shown_as_stored: true,
             raw_as_sent: false,
+            as_created: false,
         };
         let target = target(&world, stored, "");
         run(&world, &target, async |stage| stage.delete(options, &live).await)

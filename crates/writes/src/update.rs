@@ -28,10 +28,10 @@ impl Stage<'_> {
         let Some(live) = live else {
             return self.update_of_nothing(change, &key).await;
         };
+        self.check_uid(change, &key, Some(&live.stored))?;
         if let Some(fields) = &target.body.scale {
             return scale::update(self, change, fields, live).await;
         }
-        self.check_uid(change, &key, Some(&live.stored))?;
         let shown = self.shown(live).await?;
         let next = change.next(self, &shown).await?;
         let warnings = next.warnings.clone();
@@ -94,7 +94,7 @@ impl Stage<'_> {
         let object = self.to_be_stored(object).await?;
         let write = if completes {
             Write::Delete
-        } else if object == live.stored {
+        } else if object == live.stored && !(live.as_created && completed_by_reads(self.resource(), &object)) {
             Write::Unchanged
         } else {
             Write::Put
@@ -139,14 +139,13 @@ impl Stage<'_> {
         self.prepare_changed(call, object, old).map_err(refuse)?;
         self.refuse_unidentified(name, object)?;
         self.refuse_invalid(name, self.faults_of_changed(call, object, old))?;
+        // Who validates after the kind does refuses with its warnings.
+        call.warn_all(resource.strategy.warnings(call, object, Some(old)));
         plugins
             .validate(call, resource, Some(object), Some(old))
             .map_err(refuse)?;
         let (new, before) = sent.as_ref().map_or((&*object, old), |sent| (sent.object, sent.old));
-        self.validate_outside(call, &attributes, Some(new), Some(before))
-            .await?;
-        call.warn_all(resource.strategy.warnings(call, object, Some(old)));
-        Ok(())
+        self.validate_outside(call, &attributes, Some(new), Some(before)).await
     }
 
     /// Shapes an object that takes the place of `old`: what an update can neither change nor leave out, what its kind does,
@@ -248,6 +247,15 @@ impl Stage<'_> {
             _ => Err(Error::modified(&group_resource, metadata::name(old))),
         }
     }
+}
+
+/// Whether the reference shows more of `object`, which nobody wrote to since it was created, than it stored: defaults that
+/// depend on what creation set. The next write stores them, even where it changes nothing else.
+fn completed_by_reads(resource: &Resource, object: &Value) -> bool {
+    resource.capabilities.at_rest.kept.is_some_and(|kept| {
+        let as_changed = kept(object.clone(), Some(&|| object.clone()));
+        kept(object.clone(), None) != as_changed
+    })
 }
 
 /// Says that raw extensions that are other bytes than before are another value, where they may not change.

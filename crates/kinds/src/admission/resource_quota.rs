@@ -38,7 +38,8 @@ impl AdmissionPlugin for ResourceQuota {
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
     ) -> Result<Vec<Charge>, Refusal> {
-        let Some(counted) = Counted::of(resource).filter(|counted| takes(context, counted)) else {
+        let takes = |counted: &Counted<'_>| takes(context, counted) || changes_scope(context, counted, object, old);
+        let Some(counted) = Counted::of(resource).filter(takes) else {
             return Ok(Vec::new());
         };
         let of = group_resource("", "resourcequotas");
@@ -85,6 +86,21 @@ fn takes(context: &WriteContext<'_>, counted: &Counted<'_>) -> bool {
             .is_some_and(|usage| usage.changed_by() == subresource),
         _ => false,
     }
+}
+
+/// Whether an update of the object itself takes it to quotas of another scope.
+fn changes_scope(
+    context: &WriteContext<'_>,
+    counted: &Counted<'_>,
+    object: &Value,
+    old: Option<&dyn Fn() -> Value>,
+) -> bool {
+    context.operation == Operation::Update
+        && context.subresource.unwrap_or_default().is_empty()
+        && counted
+            .beyond_number()
+            .zip(old)
+            .is_some_and(|(usage, old)| usage.changes_scope(object, &old()))
 }
 
 /// Whether a quota, as far as its limits are in force, counts the object.
@@ -265,6 +281,16 @@ mod tests {
             );
         }
         assert_eq!(refusal(&full("scopes: [BestEffort]"), CONFIG_MAP), "");
+    }
+
+    #[test]
+    fn a_pod_that_gets_a_deadline_is_counted_by_quotas_of_those() {
+        let full = quota("scopes: [Terminating]", "pods: '0'", "pods: '0'");
+        let harness = Harness::new().with(&full);
+        let (free, bounded) = (pod("", ""), pod("activeDeadlineSeconds: 5,", ""));
+        assert!(harness.charged(PLUGIN, &bounded, Some(&free)).is_err());
+        assert!(harness.charged(PLUGIN, &bounded, Some(&bounded)).is_ok());
+        assert!(harness.charged(PLUGIN, &free, Some(&bounded)).is_ok());
     }
 
     #[test]

@@ -420,7 +420,7 @@ pub(crate) fn validate_inline_volume(spec: &Field<'_, '_>, check: &mut Check<'_>
 fn validate_sources(spec: &Part<'_, '_>, name: &str, check: &mut Check<'_>) {
     validate_one_source(spec, &REPORTED, &SourceRules { name }, check, &|found, errors| {
         let affinity = spec.child("nodeAffinity");
-        if found == "local" && !affinity.child("required").is_set() {
+        if found == "local" && !affinity.is_set() {
             errors.push(affinity.required("Local volume requires node affinity"));
         }
     });
@@ -515,6 +515,20 @@ mod tests {
         assert_eq!(
             harness.update_errors(&volume(DISK), &volume(&DISK.replace("/data", "/other"))),
             ["spec.persistentvolumesource: Forbidden: spec.persistentvolumesource is immutable after creation"]
+        );
+    }
+
+    #[test]
+    fn a_local_volume_says_where_it_is() {
+        let local = |more: &str| volume(&format!("{}{more}", DISK.replace("hostPath", "local")));
+        let harness = Harness::new();
+        assert_eq!(
+            harness.errors(&local("")),
+            ["spec.nodeAffinity: Required value: Local volume requires node affinity"]
+        );
+        assert_eq!(
+            harness.errors(&local(", nodeAffinity: {}")),
+            ["spec.nodeAffinity.required: Required value: must specify required node constraints"]
         );
     }
 

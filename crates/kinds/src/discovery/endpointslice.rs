@@ -291,7 +291,8 @@ fn of_slice(slice: &Value) -> Value {
 /// The ports of a slice: numbers, or names where there is no number.
 fn ports_of_slice(slice: &Value) -> Value {
     let port = |port: &Value| {
-        let name = port.str_at(&["name"]).filter(|name| !name.is_empty());
+        // A name that is empty is one.
+        let name = port.str_at(&["name"]);
         let number = port.get("port").and_then(Value::as_i64);
         number.map_or_else(|| name.unwrap_or("*").to_owned(), |number| number.to_string())
     };
@@ -417,6 +418,10 @@ mod tests {
         let slice = object(r#"{"endpoints":[{"addresses":["a","b"]}],"ports":[{"port":80},{"name":"z"},{}]}"#);
         assert_eq!(of_slice(&slice), "a,b".into());
         assert_eq!(ports_of_slice(&slice), "80,z,*".into());
+        assert_eq!(
+            ports_of_slice(&object(r#"{"ports":[{"port":80},{"name":""}]}"#)),
+            "80,".into()
+        );
         assert_eq!(ports_of_slice(&object("{}")), "<unset>".into());
     }
 }

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, path_segment, wildcard_subdomain};
+use holdfast_resource::schema::EmptyField;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -92,9 +93,11 @@ struct IngressRules<'a> {
 
 impl<'v> Rules<'v> for IngressRules<'_> {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
+        if name == "backends" {
+            return validate_backends(part, check);
+        }
         let errors = &mut check.errors;
         match name {
-            "backends" => validate_backends(part, errors),
             "backend" => validate_backend(part, errors),
             "host" => validate_host(&part.child(name), errors),
             "hosts" => {
@@ -138,10 +141,17 @@ impl IngressRules<'_> {
     }
 }
 
-fn validate_backends(spec: &Field<'_, '_>, errors: &mut Errors) {
-    if spec.child("rules").is_empty() && !spec.child("defaultBackend").is_set() {
-        errors.push(spec.invalid_as(Value::Null, "either `defaultBackend` or `rules` must be specified"));
+/// The error stands at the specification, and shows the rules.
+fn validate_backends(spec: &Field<'_, '_>, check: &mut Check<'_>) {
+    let rules = spec.child("rules");
+    if !rules.is_empty() || spec.child("defaultBackend").is_set() {
+        return;
     }
+    let path = rules.path();
+    let given = check.empties.iter().find(|empty| empty.path == path);
+    let shown = given.map(EmptyField::value).unwrap_or_default();
+    let why = "either `defaultBackend` or `rules` must be specified";
+    check.errors.push(spec.invalid_as(shown, why));
 }
 
 fn validate_host(host: &Field<'_, '_>, errors: &mut Errors) {
@@ -268,6 +278,10 @@ mod tests {
         assert_eq!(
             ingress(""),
             ["spec: Invalid value: null: either `defaultBackend` or `rules` must be specified"]
+        );
+        assert_eq!(
+            ingress("rules: []"),
+            ["spec: Invalid value: []: either `defaultBackend` or `rules` must be specified"]
         );
         assert_eq!(
             ingress("defaultBackend: {service: {name: ''}}"),

@@ -195,8 +195,8 @@ fn subjects(binding: &Value, kind: &str, separator: &str) -> Value {
         .filter(|subject| subject.str_at(&["kind"]) == Some(kind))
         .map(|subject| {
             let text = |field| subject.str_at(&[field]).unwrap_or_default();
-            match (kind, text("namespace")) {
-                ("ServiceAccount", namespace) if !namespace.is_empty() => format!("{namespace}/{}", text("name")),
+            match kind {
+                "ServiceAccount" => format!("{}/{}", text("namespace"), text("name")),
                 _ => text("name").to_owned(),
             }
         });
@@ -217,6 +217,12 @@ mod tests {
         assert_eq!(at(&read, "subjects.0.apiGroup"), r#""rbac.authorization.k8s.io""#);
         let account = Harness::new().read(&BINDING.replace("kind: User", "kind: ServiceAccount"));
         assert_eq!(at(&account, "subjects.0.apiGroup"), "nothing");
+    }
+
+    #[test]
+    fn accounts_are_shown_with_their_namespace_even_where_it_is_empty() {
+        let binding = Harness::new().read(&BINDING.replace("kind: User", "kind: ServiceAccount"));
+        assert_eq!(super::subjects(&binding, "ServiceAccount", ", "), "/ann".into());
     }
 
     #[test]

@@ -28,8 +28,7 @@ const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static(negotiation::PROTO
 /// Answers a watch.
 ///
 /// # Errors
-/// 400 for selectors and versions that cannot be read, 406 for forms that are no streams, 504 for initial events of a
-/// version that is yet to come.
+/// 400 for selectors and versions that cannot be read, 406 for forms that are no streams.
 pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let mut options = ListOptions::parse(&request.query, context.config.lists)?;
     options.watch = true;
@@ -52,7 +51,15 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
     let place = KeyRange::of(&request, &selection);
     let store = context.shared.store.of(place.prefix.as_bytes());
     let snapshot = match (options.send_initial_events, wanted) {
-        (Some(true), wanted) | (_, wanted @ None) => fresh(store, wanted).await?,
+        // A version that is yet to come is an event, not an answer.
+        (Some(true), Some(version)) => match fresh(store, Some(version)).await {
+            Ok(snapshot) => snapshot,
+            Err(error) => {
+                let frame = error_frame(context.messages(), format, &error);
+                return Ok(answer(request, ResponseBody::from(frame)));
+            }
+        },
+        (_, None) => fresh(store, None).await?,
         _ => store.snapshot(),
     };
     let shown = RequestedVersion::of_request(&request);

@@ -24,6 +24,8 @@ pub(crate) enum EventType {
     Deleted,
     /// It is no longer selected: shown as it was, at the revision at which it left.
     Left,
+    /// Nothing has changed up to a revision.
+    Bookmark,
 }
 
 impl EventType {
@@ -33,6 +35,7 @@ impl EventType {
             Self::Added => "ADDED",
             Self::Modified => "MODIFIED",
             Self::Deleted | Self::Left => "DELETED",
+            Self::Bookmark => "BOOKMARK",
         }
     }
 }

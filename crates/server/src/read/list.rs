@@ -232,7 +232,9 @@ impl Page {
             return Ok(page);
         }
         let items = std::mem::take(&mut page.items).first(limit).await?;
-        let last = items.found().nth(limit - 1).filter(|_| place.key.is_none());
+        // One object by its name is no chunk, unless a token asks for what comes behind it.
+        let pages = place.key.is_none() || token.is_some();
+        let last = items.found().nth(limit - 1).filter(|_| pages);
         // Whether what comes behind is selected, the reference finds out when it is asked for.
         let next = last.and_then(|last| snapshot.range_after(prefix, last.key()).next());
         if let (Some(last), Some(next)) = (last, next) {

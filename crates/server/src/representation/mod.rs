@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdfast_resource::schema::TypeTable;
 use holdfast_resource::table::Column;
-use holdfast_resource::{ConversionWebhook, Resource, ResourceVersion, convert};
+use holdfast_resource::{ConversionWebhook, GroupVersion, GroupVersionKind, Resource, ResourceVersion, convert};
 use holdfast_value::Value;
 use http::StatusCode;
 use smol_str::SmolStr;
@@ -56,6 +56,21 @@ impl RequestedVersion {
             own_columns: None,
             drops_managed_fields: false,
         }
+    }
+
+    /// An object of which nothing is set but what it is.
+    pub(crate) fn zero(&self, types: &TypeTable) -> Value {
+        let of = GroupVersion::parse(&self.api_version).map(|group_version| GroupVersionKind {
+            group_version,
+            kind: self.kind.clone(),
+        });
+        let zero = of
+            .and_then(|kind| types.id_of_kind(&kind))
+            .map(|id| types.get(id).zero());
+        let mut object = zero.unwrap_or_else(Value::empty_map);
+        object.set_at(&["kind"], self.kind.clone().into());
+        object.set_at(&["apiVersion"], self.api_version.clone().into());
+        object
     }
 
     /// The version that a request's address is of.

@@ -38,10 +38,13 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         let lookup = lookup(context, &target.registry, &snapshot);
         let stage = stage(context, target, &lookup);
         let staged = stage.create(object).await?;
-        let charges = charges::of(context, &stage, target, &snapshot, &staged.object, None)?;
+        let charges = charges::of(context, &stage, target, &snapshot, &staged.object, None);
+        let charges = charges.map_err(|refused| refused.with_warnings(staged.warnings.clone()))?;
         let key = target.key(metadata::name(&staged.object));
-        if !target.request.dry_run {
-            check_has_no_version(&staged.object)?;
+        if !target.request.dry_run
+            && let Err(error) = check_has_no_version(&staged.object)
+        {
+            return Err(ApiError::from(error).with_warnings(staged.warnings));
         }
         if let Some(live) = snapshot.get(key.as_bytes()) {
             return Err(already_exists(target, live, &staged.object).with_warnings(staged.warnings));

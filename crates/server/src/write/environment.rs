@@ -56,6 +56,7 @@ pub(super) fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
         stored: objects::tree_or_refusal(entry)?,
         shown_as_stored: objects::is_shown_as_stored(&target.resource, &target.api_version, entry),
         raw_as_sent,
+        as_created: entry.create_revision() == entry.mod_revision(),
     })
 }
 

@@ -93,7 +93,10 @@ async fn update_until_stored(
                 }
                 return Ok(Written::unchanged(entry, staged.warnings));
             }
-            (Write::Put, entry) => charges::of(context, &stage, target, &snapshot, &staged.object, entry)?,
+            (Write::Put, entry) => {
+                let charges = charges::of(context, &stage, target, &snapshot, &staged.object, entry);
+                charges.map_err(|refused| refused.with_warnings(staged.warnings.clone()))?
+            }
             _ => Vec::new(),
         };
         let most = context.max_object_bytes;

@@ -8,6 +8,7 @@ fn delete(world: &World, stored: &Value, options: &DeleteOptions) -> Result<Stag
         stored: stored.clone(),
         shown_as_stored: true,
         raw_as_sent: false,
+        as_created: false,
     };
     let target = target(world, stored, "");
     run(world, &target, async |stage| stage.delete(options, &live).await)

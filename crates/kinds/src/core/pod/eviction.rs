@@ -27,6 +27,8 @@ const BUDGET: GroupResource = GroupResource {
 /// How many evictions may be under way that the controller of budgets has not seen.
 const DISRUPTED: usize = 2000;
 const RETRY_SECONDS: u32 = 10;
+/// The condition of a budget that tells whether it has disruptions to give.
+const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
 impl SubresourceAction for Eviction {
     fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal> {
@@ -137,8 +139,12 @@ fn mark_and_delete(
     fixed: bool,
     conflict: Option<Refusal>,
 ) -> Vec<ActionStep> {
-    let required = options.str_at(&["preconditions", "resourceVersion"]);
-    let as_required = required.is_none_or(|version| pod.str_at(&["metadata", "resourceVersion"]) == Some(version));
+    let as_required = ["uid", "resourceVersion"].into_iter().all(|field| {
+        let required = options
+            .str_at(&["preconditions", field])
+            .filter(|required| !required.is_empty());
+        required.is_none_or(|required| pod.str_at(&["metadata", field]) == Some(required))
+    });
     let marks = as_required && !is_dry(&options);
     let delete = delete(context, &pod, options, fixed, conflict);
     if !marks {
@@ -260,14 +266,7 @@ fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<V
         ));
     }
     if allowed == 0 {
-        let (desired, healthy) = (count(&budget, "desiredHealthy"), count(&budget, "currentHealthy"));
-        return Err(too_many(
-            0,
-            format!(
-                "The disruption budget {} needs {desired} healthy pods and has {healthy} currently",
-                name_of(&budget)
-            ),
-        ));
+        return Err(too_many(0, none_allowed(&budget)));
     }
     budget.set_at(&["status", "disruptionsAllowed"], Value::Int(allowed - 1));
     if allowed == 1 {
@@ -277,15 +276,42 @@ fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<V
     Ok(budget)
 }
 
+/// Why a budget allows no disruption. Where it failed to sync, its numbers say nothing.
+fn none_allowed(budget: &Value) -> String {
+    let name = name_of(budget);
+    let (desired, healthy) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
+    let conditions = budget.at(&["status", "conditions"]).and_then(Value::as_list);
+    let condition = conditions
+        .into_iter()
+        .flat_map(|list| list.iter())
+        .find(|condition| condition.str_at(&["type"]) == Some(DISRUPTION_ALLOWED))
+        .filter(|condition| condition.str_at(&["status"]) == Some("False"));
+    let text = |field: &str| {
+        condition
+            .and_then(|condition| condition.str_at(&[field]))
+            .unwrap_or_default()
+    };
+    let (reason, message) = (text("reason"), text("message"));
+    let not_allowed = format!("The disruption budget {name} does not allow evicting pods currently");
+    if !message.is_empty() && reason == "SyncFailed" {
+        format!("{not_allowed} because it failed sync: {message}")
+    } else if healthy <= desired {
+        format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently")
+    } else if !message.is_empty() {
+        format!("{not_allowed} ({reason}): {message}")
+    } else {
+        not_allowed
+    }
+}
+
 /// Says in the status that no more disruptions are allowed.
 #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
 fn set_no_more_allowed(context: &WriteContext<'_>, budget: &mut Value) {
-    const SORT: &str = "DisruptionAllowed";
     let list = budget.at(&["status", "conditions"]).and_then(Value::as_list);
     let mut conditions: Vec<Value> = list.into_iter().flat_map(|list| list.iter()).cloned().collect();
     let before = conditions
         .iter()
-        .position(|condition| condition.str_at(&["type"]) == Some(SORT));
+        .position(|condition| condition.str_at(&["type"]) == Some(DISRUPTION_ALLOWED));
     let since = before
         .map(|at| &conditions[at])
         .filter(|condition| condition.str_at(&["status"]) == Some("False"))
@@ -296,7 +322,7 @@ fn set_no_more_allowed(context: &WriteContext<'_>, budget: &mut Value) {
     condition.set_at(&["observedGeneration"], Value::Int(count(budget, "observedGeneration")));
     condition.set_at(&["reason"], "InsufficientPods".into());
     condition.set_at(&["status"], "False".into());
-    condition.set_at(&["type"], SORT.into());
+    condition.set_at(&["type"], DISRUPTION_ALLOWED.into());
     match before {
         Some(at) => conditions[at] = condition,
         None => conditions.push(condition),
@@ -412,6 +438,48 @@ mod tests {
                 .unwrap_err()
                 .contains("more than one PodDisruptionBudget")
         );
+    }
+
+    #[test]
+    fn a_budget_says_why_it_allows_no_disruption() {
+        let budget = |status: &str| {
+            format!(
+                "{{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {{name: p, generation: 1}}, spec: {{selector: \
+                 {{matchLabels: {{app: x}}}}}}, status: {{observedGeneration: 1, disruptionsAllowed: 0, {status}}}}}"
+            )
+        };
+        let condition = |reason: &str| {
+            format!("conditions: [{{type: DisruptionAllowed, status: 'False', reason: {reason}, message: why}}]")
+        };
+        let more = "currentHealthy: 2, desiredHealthy: 1";
+        for (status, expected) in [
+            (more.to_owned(), "budget p does not allow evicting pods currently\""),
+            (
+                format!("{more}, {}", condition("Other")),
+                "budget p does not allow evicting pods currently (Other): why",
+            ),
+            (
+                format!("currentHealthy: 1, desiredHealthy: 1, {}", condition("SyncFailed")),
+                "budget p does not allow evicting pods currently because it failed sync: why",
+            ),
+            (
+                format!("currentHealthy: 1, desiredHealthy: 1, {}", condition("Other")),
+                "budget p needs 1 healthy pods and has 1 currently",
+            ),
+        ] {
+            let harness = Harness::new().with(&pod("Running", true)).with(&budget(&status));
+            let refused = evict(harness, EVICTION).unwrap_err();
+            assert!(refused.contains(expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_is_not_the_required_one_is_not_marked() {
+        let harness = Harness::new().with(&pod("Succeeded", false));
+        let other =
+            "{apiVersion: policy/v1, kind: Eviction, metadata: {name: a}, deleteOptions: {preconditions: {uid: x}}}";
+        let steps = evict(harness, other).unwrap();
+        assert!(matches!(steps.as_slice(), [ActionStep::Delete { .. }]), "{steps:?}");
     }
 
     #[test]

@@ -27,7 +27,7 @@ use crate::config::Config;
 use crate::defaults::is_zero;
 use crate::features::{Feature, Features};
 use crate::time::time_text;
-use crate::validation::{Errors, same};
+use crate::validation::Errors;
 
 /// What only Pods do.
 pub(crate) struct Pod {
@@ -103,6 +103,7 @@ impl Strategy for Pod {
                 {
                     object.set_at(&["status", "qosClass"], class.clone());
                 }
+                status::keep_observed_generations(object, old);
             }
             Some("ephemeralcontainers") => update::only_ephemeral_containers(object, old),
             Some("resize") => resize::only_resources(object, old),
@@ -161,13 +162,11 @@ impl Strategy for Pod {
         if let (Some("status"), Some(old)) = (context.subresource, old) {
             return status::status_warnings(&Field::root(object), &Field::root(old));
         }
-        if context.subresource.is_some() || old.is_some_and(|old| same(object.get("spec"), old.get("spec"))) {
+        if old.is_some() {
             return Vec::new();
         }
         let mut warnings = Vec::new();
-        if old.is_none() {
-            crate::workload::name_warnings(context, "the Pod's hostname", &mut warnings);
-        }
+        crate::workload::name_warnings(context, "the Pod's hostname", &mut warnings);
         let root = Field::root(object);
         pod_spec_warnings(&root.child("metadata"), &root.child("spec"), &mut warnings);
         warnings
@@ -320,6 +319,21 @@ spec:
         assert_eq!(at(&created, "status.qosClass"), r#""Guaranteed""#);
         let partly = WORKER.replace("busybox:1", "busybox:1, resources: {requests: {cpu: 1}}");
         assert_eq!(at(&Harness::new().create(&partly), "status.qosClass"), r#""Burstable""#);
+    }
+
+    #[test]
+    fn generations_that_a_status_was_of_stay() {
+        let parse = |text: &str| {
+            let limits = holdfast_value::Limits::TRUSTED;
+            holdfast_value::json::parse(text.as_bytes(), &limits).unwrap()
+        };
+        let old = r#"{"status":{"observedGeneration":2,"conditions":[{"type":"A","observedGeneration":1}]}}"#;
+        let mut new = parse(r#"{"status":{"conditions":[{"type":"B"},{"type":"A"},{"type":"A"}]}}"#);
+        super::status::keep_observed_generations(&mut new, &parse(old));
+        assert_eq!(
+            at(&new, "status"),
+            r#"{"conditions":[{"type":"B"},{"observedGeneration":1,"type":"A"},{"type":"A"}],"observedGeneration":2}"#
+        );
     }
 
     #[test]

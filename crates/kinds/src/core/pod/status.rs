@@ -1,12 +1,13 @@
 //! What may change in the status of a Pod.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
 use holdfast_resource::{Check, Field, FieldError, NoRules, Part, WriteContext};
 use holdfast_value::Value;
 
+use crate::defaults::is_zero;
 use crate::features::{Feature, Features};
 use crate::validation::addresses::{Reading, address_warning, lenient_address};
 use crate::validation::{Errors, report};
@@ -16,6 +17,52 @@ const STATUSES: [&str; 3] = [
     "initContainerStatuses",
     "ephemeralContainerStatuses",
 ];
+
+/// Generations that the status and its conditions said they were of stay where a write leaves them out
+/// (`preserveOldObservedGeneration`).
+pub(super) fn keep_observed_generations(object: &mut Value, old: &Value) {
+    const FIELD: &str = "observedGeneration";
+    let (Some(status), Some(before)) = (object.at_mut(&["status"]), old.get("status")) else {
+        return;
+    };
+    if is_zero(status.get(FIELD))
+        && let Some(generation) = before.get(FIELD)
+    {
+        status.set_at(&[FIELD], generation.clone());
+    }
+    // Conditions may share a type: the first of one is that of the first of the other.
+    let mut known: HashMap<&str, VecDeque<Option<&Value>>> = HashMap::new();
+    for condition in conditions(before) {
+        known
+            .entry(type_of(condition))
+            .or_default()
+            .push_back(condition.get(FIELD));
+    }
+    if known.values().flatten().all(Option::is_none) {
+        return;
+    }
+    let list = status.at_mut(&["conditions"]).and_then(Value::as_list_mut);
+    for condition in list.into_iter().flat_map(|list| list.make_mut()) {
+        let generation = known
+            .get_mut(type_of(condition))
+            .and_then(VecDeque::pop_front)
+            .flatten();
+        if let Some(generation) = generation
+            && is_zero(condition.get(FIELD))
+        {
+            condition.set_at(&[FIELD], generation.clone());
+        }
+    }
+}
+
+fn conditions(status: &Value) -> impl Iterator<Item = &Value> {
+    let list = status.get("conditions").and_then(Value::as_list);
+    list.into_iter().flat_map(|list| list.iter())
+}
+
+fn type_of(condition: &Value) -> &str {
+    condition.str_at(&["type"]).unwrap_or_default()
+}
 
 /// `ValidatePodStatusUpdate`
 pub(super) fn validate_status_update(

@@ -332,8 +332,18 @@ fn mirror_cluster_ip(object: &mut Value, old: Option<&Value>) {
         }
         return;
     };
-    let old_ip = old.str_at(&["spec", "clusterIP"]).unwrap_or_default();
-    if old_ip == ip || list != texts_at(old, "clusterIPs") {
+    let (old_ip, old_list) = (
+        old.str_at(&["spec", "clusterIP"]).unwrap_or_default(),
+        texts_at(old, "clusterIPs"),
+    );
+    if old_ip == ip {
+        if list.is_empty() && !old_list.is_empty() {
+            let kept: Vec<Value> = old_list.into_iter().map(Value::from).collect();
+            object.set_at(&["spec", "clusterIPs"], kept.into());
+        }
+        return;
+    }
+    if list != old_list {
         return;
     }
     if ip.is_empty() {
@@ -351,9 +361,7 @@ fn keep_allocated(object: &mut Value, old: &Value) {
         {
             object.set_at(&["spec", "clusterIP"], ip.clone());
         }
-        let same_ip = object.at(&["spec", "clusterIP"]) == old.at(&["spec", "clusterIP"]);
-        if same_ip
-            && is_zero(object.at(&["spec", "clusterIPs"]))
+        if is_zero(object.at(&["spec", "clusterIPs"]))
             && let Some(list) = old.at(&["spec", "clusterIPs"])
         {
             object.set_at(&["spec", "clusterIPs"], list.clone());
@@ -404,8 +412,9 @@ fn drop_what_the_type_dropped(object: &mut Value, old: &Value) {
             drop_unchanged(object, part);
         }
     }
-    if needs_node_ports(old)
-        && !needs_node_ports(object)
+    // One that does without new ports keeps those that it has.
+    if takes_node_ports(&old_sort)
+        && !takes_node_ports(&new_sort)
         && node_ports(object).is_subset(&node_ports(old))
         && let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec"))
     {
@@ -504,6 +513,31 @@ mod tests {
     }
 
     #[test]
+    fn a_load_balancer_that_does_without_new_ports_keeps_its_own() {
+        let harness = Harness::new();
+        let created = harness.create(&of("{type: LoadBalancer, ports: [{port: 80}]}"));
+        let mut without = created.clone();
+        without.set_at(&["spec", "allocateLoadBalancerNodePorts"], false.into());
+        let kept = harness.update(&created, &holdfast_value::json::to_string(&without));
+        assert_eq!(
+            at(&kept, "spec.ports.0.nodePort"),
+            at(&created, "spec.ports.0.nodePort")
+        );
+    }
+
+    #[test]
+    fn an_address_alone_stands_for_the_list_on_update_too() {
+        let refused = Harness::new().update_errors(FRONT, &of("{clusterIP: nonsense, ports: [{port: 80}]}"));
+        assert_eq!(
+            refused,
+            [
+                "spec.clusterIPs[0]: Invalid value: \"nonsense\": must be a valid IP address, (e.g. 10.9.8.7 or \
+              2001:db8::ffff)"
+            ]
+        );
+    }
+
+    #[test]
     fn addresses_are_taken_once_and_from_the_block() {
         let harness = Harness::new();
         let refused = |ip: &str| harness.errors(&of(&format!("{{clusterIP: {ip}, ports: [{{port: 80}}]}}")));
@@ -541,7 +575,10 @@ mod tests {
     #[test]
     fn the_address_stays() {
         let errors = Harness::new().update_errors(FRONT, &of("{clusterIP: 10.0.0.99, ports: [{port: 80}]}"));
-        assert_eq!(errors, ["spec.clusterIPs: Required value"]);
+        assert_eq!(
+            errors,
+            [r#"spec.clusterIPs[0]: Invalid value: ["10.0.0.99"]: may not change once set"#]
+        );
         let named = |ip: &str, ips: &str| {
             of(&format!(
                 "{{clusterIP: {ip}, clusterIPs: [{ips}], ports: [{{port: 80}}]}}"

@@ -138,32 +138,21 @@ impl WatchEncoder {
         self.object(EventType::Added, &item.entry, item.converted.as_ref(), with_columns)
     }
 
-    /// The frame of a bookmark at `revision`; the one behind the initial events says so.
+    /// The frame of a bookmark at `revision`; the one behind the initial events says so. It shows the zero value of the kind
+    /// as any event shows an object.
     ///
     /// # Errors
     /// Where it cannot be shown in this form.
-    pub(crate) fn bookmark(&self, revision: u64, after_initial_events: bool) -> Result<Bytes, ApiError> {
-        let annotations = if after_initial_events {
-            r#","annotations":{"k8s.io/initial-events-end":"true"}"#
-        } else {
-            ""
-        };
-        let metadata = format!("{{\"resourceVersion\":\"{revision}\"{annotations}}}");
-        let object = match self.form.view {
-            View::Table(version) => format!(
-                "{{\"kind\":\"Table\",\"apiVersion\":\"{}\",\"metadata\":{metadata},\"columnDefinitions\":null,\"rows\":null}}",
-                version.api_version()
-            ),
-            View::PartialObject(version) | View::PartialList(version) => format!(
-                "{{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"{}\",\"metadata\":{metadata}}}",
-                version.api_version()
-            ),
-            View::Whole => {
-                let (kind, api_version) = (&self.shown.kind, &self.shown.api_version);
-                format!("{{\"kind\":\"{kind}\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata}}}")
-            }
-        };
-        self.frame("BOOKMARK", object.as_bytes())
+    pub(crate) fn bookmark(&mut self, revision: u64, after_initial_events: bool) -> Result<Bytes, ApiError> {
+        let mut object = self.shown.zero(&self.context.representation.types);
+        let mut metadata = Value::empty_map();
+        metadata.set_at(&["resourceVersion"], revision.to_string().into());
+        if after_initial_events {
+            metadata.set_at(&["annotations", "k8s.io/initial-events-end"], "true".into());
+        }
+        object.set_at(&["metadata"], metadata);
+        let with_columns = self.with_columns();
+        self.viewed(EventType::Bookmark, Tree::Converted(&object), with_columns)
     }
 
     /// The frame of an error, after which the watch ends.
