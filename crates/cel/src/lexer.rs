@@ -44,6 +44,46 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// All kinds, in their order.
+    pub(crate) const ALL: [Kind; 36] = [
+        Kind::Equal,
+        Kind::NotEqual,
+        Kind::In,
+        Kind::Less,
+        Kind::LessEqual,
+        Kind::GreaterEqual,
+        Kind::Greater,
+        Kind::And,
+        Kind::Or,
+        Kind::OpenBracket,
+        Kind::CloseBracket,
+        Kind::OpenBrace,
+        Kind::CloseBrace,
+        Kind::OpenParen,
+        Kind::CloseParen,
+        Kind::Dot,
+        Kind::Comma,
+        Kind::Minus,
+        Kind::Not,
+        Kind::Question,
+        Kind::Colon,
+        Kind::Plus,
+        Kind::Star,
+        Kind::Slash,
+        Kind::Percent,
+        Kind::True,
+        Kind::False,
+        Kind::Null,
+        Kind::Float,
+        Kind::Int,
+        Kind::Uint,
+        Kind::String,
+        Kind::Bytes,
+        Kind::Identifier,
+        Kind::EscapedIdentifier,
+        Kind::End,
+    ];
+
     /// How the grammar writes this kind in a list of what was expected.
     pub(crate) fn shown(self) -> &'static str {
         use Kind::*;

@@ -30,6 +30,7 @@ mod operate;
 mod operators;
 mod parser;
 mod program;
+mod recovery;
 mod regexp;
 mod source;
 mod syntax;

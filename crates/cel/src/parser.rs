@@ -10,7 +10,8 @@ use smol_str::SmolStr;
 use crate::escaping::is_reserved;
 use crate::lexer::{Kind, Token, tokens, unquote, unquote_bytes};
 use crate::macros::expand;
-use crate::source::Source;
+use crate::recovery;
+use crate::source::{NOWHERE, Source};
 use crate::syntax::{Expr, ExprKind, Id, MapEntry, StructField, operators};
 use crate::value::CelValue;
 
@@ -52,7 +53,8 @@ pub(crate) struct Parsed {
 /// All issues as one text, in order of their places.
 pub(crate) fn describe(text: &str, mut issues: Vec<Issue>) -> String {
     let source = Source::new(text);
-    issues.sort_by_key(|issue| issue.offset);
+    // What has no place comes first.
+    issues.sort_by_key(|issue| issue.offset.wrapping_add(1));
     let shown: Vec<String> = issues
         .iter()
         .take(MAX_ISSUES)
@@ -70,11 +72,15 @@ pub(crate) fn parse(text: &str, bindings: bool) -> Result<Parsed, Vec<Issue>> {
     let length = text.chars().count();
     if length > MAX_LENGTH {
         return Err(vec![Issue {
-            offset: 0,
+            offset: NOWHERE,
             message: format!("expression code point size exceeds limit: size: {length}, limit {MAX_LENGTH}"),
         }]);
     }
     let (tokens, unrecognized) = tokens(text);
+    let gaps: Vec<(usize, usize)> = unrecognized
+        .iter()
+        .map(|piece| (piece.offset, piece.offset + piece.text.len()))
+        .collect();
     let mut parser = Parser {
         text,
         tokens,
@@ -98,9 +104,31 @@ pub(crate) fn parse(text: &str, bindings: bool) -> Result<Parsed, Vec<Issue>> {
             root,
             offsets: parser.offsets,
         }),
-        _ => Err(parser.issues),
+        _ => Err(as_the_reference_tells(text, &parser.tokens, &gaps, parser.issues)),
     }
 }
+
+/// Errors of syntax in the words and to the number of the reference. `issues` are those that were found here, of which the
+/// first are about what is no token.
+fn as_the_reference_tells(text: &str, tokens: &[Token], gaps: &[(usize, usize)], issues: Vec<Issue>) -> Vec<Issue> {
+    let is_syntax = |issue: &Issue| issue.message.starts_with("Syntax error: ");
+    if issues.iter().any(|issue| issue.offset == NOWHERE) {
+        return issues;
+    }
+    let Some(told) = recovery::errors(text, tokens, gaps) else {
+        return issues;
+    };
+    let (pieces, own) = issues.split_at(gaps.len().min(issues.len()));
+    let others = own.iter().filter(|issue| !is_syntax(issue));
+    let all: Vec<Issue> = pieces.iter().chain(&told).chain(others).cloned().collect();
+    match all.is_empty() {
+        true => issues,
+        false => all,
+    }
+}
+
+const TOO_DEEP: &str = "expression recursion limit exceeded";
+const TREE_TOO_DEEP: &str = "max recursion depth exceeded";
 
 /// The parser gave up; what was wrong stands in its issues.
 #[derive(Debug)]
@@ -285,17 +313,20 @@ impl Parser<'_> {
     /// A new node at `offset`; refuses trees that are too deep.
     pub(crate) fn node(&mut self, offset: usize, kind: ExprKind) -> Result<Expr, GaveUp> {
         let below = self.height_below(&kind);
+        // What holds nothing else does not count.
+        let own = !matches!(kind, ExprKind::Literal(_) | ExprKind::Ident(_));
+        let depth = below + u16::from(own);
         let id = self.offsets.len() as Id;
         self.offsets.push(offset);
-        self.depths.push(below + 1);
-        if usize::from(below) >= MAX_DEPTH {
-            return Err(self.too_deep());
+        self.depths.push(depth);
+        if usize::from(depth) > MAX_DEPTH {
+            return Err(self.report(NOWHERE, TREE_TOO_DEEP));
         }
         Ok(Expr { id, kind })
     }
 
     fn too_deep(&mut self) -> GaveUp {
-        self.report(0, format!("expression recursion limit exceeded: {MAX_DEPTH}"))
+        self.report(NOWHERE, format!("{TOO_DEEP}: {MAX_DEPTH}"))
     }
 
     #[expect(

@@ -8,6 +8,9 @@ pub(crate) struct Source<'a> {
     text: &'a str,
 }
 
+/// The place of an error that stands nowhere in the text.
+pub(crate) const NOWHERE: usize = usize::MAX;
+
 /// A line longer than this is not repeated below an error.
 const MAX_SNIPPET: usize = 16_384;
 
@@ -18,6 +21,9 @@ impl<'a> Source<'a> {
 
     /// `ERROR: <input>:LINE:COLUMN: message`, the line, and a mark below the place. Columns count characters from one.
     pub(crate) fn describe(&self, offset: usize, message: &str) -> String {
+        if offset == NOWHERE {
+            return format!("ERROR: <input>:-1:0: {message}");
+        }
         if self.text.is_empty() {
             // Without a line there is no column, which the reference counts as the one before the first.
             return format!("ERROR: <input>:1:0: {message}");

@@ -167,6 +167,7 @@ impl CelValue {
     /// When the value is not of the declared type, or its text does not have the declared format.
     pub fn typed(value: &Value, decl: &Arc<DeclType>) -> Result<Self, EvaluationError> {
         let expected = |what: &str| Err(EvaluationError::failed(format!("invalid data, expected {what}")));
+        let got = |what: &str| format!("{what}, got {}", value.go_type());
         Ok(match (&decl.kind, value) {
             (DeclKind::Dyn, value) => CelValue::untyped(value),
             (_, Value::Null) if decl.nullable => CelValue::Null,
@@ -205,15 +206,17 @@ impl CelValue {
                     .map_err(|error| EvaluationError::failed(error.to_string()))?
                     .into(),
             ),
-            (DeclKind::Object(_) | DeclKind::Map(_) | DeclKind::Opaque, _) => return expected("a map"),
-            (DeclKind::List { .. }, _) => return expected("an array"),
-            (DeclKind::Int, _) => return expected("int"),
-            (DeclKind::Double, _) => return expected("float"),
-            (DeclKind::Bool, _) => return expected("bool"),
+            (DeclKind::Object(_) | DeclKind::Map(_) | DeclKind::Opaque, _) => {
+                return expected("a map for the provided schema with type=object");
+            }
+            (DeclKind::List { .. }, _) => return expected("an array for the provided schema with type=array"),
+            (DeclKind::Int, _) => return expected(&got("int")),
+            (DeclKind::Double, _) => return expected(&got("float")),
+            (DeclKind::Bool, _) => return expected(&got("bool")),
             (DeclKind::IntOrString, _) => {
                 return expected("XIntOrString value to be either a string or integer");
             }
-            _ => return expected("string"),
+            _ => return expected(&got("string")),
         })
     }
 
@@ -415,8 +418,8 @@ impl MapValue {
             MapValue::Data(map, Some(decl)) => match &decl.kind {
                 DeclKind::Object(_) => {
                     let field = decl.field(key)?;
-                    map.get(&field.property)
-                        .map(|value| CelValue::typed(value, &field.decl))
+                    let value = map.get(&field.property).filter(|value| !value.is_null())?;
+                    Some(CelValue::typed(value, &field.decl))
                 }
                 DeclKind::Map(values) => map.get(key).map(|value| CelValue::typed(value, values)),
                 _ => None,
@@ -438,7 +441,9 @@ impl MapValue {
         match (self, key) {
             (MapValue::Data(map, None), CelValue::String(key)) => map.contains_key(key),
             (MapValue::Data(map, Some(decl)), CelValue::String(key)) => match &decl.kind {
-                DeclKind::Object(_) => decl.field(key).is_some_and(|field| map.contains_key(&field.property)),
+                DeclKind::Object(_) => decl
+                    .field(key)
+                    .is_some_and(|field| map.get(&field.property).is_some_and(|value| !value.is_null())),
                 _ => map.contains_key(key),
             },
             (MapValue::Built(map), key) => MapKey::of(key).is_some_and(|key| map.contains_key(&key)),

@@ -83,12 +83,15 @@ impl Stage<'_> {
             _ => 422,
         };
         let resource = self.resource().group_resource();
-        let named = if attributes.name.is_empty() {
-            format!("{resource} is forbidden: {message}")
-        } else {
-            format!("{resource} {:?} is forbidden: {message}", attributes.name)
+        // A collection has no name, and a new object may not have one yet.
+        let name = match attributes.name {
+            "" => object
+                .and_then(|object| object.str_at(&["metadata", "generateName"]))
+                .unwrap_or("Unknown"),
+            name => name,
         };
-        Err(self.denied(code, reason, named, attributes.name, vec![message]))
+        let told = format!("{resource} {name:?} is forbidden: {message}");
+        Err(self.denied(code, reason, told, name, vec![message]))
     }
 
     fn denied(&self, code: u16, reason: SmolStr, message: String, name: &str, causes: Vec<String>) -> Error {

@@ -133,6 +133,7 @@ pub fn mutate(
         object,
         rounds,
         outcome: Outcome::default(),
+        patched: false,
     };
     // Which policies see a write is decided by the object as it was before any of them.
     let calls = mutating.calls(active);
@@ -142,7 +143,10 @@ pub fn mutate(
             break;
         }
     }
-    let Mutating { outcome, .. } = mutating;
+    let Mutating { outcome, patched, .. } = mutating;
+    if patched {
+        rounds.patched();
+    }
     rounds.end(Some(object));
     outcome
 }
@@ -171,6 +175,8 @@ struct Mutating<'a, 'o> {
     object: &'o mut Value,
     rounds: &'o mut Rounds<Key>,
     outcome: Outcome,
+    /// Whether any mutation was carried out, even if the object is as it was.
+    patched: bool,
 }
 
 impl<'a> Mutating<'a, '_> {
@@ -276,7 +282,7 @@ impl<'a> Mutating<'a, '_> {
                 action: if outcome.is_ok() { "allow" } else { "deny" },
             });
             match outcome {
-                Ok(()) => {}
+                Ok(()) => self.patched = true,
                 Err(Trouble::Fault(fault)) => {
                     self.outcome.fault = Some(fault);
                     return;
@@ -369,10 +375,28 @@ fn operations(value: &CelValue) -> Result<Value, Trouble> {
             check_names(object)?;
         }
     }
-    value.to_value(&mut Growth::default()).map_err(|error| match error {
+    let operations = value.to_value(&mut Growth::default());
+    operations.map(with_op_and_path).map_err(|error| match error {
         EvaluationError::TooLarge(error) => Trouble::Fault(error.into()),
         error => format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}").into(),
     })
+}
+
+/// Operations of which each has a kind and a path: those that say none have empty ones.
+fn with_op_and_path(operations: Value) -> Value {
+    let Value::List(operations) = operations else {
+        return operations;
+    };
+    let complete = |operation: &Value| {
+        let mut operation = operation.clone();
+        for field in ["op", "path"] {
+            if operation.get(field).is_none() {
+                operation.set_at(&[field], "".into());
+            }
+        }
+        operation
+    };
+    operations.iter().map(complete).collect::<Vec<_>>().into()
 }
 
 /// The configuration that an `Object{}` says, for `object`.

@@ -52,6 +52,11 @@ impl<K: Eq + Hash> Rounds<K> {
         }
     }
 
+    /// Something was patched in this round, be it as it was before: those that wish so, the last among them, see it again.
+    pub fn patched(&mut self) {
+        self.again.extend(self.invoked.drain(..));
+    }
+
     /// Whether any round took place.
     pub fn took_place(&self) -> bool {
         self.second
@@ -87,6 +92,17 @@ mod tests {
         assert!(rounds.is_due(&"first"));
         assert!(!rounds.is_due(&"second"));
         assert!(!rounds.is_due(&"third"));
+    }
+
+    #[test]
+    fn who_patches_last_sees_the_object_again_too() {
+        let mut rounds = Rounds::default();
+        rounds.begin(None);
+        rounds.invoked("one", true, true);
+        rounds.patched();
+        rounds.end(None);
+        rounds.begin(None);
+        assert!(rounds.is_due(&"one"));
     }
 
     #[test]

@@ -140,10 +140,7 @@ pub(crate) fn index_of(args: &[CelValue], last: bool) -> Outcome {
     let Some(from) = from else { return Ok(CelValue::Int(-1)) };
     let found = if last {
         // The last place at which the part begins is `from` at most.
-        let end = subject.len().min(from + part.len());
-        let end = (end..=subject.len())
-            .find(|&at| subject.is_char_boundary(at))
-            .unwrap_or(subject.len());
+        let end = subject.floor_char_boundary(from + part.len());
         subject[..end].rfind(part)
     } else {
         subject[from..].find(part).map(|at| at + from)

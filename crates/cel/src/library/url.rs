@@ -26,7 +26,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
             })?;
             Ok(CelValue::Url(url.into()))
         },
-        cost: Cost::Traverse,
+        cost: Cost::SameSize,
         signatures: &["(string) url"],
     },
     Function {

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use holdfast_cel::PatternMemory;
-use holdfast_resource::structural::unknown_formats;
+use holdfast_resource::structural::{read_embedded_defaults, unknown_formats};
 use holdfast_resource::{Defines, DefiningObject, FieldError, Refusal, Resource, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -13,6 +13,9 @@ use super::define::{condition, define};
 use super::validation;
 use crate::defaults::{is_zero, set_missing};
 use crate::time::time_text;
+
+/// How deep schemas are looked into.
+const MAX_DEPTH: usize = 130;
 
 /// The finalizer that holds a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -50,7 +53,8 @@ impl Strategy for CustomResourceDefinition {
         }
     }
 
-    fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+    fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        read_defaults(context, object);
         let stored: Vec<Value> = storage_version(object).into_iter().collect();
         let mut status = Value::empty_map();
         status.set_at(&["storedVersions"], stored.into());
@@ -88,9 +92,11 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
-        if context.subresource.is_none()
-            && let Some(version) = storage_version(object)
-        {
+        if context.subresource.is_some() {
+            return Ok(());
+        }
+        read_defaults(context, object);
+        if let Some(version) = storage_version(object) {
             // A version that objects were ever stored in stays listed until a migration removes it.
             let stored = object.at(&["status", "storedVersions"]).and_then(Value::as_list);
             let mut stored: Vec<Value> = stored.map(|list| list.to_vec()).unwrap_or_default();
@@ -140,6 +146,46 @@ pub(super) fn holds_deletion(object: &Value) -> bool {
     object.at(&["metadata", "deletionTimestamp"]).is_none()
 }
 
+/// Gives embedded objects in the defaults of schemas metadata in the form of its type.
+fn read_defaults(context: &WriteContext<'_>, object: &mut Value) {
+    let spec = object.as_map_mut().and_then(|object| object.get_mut("spec"));
+    let versions = spec
+        .and_then(Value::as_map_mut)
+        .and_then(|spec| spec.get_mut("versions"));
+    let Some(Value::List(versions)) = versions else { return };
+    if !versions
+        .iter()
+        .any(|version| has_keyword(version, "x-kubernetes-embedded-resource", 0))
+    {
+        return;
+    }
+    let read: Vec<Value> = versions
+        .iter()
+        .map(|version| {
+            let mut version = version.clone();
+            if let Some(schema) = version.at(&["schema", "openAPIV3Schema"]).cloned() {
+                let mut schema = schema;
+                read_embedded_defaults(&mut schema, context.types);
+                version.set_at(&["schema", "openAPIV3Schema"], schema);
+            }
+            version
+        })
+        .collect();
+    *versions = read.into();
+}
+
+/// Whether `keyword` stands anywhere within.
+fn has_keyword(value: &Value, keyword: &str, depth: usize) -> bool {
+    match value {
+        _ if depth > MAX_DEPTH => false,
+        Value::Map(map) => map
+            .iter()
+            .any(|(name, value)| name == keyword || has_keyword(value, keyword, depth + 1)),
+        Value::List(list) => list.iter().any(|value| has_keyword(value, keyword, depth + 1)),
+        _ => false,
+    }
+}
+
 /// The name of the version that objects are kept in.
 fn storage_version(definition: &Value) -> Option<Value> {
     let versions = definition.at(&["spec", "versions"])?.as_list()?;
@@ -175,6 +221,18 @@ spec:
         );
         assert_eq!(at(&created, "spec.conversion"), r#"{"strategy":"None"}"#);
         assert_eq!(at(&created, "status.storedVersions"), r#"["v1"]"#);
+    }
+
+    #[test]
+    fn embedded_objects_in_defaults_have_metadata_alone_that_there_is() {
+        let schema = "{type: object, properties: {p: {type: object, x-kubernetes-preserve-unknown-fields: true,
+            x-kubernetes-embedded-resource: true, default: {apiVersion: v1, kind: Pod, metadata: {name: a, nope: 1}}}}}";
+        let created = Harness::new().create(&GADGETS.replace("{type: object}", schema));
+        let default = "spec.versions.0.schema.openAPIV3Schema.properties.p.default";
+        assert_eq!(
+            at(&created, default),
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}"#
+        );
     }
 
     #[test]

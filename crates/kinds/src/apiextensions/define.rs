@@ -131,7 +131,11 @@ fn resource(
         "Cluster" => Scope::Cluster,
         _ => Scope::Namespaced,
     };
-    let hash = storage_version_hash(&group, &text(stored, "name"), &kind);
+    // A version that is not served is not told of, not even by its hash.
+    let hash = match stored.get("served").and_then(Value::as_bool) {
+        Some(true) => storage_version_hash(&group, &text(stored, "name"), &kind),
+        _ => SmolStr::default(),
+    };
     let stored_version = format_smolstr!("{group}/{}", text(stored, "name"));
     let mut all = Vec::new();
     let mut served = Vec::new();

@@ -60,6 +60,16 @@ impl Remover<'_> {
         }
     }
 
+    /// What is left of a part of a container. A container within stays one, where that is asked for, even where nothing
+    /// can be removed from it alone.
+    fn part(&self, type_ref: TypeRef, value: &Value, items: Level<'_>) -> Value {
+        match (self.node(type_ref, value, items), value) {
+            (Value::Null, Value::Map(_)) if self.emptied == Emptied::Kept => Value::empty_map(),
+            (Value::Null, Value::List(_)) if self.emptied == Emptied::Kept => Value::List(List::from(Vec::new())),
+            (left, _) => left,
+        }
+    }
+
     /// A container after removal: the same, or another with what is left.
     fn container<T>(&self, value: &Value, remaining: Option<Vec<T>>, make: impl FnOnce(Vec<T>) -> Value) -> Value {
         match remaining {
@@ -82,7 +92,7 @@ impl Remover<'_> {
                 continue;
             }
             let below = fields.find(key).map_or(map.element, |field| field.type_ref);
-            let left = self.node(below, value, entry.below());
+            let left = self.part(below, value, entry.below());
             match same(&left, value) {
                 true => remaining.keep(at),
                 false => remaining.replace(at, (key.clone(), left)),
@@ -103,7 +113,7 @@ impl Remover<'_> {
                 remaining.drop(at);
                 continue;
             }
-            let left = self.node(list.element, item, entry.below());
+            let left = self.part(list.element, item, entry.below());
             match same(&left, item) {
                 true => remaining.keep(at),
                 false => remaining.replace(at, left),
@@ -143,5 +153,22 @@ impl<'a, T: Clone> Remaining<'a, T> {
     fn before(&mut self, at: usize) -> &mut Vec<T> {
         let all = self.all;
         self.changed.get_or_insert_with(|| all[..at].to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_is_empty_already_stays_one_where_that_is_asked_for() {
+        let value = json::parse(br#"{"a":{},"l":[1],"m":{"n":1}}"#, &Limits::TRUSTED).unwrap();
+        let items = Set::from_fields_v1(br#"{"f:a":{"f:b":{}},"f:l":{"i:0":{}},"f:m":{"f:n":{}}}"#).unwrap();
+        let value = Typed::deduced(value);
+        let left = |emptied| json::to_string(value.remove_items_leaving(&items, emptied).value());
+        assert_eq!(left(Emptied::Kept), r#"{"a":{},"l":[],"m":{}}"#);
+        assert_eq!(left(Emptied::Null), r#"{"a":null,"l":null,"m":null}"#);
     }
 }

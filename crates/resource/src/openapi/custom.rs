@@ -63,13 +63,7 @@ impl Writer<'_> {
             self.add_identity(&mut root, self.descriptions.of_any_kind().0, "ObjectMeta");
             root
         };
-        let fields = selectable.iter();
-        let fields: Vec<Value> = fields
-            .map(|path| object([("fieldPath", Value::from(path.as_str()))]))
-            .collect();
-        if !fields.is_empty() {
-            root.set_at(&["x-kubernetes-selectable-fields"], fields.into());
-        }
+        mark_selectable(&mut root, selectable);
         root
     }
 
@@ -98,6 +92,7 @@ impl Writer<'_> {
         ]);
         self.add_identity(&mut schema, self.descriptions.of_any_kind().1, "ListMeta");
         mark(&mut schema, &version.group_version, &version.list_kind);
+        mark_selectable(&mut schema, &version.field_selectors);
         let list = KindName::new(version.group_version.clone(), version.list_kind.clone());
         (list.definition_name(), schema)
     }
@@ -134,9 +129,16 @@ impl Writer<'_> {
         let mut out = Map::new();
         for (keyword, value) in map {
             match keyword.as_str() {
-                "oneOf" | "anyOf" | "allOf" | "not" | "nullable" if older => {}
-                "type" if older && flag("nullable") => {}
+                "oneOf" | "anyOf" | "allOf" | "not" | "nullable" | "default" if older => {}
+                "type" if opaque && (flag("nullable") || matches!(value.as_str(), Some("object" | "array"))) => {}
+                "type" if older && value.as_str() == Some("array") && schema.get("items").is_none() => {}
                 "properties" | "items" if opaque => {}
+                "required" if older => {
+                    let kept = required_in_older_form(schema, value);
+                    if !kept.is_empty() {
+                        out.insert(keyword.clone(), Value::from(kept));
+                    }
+                }
                 "properties" => {
                     let properties = value.as_map().into_iter().flatten();
                     let properties: Map = properties
@@ -153,10 +155,89 @@ impl Writer<'_> {
             }
         }
         let mut out = Value::Map(out);
-        if flag("x-kubernetes-embedded-resource") && !opaque {
+        if flag("x-kubernetes-int-or-string") && !older {
+            unfold_int_or_string(&mut out);
+        }
+        if flag("x-kubernetes-embedded-resource") && !(older && flag(PRESERVES)) {
             self.add_identity(&mut out, self.descriptions.of_any_kind().0, "ObjectMeta");
+            require_identity(&mut out);
         }
         out
+    }
+}
+
+/// The fields that are required and may not be null.
+fn required_in_older_form(schema: &Value, required: &Value) -> Vec<Value> {
+    let nullable = |of: Option<&Value>| of.is_some_and(|of| flag(of, "nullable"));
+    if nullable(schema.get("additionalProperties")) {
+        return Vec::new();
+    }
+    let required = required.as_list().into_iter().flat_map(|list| list.iter());
+    required
+        .filter(|name| !nullable(name.as_str().and_then(|name| schema.at(&["properties", name]))))
+        .cloned()
+        .collect()
+}
+
+/// The choice that `x-kubernetes-int-or-string` stands for.
+fn unfold_int_or_string(schema: &mut Value) {
+    let of_type = |name: &str| object([("type", Value::from(name))]);
+    let choice = Value::from(vec![of_type("integer"), of_type("string")]);
+    let first = schema.get("allOf").and_then(Value::as_list).and_then(|all| all.first());
+    let is_said = schema.get("anyOf") == Some(&choice)
+        || first.is_some_and(|first| *first == object([("anyOf", choice.clone())]));
+    if is_said {
+        return;
+    }
+    if schema.get("anyOf").is_none() {
+        schema.set_at(&["anyOf"], choice);
+        return;
+    }
+    let all = schema
+        .get("allOf")
+        .and_then(Value::as_list)
+        .into_iter()
+        .flat_map(|all| all.iter().cloned());
+    let all: Vec<Value> = std::iter::once(object([("anyOf", choice)])).chain(all).collect();
+    schema.set_at(&["allOf"], all.into());
+}
+
+/// What an embedded object is, it must say.
+fn require_identity(schema: &mut Value) {
+    const CONVENTIONS: &str =
+        "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+    let required = schema.get("required").and_then(Value::as_list);
+    let mut required: Vec<Value> = required.map(|list| list.to_vec()).unwrap_or_default();
+    for (name, words) in [
+        (
+            "kind",
+            format!(
+                "kind is a string value representing the type of this object. In CamelCase. {CONVENTIONS}#types-kinds"
+            ),
+        ),
+        (
+            "apiVersion",
+            format!(
+                "apiVersion defines the versioned schema of this representation of an object. {CONVENTIONS}#resources"
+            ),
+        ),
+    ] {
+        schema.set_at(&["properties", name, "description"], words.into());
+        if !required.iter().any(|known| known.as_str() == Some(name)) {
+            required.push(name.into());
+        }
+    }
+    schema.set_at(&["required"], required.into());
+}
+
+/// The fields by which objects are selected.
+fn mark_selectable(schema: &mut Value, selectable: &[SmolStr]) {
+    let fields = selectable.iter();
+    let fields: Vec<Value> = fields
+        .map(|path| object([("fieldPath", Value::from(path.as_str()))]))
+        .collect();
+    if !fields.is_empty() {
+        schema.set_at(&["x-kubernetes-selectable-fields"], fields.into());
     }
 }
 
@@ -179,7 +260,7 @@ mod tests {
     fn the_older_form_leaves_out_what_its_clients_cannot_read() {
         let schema = r#"{"type":"object","properties":{"a":{"type":"string","nullable":true},
             "b":{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"c":{"type":"string"}}},
-            "d":{"type":"integer","anyOf":[{"minimum":1}]}}}"#;
+            "d":{"type":"integer","anyOf":[{"minimum":1}],"default":1}},"required":["a","d"]}"#;
         let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
         let written = |form| {
             let writer = Writer {
@@ -190,9 +271,27 @@ mod tests {
         };
         assert_eq!(
             written(Form::V2),
-            r#"{"properties":{"a":{},"b":{"type":"object","x-kubernetes-preserve-unknown-fields":true},"d":{"type":"integer"}},"type":"object"}"#
+            r#"{"properties":{"a":{},"b":{"x-kubernetes-preserve-unknown-fields":true},"d":{"type":"integer"}},"required":["d"],"type":"object"}"#
         );
         assert_eq!(written(Form::V3), json::to_string(&schema));
+    }
+
+    #[test]
+    fn what_keywords_stand_for_is_said_in_full() {
+        let schema = r#"{"type":"object","properties":{"a":{"x-kubernetes-int-or-string":true},
+            "b":{"x-kubernetes-int-or-string":true,"anyOf":[{"minimum":1}]},
+            "e":{"type":"object","x-kubernetes-embedded-resource":true,"required":["spec"]}}}"#;
+        let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();
+        let writer = Writer {
+            form: Form::V3,
+            descriptions: &NoDescriptions,
+        };
+        let written = writer.schema(&schema, 0);
+        let at = |path: &[&str]| written.at(path).map(json::to_string).unwrap_or_default();
+        let choice = r#"[{"type":"integer"},{"type":"string"}]"#;
+        assert_eq!(at(&["properties", "a", "anyOf"]), choice);
+        assert_eq!(at(&["properties", "b", "allOf"]), format!(r#"[{{"anyOf":{choice}}}]"#));
+        assert_eq!(at(&["properties", "e", "required"]), r#"["spec","kind","apiVersion"]"#);
     }
 
     #[test]

@@ -282,7 +282,7 @@ fn subjects(registry: &Registry) -> Vec<(String, Subject)> {
     let mut groups = BTreeSet::new();
     for group_version in registry.group_versions() {
         let group = &group_version.group;
-        if !group.is_empty() && groups.insert(group.clone()) {
+        if !group.is_empty() && !paths::all_custom(registry, group_version) && groups.insert(group.clone()) {
             found.push((format!("apis/{group}"), Subject::Group(group.clone())));
         }
         let name = paths::base(group_version).trim_start_matches('/').to_owned();

@@ -33,6 +33,8 @@ pub(super) struct Operation {
     /// The statuses of success.
     pub(super) statuses: &'static [u16],
     pub(super) answer: Answer,
+    /// Whether it is one of a custom resource.
+    pub(super) custom: bool,
 }
 
 /// What is sent.
@@ -43,6 +45,8 @@ pub(super) enum Body {
     Object {
         /// The definition name.
         of: SmolStr,
+        /// The media types.
+        media: &'static [&'static str],
         /// Whether it must be there.
         required: bool,
     },
@@ -101,9 +105,9 @@ impl Operation {
                     sent.insert(0, body);
                 }
                 let consumed: &[&str] = match &self.body {
-                    Body::Patch(media) => media,
-                    Body::None if self.action.is_none() => self.answer.media(),
-                    Body::None | Body::Object { .. } => &["*/*"][..],
+                    Body::Patch(media) | Body::Object { media, .. } => media,
+                    Body::None if self.action.is_none() || self.custom => self.answer.media(),
+                    Body::None => &["*/*"][..],
                 };
                 out.insert("consumes", texts(consumed));
                 out.insert("produces", texts(self.answer.media()));
@@ -125,7 +129,7 @@ impl Operation {
     fn body_v2(&self) -> Option<Value> {
         let (of, required) = match &self.body {
             Body::None => return None,
-            Body::Object { of, required } => (of.as_str(), *required),
+            Body::Object { of, required, .. } => (of.as_str(), *required),
             Body::Patch(_) => (PATCH, true),
         };
         let mut body = Map::new();
@@ -141,7 +145,7 @@ impl Operation {
     fn body_v3(&self) -> Option<Value> {
         let (of, media, required) = match &self.body {
             Body::None => return None,
-            Body::Object { of, required } => (of.as_str(), &["*/*"][..], *required),
+            Body::Object { of, media, required } => (of.as_str(), *media, *required),
             Body::Patch(media) => (PATCH, *media, true),
         };
         let mut body = Map::new();

@@ -5,7 +5,7 @@ use holdfast_value::SmolStr;
 use super::operations::{Answer, Body, Operation, PathItem};
 use super::parameters::{NAME, NAMESPACE, PATH, PRETTY, Parameter, Request, of_connecter, options_of};
 use crate::schema::TypeTable;
-use crate::{Connecter, GroupVersion, GroupVersionKind, Registry, Resource, Served, Subresource, Verb};
+use crate::{Connecter, GroupVersion, GroupVersionKind, KindName, Registry, Resource, Served, Subresource, Verb};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 const OBJECT_MEDIA: &[&str] = &[
@@ -61,6 +61,7 @@ pub(super) fn discovery(path: &str, id: String, tag: SmolStr, description: &str,
                 of: SmolStr::new(of),
                 media: OBJECT_MEDIA,
             },
+            custom: false,
         }],
     }
 }
@@ -120,13 +121,17 @@ pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_ver
     let group = group_name(&group_version.group);
     let spelled = format!("{}{}", capital(&group), capital(&group_version.version));
     let tag = SmolStr::from(format!("{group}_{}", group_version.version));
-    let mut items = vec![discovery(
-        &format!("{base}/"),
-        format!("get{spelled}APIResources"),
-        tag.clone(),
-        "get available resources",
-        &format!("{META}APIResourceList"),
-    )];
+    let mut items = Vec::new();
+    // The reference tells of what custom resources can do, not of their discovery.
+    if !all_custom(registry, group_version) {
+        items.push(discovery(
+            &format!("{base}/"),
+            format!("get{spelled}APIResources"),
+            tag.clone(),
+            "get available resources",
+            &format!("{META}APIResourceList"),
+        ));
+    }
     for served in registry.served_in(group_version) {
         let of = served.version().kind_type.published_name();
         let paths = Paths {
@@ -141,6 +146,17 @@ pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_ver
         paths.write(&mut items);
     }
     items
+}
+
+/// Whether custom resources alone are served in a group version.
+pub(super) fn all_custom(registry: &Registry, group_version: &GroupVersion) -> bool {
+    let mut served = registry.served_in(group_version).peekable();
+    served.peek().is_some() && served.all(|served| is_custom(&served.resource))
+}
+
+/// Whether a resource comes from a definition: it has no protobuf.
+fn is_custom(resource: &Resource) -> bool {
+    !resource.rules.protobuf
 }
 
 /// `/api/v1`, `/apis/apps/v1`.
@@ -236,7 +252,7 @@ impl Paths<'_> {
             let operation = self.list(format!("list{of_all}ForAllNamespaces"), vec![PRETTY]);
             items.extend(self.item(format!("{}/{plural}", self.base), vec![operation]));
         }
-        if has(Verb::Watch) {
+        if has(Verb::Watch) && !is_custom(self.resource) {
             let watch = |path: String, id: String, one: bool, parameters: Vec<Parameter>| {
                 self.item(
                     format!("{}/watch/{path}", self.base),
@@ -284,9 +300,9 @@ impl Paths<'_> {
 
     /// The media types of answers; custom resources have no protobuf.
     fn media(&self, built_in: &'static [&'static str]) -> &'static [&'static str] {
-        match self.resource.rules.protobuf {
-            true => built_in,
-            false => CUSTOM_OBJECT_MEDIA,
+        match is_custom(self.resource) {
+            true => CUSTOM_OBJECT_MEDIA,
+            false => built_in,
         }
     }
 
@@ -312,6 +328,7 @@ impl Paths<'_> {
                 of: self.of.clone(),
                 media: self.media(OBJECT_MEDIA),
             },
+            custom: is_custom(self.resource),
         }
     }
 
@@ -321,13 +338,20 @@ impl Paths<'_> {
             kind: self.served.version().list_kind.clone(),
             ..kind_of(self.served)
         };
+        let (of, what) = match is_custom(self.resource) {
+            true => (
+                KindName::new(list.group_version, list.kind).definition_name(),
+                "list objects",
+            ),
+            false => (self.definition(&list), "list or watch objects"),
+        };
         Operation {
             parameters: [&parameters[..], &options_of(Request::List)].concat(),
             answer: Answer::Object {
-                of: self.definition(&list),
+                of,
                 media: self.media(LIST_MEDIA),
             },
-            ..self.operation("get", "list", id, format!("list or watch objects of kind {kind}"))
+            ..self.operation("get", "list", id, format!("{what} of kind {kind}"))
         }
     }
 
@@ -368,8 +392,11 @@ impl Paths<'_> {
         let id = format!("delete{}Collection{scope}{kind}", self.spelled);
         Operation {
             parameters: [&self.path_parameters(false)[..], &options_of(Request::DeleteCollection)].concat(),
-            body: delete_options(),
-            answer: status(),
+            body: match is_custom(self.resource) {
+                true => Body::None,
+                false => self.delete_options(),
+            },
+            answer: self.status(),
             ..self.operation("delete", "deletecollection", id, format!("delete collection of {kind}"))
         }
     }
@@ -383,11 +410,11 @@ impl Paths<'_> {
                 of: self.of.clone(),
                 media: self.media(OBJECT_MEDIA),
             },
-            false => status(),
+            false => self.status(),
         };
         Operation {
             parameters: [&self.path_parameters(true)[..], &options_of(Request::Delete)].concat(),
-            body: delete_options(),
+            body: self.delete_options(),
             statuses: &[200, 202],
             answer,
             ..usual
@@ -419,7 +446,10 @@ impl Paths<'_> {
                 true => PATCH_MEDIA,
                 false => CUSTOM_PATCH_MEDIA,
             }),
-            statuses: &[200, 201],
+            statuses: match is_custom(self.resource) {
+                true => &[200],
+                false => &[200, 201],
+            },
             ..self.of_subresource(operation, sub)
         }
     }
@@ -496,10 +526,13 @@ impl Paths<'_> {
     fn of_subresource(&self, operation: Operation, sub: Option<&Subresource>) -> Operation {
         let Some(sub) = sub else { return operation };
         Operation {
-            kind: Some(sub.kind.clone()),
+            kind: match is_custom(self.resource) {
+                true => operation.kind,
+                false => Some(sub.kind.clone()),
+            },
             answer: Answer::Object {
                 of: self.definition(&sub.kind),
-                media: OBJECT_MEDIA,
+                media: self.media(OBJECT_MEDIA),
             },
             ..operation
         }
@@ -535,22 +568,24 @@ impl Paths<'_> {
     fn body(&self, of: &SmolStr) -> Body {
         Body::Object {
             of: of.clone(),
+            media: self.media(ANY_MEDIA),
             required: true,
         }
     }
-}
 
-fn delete_options() -> Body {
-    Body::Object {
-        of: SmolStr::from(format!("{META}DeleteOptions")),
-        required: false,
+    fn delete_options(&self) -> Body {
+        Body::Object {
+            of: SmolStr::from(format!("{META}DeleteOptions")),
+            media: self.media(ANY_MEDIA),
+            required: false,
+        }
     }
-}
 
-fn status() -> Answer {
-    Answer::Object {
-        of: SmolStr::from(format!("{META}Status")),
-        media: OBJECT_MEDIA,
+    fn status(&self) -> Answer {
+        Answer::Object {
+            of: SmolStr::from(format!("{META}Status")),
+            media: self.media(OBJECT_MEDIA),
+        }
     }
 }
 

@@ -286,20 +286,22 @@ impl CustomType {
         {
             value.set_at(&["metadata"], read);
         }
-        let mut below = Dropped::default();
+        let (mut below, mut embedded) = (Dropped::default(), Dropped::default());
         if let Some(pruned) = self.root.prune(&value, true, &mut below) {
             value = pruned;
         }
         if let Some(reader) = metadata {
             let changed = self
                 .root
-                .read_embedded(&value, &FieldPath::default(), reader, &mut below)
+                .read_embedded(&value, &FieldPath::default(), reader, &mut embedded)
                 .map_err(|error| error.to_string())?;
             value = changed.unwrap_or(value);
         }
-        below.paths.sort_unstable();
         let mut unknown = dropped.paths;
-        unknown.extend(below.paths);
+        for mut told in [below, embedded] {
+            told.paths.sort_unstable();
+            unknown.extend(told.paths);
+        }
         Ok(ReadObject { value, unknown })
     }
 

@@ -3,6 +3,7 @@
 use holdfast_value::{Map, Value};
 
 use super::Node;
+use super::custom_type::OBJECT_META;
 use super::prune::Dropped;
 use crate::metadata::{formats, validate_embedded_metadata};
 use crate::schema::{ListRebuild, MapRebuild, TypeId, TypeTable, decode};
@@ -64,7 +65,47 @@ impl Metadata<'_> {
     }
 }
 
+/// Gives embedded objects in the defaults of a schema metadata in the form of its type, as the reference does while it checks
+/// them. What cannot be read stays, to be refused.
+pub fn read_embedded_defaults(schema: &mut Value, types: &TypeTable) {
+    let node = Node::read(schema);
+    if let Some(of) = types.id(OBJECT_META) {
+        let metadata = Metadata {
+            types,
+            of,
+            drops_malformed: false,
+        };
+        node.read_defaults(schema, metadata, false, true);
+    }
+}
+
 impl Node {
+    /// `schema` is what this was read from. Defaults within the metadata of an object are not those of objects.
+    fn read_defaults(&self, schema: &mut Value, metadata: Metadata<'_>, within_metadata: bool, is_object: bool) {
+        if !self.within.defaults || !self.within.embedded {
+            return;
+        }
+        let is_object = is_object || self.embedded;
+        let within_metadata = within_metadata && !is_object;
+        if let Some(default) = self.default.as_ref().filter(|_| !within_metadata)
+            && let Ok(Some(read)) =
+                self.read_embedded(default, &FieldPath::default(), metadata, &mut Dropped::default())
+        {
+            schema.set_at(&["default"], read);
+        }
+        let Some(schema) = schema.as_map_mut() else { return };
+        if let (Some(items), Some(schema)) = (&self.items, schema.get_mut("items")) {
+            items.read_defaults(schema, metadata, within_metadata, false);
+        }
+        let mut properties = schema.get_mut("properties").and_then(Value::as_map_mut);
+        for (name, node) in &self.properties {
+            let identity = is_object && matches!(name.as_str(), "apiVersion" | "kind" | "metadata");
+            if let Some(schema) = properties.as_mut().and_then(|properties| properties.get_mut(name)) {
+                node.read_defaults(schema, metadata, within_metadata || identity, false);
+            }
+        }
+    }
+
     /// The value with the metadata of embedded objects in its form; `None` if it is so. The object itself is not looked at.
     ///
     /// # Errors

@@ -29,6 +29,7 @@ mod validate;
 mod value_path;
 
 pub use custom_type::{CustomSchema, CustomType, ReadObject, SchemaSource};
+pub use embedded::read_embedded_defaults;
 pub use formats::unknown_formats;
 pub use node::{Additional, Checks, JsonType, Limit, Node};
 pub use pattern::{Pattern, PatternError};

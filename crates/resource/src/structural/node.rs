@@ -127,6 +127,8 @@ pub struct Checks {
     /// The name of a form for which no check is known. The reference takes it off schemas of objects, but not off those by which
     /// it checks defaults.
     pub unknown_format: SmolStr,
+    /// The name of a type that is none.
+    pub unknown_type: SmolStr,
     /// The least number.
     pub minimum: Option<Limit>,
     /// The greatest number.
@@ -321,9 +323,13 @@ impl Checks {
         } else {
             (SmolStr::default(), format)
         };
+        let unknown_type = schema
+            .str_at(&["type"])
+            .filter(|name| !name.is_empty() && JsonType::from_name(name) == JsonType::Unknown);
         let checks = Self {
             format,
             unknown_format,
+            unknown_type: SmolStr::new(unknown_type.unwrap_or_default()),
             minimum: limit("minimum", "exclusiveMinimum"),
             maximum: limit("maximum", "exclusiveMaximum"),
             multiple_of: number("multipleOf"),
@@ -353,6 +359,7 @@ impl Checks {
     fn is_empty(&self) -> bool {
         self.format.is_empty()
             && self.unknown_format.is_empty()
+            && self.unknown_type.is_empty()
             && self.minimum.is_none()
             && self.maximum.is_none()
             && self.multiple_of.is_none()

@@ -17,7 +17,8 @@ pub(super) struct Range<'a> {
 impl Range<'_> {
     /// `IsValueValidAgainstRange`: what is said of a number that is none of them; `what` says which it is.
     pub(super) fn fault(&self, what: &str, value: &Value) -> Option<String> {
-        let integer = self.node.kind == Some(JsonType::Integer);
+        // Beside a type that is named, `x-kubernetes-int-or-string` makes it one of two, which bounds no numbers.
+        let integer = self.node.kind == Some(JsonType::Integer) && !self.node.int_or_string;
         let fits = match (value, self.format) {
             (Value::Int(number), "int32") if integer => i32::try_from(*number).is_ok(),
             (Value::Int(_), _) if integer => true,

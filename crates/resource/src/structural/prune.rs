@@ -52,23 +52,32 @@ impl Node {
     /// The value without the fields that are not specified; `None` if there are none such. At the root `is_object` is true:
     /// what every object has stays.
     pub(super) fn prune(&self, value: &Value, is_object: bool, dropped: &mut Dropped) -> Option<Value> {
+        self.prune_within(value, is_object, false, dropped)
+    }
+
+    /// The same, where items of a list that keeps what is not specified do so too.
+    fn prune_within(&self, value: &Value, is_object: bool, keeps: bool, dropped: &mut Dropped) -> Option<Value> {
+        let keeps = keeps || self.preserves_unknown;
         match value {
-            Value::Map(map) => self.prune_map(map, is_object || self.embedded, dropped),
-            Value::List(list) => self.prune_list(list, dropped),
+            Value::Map(map) => self.prune_map(map, is_object || self.embedded, keeps, dropped),
+            Value::List(list) => self.prune_list(list, keeps, dropped),
             scalar => rounded(scalar),
         }
     }
 
-    fn prune_map(&self, map: &Map, is_object: bool, dropped: &mut Dropped) -> Option<Value> {
+    fn prune_map(&self, map: &Map, is_object: bool, keeps: bool, dropped: &mut Dropped) -> Option<Value> {
         let mut rebuild = MapRebuild::new(map);
-        let keeps_rest = self.preserves_unknown || matches!(self.additional, Additional::Allowed(true));
         for (at, (name, value)) in map.iter().enumerate() {
             if is_object && IDENTITY.contains(&name.as_str()) {
                 rebuild.keep(at);
             } else if let Some(of) = self.field(name) {
                 let pruned = dropped.field(name, |dropped| of.prune(value, false, dropped));
                 rebuild.keep_or_replace(at, pruned);
-            } else if keeps_rest {
+            } else if matches!(self.additional, Additional::Allowed(_)) {
+                // Whether other fields may be there is checked later; nothing is specified within them.
+                let pruned = dropped.field(name, |dropped| Node::default().prune(value, false, dropped));
+                rebuild.keep_or_replace(at, pruned);
+            } else if keeps {
                 rebuild.keep_or_replace(at, rounded(value));
             } else {
                 dropped.tell(name);
@@ -78,17 +87,19 @@ impl Node {
         rebuild.finish()
     }
 
-    fn prune_list(&self, list: &List, dropped: &mut Dropped) -> Option<Value> {
+    fn prune_list(&self, list: &List, keeps: bool, dropped: &mut Dropped) -> Option<Value> {
         let of = self.items.as_deref();
         let nothing = Node::default();
         let of = match of {
             Some(of) => of,
-            None if self.preserves_unknown => return rounded_list(list),
+            None if keeps => return rounded_list(list),
             None => &nothing,
         };
         let mut rebuild = ListRebuild::new(list);
         for (at, value) in list.iter().enumerate() {
-            let pruned = dropped.within(format_args!("[{at}]"), |dropped| of.prune(value, false, dropped));
+            let pruned = dropped.within(format_args!("[{at}]"), |dropped| {
+                of.prune_within(value, false, keeps, dropped)
+            });
             rebuild.replace(at, pruned);
         }
         rebuild.finish()
@@ -184,6 +195,25 @@ mod tests {
         let (kept, dropped) = pruned(schema, r#"{"spec":{"free":{"z":1},"known":{"a":1,"z":1}}}"#);
         assert_eq!(kept, r#"{"spec":{"free":{"z":1},"known":{"a":1}}}"#);
         assert_eq!(dropped, ["spec.known.z"]);
+    }
+
+    #[test]
+    fn nothing_is_specified_within_fields_that_are_only_allowed_or_forbidden() {
+        let object = r#"{"spec":{"a":{"b":1,"c":{"d":1}},"e":1}}"#;
+        for allowed in ["true", "false"] {
+            let schema = format!(r#"{{"properties":{{"spec":{{"additionalProperties":{allowed}}}}}}}"#);
+            let (kept, dropped) = pruned(&schema, object);
+            assert_eq!(kept, r#"{"spec":{"a":{},"e":1}}"#);
+            assert_eq!(dropped, ["spec.a.b", "spec.a.c"]);
+        }
+    }
+
+    #[test]
+    fn items_of_lists_that_keep_unknown_fields_keep_theirs() {
+        let schema = r#"{"properties":{"l":{"x-kubernetes-preserve-unknown-fields":true,"items":{"properties":{"a":{"properties":{}}}}}}}"#;
+        let (kept, dropped) = pruned(schema, r#"{"l":[{"a":{"x":1},"z":1}]}"#);
+        assert_eq!(kept, r#"{"l":[{"a":{},"z":1}]}"#);
+        assert_eq!(dropped, ["l[0].a.x"]);
     }
 
     #[test]

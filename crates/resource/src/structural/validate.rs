@@ -115,11 +115,14 @@ impl Validation<'_> {
         }
     }
 
-    fn type_names(&self, node: &Node) -> &'static str {
+    fn type_names<'n>(&self, node: &'n Node) -> &'n str {
         if self.int_or_string(node) {
             return "integer,string";
         }
-        node.kind.map(JsonType::name).unwrap_or_default()
+        match (node.kind, &node.checks) {
+            (Some(JsonType::Unknown), Some(checks)) => &checks.unknown_type,
+            (kind, _) => kind.map(JsonType::name).unwrap_or_default(),
+        }
     }
 
     fn null(&self, node: &Node, place: &ValuePath<'_>) -> Outcome {
@@ -270,8 +273,11 @@ impl Validation<'_> {
     fn text(&self, checks: &Checks, text: &str, place: &ValuePath<'_>) -> Outcome {
         let length = || text.chars().count() as i64;
         if let Some(most) = checks.max_length.filter(|most| length() > *most) {
-            let bytes = if most == 1 { "byte" } else { "bytes" };
-            let detail = format!("may not be more than {most} {bytes}");
+            let detail = match most {
+                1 => "may not be more than 1 byte".to_owned(),
+                0.. => format!("may not be more than {most} bytes"),
+                _ => "value is too long".to_owned(),
+            };
             return self.error(FieldErrorKind::TooLong, &place.text(), None, detail);
         }
         if let Some(least) = checks.min_length.filter(|least| length() < *least) {
@@ -452,9 +458,10 @@ impl Validation<'_> {
                 (Some(of), _) => (of, Step::Field(name)),
                 (None, Additional::Schema(of)) => (&**of, Step::Other(name)),
                 (None, Additional::Allowed(false)) => {
-                    let text = format!("{}.{name}", place.text());
-                    let detail = format!("{text} in body is a forbidden property");
-                    outcome.merge(self.error(FieldErrorKind::Invalid, &text, Some("".into()), detail));
+                    let text = place.text();
+                    let detail = format!("{text}.{name} in body is a forbidden property");
+                    let value = Value::String(name.clone());
+                    outcome.merge(self.error(FieldErrorKind::Invalid, &text, Some(value), detail));
                     continue;
                 }
                 (None, _) => continue,
@@ -747,7 +754,7 @@ mod tests {
                 r#"{"type":"object","additionalProperties":false}"#,
                 "{}",
                 r#"{"k":1}"#,
-                r#"a.k: Invalid value: "": a.k in body is a forbidden property"#,
+                r#"a: Invalid value: "k": a.k in body is a forbidden property"#,
             ),
         ] {
             assert!(

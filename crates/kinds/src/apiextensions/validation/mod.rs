@@ -342,7 +342,7 @@ fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut
     };
     let mut wrong = Errors::new();
     schema::validate(schema, &field, &mut wrong);
-    rules::words(&node, &field, &mut wrong);
+    rules::words(schema, &node, &field, &mut wrong);
     let expressions = if found.is_empty() && unreadable.is_none() {
         rules::expressions(&node, &field, &wrong, known.has(version))
     } else {

@@ -7,7 +7,10 @@ use holdfast_cel::{DeclType, Environment, Program};
 use holdfast_resource::schema::ListType;
 use holdfast_resource::structural::{Additional, JsonType, Node, Rule, RuleEnvironment};
 use holdfast_resource::{FieldError, FieldErrorKind, FieldPath};
+use holdfast_value::Value;
 
+use super::items;
+use super::structural::unreadable;
 use crate::validation::Errors;
 
 /// How many of the dearest rules are told where all together are too dear.
@@ -16,20 +19,27 @@ const TOLD: usize = 4;
 /// The keyword of schemas that rules stand under.
 const RULES: &str = "x-kubernetes-validations";
 
-/// What is wrong with the words of the rules of a schema and of those below it.
-pub(super) fn words(node: &Node, field: &FieldPath, errors: &mut Errors) {
+/// What is wrong with the words of the rules of a schema and of those below it. `schema` is what `node` was read from.
+pub(super) fn words(schema: &Value, node: &Node, field: &FieldPath, errors: &mut Errors) {
+    let below = |path: &[&str]| schema.at(path).unwrap_or(&Value::Null);
     if let Additional::Schema(of) = &node.additional {
-        words(of, &field.child("additionalProperties"), errors);
+        let field = field.child("additionalProperties");
+        words(below(&["additionalProperties"]), of, &field, errors);
     }
     for (name, of) in &node.properties {
-        words(of, &field.child("properties").key(name), errors);
+        let field = field.child("properties").key(name);
+        words(below(&["properties", name]), of, &field, errors);
     }
     for (junctor, at, of) in node.choices() {
         let field = field.child(junctor);
-        words(of, &at.map_or(field.clone(), |at| field.index(at)), errors);
+        let (schema, field) = match at {
+            Some(at) => (items(schema, junctor).get(at), field.index(at)),
+            None => (schema.get(junctor), field),
+        };
+        words(schema.unwrap_or(&Value::Null), of, &field, errors);
     }
     if let Some(of) = node.items.as_deref() {
-        words(of, &field.child("items"), errors);
+        words(below(&["items"]), of, &field.child("items"), errors);
     }
     for (at, rule) in node.rules.iter().enumerate() {
         let field = field.child(RULES).index(at);
@@ -58,7 +68,7 @@ pub(super) fn words(node: &Node, field: &FieldPath, errors: &mut Errors) {
         if has_breaks(path) {
             invalid("must not contain line breaks");
         }
-        if node.field_path(path).is_err() {
+        if unreadable(schema).is_none() && node.field_path(path).is_err() {
             invalid("must be a valid path");
         }
     }

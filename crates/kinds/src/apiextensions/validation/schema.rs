@@ -160,6 +160,12 @@ fn member_in_full(value: Option<&Value>, form: Shown, depth: usize) -> Value {
             items.set_at(&["JSONSchemas"], Value::Null);
             items
         }
+        (Shown::Items, Value::List(list)) => {
+            let mut items = Value::empty_map();
+            items.set_at(&["Schema"], Value::Null);
+            items.set_at(&["JSONSchemas"], list.iter().map(below).collect::<Vec<_>>().into());
+            items
+        }
         (Shown::Additional, _) => {
             let mut additional = Value::empty_map();
             additional.set_at(&["Allows"], value.as_bool().unwrap_or(true).into());
@@ -371,8 +377,15 @@ impl SchemaCheck<'_> {
         }
         let items_field = field.child("items");
         let Some(item) = schema.get("items").filter(|item| item.as_map().is_some()) else {
-            let why = "must have a schema if x-kubernetes-list-type is map";
-            self.errors.push(FieldError::required(&items_field, why));
+            self.errors
+                .push(match schema.get("items").filter(|items| !items.is_null()) {
+                    None => FieldError::required(&items_field, "must have a schema if x-kubernetes-list-type is map"),
+                    Some(several) => FieldError::invalid(
+                        &items_field,
+                        member_in_full(Some(several), Shown::Items, 0),
+                        "must only have a single schema if x-kubernetes-list-type is map",
+                    ),
+                });
             return;
         };
         if text(item, "type") != "object" {

@@ -286,7 +286,6 @@ impl StructuralCheck {
             ("title", "empty"),
             ("description", "empty"),
             ("nullable", "false"),
-            ("externalDocs", "undefined"),
             ("x-kubernetes-preserve-unknown-fields", "false"),
             ("x-kubernetes-embedded-resource", "false"),
             ("x-kubernetes-int-or-string", "false"),
@@ -300,7 +299,7 @@ impl StructuralCheck {
                 ("empty", Some(Value::List(list))) => !list.is_empty(),
                 ("false", Some(value)) => value.as_bool() == Some(true),
                 // That no other properties may be there says nothing of what they look like.
-                ("undefined", Some(Value::Bool(false))) => false,
+                ("undefined", Some(Value::Bool(false))) if keyword == "additionalProperties" => false,
                 ("undefined", _) => set(schema, keyword),
                 _ => false,
             };

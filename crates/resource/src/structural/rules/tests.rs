@@ -206,7 +206,7 @@ fn rules_about_changes_run_where_there_was_a_value() {
     // What the schema of today has no use for is told only to rules that look at it.
     assert_eq!(
         errors(&schema, r#"{"a":0}"#, Some(r#"{"a":"x"}"#)),
-        [r#"a: Invalid value: "integer": invalid data, expected int evaluating rule: self >= oldSelf"#]
+        [r#"a: Invalid value: "integer": invalid data, expected int, got string evaluating rule: self >= oldSelf"#]
     );
 }
 

@@ -1,0 +1,249 @@
+//! The grammar of CEL, as the reference's parser is generated from it.
+
+use crate::lexer::Kind;
+
+/// A set of kinds of tokens.
+pub(super) type Kinds = u64;
+/// That a rule may end here.
+pub(super) const END_OF_RULE: Kinds = 1 << 63;
+
+#[expect(clippy::indexing_slicing, reason = "the place is within the list")]
+pub(super) const fn set(kinds: &[Kind]) -> Kinds {
+    let (mut set, mut at) = (0, 0);
+    while at < kinds.len() {
+        set |= 1 << kinds[at] as u8;
+        at += 1;
+    }
+    set
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Rule {
+    Start,
+    Expr,
+    Or,
+    And,
+    Relation,
+    Calc,
+    Unary,
+    Member,
+    Primary,
+    Arguments,
+    ListEntries,
+    Fields,
+    Field,
+    MapEntries,
+    FieldName,
+    Element,
+    Literal,
+}
+
+pub(super) const RULES: usize = 17;
+
+/// A part of the grammar.
+pub(super) enum Shape {
+    Token(Kinds),
+    Call(Rule, u8),
+    Sequence(Vec<Shape>),
+    Optional(Box<Shape>),
+    /// Any number of times, decided by the next token, or `predicted` by more of them.
+    Repeated {
+        body: Box<Shape>,
+        predicted: bool,
+    },
+    /// The same, at least once.
+    Some {
+        body: Box<Shape>,
+        predicted: bool,
+    },
+    Choice(Vec<Shape>),
+    /// Holds where the rule was called with this precedence at most.
+    Precedence(u8),
+}
+
+/// The grammar of cel-go, rule by rule.
+pub(super) fn grammar(rule: Rule) -> Shape {
+    use Kind::*;
+    use Shape::{Call, Choice, Optional, Precedence, Repeated, Sequence};
+    let token = |kind: Kind| Shape::Token(set(&[kind]));
+    let of = |rule: Rule| Call(rule, 0);
+    let maybe = |shape: Shape| Optional(Box::new(shape));
+    let repeated = |parts: Vec<Shape>, predicted: bool| Repeated {
+        body: Box::new(Sequence(parts)),
+        predicted,
+    };
+    let some = |kind: Kind, predicted: bool| Shape::Some {
+        body: Box::new(token(kind)),
+        predicted,
+    };
+    let infix = |strength: u8, operators: &[Kind], rule: Rule| {
+        Sequence(vec![
+            Precedence(strength),
+            Shape::Token(set(operators)),
+            Call(rule, strength + 1),
+        ])
+    };
+    let choices = |shapes: Vec<Shape>| Repeated {
+        body: Box::new(Choice(shapes)),
+        predicted: true,
+    };
+    match rule {
+        Rule::Start => Sequence(vec![of(Rule::Expr), token(End)]),
+        Rule::Expr => Sequence(vec![
+            of(Rule::Or),
+            maybe(Sequence(vec![
+                token(Question),
+                of(Rule::Or),
+                token(Colon),
+                of(Rule::Expr),
+            ])),
+        ]),
+        Rule::Or => Sequence(vec![of(Rule::And), repeated(vec![token(Or), of(Rule::And)], false)]),
+        Rule::And => Sequence(vec![
+            of(Rule::Relation),
+            repeated(vec![token(And), of(Rule::Relation)], false),
+        ]),
+        Rule::Relation => {
+            let operators = [Less, LessEqual, GreaterEqual, Greater, Equal, NotEqual, In];
+            Sequence(vec![
+                of(Rule::Calc),
+                Repeated {
+                    body: Box::new(infix(1, &operators, Rule::Relation)),
+                    predicted: true,
+                },
+            ])
+        }
+        Rule::Calc => Sequence(vec![
+            of(Rule::Unary),
+            choices(vec![
+                infix(2, &[Star, Slash, Percent], Rule::Calc),
+                infix(1, &[Plus, Minus], Rule::Calc),
+            ]),
+        ]),
+        Rule::Unary => Choice(vec![
+            of(Rule::Member),
+            Sequence(vec![some(Not, false), of(Rule::Member)]),
+            Sequence(vec![some(Minus, true), of(Rule::Member)]),
+        ]),
+        Rule::Member => Sequence(vec![
+            of(Rule::Primary),
+            choices(vec![
+                Sequence(vec![
+                    Precedence(3),
+                    token(Dot),
+                    maybe(token(Question)),
+                    of(Rule::FieldName),
+                ]),
+                Sequence(vec![
+                    Precedence(2),
+                    token(Dot),
+                    token(Identifier),
+                    token(OpenParen),
+                    maybe(of(Rule::Arguments)),
+                    token(CloseParen),
+                ]),
+                Sequence(vec![
+                    Precedence(1),
+                    token(OpenBracket),
+                    maybe(token(Question)),
+                    of(Rule::Expr),
+                    token(CloseBracket),
+                ]),
+            ]),
+        ]),
+        Rule::Primary => Choice(vec![
+            Sequence(vec![maybe(token(Dot)), token(Identifier)]),
+            Sequence(vec![
+                maybe(token(Dot)),
+                token(Identifier),
+                token(OpenParen),
+                maybe(of(Rule::Arguments)),
+                token(CloseParen),
+            ]),
+            Sequence(vec![token(OpenParen), of(Rule::Expr), token(CloseParen)]),
+            Sequence(vec![
+                token(OpenBracket),
+                maybe(of(Rule::ListEntries)),
+                maybe(token(Comma)),
+                token(CloseBracket),
+            ]),
+            Sequence(vec![
+                token(OpenBrace),
+                maybe(of(Rule::MapEntries)),
+                maybe(token(Comma)),
+                token(CloseBrace),
+            ]),
+            Sequence(vec![
+                maybe(token(Dot)),
+                token(Identifier),
+                repeated(vec![token(Dot), token(Identifier)], false),
+                token(OpenBrace),
+                maybe(of(Rule::Fields)),
+                maybe(token(Comma)),
+                token(CloseBrace),
+            ]),
+            of(Rule::Literal),
+        ]),
+        Rule::Arguments => Sequence(vec![
+            of(Rule::Expr),
+            repeated(vec![token(Comma), of(Rule::Expr)], false),
+        ]),
+        Rule::ListEntries => Sequence(vec![
+            of(Rule::Element),
+            repeated(vec![token(Comma), of(Rule::Element)], true),
+        ]),
+        Rule::Fields => Sequence(vec![
+            of(Rule::Field),
+            token(Colon),
+            of(Rule::Expr),
+            repeated(vec![token(Comma), of(Rule::Field), token(Colon), of(Rule::Expr)], true),
+        ]),
+        Rule::Field => Sequence(vec![maybe(token(Question)), of(Rule::FieldName)]),
+        Rule::MapEntries => Sequence(vec![
+            of(Rule::Element),
+            token(Colon),
+            of(Rule::Expr),
+            repeated(
+                vec![token(Comma), of(Rule::Element), token(Colon), of(Rule::Expr)],
+                true,
+            ),
+        ]),
+        Rule::FieldName => Choice(vec![token(Identifier), token(EscapedIdentifier)]),
+        Rule::Element => Sequence(vec![maybe(token(Question)), of(Rule::Expr)]),
+        Rule::Literal => Choice(vec![
+            Sequence(vec![maybe(token(Minus)), token(Int)]),
+            token(Uint),
+            Sequence(vec![maybe(token(Minus)), token(Float)]),
+            token(String),
+            token(Bytes),
+            token(True),
+            token(False),
+            token(Null),
+        ]),
+    }
+}
+
+pub(super) const ALL: [Rule; RULES] = [
+    Rule::Start,
+    Rule::Expr,
+    Rule::Or,
+    Rule::And,
+    Rule::Relation,
+    Rule::Calc,
+    Rule::Unary,
+    Rule::Member,
+    Rule::Primary,
+    Rule::Arguments,
+    Rule::ListEntries,
+    Rule::Fields,
+    Rule::Field,
+    Rule::MapEntries,
+    Rule::FieldName,
+    Rule::Element,
+    Rule::Literal,
+];
+
+/// Rules that call themselves on the left.
+pub(super) fn is_recursive(rule: Rule) -> bool {
+    matches!(rule, Rule::Relation | Rule::Calc | Rule::Member)
+}
