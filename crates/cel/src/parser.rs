@@ -100,7 +100,8 @@ pub(crate) fn parse(text: &str, bindings: bool) -> Result<Parsed, Vec<Issue>> {
     let root = parser.whole();
     match root {
         Ok(root) if parser.issues.is_empty() => Ok(Parsed {
-            depth: parser.depths[root.id as usize],
+            // What is evaluated within each other is counted with what holds nothing else.
+            depth: parser.depths[root.id as usize] + 1,
             root,
             offsets: parser.offsets,
         }),
