@@ -1,7 +1,7 @@
 //! Leader election: of several servers on one store, one runs the controllers. The lease and its use are those of
 //! kube-controller-manager: <https://kubernetes.io/docs/concepts/architecture/leases/>.
 //!
-//! Who leads writes the lease anew in short turns. Others watch it on clocks of their own: only when it has not changed for its
+//! Who leads writes the lease again in short turns. Others watch it on clocks of their own: only when it has not changed for its
 //! whole duration does one of them take it, by a write that is guarded by the version that it saw. Who cannot renew stops its
 //! controllers well before that. Who ends stops them and gives the lease away.
 
@@ -126,7 +126,7 @@ pub(crate) trait Lock: Send {
     /// Makes the lease, if there is none.
     fn create(&self, lease: &Value) -> impl Future<Output = Result<Value, RequestError>> + Send;
 
-    /// Replaces the lease, if it is of the version that this one bears.
+    /// Replaces the lease, if it is of the version that this one has.
     fn update(&self, lease: &Value) -> impl Future<Output = Result<Value, RequestError>> + Send;
 
     /// The time of day, as leases hold it.

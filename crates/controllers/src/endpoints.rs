@@ -124,7 +124,7 @@ impl KubernetesEndpoints {
         }
     }
 
-    /// Takes this server's address away: clients had better go elsewhere.
+    /// Takes this server's address away: clients should go elsewhere.
     pub async fn end(&self) {
         self.ends.store(true, Ordering::Release);
         log_failure(self.remove().await);
@@ -143,7 +143,7 @@ impl KubernetesEndpoints {
         match self.reconciler {
             Reconciler::Nothing => Ok(()),
             Reconciler::Lease => {
-                // First of all, so that the others know of this one whatever becomes of the rest.
+                // First of all, so that the others know of this one whatever happens to the rest.
                 self.leases.renew().await?;
                 self.show_leased(false).await
             }

@@ -19,7 +19,7 @@ use crate::refusal::unless_overtaken;
 pub(crate) const NAME: &str = "api-priority-and-fairness-config-producer-v1";
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
-/// How long a change may last that nobody is to make.
+/// How long a change may last that no client should make.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the controller until the server ends.

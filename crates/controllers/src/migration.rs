@@ -1,4 +1,4 @@
-//! StorageVersionMigrations: all objects of a resource are written anew, so that they are kept in the version and the form in which
+//! StorageVersionMigrations: all objects of a resource are written again, so that they are kept in the version and the form in which
 //! the server stores them now (<https://kubernetes.io/docs/tasks/manage-kubernetes-objects/storage-version-migration/>).
 //!
 //! One migration of a resource runs at a time, the oldest first. The conditions of its status tell how far it is: `Running`, then

@@ -19,7 +19,7 @@ pub(crate) struct NamespacedDefault {
     name: &'static str,
     /// What is made where it is missing.
     object: Value,
-    /// A field that is put right where somebody changed it.
+    /// A field that is put right after a change.
     kept: Option<&'static str>,
 }
 

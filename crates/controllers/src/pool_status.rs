@@ -118,7 +118,7 @@ impl Reconcile for PoolStatus {
         if is_answered {
             self.waiting.remove(name);
         } else if self.waiting.insert(name.clone()) {
-            // A slice may have come while nobody waited for it.
+            // A slice may have come before the wait began.
             queue.push(name.clone());
         }
     }
@@ -284,7 +284,7 @@ impl Pool {
         if let Some(node) = self.node.as_deref().filter(|node| !node.is_empty()) {
             status.set_at(&["nodeName"], node.into());
         }
-        // No device is told to be unavailable yet, as in the reference.
+        // No device is reported as unavailable yet, as in the reference.
         for (field, number) in [
             ("generation", self.generation),
             ("resourceSliceCount", self.slices),

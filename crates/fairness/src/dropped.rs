@@ -1,4 +1,4 @@
-//! When a client that was refused had better come again: later where many are refused.
+//! When a client that was refused should come again: later where many are refused.
 
 use std::collections::VecDeque;
 

@@ -212,7 +212,7 @@ impl<D> Fairness<D> {
         }
     }
 
-    /// Shares the seats out anew, by what was wanted since the last time. To be called each ten seconds.
+    /// Shares the seats out again, by what was wanted since the last time. To be called each ten seconds.
     pub fn adjust(&self) {
         let mut state = self.state.lock();
         state.borrow(self.limit, self.shared.clock.now());

@@ -4,7 +4,7 @@
 //! begins at the queue's own mark on that scale; the queue whose next request would end first is served next. A mark moves on by the
 //! work that a request is thought to be when it is dispatched, and is corrected when it has ended.
 //!
-//! A queue exists while it has requests or seats; an idle one would begin anew at `R` anyway. So a level of a million queues costs as
+//! A queue exists while it has requests or seats; an idle one would begin again at `R` anyway. So a level of a million queues costs as
 //! much as its requests.
 
 mod dump;

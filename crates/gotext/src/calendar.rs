@@ -1,7 +1,7 @@
 //! The Gregorian calendar, before and after all years that it was ever used in.
 //!
 //! The crate `time` ends at the year 9999. A time of that year that is given in another zone may lie behind it, and is read
-//! and written by the reference all the same.
+//! and written by the reference nevertheless.
 
 /// Days from 1970-01-01 to a date. Months and days count from 1.
 pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {

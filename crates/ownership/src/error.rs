@@ -13,7 +13,7 @@ pub enum ApplyError {
     /// 400: the configuration is of another kind or version than its address.
     #[error("invalid object type: {0}")]
     WrongKind(String),
-    /// 400: the configuration bears `metadata.managedFields`.
+    /// 400: the configuration has `metadata.managedFields`.
     #[error("metadata.managedFields must be nil")]
     ManagedFieldsInConfiguration,
     /// 500: the live object's `managedFields` cannot be read.

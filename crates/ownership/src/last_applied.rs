@@ -14,7 +14,7 @@ const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 /// How many bytes the keys and values of all annotations may have together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// The last applied configuration that `live` bears, if it is one of `api_version`.
+/// The last applied configuration that `live` has, if it is one of `api_version`.
 pub(crate) fn configuration(live: &Value, api_version: &str) -> Option<Value> {
     let text = annotation(live)?;
     let config = json::parse(text.as_bytes(), &Limits::default()).ok()?;

@@ -128,7 +128,7 @@ pub(crate) fn list_in(object: &Value) -> Option<&Value> {
     object.at(&PATH)
 }
 
-/// The seconds by which entries are sorted: what bears no time comes first.
+/// The seconds by which entries are sorted: what has no time comes first.
 pub(crate) fn seconds(entry: &Entry) -> i64 {
     entry.time.as_ref().map_or(0, |time| time.seconds)
 }

@@ -1,4 +1,4 @@
-//! The times that entries bear: whole seconds, in UTC.
+//! The times that entries have: whole seconds, in UTC.
 
 use std::time::SystemTime;
 

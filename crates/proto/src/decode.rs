@@ -471,7 +471,7 @@ fn int_or_string(name: &str, mut input: Input<'_>) -> Result<Value, DecodeError>
     }
 }
 
-/// Reads a time; one that nobody set has no bytes, or is the first moment of the year one.
+/// Reads a time; one that is unset has no bytes, or is the first moment of the year one.
 fn time(mut input: Input<'_>, precision: Precision) -> Result<Value, DecodeError> {
     if input.is_empty() {
         return Ok(Value::Null);

@@ -4,7 +4,7 @@
 //!
 //! [`Messages`] reads and writes the message of any type of a
 //! [`TypeTable`](holdfast_resource::schema::TypeTable): the table says under which numbers the fields of a type stand, and
-//! what the reference writes for those that nobody set. What is read has the form that
+//! what the reference writes for unset fields. What is read has the form that
 //! [`decode`](holdfast_resource::schema::decode) gives to JSON; what has that form is written byte for byte as the
 //! reference writes it. A whole object travels within an [`Envelope`]; lists and watch events are put together of objects
 //! that were written before.

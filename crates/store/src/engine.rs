@@ -41,7 +41,7 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
         false
     }
 
-    /// Says that somebody waits until the state is at `revision`, of which there may be nothing to publish.
+    /// Says that a caller waits until the state is at `revision`, of which there may be nothing to publish.
     fn want(&self, _revision: Revision) {}
 
     /// `snapshot`, which is the current state, with what the engine knows beyond it: for those who write, whose guards

@@ -209,7 +209,7 @@ impl<X: Indexer> Entry<X> {
         self.text.bytes()
     }
 
-    /// The same for one who reads it once: a large value that nobody has asked for since it came from the disk stays packed.
+    /// The same for one who reads it once: a large value that was not requested since it came from the disk stays packed.
     pub fn bytes_once(&self) -> Bytes {
         self.text.bytes_once()
     }

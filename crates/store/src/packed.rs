@@ -1,4 +1,4 @@
-//! Texts of entries. A large one that comes from the disk is kept packed until somebody asks for it: of what there is at a start,
+//! Texts of entries. A large one that comes from the disk is kept packed until it is requested: of what there is at a start,
 //! such as definitions and the versions before them, most is never read, or read once by who follows it.
 
 use std::sync::OnceLock;
@@ -17,11 +17,11 @@ pub(crate) enum Text {
     Packed(Box<Packed>),
 }
 
-/// A text that nobody had asked for when it was packed.
+/// A text that was not requested when it was packed.
 pub(crate) struct Packed {
     packed: Box<[u8]>,
     length: usize,
-    /// The text from the time on when somebody has asked for it.
+    /// The text from the time on when it is requested.
     shared: OnceLock<Bytes>,
 }
 

@@ -145,7 +145,7 @@ impl<X: Indexer> State<X> {
         })
     }
 
-    /// Begins the history anew: what came before the current revision can be neither read nor watched from. Watches that
+    /// Begins the history again: what came before the current revision can be neither read nor watched from. Watches that
     /// are open go on.
     pub fn begin_history(&self) {
         self.compacted.fetch_max(self.revision(), Ordering::AcqRel);
@@ -246,7 +246,7 @@ impl<X: Indexer> State<X> {
         Ok(root)
     }
 
-    /// Keeps a snapshot at hand that somebody will ask for again by its revision.
+    /// Keeps a snapshot at hand that a client will ask for again by its revision.
     pub fn keep(&self, snapshot: &Snapshot<X>) {
         self.keep_root(&snapshot.root);
     }
@@ -453,7 +453,7 @@ impl<X: Indexer> Publisher<X> {
     fn overdue(&self, now: Duration) -> Option<Revision> {
         let ring = self.state.all.ring.read();
         let oldest = ring.events.front()?;
-        // A clock that was set back must not keep events for ever; the bytes bound them all the same.
+        // A clock that was set back must not keep events for ever; the bytes bound them nevertheless.
         let aged = now.saturating_sub(oldest.time()) > self.limits.age;
         (aged || self.weight > self.limits.bytes).then(|| oldest.revision())
     }

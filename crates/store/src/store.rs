@@ -265,13 +265,13 @@ impl<X: Indexer> Store<X> {
         self.state.snapshot_at(revision)
     }
 
-    /// Keeps a snapshot at hand that somebody will ask for again by its revision, such as for the next page of a list. It
+    /// Keeps a snapshot at hand that a client will ask for again by its revision, such as for the next page of a list. It
     /// is let go when its revision leaves the history, or when many others were kept since.
     pub fn keep(&self, snapshot: &Snapshot<X>) {
         self.state.keep(snapshot);
     }
 
-    /// Begins the history anew, for this process: what came before the current revision can be neither read nor watched
+    /// Begins the history again, for this process: what came before the current revision can be neither read nor watched
     /// from. For what is written before the server serves, whose beginning no watcher can have seen.
     pub fn begin_history(&self) {
         self.state.begin_history();
@@ -291,7 +291,7 @@ impl<X: Indexer> Store<X> {
     }
 
     /// The current state, and all events after it of keys that begin with `prefix`: what begins to follow a prefix takes
-    /// both here, since the history may begin anew between the two.
+    /// both here, since the history may begin again between the two.
     ///
     /// # Errors
     /// [`HistoryError::Closed`]
@@ -341,7 +341,7 @@ impl<X: Indexer> Store<X> {
     /// Finishes the writes that wait, ends the watches and lets go of the directory. Reads still work.
     ///
     /// # Errors
-    /// If the last checkpoint failed, of several the first; what was acknowledged is durable all the same.
+    /// If the last checkpoint failed, of several the first; what was acknowledged is durable nevertheless.
     pub async fn close(&self) -> Result<(), StorageError> {
         let others = self.elsewhere.iter().map(|(_, store)| &store.engine);
         let mut outcome = Ok(());

@@ -55,7 +55,7 @@ pub enum Op<X: Indexer> {
     Delete {
         /// The key to remove.
         key: Key,
-        /// The object as the delete event shall show it; the previous value where this is `None`. Either way it bears
+        /// The object as the delete event shall show it; the previous value where this is `None`. Either way it has
         /// the revision of the delete.
         last: Option<Value>,
     },

@@ -173,7 +173,7 @@ mod tests {
         let (state, mut publisher) = State::new((), HistoryLimits::default());
         let watch = || Watcher::new(&state, Scope::Prefix("/registry/pods/".into()), 1).unwrap();
         let (mut first, mut second) = (watch(), watch());
-        // Both are about to leave, and the second takes its turn after somebody else has joined.
+        // Both are about to leave, and the second takes its turn after another one has joined.
         (first.wake, second.wake) = (None, None);
         drop(first);
         let mut joined = watch();

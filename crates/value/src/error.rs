@@ -46,7 +46,7 @@ pub enum Error {
         /// Where the first list or map too deep begins.
         position: Position,
     },
-    /// There are more values than [`Limits::max_nodes`](crate::Limits::max_nodes); in YAML, aliases count anew each time.
+    /// There are more values than [`Limits::max_nodes`](crate::Limits::max_nodes); in YAML, aliases count again each time.
     #[error("more than {limit} values")]
     TooManyNodes {
         /// The limit.

@@ -8,7 +8,7 @@ use crate::Value;
 // Numbers are finite, so that each value equals itself.
 impl Eq for Value {}
 
-/// Values that are equal have one hash: numbers go by their value, whatever their type.
+/// Values that are equal have one hash: numbers compare by value, whatever their type.
 impl Hash for Value {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {

@@ -229,7 +229,7 @@ pub fn drop_repeated_owners(object: &mut Value, after_admission: bool) -> Vec<St
     vec![warning]
 }
 
-/// A time as objects bear it: RFC 3339 in UTC, in whole seconds.
+/// A time as objects have it: RFC 3339 in UTC, in whole seconds.
 pub fn rfc3339(time: SystemTime) -> SmolStr {
     Timestamp::from(time).text(Precision::Seconds)
 }

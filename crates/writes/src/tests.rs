@@ -99,7 +99,7 @@ fn put(object: Value) -> Change {
     }
 }
 
-/// A PUT of `text` in the place of `live`.
+/// A PUT of `text` in place of `live`.
 fn replace(world: &World, live: &Value, subresource: &str, text: &str) -> Result<Staged, Error> {
     let target = target(world, live, subresource);
     update_at(world, &target, Some(live), &put(decoded(world, text)))

@@ -31,7 +31,7 @@ impl Conditions {
         self.0.is_empty()
     }
 
-    /// Whether all conditions hold. One that does not decides, whatever becomes of the others.
+    /// Whether all conditions hold. One that does not decides, whatever happens to the others.
     ///
     /// # Errors
     /// Why it cannot be said.

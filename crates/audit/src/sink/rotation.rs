@@ -225,7 +225,7 @@ fn tidy(retention: &Retention, now: SystemTime) -> io::Result<()> {
     outcome
 }
 
-/// Compresses a file and removes it. What an earlier attempt left is written anew.
+/// Compresses a file and removes it. What an earlier attempt left is written again.
 fn compress(path: &Path) -> io::Result<()> {
     let mut target = path.as_os_str().to_owned();
     target.push(COMPRESSED);

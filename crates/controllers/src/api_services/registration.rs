@@ -1,5 +1,5 @@
 //! An APIService for each group version that is served here. Those of built-in groups are made at the start and are everybody's
-//! afterwards; those of definitions come and go with these, and are put right whenever somebody changes them.
+//! afterwards; those of definitions come and go with these, and are put right after a change.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;

@@ -184,7 +184,7 @@ impl Collector {
         patch(&self.client, &path, &tree, "ownerReferences", others).await
     }
 
-    /// Takes a finalizer away, with which the object goes unless somebody else holds it.
+    /// Takes a finalizer away, with which the object goes unless another finalizer holds it.
     pub(super) async fn release(&self, uid: &Uid, place: &ObjectRef, finalizer: &str) -> Result<(), RequestError> {
         let Some(Found { object, resource }) = self.get(place) else {
             return Ok(());

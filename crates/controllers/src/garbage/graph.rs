@@ -285,20 +285,24 @@ impl Reference {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn place(name: &str) -> ObjectRef {
+impl ObjectRef {
+    /// A ConfigMap of the namespace `n`.
+    pub(super) fn config_map(name: &str) -> Self {
         let resource = GroupResource {
             group: "".into(),
             resource: "configmaps".into(),
         };
-        ObjectRef {
+        Self {
             resource: Arc::new(resource),
             namespace: "n".into(),
             name: name.into(),
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     fn uid(name: &str) -> Uid {
         Uid::new(name)
@@ -310,13 +314,13 @@ mod tests {
             let name = text.trim_start_matches('!');
             SeenOwner {
                 uid: uid(name),
-                place: Some(place(name)),
+                place: Some(ObjectRef::config_map(name)),
                 blocks: text.starts_with('!'),
             }
         };
         Seen {
             uid: uid(name),
-            place: place(name),
+            place: ObjectRef::config_map(name),
             owners: owners.iter().map(owner).collect(),
             dying: None,
         }
@@ -361,7 +365,7 @@ mod tests {
         assert!(see(&mut graph, seen("child", &["owner"]), ALL).is_empty());
         assert!(graph.doubtful(&uid("child")).is_none());
         assert_eq!(graph.remove(&uid("owner")), [check("child")]);
-        assert_eq!(graph.doubtful(&uid("child")), Some(&place("child")));
+        assert_eq!(graph.doubtful(&uid("child")), Some(&ObjectRef::config_map("child")));
         assert!(graph.remove(&uid("child")).is_empty());
         assert!(graph.is_empty() && graph.owners.is_empty());
     }
@@ -381,22 +385,28 @@ mod tests {
         let mut graph = Graph::default();
         see(&mut graph, seen("child", &["owner"]), ALL);
         let mut other = seen("other", &["!owner"]);
-        other.owners[0].place = Some(place("misplaced"));
+        other.owners[0].place = Some(ObjectRef::config_map("misplaced"));
         assert_eq!(see(&mut graph, other, ALL), [check("other")]);
         assert!(graph.doubtful(&uid("other")).is_some());
         assert!(!graph.is_blocked(&uid("owner")), "it blocks none");
-        assert_eq!(graph.dependents_of(&uid("owner")), [(uid("child"), place("child"))]);
+        assert_eq!(
+            graph.dependents_of(&uid("owner")),
+            [(uid("child"), ObjectRef::config_map("child"))]
+        );
     }
 
     #[test]
     fn who_misplaces_an_owner_first_does_not_mislead_the_others() {
         let mut graph = Graph::default();
-        let there = &mut |at: &ObjectRef, _: &Uid| *at == place("owner");
+        let there = &mut |at: &ObjectRef, _: &Uid| *at == ObjectRef::config_map("owner");
         let mut wrong = seen("wrong", &["!owner"]);
-        wrong.owners[0].place = Some(place("misplaced"));
+        wrong.owners[0].place = Some(ObjectRef::config_map("misplaced"));
         assert_eq!(graph.see(wrong, there), [check("wrong")]);
         assert!(graph.see(seen("right", &["!owner"]), there).is_empty());
-        assert_eq!(graph.dependents_of(&uid("owner")), [(uid("right"), place("right"))]);
+        assert_eq!(
+            graph.dependents_of(&uid("owner")),
+            [(uid("right"), ObjectRef::config_map("right"))]
+        );
         graph.remove(&uid("right"));
         assert!(!graph.is_blocked(&uid("owner")));
         assert!(graph.doubtful(&uid("wrong")).is_some());
@@ -447,7 +457,10 @@ mod tests {
         let mut graph = Graph::default();
         see(&mut graph, seen("child", &["owner"]), ALL);
         assert_eq!(see(&mut graph, dying("owner", &[], Dying::Orphan), ALL), [end("owner")]);
-        assert_eq!(graph.dying(&uid("owner")), Some(&(place("owner"), Dying::Orphan)));
+        assert_eq!(
+            graph.dying(&uid("owner")),
+            Some(&(ObjectRef::config_map("owner"), Dying::Orphan))
+        );
         assert!(see(&mut graph, seen("owner", &[]), ALL).is_empty());
         assert!(graph.dying(&uid("owner")).is_none());
     }

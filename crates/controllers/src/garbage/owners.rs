@@ -74,28 +74,14 @@ impl AbsentOwners {
 mod tests {
     use std::cell::Cell;
 
-    use holdfast_resource::GroupResource;
-
     use super::*;
-
-    fn place(name: &str) -> ObjectRef {
-        let resource = GroupResource {
-            group: "".into(),
-            resource: "configmaps".into(),
-        };
-        ObjectRef {
-            resource: Arc::new(resource),
-            namespace: "n".into(),
-            name: name.into(),
-        }
-    }
 
     #[test]
     fn a_place_is_looked_at_once_for_a_dependent_and_not_again_for_owners_that_are_absent() {
         let (absent, looked) = (AbsentOwners::default(), Cell::new(0));
         let collector = |looks: &mut Looks| {
             for n in 0..10_000 {
-                let standing = absent.standing(Uid::new(&n.to_string()), place("taken"), looks, || {
+                let standing = absent.standing(Uid::new(&n.to_string()), ObjectRef::config_map("taken"), looks, || {
                     looked.set(looked.get() + 1);
                     let uid = Uid::new("7");
                     Some(Occupant { uid, dying: None })
@@ -116,7 +102,7 @@ mod tests {
             let mut looks = Looks::default();
             for n in 0..10_000 {
                 let name = n.to_string();
-                let standing = absent.standing(Uid::new(&name), place(&name), &mut looks, || {
+                let standing = absent.standing(Uid::new(&name), ObjectRef::config_map(&name), &mut looks, || {
                     looked.set(looked.get() + 1);
                     None
                 });

@@ -1,4 +1,4 @@
-//! What a namespace that is to go tells of its deletion: five conditions, in the words of the reference
+//! What a terminating namespace reports about its deletion: five conditions, in the words of the reference
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/namespace-v1/#NamespaceStatus>).
 
 use std::collections::BTreeMap;

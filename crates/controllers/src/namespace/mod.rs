@@ -153,7 +153,7 @@ async fn end(client: &Client, namespaces: &Resource, name: &str, mut namespace: 
     let findings = content::delete(client, name).await;
     let before = namespace.at(&["status", "conditions"]).and_then(Value::as_list);
     let before: Vec<Value> = before.map(|list| list.to_vec()).unwrap_or_default();
-    // What is empty at the first look has nothing to tell of.
+    // What is empty at the first look has nothing to report.
     if !(before.is_empty() && findings.is_clear())
         && let Some(conditions) = findings.conditions(&before, &client.now())
     {
@@ -174,7 +174,7 @@ async fn end(client: &Client, namespaces: &Resource, name: &str, mut namespace: 
     Ok(left)
 }
 
-/// Takes the finalizer away, with which the namespace goes unless somebody else holds it.
+/// Takes the finalizer away, with which the namespace goes unless another finalizer holds it.
 async fn finalize(client: &Client, path: &str, mut namespace: Value) -> Result<(), RequestError> {
     if let Some(finalizers) = namespace.at_mut(&["spec", "finalizers"]).and_then(Value::as_list_mut) {
         finalizers

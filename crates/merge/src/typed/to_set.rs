@@ -134,7 +134,7 @@ impl<'a> SetWalk<'a> {
         }
     }
 
-    /// Adds items of which some cannot be named: these go by their position. Where whole values are asked for they are
+    /// Adds items of which some cannot be named: these are named by their position. Where whole values are requested they are
     /// an error.
     fn list_with_nameless_items(&mut self, list: &ListType, items: &[Value]) {
         let named: Vec<_> = items.iter().filter(|item| list.name(item).is_ok()).cloned().collect();

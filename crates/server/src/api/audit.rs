@@ -94,7 +94,7 @@ pub(crate) fn capture(audit: &Recorder, context: &representation::Context, respo
     }
 }
 
-/// What an answer tells of how the request ended: its code, and all that a `Status` says where it is one.
+/// What an answer says about the end of the request: its code, and all that a `Status` says where it is one.
 pub(crate) fn status(context: &representation::Context, response: &Response) -> ResponseStatus {
     let code = response.status().as_u16();
     let bare = ResponseStatus {

@@ -42,7 +42,7 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     written(context, &request, &result).await
 }
 
-/// Takes out of a typed object what stands at `paths`; what is written even when nobody sets it stays.
+/// Takes out of a typed object what stands at `paths`; what is written even when unset stays.
 fn without(kind_type: &dyn KindType, mut object: Value, paths: &[Vec<SmolStr>]) -> Result<Value, ApiError> {
     if paths.is_empty() {
         return Ok(object);

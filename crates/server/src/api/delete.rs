@@ -53,7 +53,7 @@ pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest)
 /// Answers a DELETE of a collection: each object that is selected is deleted by itself.
 ///
 /// # Errors
-/// What the client is to be told of the first refusal; what was deleted until then stays deleted.
+/// The report of the first refusal; what was deleted until then stays deleted.
 pub(super) async fn delete_collection(
     context: &Arc<Context>,
     mut request: ResourceRequest,
@@ -121,7 +121,7 @@ async fn check_can_be_shown(
 }
 
 /// How many objects of a collection are deleted at a time in a store of one's own: they share the wait for the disk, and come
-/// in order all the same.
+/// in order nevertheless.
 const DELETED_TOGETHER: usize = 16;
 
 /// What the client is warned of that does not say what is to be done with dependents.
@@ -155,7 +155,7 @@ async fn read_options(context: &Context, request: &mut ResourceRequest) -> Resul
     Ok(options)
 }
 
-/// The `Status` that tells of an object that is gone.
+/// The `Status` that reports an object that is gone.
 fn success(request: &ResourceRequest, result: &Written) -> Vec<u8> {
     let resource = &request.served.resource;
     let tree = result.object.tree();

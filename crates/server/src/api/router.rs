@@ -105,7 +105,7 @@ pub async fn serve_resource(
     }
 }
 
-/// Finds the resource that `target` names and checks that what is asked for can be done with it.
+/// Finds the resource that `target` names and checks that what is requested can be done with it.
 ///
 /// # Errors
 /// 404, 405, 415 or 406.

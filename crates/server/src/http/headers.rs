@@ -18,7 +18,7 @@ pub(crate) fn lossy(value: &HeaderValue) -> Cow<'_, str> {
     String::from_utf8_lossy(value.as_bytes())
 }
 
-/// A value that says who somebody is: it is taken to the letter or not at all.
+/// A value that says who the client is: it is taken to the letter or not at all.
 ///
 /// # Errors
 /// 400 where it is no UTF-8.

@@ -176,8 +176,8 @@ impl ErrorForm {
 }
 
 impl Representation {
-    /// The form in which errors are told: that of the first clause that asks for nothing but a format, since a `Status` is
-    /// only shown whole. Where there is none, what went wrong is told all the same, as JSON for people.
+    /// The form of errors: that of the first clause that asks for nothing but a format, since a `Status` is
+    /// only shown whole. Where there is none, errors are shown nevertheless, as JSON for people.
     pub fn of_errors(headers: &HeaderMap, query: &Query) -> Self {
         let of_bodies = Self::of_document(headers, query);
         of_bodies.unwrap_or(Self {
@@ -360,7 +360,7 @@ impl Clause {
         dropped.split('+').any(|dropped| dropped == field)
     }
 
-    /// Whether it accepts a media type, by name or by wildcards in the place of either part.
+    /// Whether it accepts a media type, by name or by wildcards in place of either part.
     pub(crate) fn accepts(&self, media_type: &str) -> bool {
         media_type.split_once('/').is_some_and(|(family, subtype)| {
             [(&self.family, family), (&self.subtype, subtype)]

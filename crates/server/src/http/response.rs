@@ -193,7 +193,7 @@ pub fn error(messages: &Messages, error: &ApiError, representation: &Representat
     response
 }
 
-/// How many characters of warnings are told before each of them is cut short, and to how many.
+/// How many characters of warnings are sent before each of them is cut short, and to how many.
 const WARNING_CHARACTERS: usize = 4096;
 const CUT_WARNING: usize = 256;
 

@@ -64,7 +64,7 @@ impl ApiError {
         }))
     }
 
-    /// As [`ApiError::new`], of a code that somebody else gives; 400 where that is none.
+    /// As [`ApiError::new`], of a code that another server gives; 400 where that is none.
     fn of_code(code: u16, reason: SmolStr, message: String, details: Option<Details>) -> Self {
         let code = StatusCode::from_u16(code).unwrap_or(StatusCode::BAD_REQUEST);
         Self::new(code, reason, message, details)

@@ -399,7 +399,7 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
     is_one.then_some((namespace, name))
 }
 
-/// The key of an extra as the name of a header bears it, in small letters: escapes in it are read where they are well-formed.
+/// The key of an extra as the name of a header has it, in small letters: escapes in it are read where they are well-formed.
 fn extra_key(text: &str) -> Result<String, ApiError> {
     match query::decode(text) {
         Ok(key) => Ok(key.into_owned()),

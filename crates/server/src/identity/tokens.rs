@@ -97,7 +97,7 @@ impl TokenFile {
 }
 
 impl TokenAuthenticator for TokenFile {
-    /// A token of the file is good for whatever audience it is asked for, as long as that is this server's.
+    /// A token of the file is valid for any requested audience, as long as that is this server's.
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError> {
         let user = self.user(token).ok_or(TokenError::Unknown)?;
         // An audience that is requested twice is returned twice.

@@ -1,6 +1,6 @@
 //! The metrics of priority levels, by the names of the reference (`apiserver_flowcontrol_*`).
 //!
-//! Levels count by themselves, under the locks that they hold anyway. What they counted becomes text when somebody asks.
+//! Levels count by themselves, under the locks that they hold anyway. What they counted becomes text on request.
 
 use std::fmt::Write as _;
 

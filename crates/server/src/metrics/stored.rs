@@ -22,7 +22,7 @@ pub(super) struct StoredObjects {
     counts: Counts,
 }
 
-/// The metrics that tell of it.
+/// The metrics that report it.
 pub(super) struct Counts {
     /// By resource and group in one text, as releases before 1.34 had it.
     by_name: IntGaugeVec,

@@ -15,7 +15,7 @@ use crate::runtime::{Clock as _, SystemClock};
 
 /// How often claims are mended.
 const OFTEN: Duration = Duration::from_secs(180);
-/// How often they are looked at in a row: what is made anew is removed first.
+/// How often they are looked at in a row: what is made again is removed first.
 const ROUNDS: usize = 3;
 /// The health check of the task.
 const CHECK: &str = "poststarthook/start-service-ip-repair-controllers";
@@ -75,7 +75,7 @@ fn written(transaction: Transaction<Objects>, claim: Claim, state: &Snapshot) ->
 }
 
 /// The transaction with the claims of the objects that it writes. Where another server was faster, a guard fails, and the write
-/// is done anew from what is there by then.
+/// is done again from what is there by then.
 pub(super) fn complete(
     registry: &Registry,
     transaction: Transaction<Objects>,

@@ -57,7 +57,7 @@ pub(crate) struct EventForm {
     pub(crate) definition: u64,
 }
 
-/// The frames of one event, in every form that somebody asked for and that is still kept.
+/// The frames of one event, in every form that was requested and that is still kept.
 #[derive(Default)]
 pub struct EncodedEvent(OnceLock<Arc<Encodings>>);
 
@@ -67,7 +67,7 @@ struct Encodings {
     conversions: Mutex<Vec<(Version, Weak<Conversion>)>>,
 }
 
-/// The objects of an event in the version in which somebody watches, as a webhook converts them: asked for once, by
+/// The objects of an event in the version in which clients watch, as a webhook converts them: asked for once, by
 /// whoever is first, and kept for as long as anybody waits for it.
 pub(crate) type Conversion = OnceCell<Result<Converted, ApiError>>;
 
@@ -76,7 +76,7 @@ pub(crate) type Conversion = OnceCell<Result<Converted, ApiError>>;
 pub(crate) struct Converted {
     /// The object of the event.
     pub(crate) current: Value,
-    /// The object before, where there was one and somebody has to know whether it was selected.
+    /// The object before, where there was one and a watcher has to know whether it was selected.
     pub(crate) previous: Option<Value>,
 }
 
@@ -109,7 +109,7 @@ impl EncodedEvent {
     }
 }
 
-/// Which frames are kept: the newest, up to a size in all. An event that is older than that is encoded anew for those who
+/// Which frames are kept: the newest, up to a size in all. An event that is older than that is encoded again for those who
 /// lag behind.
 #[derive(Debug)]
 pub struct EventCache {

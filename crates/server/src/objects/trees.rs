@@ -24,7 +24,7 @@ pub struct Trees {
     looked_up: Kept,
 }
 
-/// Entries that bear their trees, the oldest first.
+/// Entries that have their trees, the oldest first.
 #[derive(Default)]
 struct Kept(Mutex<VecDeque<Weak<Entry>>>);
 
@@ -43,7 +43,7 @@ impl Kept {
 }
 
 impl Trees {
-    /// Keeps the tree of `entry`, which takes the place of `replaced`, if that was written lately. The tree bears any
+    /// Keeps the tree of `entry`, which takes the place of `replaced`, if that was written lately. The tree has any
     /// resource version.
     pub(crate) fn remember(&self, entry: &Arc<Entry>, mut tree: Value, replaced: Option<&Entry>) {
         let Some(replaced) = replaced else { return };

@@ -33,9 +33,9 @@ struct Check {
 pub enum Endpoint {
     /// Both of the others, in the older form.
     Healthz,
-    /// Whether the server had better be restarted.
+    /// Whether the server should be restarted.
     Livez,
-    /// Whether clients had better be sent here.
+    /// Whether clients should be sent here.
     Readyz,
 }
 
@@ -96,7 +96,7 @@ impl Health {
     }
 
     /// Adds a check of the name that is well once `hook` is finished, and for `/livez` during `grace` from now on too: a
-    /// server that takes its time to start had better not be restarted for it. It fails where a task of the name has ended.
+    /// server that takes its time to start should not be restarted for it. It fails where a task of the name has ended.
     #[must_use]
     pub fn with_hook(self, name: &'static str, hook: &Hook, tasks: &Background, grace: Duration) -> Self {
         let patience = Instant::now() + grace;
@@ -115,7 +115,7 @@ impl Health {
     }
 
     /// Adds a check for each of the names that is well for as long as the task of that name runs. A report names it where it
-    /// fails; others it would tell of tasks that run elsewhere in the reference.
+    /// fails; others it would report tasks that run elsewhere in the reference.
     #[must_use]
     pub fn with_tasks(self, names: impl IntoIterator<Item = &'static str>, tasks: &Background) -> Self {
         names.into_iter().fold(self, |health, name| {

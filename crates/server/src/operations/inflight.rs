@@ -29,7 +29,7 @@ pub fn lasts(info: &RequestInfo) -> bool {
     matches!(info.verb.as_str(), "watch" | "proxy") || subresource.is_some_and(|name| LASTING.contains(&name))
 }
 
-/// The answer to a request that there is no place for, which had better come again after so many seconds.
+/// The answer to a request that there is no place for, which should come again after so many seconds.
 pub(crate) fn too_many(retry_seconds: u64) -> Response {
     let mut response = response::text(StatusCode::TOO_MANY_REQUESTS, format!("{TOO_MANY}\n"));
     response

@@ -431,7 +431,7 @@ impl Service {
     /// The place of a request among those that are served, with what it holds if it is a watch. `schema` learns its flow schema.
     ///
     /// # Errors
-    /// After how many seconds the client had better come again, where there is no place.
+    /// After how many seconds the client should come again, where there is no place.
     async fn enter(
         &self,
         request: &SeatRequest<'_>,
@@ -450,7 +450,7 @@ impl Service {
             return Ok((None, WatchHold::default()));
         };
         let Admitted { seat, watch } = fairness.admit(&self.in_flight, schema, request).await?;
-        // A watch gives its seats back once it has begun, whatever becomes of its answer.
+        // A watch gives its seats back once it has begun, whatever happens to its answer.
         let seat = request.limit.is_some().then_some(seat);
         Ok((seat, watch))
     }

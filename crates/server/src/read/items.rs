@@ -252,7 +252,7 @@ impl ListItems {
         }
     }
 
-    /// The body that these objects make by `writer`, sent in runs as the client takes them, indented if that is asked for.
+    /// The body that these objects make by `writer`, sent in runs as the client takes them, indented if that is requested.
     pub(crate) fn into_body(self, writer: Writer, head: Vec<u8>, indenter: Option<Indenter>) -> ResponseBody {
         let body = Body {
             items: self,

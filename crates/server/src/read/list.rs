@@ -1,7 +1,7 @@
 //! GET of a collection: the objects of a namespace or of all, at one revision.
 //!
 //! Which state is read follows from the version that the client names, and from the rule beside it
-//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>). A list that is asked for in chunks
+//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>). A list that is requested in chunks
 //! tells in a token where the next one goes on.
 
 use std::sync::Arc;
@@ -235,7 +235,7 @@ impl Page {
         // One object by its name is no chunk, unless a token asks for what comes behind it.
         let pages = place.key.is_none() || token.is_some();
         let last = items.found().nth(limit - 1).filter(|_| pages);
-        // Whether what comes behind is selected, the reference finds out when it is asked for.
+        // Whether what comes behind is selected, the reference finds out when it is requested.
         let next = last.and_then(|last| snapshot.range_after(prefix, last.key()).next());
         if let (Some(last), Some(next)) = (last, next) {
             if selection.is_every_attribute() {

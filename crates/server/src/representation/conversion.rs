@@ -2,7 +2,7 @@
 //!
 //! Most kinds know it themselves, and then it is done at once. Custom resources may have a webhook that does it: then it is
 //! waited for, and may fail. What can be asked for together is sent in one review. Whatever does not depend on what an
-//! object holds (deletion, the collection of garbage, the end of namespaces) goes by what is stored and asks no webhook.
+//! object holds (deletion, the collection of garbage, the end of namespaces) follows what is stored and asks no webhook.
 
 use std::time::Instant;
 

@@ -29,7 +29,7 @@ impl ShutdownTrigger {
         Self::default()
     }
 
-    /// What tells of the end that this begins. Where the trigger is dropped, the server serves on.
+    /// What reports the end that this begins. Where the trigger is dropped, the server serves on.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown(self.0.subscribe())
     }

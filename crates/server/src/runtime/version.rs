@@ -61,7 +61,7 @@ impl VersionInfo {
         &self.go_version
     }
 
-    /// The labels of the metric that tells of the build, and their values.
+    /// The labels of the metric that reports the build, and their values.
     pub(crate) fn labels(&self) -> ([&'static str; 9], [&str; 9]) {
         let labels = [
             ("build_date", self.build_date),

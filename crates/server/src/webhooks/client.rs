@@ -41,7 +41,7 @@ struct Peer {
 
 type HttpPool = Pool<Connector, Full<Bytes>>;
 
-/// How many pools there are at a time. When there are more, all begin anew.
+/// How many pools there are at a time. When there are more, all begin again.
 const POOLS: usize = 256;
 
 /// How many calls are under way to one address at a time; others wait, which counts as time of theirs.

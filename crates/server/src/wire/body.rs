@@ -143,7 +143,7 @@ async fn collect(mut source: Source, mut place: Option<Arc<Seat>>) -> Result<Byt
         let frame = match source.frame().now_or_never() {
             Some(frame) => frame,
             None => {
-                // Most bodies are there when they are asked for.
+                // Most bodies are there when they are requested.
                 if let Some(place) = place.take() {
                     receiving = Some(place.receive(collected.kept())?);
                 }
@@ -392,7 +392,7 @@ pub(crate) trait BodyObserver: Send + Unpin + 'static {
     fn end(&mut self);
 }
 
-/// A stream that somebody looks on. What it is made of goes before whoever looks on.
+/// A stream with an observer. The stream is dropped before the observer.
 struct Observed<O> {
     pieces: BoxStream<'static, Bytes>,
     observer: O,

@@ -24,7 +24,7 @@ pub(super) struct Charged {
     target: Target,
 }
 
-/// What a write of `object` in the place of `live` takes.
+/// What a write of `object` in place of `live` takes.
 ///
 /// # Errors
 /// What the client is to be told where too little is left.

@@ -58,7 +58,7 @@ impl Context {
         }
     }
 
-    /// Waits until it is the turn of a write to the object that `target` names. A dry run waits for nobody.
+    /// Waits until it is the turn of a write to the object that `target` names. A dry run waits for no other.
     ///
     /// # Errors
     /// 504 at the deadline, 429 where too many wait already.

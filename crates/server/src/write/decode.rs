@@ -272,7 +272,7 @@ fn missing_version(content: &Body<'_>, bytes: &[u8]) -> String {
     format!("Object 'apiVersion' is missing in '{shown}'")
 }
 
-/// Reads a custom object: these must say what they are; another kind is told of by validation.
+/// Reads a custom object: these must say what they are; another kind is reported by validation.
 fn custom(
     content: Body<'_>,
     bytes: &[u8],

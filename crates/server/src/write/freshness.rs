@@ -1,7 +1,7 @@
 //! Writes that others may have overtaken.
 //!
 //! Where other servers write to the same store, the state at hand may not show their last writes yet: a write that goes
-//! through was guarded by the revisions it saw, but one that is refused, or has nothing to do, may owe that to what is no
+//! through was guarded by the revisions it saw, but one that is refused, or has nothing to do, may be so because of what is no
 //! longer so. Such a write runs once more over the most recent state.
 
 use std::sync::Arc;
@@ -72,7 +72,7 @@ impl Freshness {
         }
     }
 
-    /// Whether the write has to run anew over the most recent state, as `outcome` may be owed to an older one.
+    /// Whether the write has to run again over the most recent state, as `outcome` may stem from an older one.
     ///
     /// # Errors
     /// Where the most recent state cannot be had.
@@ -89,7 +89,7 @@ impl Freshness {
             Ok(written) => {
                 matches!(&written.object, WrittenObject::Stored(entry) if entry.mod_revision() <= of_objects)
             }
-            // What went wrong in the store itself does not go by what was seen.
+            // What went wrong in the store itself does not depend on what was seen.
             Err(error) => error.code().is_client_error(),
         };
         if !doubtful {
@@ -101,7 +101,7 @@ impl Freshness {
     }
 }
 
-/// Whether somebody else wrote to the object at `key`, which was `live`, since the turn was given up.
+/// Whether another writer wrote to the object at `key`, which was `live`, since the turn was given up.
 ///
 /// # Errors
 /// Those of [`Turn::retake`].

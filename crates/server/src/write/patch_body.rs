@@ -84,7 +84,7 @@ fn read_json(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
     Ok((Patch::Json(patch), findings.collect()))
 }
 
-/// Reads a patch whose fields nobody validates. The reference leaves such a one to its library alone.
+/// Reads a patch whose fields are not validated. The reference leaves such a one to its library alone.
 fn read_untyped_json(bytes: &Bytes) -> Result<(Patch, Vec<String>), Error> {
     let patch = json_patch::Patch::parse_untyped(bytes, &Limits::REQUEST).map_err(|error| match error {
         ValueError::TooManyOperations { .. } => Error::too_large_because(error),

@@ -2,7 +2,7 @@
 //! nothing when it was last sent, by the same user in the same way, changes nothing as long as nothing has changed that its
 //! run looked at. Such an apply is answered without a run.
 //!
-//! What a run looks at is the object, which bears the memory and so takes it along when it goes; the other objects that it
+//! What a run looks at is the object, which has the memory and so takes it along when it goes; the other objects that it
 //! looked up, by their revisions; and the resource. A run that asked anything else, such as what users may do, is not
 //! remembered, nor is one that policies or webhooks hear of: what these say may differ each time.
 
@@ -26,7 +26,7 @@ use crate::objects::settled::{Fingerprint, Settled, revision_of};
 use crate::objects::{Snapshot, Store};
 use crate::write::Context;
 
-/// The keys of fingerprints, so that nobody can make two applies of one.
+/// The keys of fingerprints, so that no client can make two applies of one.
 #[derive(Default)]
 pub struct Fingerprints([RandomState; 2]);
 

@@ -81,7 +81,7 @@ impl Turns {
         Ok(turn)
     }
 
-    /// The turn of a writer that waits for nobody, because it stores nothing.
+    /// The turn of a writer that waits for no other, because it stores nothing.
     pub(super) fn none(&self) -> Turn<'_> {
         Turn {
             turns: self,

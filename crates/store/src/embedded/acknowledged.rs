@@ -66,7 +66,7 @@ impl Acknowledged {
         })
     }
 
-    /// Makes the file beside the store's anew, which says that writes up to `revision` were acknowledged; durable on return.
+    /// Makes the file beside the store's again, which says that writes up to `revision` were acknowledged; durable on return.
     /// It takes the place of the one before whole, so that no crash leaves one that cannot be read.
     pub(crate) fn begin(store: &Path, revision: Revision) -> Result<Self, OpenError> {
         let path = store.with_file_name(NAME);

@@ -2,7 +2,7 @@
 //! a file of the same format.
 //!
 //! One read transaction sees one revision, whatever the server writes meanwhile; memory is bounded, since rows pass through
-//! one by one and SQLite sorts on the disk. A file that is written bears its name when it is complete, synced and read back.
+//! one by one and SQLite sorts on the disk. A file that is written has its name when it is complete, synced and read back.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -217,7 +217,7 @@ impl Image {
     }
 
     /// Makes a data directory of these entries, whose store stands at `revision`. What an earlier attempt left unfinished is
-    /// begun anew.
+    /// begun again.
     ///
     /// # Errors
     /// As for [`Image::write`], and where the directory holds a store or is in use.

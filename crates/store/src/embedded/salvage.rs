@@ -2,7 +2,7 @@
 //!
 //! The new file holds the newest readable version of each key and no history. Its revision is far above all that is known
 //! to have been, so that no revision is used twice, whatever was lost. It takes the place of the damaged one whole:
-//! once it bears its name, each opening goes on with what is left to do.
+//! once it has its name, each opening goes on with what is left to do.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -81,7 +81,7 @@ pub(crate) fn salvage(path: &Path) -> Result<Salvaged, OpenError> {
     Ok(salvaged)
 }
 
-/// Puts a salvaged file in the place of the damaged one, if there is one.
+/// Puts a salvaged file in place of the damaged one, if there is one.
 pub(crate) fn finish(path: &Path) -> io::Result<()> {
     let done = beside(path, "salvaged");
     if !fs::exists(&done)? {

@@ -153,7 +153,7 @@ impl Sqlite {
         &self.path
     }
 
-    /// Leaves the file no room beyond so many pages, until it is opened anew.
+    /// Leaves the file no room beyond so many pages, until it is opened again.
     #[cfg(test)]
     pub(crate) fn limit_pages(&self, pages: u32) -> rusqlite::Result<()> {
         self.connection
@@ -191,7 +191,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Removes what is above the revision from a file that was opened anew; says which rows are left.
+    /// Removes what is above the revision from a file that was opened again; says which rows are left.
     fn cut(connection: &Connection, revision: Revision) -> rusqlite::Result<Content> {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut content = Content(mark(connection, Mark::Content)?.map_or(0, |(value, _)| value));
@@ -385,7 +385,7 @@ impl Reader {
 impl Disk for Sqlite {
     fn write(&mut self, step: Step<'_>) -> Result<(), StorageError> {
         self.write_step(step).map_err(|error| {
-            // Where this fails too, recovery opens the file anew.
+            // Where this fails too, recovery opens the file again.
             if !self.connection.is_autocommit() {
                 let _ = self.connection.execute_batch("ROLLBACK");
             }

@@ -1,6 +1,6 @@
 //! What etcd said of keys when it refused a write, which the state has yet to show.
 //!
-//! A write that lost a race is judged again by what the refusal bears, and need not wait for the watch to bring it. Readers never see
+//! A write that lost a race is judged again by what the refusal has, and need not wait for the watch to bring it. Readers never see
 //! it: what they see is published in the order of revisions.
 
 use std::sync::Arc;

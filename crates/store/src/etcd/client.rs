@@ -305,7 +305,7 @@ impl Client {
         Line::open(&member.uri, self.tls.as_ref().filter(|_| secure)).await
     }
 
-    /// Asks another member from now on, unless somebody saw to that already.
+    /// Asks another member from now on, unless another caller did so already.
     pub(crate) fn leave_member(&self) {
         self.leave(self.calls.load(Ordering::Relaxed));
     }

@@ -33,7 +33,7 @@ const WAITS: Duration = Duration::from_secs(4);
 /// How long a fault of etcd may stay unnoticed while no request reaches it.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// The revision that somebody waits for, of which the watch may have nothing to bring.
+/// The revision that a caller waits for, of which the watch may have nothing to bring.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     revision: Revision,
@@ -64,9 +64,9 @@ impl Wanted {
 /// The health checks of etcd, each with a timeout of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
-    /// Whether this server had better be restarted.
+    /// Whether this server should be restarted.
     Health,
-    /// Whether clients had better be sent here.
+    /// Whether clients should be sent here.
     Readiness,
 }
 
@@ -94,7 +94,7 @@ impl Trouble {
     }
 }
 
-/// The cheapest question whose answer bears the revision that a quorum knows: whether one key is there.
+/// The cheapest question whose answer has the revision that a quorum knows: whether one key is there.
 pub(super) fn revision_request(prefix: &Prefix) -> RangeRequest {
     RangeRequest {
         key: prefix.beside("health"),
@@ -169,7 +169,7 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Says that somebody waits for `revision`, which may be one of which the watch has nothing to bring.
+    /// Says that a caller waits for `revision`, which may be one of which the watch has nothing to bring.
     pub(super) fn want(&self, revision: Revision) {
         if self.feed.state.revision() < revision {
             let now = Instant::now();

@@ -7,7 +7,7 @@
 //! Invariants:
 //! - At revision R the state holds exactly what etcd holds at R under the prefix. What is published next is revision R + 1,
 //!   or what the watch says comes next.
-//! - While the state is read anew nothing else is published.
+//! - While the state is read again nothing else is published.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -47,7 +47,7 @@ struct Inner<X: Indexer> {
     by_key: HashMap<Key, u64>,
     /// Those that are done, by their revisions, which do not follow upon the published one yet.
     early: BTreeMap<Revision, u64>,
-    /// Whether events were lost, and the state is read anew.
+    /// Whether events were lost, and the state is read again.
     broken: bool,
 }
 
@@ -147,7 +147,7 @@ impl<X: Indexer> Feed<X> {
         if let Some(made) = inner.fetch(id) {
             return made;
         }
-        // The watch brought other bytes than were sent, or the state was read anew: the event shows what the state had then.
+        // The watch brought other bytes than were sent, or the state was read again: the event shows what the state had then.
         let ops = match inner.under_way.get(&id) {
             Some(UnderWay::Sent(ops, _)) => ops.iter().map(|op| op.key().clone()).collect(),
             _ => Vec::new(),
@@ -271,7 +271,7 @@ impl<X: Indexer> Feed<X> {
     }
 
     /// After events were lost: publishes in what the state differs from `entries`, which are all that etcd holds at
-    /// `revision`. What happened between is not known in full, so the history begins anew there; watches that are open see
+    /// `revision`. What happened between is not known in full, so the history begins again there; watches that are open see
     /// what differs.
     pub(crate) fn reread(&self, entries: &[proto::KeyValue], revision: Revision, observer: &dyn Observer) {
         let before = self.state.snapshot();
@@ -328,7 +328,7 @@ impl<X: Indexer> Feed<X> {
         }
     }
 
-    /// The value of stored bytes. Those that cannot be read are told of and kept as they are: whoever asks for the object
+    /// The value of stored bytes. Those that cannot be read are reported and kept as they are: whoever asks for the object
     /// hears that it cannot be read.
     fn value(&self, key: &Key, stored: &Bytes, revision: Revision, observer: &dyn Observer) -> Value {
         self.codec.decode(key, stored).unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! Following etcd: one watch, made anew whenever it breaks, from the revision after what was published last.
+//! Following etcd: one watch, made again whenever it breaks, from the revision after what was published last.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

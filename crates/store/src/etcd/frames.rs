@@ -1,7 +1,7 @@
 //! As much of HTTP/2 (RFC 9113) as one question at a time takes: what a question looks like, and where its answer is among what
 //! comes.
 //!
-//! A general client does more than is wanted here: it wakes for each frame, decodes headers that nobody reads, and answers pings
+//! A general client does more than is wanted here: it wakes for each frame, decodes headers that are not read, and answers pings
 //! at once. A server of gRPC sends a ping with most questions, to measure the connection, and none while one of them is not
 //! acknowledged. So acknowledgements go along with later questions, one a second at most, and most questions take one write and
 //! one read.
@@ -43,7 +43,7 @@ const MORE: u32 = 1 << 30;
 /// How long the acknowledgement of a ping waits at least after the one before.
 const BETWEEN_PINGS: Duration = Duration::from_secs(1);
 
-/// One side of a connection: where it is, and what it owes the other.
+/// One side of a connection: where it is, and what it must still send.
 pub(super) struct Exchange {
     /// The headers of the first question, and those of the others, by the places where the server remembers them.
     head: Bytes,

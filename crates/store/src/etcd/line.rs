@@ -92,7 +92,7 @@ impl Line {
     }
 }
 
-/// Whether these are all bytes of a message, so that nobody need wait for what comes behind it.
+/// Whether these are all bytes of a message, so that no reader need wait for what comes behind it.
 fn is_whole(mut message: &[u8]) -> bool {
     if message.len() < FRAME {
         return false;
@@ -111,7 +111,7 @@ pub(super) fn question(request: &RangeRequest) -> Bytes {
     bytes.freeze()
 }
 
-/// The revision that a message of gRPC bears.
+/// The revision that a message of gRPC has.
 fn revision_of(mut message: Bytes) -> Result<Revision> {
     if message.len() < FRAME {
         return Err(Error::other("etcd gave no answer"));

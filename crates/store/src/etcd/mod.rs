@@ -57,7 +57,7 @@ pub struct EtcdConfig {
     pub prefix: String,
     /// What the keys of this store alone begin with, as the state has them; all where it is `None`.
     pub only: Option<Key>,
-    /// What the keys begin with that other stores hold. Those that are in this etcd all the same are passed over.
+    /// What the keys begin with that other stores hold. Those that are in this etcd nevertheless are passed over.
     pub without: Vec<Key>,
     /// Bounds of the event history.
     pub history: HistoryLimits,
@@ -118,7 +118,7 @@ struct Shared<X: Indexer> {
     client: Client,
     feed: Feed<X>,
     leases: Leases,
-    /// What somebody waits for.
+    /// What a caller waits for.
     wanted: watch::Sender<Wanted>,
     /// What etcd said of keys that the state has yet to show.
     ahead: Ahead<X>,

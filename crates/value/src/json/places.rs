@@ -1,4 +1,4 @@
-//! Where fields stand in a text: trees are sorted by key, and now and then the order of the text is asked for.
+//! Where fields stand in a text: trees are sorted by key, and now and then the order of the text is requested.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use super::scan::end_of_string;
 use crate::{Limits, Value};
 
 /// For each path (keys joined by dots, indices in brackets, as in [`Finding`](crate::Finding)) the byte of `text` at which
-/// its key stands for the first time, or for the second if that is asked for; `usize::MAX` where it does not.
+/// its key stands for the first time, or for the second if that is requested; `usize::MAX` where it does not.
 ///
 /// `text` must be JSON; anything else gives places that mean nothing.
 pub fn places(text: &[u8], paths: &[(&str, bool)]) -> Vec<usize> {

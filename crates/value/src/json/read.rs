@@ -34,7 +34,7 @@ enum Text<'a> {
 pub(crate) enum Dialect {
     /// JSON.
     Json,
-    /// JSON that means the same where YAML is asked for. The reference's YAML reader knows neither `\\/` nor pairs of
+    /// JSON that means the same where YAML is requested. The reference's YAML reader knows neither `\\/` nor pairs of
     /// surrogates, and whole floats come out of it as integers.
     Yaml,
 }

@@ -1,7 +1,7 @@
 //! The YAML reader: builds the tree from the parser's events, with a stack of open collections.
 //!
 //! Aliases share the tree of their anchor, so they cost no memory; what they would come to when written out is counted
-//! against the limits all the same.
+//! against the limits nevertheless.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -14,7 +14,7 @@ use super::syntax::{Syntax, without_escaped_apostrophes};
 use crate::finding::MAX_FINDINGS;
 use crate::{Entry, Error, Finding, Limits, List, Map, Parsed, SmolStr, Value};
 
-/// How many bytes are read anew at the most for escapes that the parser does not know.
+/// How many bytes are read again at the most for escapes that the parser does not know.
 const READ_ANEW: usize = 16 << 20;
 
 /// Reads a document of `text`.

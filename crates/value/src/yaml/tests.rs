@@ -346,6 +346,6 @@ fn escapes_in_double_quotes_are_those_of_the_reference() {
 fn many_escaped_apostrophes_do_not_take_long() {
     let line = "- \"\\'\"\n";
     assert!(parse(line.repeat(100).as_bytes(), &Limits::default()).is_ok());
-    // Each is read anew; beyond some megabytes in all they are refused.
+    // Each is read again; beyond some megabytes in all they are refused.
     assert!(parse(line.repeat(20_000).as_bytes(), &Limits::default()).is_err());
 }

@@ -17,7 +17,7 @@ pub struct Status {
     pub message: String,
     /// What it is about. `Some` of empty details is written as `{}`, which clients can tell from none.
     pub details: Option<Details>,
-    /// The token with which a list that expired can go on all the same (`metadata.continue`); empty for none.
+    /// The token with which a list that expired can go on nevertheless (`metadata.continue`); empty for none.
     pub continue_token: String,
     /// What the client is warned of besides, in headers.
     pub warnings: Vec<String>,

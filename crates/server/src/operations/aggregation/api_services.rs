@@ -1,4 +1,4 @@
-//! APIServices as the server needs them: which group versions there are, in which order discovery tells of them, and which are
+//! APIServices as the server needs them: which group versions there are, in which order discovery reports them, and which are
 //! served elsewhere.
 
 use std::collections::{BTreeMap, HashMap};
@@ -95,7 +95,7 @@ impl Remote {
             namespace: text("namespace"),
             service: text("name"),
             port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT),
-            // What is no base64 is no certificate either, and trusts nobody.
+            // What is no base64 is no certificate either, and trusts no certificate.
             authorities: bundle.map(|bundle| STANDARD.decode(bundle).unwrap_or_default()),
             insecure: insecure == Some(true),
         })
@@ -161,7 +161,7 @@ impl ApiServices {
     }
 }
 
-/// Puts group versions into the order in which `/apis` tells of them: groups by the first of their versions by priority and name of
+/// Puts group versions into the order in which `/apis` reports them: groups by the first of their versions by priority and name of
 /// its APIService, versions of a group by priority and by how stable they are.
 pub(crate) fn by_group_and_version(mut versions: Vec<(GroupVersion, Priority)>) -> Vec<(SmolStr, Vec<SmolStr>)> {
     let name = |GroupVersion { group, version }: &GroupVersion| format!("{version}.{group}");

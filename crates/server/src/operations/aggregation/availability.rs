@@ -115,7 +115,7 @@ impl Aggregator {
     }
 }
 
-/// Where the server of an APIService tells of its group version.
+/// Where the server of an APIService reports its group version.
 pub(super) fn path(service: &ApiService) -> String {
     let ApiService { group, version, .. } = service;
     if group.is_empty() {

@@ -74,7 +74,7 @@ const OF_ORIGIN: [HeaderName; 4] = [
 const REDIRECTED: &str = "the backend attempted to redirect this request, which is not permitted";
 
 impl Aggregator {
-    /// The answer of another server. What goes wrong on the way is told as the reference tells it, in plain text.
+    /// The answer of another server. What goes wrong on the way is reported as the reference reports it, in plain text.
     pub(crate) async fn forward(&self, to: &Proxied, forwarding: Forwarded<'_>) -> Response {
         if !to.service.available {
             return unavailable().into();
@@ -259,7 +259,7 @@ fn forwarded(headers: &mut HeaderMap, forwarding: &Uri, authority: &str) {
     tell(FORWARDED_PROTO, "https");
 }
 
-/// Adds the address that the request came from behind those that proxies before this server told of.
+/// Adds the address that the request came from behind those that proxies before this server added.
 fn came_from(headers: &mut HeaderMap, peer: IpAddr) {
     let mut addresses: Vec<u8> = Vec::new();
     for before in headers.get_all(FORWARDED_FOR) {

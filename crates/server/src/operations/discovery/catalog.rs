@@ -1,4 +1,4 @@
-//! What discovery tells of at one moment: what is served here, what APIServices there are, and what other servers serve.
+//! What discovery reports at one moment: what is served here, what APIServices there are, and what other servers serve.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use crate::operations::aggregation::api_services::{
 use crate::operations::aggregation::discovery::RemoteVersions;
 use crate::operations::aggregation::{Aggregator, GROUP};
 
-/// What discovery tells of.
+/// What discovery reports.
 pub struct Catalog {
     /// What is served here.
     pub(crate) registry: Arc<Registry>,
-    /// What is known of other servers; `None` where nobody looks after APIServices.
+    /// What is known of other servers; `None` where no controller handles APIServices.
     others: Option<Others>,
 }
 
@@ -88,7 +88,7 @@ impl Catalog {
     }
 
     /// The groups but the core group with their versions in the order of aggregated discovery: what is served here, and what other
-    /// servers have told of.
+    /// servers have reported.
     pub(crate) fn groups_by_priority(&self) -> Vec<(SmolStr, Vec<SmolStr>)> {
         let Some(others) = &self.others else {
             return groups(&self.registry);

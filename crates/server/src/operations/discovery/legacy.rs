@@ -197,7 +197,7 @@ pub(super) fn foreign(kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr,
     }
 }
 
-/// The resources of a group version as another server tells of them.
+/// The resources of a group version as another server reports them.
 #[derive(Default, Deserialize)]
 pub(crate) struct ApiResources {
     #[serde(default)]

@@ -107,7 +107,7 @@ impl PriorityAndFairness {
     /// Waits for seats of the level of `schema`.
     ///
     /// # Errors
-    /// In how many seconds the client had better come again, where there are none.
+    /// In how many seconds the client should come again, where there are none.
     pub(crate) async fn admit(
         &self,
         in_flight: &Arc<InFlight>,
@@ -230,7 +230,7 @@ fn list_query(info: &RequestInfo) -> Option<ListQuery<'_>> {
     })
 }
 
-/// What a watch is counted as; `None` for watches of the pods of one node, which are told of few changes.
+/// What a watch is counted as; `None` for watches of the pods of one node, which get few changes.
 fn watch_key(info: &RequestInfo) -> Option<WatchKey> {
     let AccessTarget::Resource(target) = info.attributes().target else {
         return None;

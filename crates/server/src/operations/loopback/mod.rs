@@ -1,7 +1,7 @@
 //! The server as its own client: what controllers inside it use, without TLS, sockets or a second copy of the objects.
 //!
 //! Writes go the way of every request, from authorization to the store, as a user of `system:masters`. Reads and watches
-//! are those of the state in memory: an [`Object`] is the stored bytes, shared, and is parsed where somebody asks for its
+//! are those of the state in memory: an [`Object`] is the stored bytes, shared, and is parsed on request for its
 //! tree. A watch of [everything](Client::watch_everything) is one position in the event history, however many resources
 //! there are, so that it follows custom resources from the moment they are served.
 

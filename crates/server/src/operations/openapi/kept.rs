@@ -73,7 +73,7 @@ impl Kept {
         }
     }
 
-    /// Lets others share the text of a document while somebody is sent it.
+    /// Lets others share the text of a document while it is sent.
     pub(super) fn share(&mut self, key: &DocumentKey, fingerprint: &[u8], text: &Arc<[u8]>) {
         if let Some(document) = self.document(key, fingerprint) {
             document.text = Arc::downgrade(text);

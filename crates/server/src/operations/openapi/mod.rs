@@ -486,7 +486,7 @@ mod tests {
                 assert!(first.as_ptr() == second.as_ptr() && second.as_ptr() == third.as_ptr());
             }
         }
-        // Nobody is sent the text any more: only the compressed document stays.
+        // No client is sent the text any more: only the compressed document stays.
         let mut kept = openapi.kept.lock();
         let key = DocumentKey::version_2(Encoding::Json);
         assert!(kept.get(&key, b"1", Form::Text).is_none());

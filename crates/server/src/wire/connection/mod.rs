@@ -54,7 +54,7 @@ pub trait Service: Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub struct Lasts;
 
-/// An extension of answers that are the last of an HTTP/2 connection: the client is told to make another for what comes next.
+/// An extension of answers that are the last of an HTTP/2 connection: the client makes another for its next requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Last;
 
