@@ -55,7 +55,8 @@ pub fn duration(passed: Duration) -> String {
 
 /// Reads a time as objects state it: RFC 3339, with or without a fraction of a second.
 pub fn parse_time(text: &str) -> Option<SystemTime> {
-    Timestamp::parse(text, Precision::Seconds).ok().map(SystemTime::from)
+    let (time, _) = Timestamp::parse_in_zone(text, Precision::Seconds).ok()?;
+    Some(time.into())
 }
 
 #[cfg(test)]
