@@ -31,7 +31,10 @@ pub(super) struct Manifest {
 }
 
 /// What tells whether a directory has changed: its files, with times and lengths.
-pub(super) fn state(folder: &Path) -> BTreeMap<PathBuf, Option<(SystemTime, u64)>> {
+pub(super) type State = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
+
+/// The state of a directory now.
+pub(super) fn state(folder: &Path) -> State {
     let files = files(folder).unwrap_or_default().into_iter();
     let about = |path: &PathBuf| {
         let about = fs::metadata(path).ok()?;

@@ -129,6 +129,7 @@ impl StaticAdmission {
                 webhooks: Arc::clone(&kinds.webhooks),
                 metrics: metrics.clone(),
                 plugin,
+                state: manifests::state(&folder),
                 folder,
                 seen: String::new(),
             };
@@ -157,6 +158,8 @@ struct Follower {
     metrics: ManifestMetrics,
     plugin: Plugin,
     folder: PathBuf,
+    /// The files as they were before they were read last.
+    state: manifests::State,
     /// The hash of what was read last.
     seen: String,
 }
@@ -165,17 +168,16 @@ impl Follower {
     async fn follow(mut self) {
         let shutdown = self.client.shutdown();
         let mut ticks = tokio::time::interval(PERIOD);
-        let mut state = manifests::state(&self.folder);
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
                 () = shutdown.closing() => return,
             }
             let now = manifests::state(&self.folder);
-            if now == state {
+            if now == self.state {
                 continue;
             }
-            state = now;
+            self.state = now;
             let (plugin, folder) = (self.plugin.name(), self.folder.display().to_string());
             match self.load().await {
                 Ok(()) => tracing::info!(
