@@ -141,7 +141,7 @@ impl Quantity {
 }
 
 /// The text of an amount of resources that counts less than thousandths, rounded up to these as the reference's defaults do;
-/// `None` for any other. `text` is the text of a quantity as [`text_of`] gives it.
+/// `None` for any other. `text` is the text of a quantity as [`text_of`](super::text_of) gives it.
 pub fn up_to_thousandths(text: &str) -> Option<SmolStr> {
     let may_be_finer = text.ends_with(['n', 'u']) || text.contains("e-") || text.contains("E-");
     let quantity = may_be_finer.then(|| Quantity::parse(text).ok()).flatten()?;
