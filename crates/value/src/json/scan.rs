@@ -17,43 +17,28 @@ pub fn is_compact(text: &[u8]) -> bool {
 
 /// Where the value ends that begins at byte `at` of a JSON text, found by quotes and brackets alone; `None` where it does not
 /// end.
-pub fn end_of_value(text: &[u8], at: usize) -> Option<usize> {
-    match text.get(at)? {
-        b'"' => return end_of_string(text, at),
-        b'{' | b'[' => {}
-        b'}' | b']' => return None,
-        _ => return end_of_scalar(text, at),
-    }
-    // Strings between brackets are short, so that each byte is looked at by itself.
+pub fn end_of_value(text: &[u8], mut at: usize) -> Option<usize> {
     let mut depth = 0_usize;
-    let mut rest = text.get(at..)?.iter();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'"' => pass_string(&mut rest)?,
+    loop {
+        match text.get(at)? {
+            b'"' => {
+                at = end_of_string(text, at)?;
+                if depth == 0 {
+                    return Some(at);
+                }
+                continue;
+            }
             b'{' | b'[' => depth += 1,
             b'}' | b']' => {
-                depth -= 1;
+                depth = depth.checked_sub(1)?;
                 if depth == 0 {
-                    return Some(text.len() - rest.len());
+                    return Some(at + 1);
                 }
             }
+            _ if depth == 0 => return end_of_scalar(text, at),
             _ => {}
         }
-    }
-    None
-}
-
-/// Passes what follows the first quote of a string.
-#[inline]
-fn pass_string(rest: &mut std::slice::Iter<'_, u8>) -> Option<()> {
-    loop {
-        match rest.next()? {
-            b'"' => return Some(()),
-            b'\\' => {
-                rest.next()?;
-            }
-            _ => {}
-        }
+        at += 1;
     }
 }
 
