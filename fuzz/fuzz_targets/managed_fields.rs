@@ -61,7 +61,7 @@ fn applies(mut live: Value, mut config: Value) {
     let now = SystemTime::UNIX_EPOCH;
     let mut updated = MANAGER.update(Some(&live), config.clone(), "updater", now);
     assert!(check_managed_fields(&updated).is_ok(), "{updated}");
-    keep_times(&mut updated, &live);
+    keep_times(&mut updated, &live, |a, b| a == b);
     let Ok(applied) = MANAGER.apply(Some(&live), &config, "applier", true, now) else {
         return;
     };

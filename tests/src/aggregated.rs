@@ -142,7 +142,7 @@ impl Certificates {
 pub struct MetricsServer {
     /// Where it listens.
     pub port: u16,
-    /// What it was asked, and for whom: `USER METHOD PATH`.
+    /// The requests that it got, each as `USER METHOD PATH`.
     requests: Arc<Mutex<Vec<String>>>,
 }
 
@@ -190,7 +190,7 @@ impl MetricsServer {
         server
     }
 
-    /// What it was asked, and for whom.
+    /// The requests that it got, each as `USER METHOD PATH`.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().clone()
     }

@@ -22,4 +22,4 @@ pub use environment::Environment;
 pub use objects::{Client, MERGE};
 pub use process::{Process, wait_for_end};
 pub use reference::Reference;
-pub use server::{ADMIN_TOKEN, Binary, Server, USER_TOKEN, root};
+pub use server::{ADMIN_TOKEN, Binary, NODE_TOKEN, Server, USER_TOKEN, root};

@@ -1,5 +1,7 @@
 //! A server of our own to test or to measure: the real binary on a data directory that goes away with it.
 
+use std::ffi::OsStr;
+use std::fmt::Debug;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,14 +20,21 @@ pub const ADMIN_TOKEN: &str = "admintoken";
 /// The token of the user alice, who has the rights that somebody gives her.
 pub const USER_TOKEN: &str = "usertoken";
 
+/// The token of the agent of the node `n`, who has the rights that somebody gives it.
+pub const NODE_TOKEN: &str = "nodetoken";
+
 /// The users that the traces name, in kube-apiserver's format.
-pub(crate) const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\nusertoken,alice,alice-uid,\"devs\"\n";
+pub(crate) const TOKENS: &str = "admintoken,admin,admin-uid,\"system:masters\"\nusertoken,alice,alice-uid,\"devs\"\n\
+     nodetoken,system:node:n,node-uid,\"system:nodes\"\n";
 
 /// The file, beside the data directory, that a server writes when it is ready and takes away at its end.
 const READY: &str = "ready";
 
 /// How long a server may take until it is ready.
 const START_LIMIT: Duration = Duration::from_secs(120);
+
+/// How long it may take until something stands in the log.
+const LOG_LIMIT: Duration = Duration::from_secs(60);
 
 /// A running server. It is ended when this is dropped.
 pub struct Server {
@@ -82,7 +91,7 @@ impl Binary {
     ///
     /// # Errors
     /// Where it cannot be run, or ends well.
-    pub fn refusal(&self, flags: &[String]) -> Result<String> {
+    pub fn refusal(&self, flags: &[impl AsRef<OsStr> + Debug]) -> Result<String> {
         let folder = TempDir::new().context("a folder for the server's data")?;
         let output = self
             .command()
@@ -209,6 +218,22 @@ impl Server {
     /// The last lines of its log.
     pub fn log_tail(&self) -> String {
         tail(&self.folder.path().join("log"))
+    }
+
+    /// Waits until the last lines of its log have one with all these parts.
+    ///
+    /// # Errors
+    /// Where they have none after a minute.
+    pub async fn until_logged(&self, parts: &[&str]) -> Result<()> {
+        let end = Instant::now() + LOG_LIMIT;
+        loop {
+            let log = self.log_tail();
+            if log.lines().any(|line| parts.iter().all(|part| line.contains(part))) {
+                return Ok(());
+            }
+            ensure!(Instant::now() < end, "{parts:?} are missing: {log}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
     }
 
     /// The binary that runs.

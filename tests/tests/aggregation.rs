@@ -109,10 +109,17 @@ struct Both {
 
 impl Both {
     async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With more flags of the one before.
+    async fn start_with(flags: &[&str]) -> Self {
         let certificates = Certificates::new("widgets");
+        let mut before = certificates.before();
+        before.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let both = Self {
             behind: start(&certificates.behind()),
-            before: start(&certificates.before()),
+            before: start(&before),
             certificates,
         };
         let behind = both.behind();
@@ -305,6 +312,53 @@ async fn discovery_and_openapi_tell_of_what_is_behind() {
 }
 
 #[tokio::test]
+async fn objects_behind_are_migrated_through_this_server() {
+    const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
+    let flags = [
+        "--feature-gates=StorageVersionMigrator=true",
+        "--runtime-config=storagemigration.k8s.io/v1beta1=true",
+    ];
+    let both = Both::start_with(&flags).await;
+    let (before, behind) = (both.before(), both.behind());
+    let (code, early) = ask(&behind, Method::POST, WIDGETS, &widget("early").to_string()).await;
+    assert_eq!(code, StatusCode::CREATED, "{early}");
+    let stored_anew = definition(&[("v2", true), ("v1", true)]);
+    let path = format!("{DEFINITIONS}/widgets.x.example.com");
+    let patch = json!({"spec": {"versions": stored_anew["spec"]["versions"]}}).to_string();
+    let mut connection = behind.connect().await.unwrap();
+    let (code, _) = connection.ask(Method::PATCH, &path, MERGE, patch.into()).await.unwrap();
+    assert_eq!(code, StatusCode::OK);
+    until(&behind, &WIDGETS.replace("v1", "v2"), JSON, |list| {
+        list["kind"] == "WidgetList"
+    })
+    .await;
+
+    let mut client = Client::of(&both.before).await;
+    let migrate = |resource: &str| json!({"metadata": {"name": resource}, "spec": {"resource": {"group": "x.example.com", "resource": resource}}});
+    client.make(MIGRATIONS, migrate("widgets")).await;
+    let ended = |migration: &Value| {
+        let conditions = migration["status"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        conditions.any(|condition| condition["type"] == "Running" && condition["status"] == "False")
+    };
+    let migration = until(&before, &format!("{MIGRATIONS}/widgets"), JSON, ended).await;
+    let conditions = migration["status"]["conditions"].as_array().unwrap();
+    assert!(
+        conditions.iter().any(|condition| condition["type"] == "Succeeded"),
+        "{migration}"
+    );
+    let version = |object: &Value| -> u64 { object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap() };
+    let last: u64 = migration["status"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let early: Value = serde_json::from_str(&early).unwrap();
+    let after = read(&behind, &format!("{WIDGETS}/early"), JSON).await;
+    assert!(version(&early) <= last && version(&after) > last, "{migration} {after}");
+}
+
+#[tokio::test]
 async fn a_server_that_is_away_is_told_of_until_it_is_there_again() {
     let mut both = Both::start().await;
     let before = both.before();
@@ -363,10 +417,7 @@ async fn the_certificate_is_read_again_and_a_bad_one_is_not_taken() {
     let (before, path) = (both.before(), format!("{API_SERVICES}/v1.x.example.com"));
     both.certificates.write("proxy.crt", "no certificate");
     let end = Instant::now() + PATIENCE;
-    while !both.before.log_tail().contains("the old ones stay") {
-        assert!(Instant::now() < end, "{}", both.before.log_tail());
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    both.before.until_logged(&["the old ones stay"]).await.unwrap();
     assert_eq!(get(&before, WIDGETS).await.0, StatusCode::OK);
     // A name that the server behind does not believe.
     both.certificates.name_proxy("somebody");
@@ -397,12 +448,12 @@ async fn metrics_come_from_a_small_server_behind() {
     let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let pods = read(&before, "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods", table).await;
     assert_eq!(pods["rows"][0]["cells"], json!(["web", "100m", "64Mi"]));
-    let questions = metrics.requests();
+    let requests = metrics.requests();
     assert!(
-        questions.contains(&"admin GET /apis/metrics.k8s.io/v1beta1/nodes".to_owned()),
-        "{questions:?}"
+        requests.contains(&"admin GET /apis/metrics.k8s.io/v1beta1/nodes".to_owned()),
+        "{requests:?}"
     );
-    assert!(questions.contains(&"system:kube-aggregator GET /apis/metrics.k8s.io/v1beta1".to_owned()));
+    assert!(requests.contains(&"system:kube-aggregator GET /apis/metrics.k8s.io/v1beta1".to_owned()));
     // It knows the older form of discovery alone.
     let list = until(&before, "/apis", AGGREGATED, |list| {
         list.to_string().contains("NodeMetrics")
@@ -691,11 +742,8 @@ async fn aggregated_servers_are_told_whom_to_trust() {
 #[test]
 fn bad_files_end_the_start_with_file_and_reason() {
     let certificates = Certificates::new("any");
-    let refused = |flags: &[String]| {
-        let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-        let started = Server::start(&Binary::debug().unwrap(), &flags);
-        format!("{:#}", started.err().unwrap())
-    };
+    let binary = Binary::debug().unwrap();
+    let refused = |flags: &[String]| binary.refusal(flags).unwrap();
     certificates.write("proxy.key", "no key");
     let reported = refused(&certificates.before());
     assert!(

@@ -288,12 +288,12 @@ async fn the_first_rule_that_matches_decides() {
     server.get("/api/v1/namespaces/loud/secrets/a").await;
     server.get("/version").await;
     let events = server.events();
-    let questions = events.iter().filter(|event| event["stage"] == "ResponseComplete");
-    let questions: Vec<(&str, &str)> = questions
+    let completed = events.iter().filter(|event| event["stage"] == "ResponseComplete");
+    let completed: Vec<(&str, &str)> = completed
         .map(|event| (text(event, "/requestURI"), text(event, "/level")))
         .collect();
     assert_eq!(
-        questions,
+        completed,
         [
             ("/api/v1/namespaces/loud/configmaps/a", "Metadata"),
             ("/version", "Request")

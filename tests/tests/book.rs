@@ -252,6 +252,41 @@ fn bash_completes_flags_and_commands() {
     assert!(!complete("holdfast re").contains("reference"));
 }
 
+/// A test that lacks what it needs is ignored, so that somebody has to say which were not run.
+#[test]
+fn ci_says_of_everything_that_tests_need_whether_it_is_here() {
+    let script = fs::read_to_string(root().join(".ci/run")).unwrap();
+    let named = |need: &str| {
+        let mut lines = script.lines().map(str::trim);
+        lines.any(|line| match line.strip_prefix("for program in ") {
+            Some(programs) => programs.split([' ', ';']).any(|program| program == need),
+            None => line.starts_with(&format!("need {need} ")),
+        })
+    };
+    let mut folders = vec![root().join("crates"), root().join("tests"), root().join("xtask")];
+    let mut needs = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            if path.extension().is_none_or(|extension| extension != "rs") {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            for line in text.lines().filter_map(|line| line.trim().strip_prefix("#[needs(")) {
+                let (list, _) = line.split_once(')').unwrap();
+                needs.extend(list.split(',').map(|need| need.trim().to_owned()));
+            }
+        }
+    }
+    assert!(needs.contains("zsh") && needs.contains("shared"), "{needs:?}");
+    let silent: Vec<_> = needs.iter().filter(|need| !named(need)).collect();
+    assert!(silent.is_empty(), "{silent:?}");
+}
+
 #[needs(zsh)]
 #[test]
 fn zsh_reads_its_completions() {

@@ -87,16 +87,6 @@ async fn raw_bytes_that_were_sent_with_blanks_are_others() {
 #[tokio::test]
 async fn empty_lists_are_absent_in_places() {
     let server = start().await;
-    let scaler = json!({
-        "metadata": {"name": "one"},
-        "spec": {
-            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-            "maxReplicas": 2,
-            "behavior": {"scaleDown": {"policies": []}},
-        },
-    });
-    let path = "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers";
-    assert_eq!(post(&server, path, scaler).await.0, 201);
     let keyword = definition(json!({"type": "object", "anyOf": []}));
     assert_eq!(post(&server, DEFINITIONS_DRY, keyword).await.0, 201);
 }
@@ -226,6 +216,21 @@ async fn roles_are_those_of_kubernetes() {
     let names: Vec<&str> = names.map(|role| role["metadata"]["name"].as_str().unwrap()).collect();
     assert!(names.contains(&"system:service-account-issuer-discovery"));
     assert!(!names.iter().any(|name| name.contains("openshift")), "{names:?}");
+}
+
+#[tokio::test]
+async fn roles_that_gather_others_have_their_rules_from_the_start() {
+    let off = ["--controllers=-clusterrole-aggregation-controller"];
+    let server = Server::start(&Binary::debug().unwrap(), &off).unwrap();
+    for name in ["admin", "edit", "view"] {
+        let path = format!("/apis/rbac.authorization.k8s.io/v1/clusterroles/{name}");
+        let (_, role) = ask(&server, Method::GET, &path, "", "").await;
+        assert!(role["aggregationRule"].is_object(), "{role}");
+        assert!(
+            role["rules"].as_array().is_some_and(|rules| !rules.is_empty()),
+            "{role}"
+        );
+    }
 }
 
 #[tokio::test]

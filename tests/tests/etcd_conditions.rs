@@ -49,10 +49,10 @@ async fn until_ready(server: &Server, ready: bool) {
     let end = Instant::now() + PATIENCE;
     let mut connection = Target::of(server).unwrap().connect().await.unwrap();
     loop {
-        let questions = connection
+        let answer = connection
             .ask(Method::GET, "/readyz/etcd-readiness", JSON, Bytes::new())
             .await;
-        if questions.unwrap().0.is_success() == ready {
+        if answer.unwrap().0.is_success() == ready {
             return;
         }
         assert!(Instant::now() < end, "etcd is not said to be ready: {ready}");
@@ -149,9 +149,12 @@ async fn a_full_etcd_refuses_writes_and_is_read() {
     assert!(made > 0);
     assert_eq!(objects.get(&format!("{CONFIG_MAPS}/c0")).await.0, StatusCode::OK);
     let (code, list) = objects.get(CONFIG_MAPS).await;
-    assert_eq!(
-        (code, list["items"].as_array().map(Vec::len)),
-        (StatusCode::OK, Some(made))
+    assert_eq!(code, StatusCode::OK);
+    // etcd stores the write that fills it and refuses it none the less, where it notices only as it applies it.
+    let listed = list["items"].as_array().map(Vec::len);
+    assert!(
+        listed == Some(made) || listed == Some(made + 1),
+        "{made} were made, {listed:?} are listed"
     );
 }
 
@@ -419,10 +422,10 @@ async fn resources_are_kept_in_another_etcd_with_versions_of_their_own() {
     objects.until_gone("/api/v1/namespaces/sent").await;
     assert_eq!(keys(&other, "/registry/").len(), 0);
     for check in ["etcd-override-0", "etcd-override-readiness-0"] {
-        let mut questions = Target::of(&server).unwrap().connect().await.unwrap();
+        let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
         let endpoint = if check.contains("readiness") { "readyz" } else { "livez" };
         let path = format!("/{endpoint}/{check}");
-        let (code, _) = questions.ask(Method::GET, &path, JSON, Bytes::new()).await.unwrap();
+        let (code, _) = connection.ask(Method::GET, &path, JSON, Bytes::new()).await.unwrap();
         assert_eq!(code, StatusCode::OK, "{path}");
     }
 }

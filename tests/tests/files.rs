@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use conformance::{ADMIN_TOKEN, Binary, Server, Target};
 use tempfile::TempDir;
@@ -130,6 +129,161 @@ fn a_file_that_cannot_be_used_ends_the_start_with_flag_file_and_reason() {
     }
 }
 
+/// A file that can be read and does not fit: the flag that leads to it, what it holds, and the reason. FOLDER stands for the folder
+/// of the files.
+struct Misfit {
+    flag: &'static str,
+    with: &'static [&'static str],
+    text: &'static str,
+    /// Another file that the first one names.
+    named: Option<(&'static str, &'static str)>,
+    /// The place and the reason; none where the reference takes the file.
+    why: Option<&'static str>,
+}
+
+impl Misfit {
+    const fn new(flag: &'static str, text: &'static str, why: &'static str) -> Self {
+        Self {
+            flag,
+            with: &[],
+            text,
+            named: None,
+            why: Some(why),
+        }
+    }
+}
+
+const AUDITED: &[&str] = &["--audit-policy-file=FOLDER/policy.yaml"];
+const STATIC: &[&str] = &["--feature-gates=ManifestBasedAdmissionControlConfig=true"];
+const OF_POLICIES: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: \
+                           ValidatingAdmissionPolicy, path: FOLDER/named.yaml}]";
+const OF_WEBHOOKS: &str = "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins: [{name: \
+                           MutatingAdmissionWebhook, configuration: {apiVersion: apiserver.config.k8s.io/v1, kind: \
+                           WebhookAdmissionConfiguration, staticManifestsDir: FOLDER/manifests}}]";
+const KUBECONFIG: &str = "current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\nclusters: [{name: a, cluster: \
+                          {server: 'https://127.0.0.1:1'}}]\n";
+
+/// Files of every flag that reads fields: with fields that are unknown, and of another version or kind.
+fn misfits() -> Vec<Misfit> {
+    let of_kubeconfig = |head: &str| -> &'static str { format!("{head}{KUBECONFIG}").leak() };
+    let mut misfits = vec![
+        Misfit::new(
+            "audit-policy-file",
+            "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: None, levels: None}]",
+            "strict decoding error: unknown field \"rules[0].levels\"",
+        ),
+        Misfit::new(
+            "audit-policy-file",
+            "apiVersion: audit.k8s.io/v2\nkind: Policy\nrules: [{level: None}]",
+            "no kind \"Policy\" is registered for version \"audit.k8s.io/v2\"",
+        ),
+        Misfit::new(
+            "audit-policy-file",
+            "kind: Policy\nrules: [{level: None}]",
+            "unknown group version field",
+        ),
+        Misfit::new(
+            "admission-control-config-file",
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugin: []",
+            "strict decoding error: unknown field \"plugin\"",
+        ),
+        Misfit::new(
+            "admission-control-config-file",
+            "apiVersion: apiserver.config.k8s.io/v2\nkind: AdmissionConfiguration",
+            "no kind \"AdmissionConfiguration\" is registered for version \"apiserver.config.k8s.io/v2\"",
+        ),
+    ];
+    for (head, why) in [
+        (
+            "apiVersion: v2\nkind: Config\n",
+            Some("no kind \"Config\" is registered for version \"v2\""),
+        ),
+        (
+            "apiVersion: v1\nkind: Pod\n",
+            Some("no kind \"Pod\" is registered for version \"v1\""),
+        ),
+        ("apiVersion: v1\nkind: Config\nunknown: 1\n", None),
+    ] {
+        misfits.push(Misfit {
+            with: AUDITED,
+            why,
+            ..Misfit::new("audit-webhook-config-file", of_kubeconfig(head), "")
+        });
+    }
+    for (text, why) in [
+        (
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: ValidatingAdmissionPolicyConfiguration\nfolder: /",
+            "strict decoding error: unknown field \"folder\"",
+        ),
+        (
+            "apiVersion: apiserver.config.k8s.io/v1alpha1\nkind: ValidatingAdmissionPolicyConfiguration",
+            "is registered for version \"apiserver.config.k8s.io/v1alpha1\"",
+        ),
+        (
+            "apiVersion: apiserver.config.k8s.io/v1\nkind: WebhookAdmissionConfiguration",
+            "no kind \"WebhookAdmissionConfiguration\"",
+        ),
+    ] {
+        misfits.push(Misfit {
+            with: STATIC,
+            named: Some(("named.yaml", text)),
+            ..Misfit::new("admission-control-config-file", OF_POLICIES, why)
+        });
+    }
+    for (text, why) in [
+        (
+            "apiVersion: admissionregistration.k8s.io/v1\nkind: MutatingWebhookConfiguration\nmetadata: {name: \
+             w.static.k8s.io}\nwebhooks: [{name: w.example.com, clientConfig: {url: 'https://127.0.0.1:1', urls: []}}]",
+            "unknown field \"webhooks[0].clientConfig.urls\"",
+        ),
+        (
+            "apiVersion: admissionregistration.k8s.io/v1beta1\nkind: MutatingWebhookConfiguration\nmetadata: {name: \
+             w.static.k8s.io}",
+            "unsupported resource type \"MutatingWebhookConfiguration\"",
+        ),
+        (
+            "apiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\nmetadata: {name: \
+             w.static.k8s.io}",
+            "unsupported resource type \"ValidatingWebhookConfiguration\"",
+        ),
+    ] {
+        misfits.push(Misfit {
+            with: STATIC,
+            named: Some(("manifests/webhook.yaml", text)),
+            ..Misfit::new("admission-control-config-file", OF_WEBHOOKS, why)
+        });
+    }
+    misfits
+}
+
+#[test]
+fn a_file_with_unknown_fields_or_of_another_version_ends_the_start() {
+    let (binary, folder) = (Binary::debug().unwrap(), TempDir::new().unwrap());
+    let place = folder.path().to_str().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("manifests")).unwrap();
+    fs::write(path("policy.yaml"), POLICY).unwrap();
+    for misfit in misfits() {
+        fs::write(path("file.yaml"), misfit.text.replace("FOLDER", place)).unwrap();
+        if let Some((name, text)) = misfit.named {
+            fs::write(path(name), text).unwrap();
+        }
+        let file = format!("--{}={place}/file.yaml", misfit.flag);
+        let mut flags: Vec<String> = misfit.with.iter().map(|flag| flag.replace("FOLDER", place)).collect();
+        flags.push(file);
+        let Some(why) = misfit.why else {
+            let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+            Server::start(&binary, &flags).unwrap();
+            continue;
+        };
+        let said = binary.refusal(&flags).unwrap().replace("\\\"", "\"");
+        let named = misfit.named.map_or("file.yaml", |(name, _)| name);
+        for part in [why, named] {
+            assert!(said.contains(part), "{}: {part:?} is missing: {said}", misfit.flag);
+        }
+    }
+}
+
 #[test]
 fn flags_with_files_that_change_nothing_are_reported_once() {
     let server = Server::start(
@@ -179,19 +333,6 @@ fn certificate() -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-/// Waits until the end of the log has all of this.
-async fn logged(server: &Server, parts: &[&str]) {
-    let end = Instant::now() + Duration::from_secs(60);
-    loop {
-        let log = server.log_tail();
-        if log.lines().any(|line| parts.iter().all(|part| line.contains(part))) {
-            return;
-        }
-        assert!(Instant::now() < end, "{parts:?} are missing: {log}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
 /// The files that are read again while the server serves, each with what holds its key where it has one.
 const READ_AGAIN: [(Flagged, Option<Flagged>); 4] = [
     (("tls-cert-file", "tls.crt"), Some(("tls-private-key-file", "tls.key"))),
@@ -237,7 +378,7 @@ async fn files_are_read_again_and_the_old_ones_stay_where_the_new_cannot_be_used
     assert!(serves(&first).await);
     for ((_, file), key) in READ_AGAIN {
         fs::write(path(file), "no certificate").unwrap();
-        logged(&server, &[STAY, file]).await;
+        server.until_logged(&[STAY, file]).await.unwrap();
         let shown = if file == "tls.crt" {
             first.clone()
         } else {
@@ -245,7 +386,8 @@ async fn files_are_read_again_and_the_old_ones_stay_where_the_new_cannot_be_used
         };
         assert!(serves(&shown).await, "{file}");
         let now = write(file, key);
-        logged(&server, &["files have changed and were read again", file]).await;
+        let read = ["files have changed and were read again", file];
+        server.until_logged(&read).await.unwrap();
         if file == "tls.crt" {
             assert!(serves(&now).await && !serves(&first).await);
         }

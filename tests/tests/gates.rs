@@ -67,6 +67,15 @@ async fn lists_and_watches_show_the_objects_of_a_shard() {
     let mut everything = names(&all);
     everything.sort_unstable();
     assert_eq!(seen, everything);
+    // Each watch passed over what the other showed.
+    let of = "{group=\"\",resource=\"configmaps\"}";
+    let lines = [
+        format!("apiserver_watch_filtered_events_total{of} {}\n", everything.len()),
+        format!("apiserver_watch_shards_total{of} 0\n"),
+    ];
+    // The server lets go of a watch when its client has seen the end already.
+    let are_shown = |metrics: &Value| lines.iter().all(|line| metrics.as_str().unwrap().contains(line));
+    client.until("/metrics", |_, metrics| are_shown(metrics)).await;
     let (status, refusal) = client.get(&format!("{CONFIG_MAPS}?shardSelector=other(1)")).await;
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
     assert_eq!(
@@ -90,20 +99,45 @@ async fn servers_tell_in_which_versions_they_store_objects() {
         "--runtime-config=internal.apiserver.k8s.io/v1alpha1=true",
     ];
     let (_server, mut client) = server(&flags).await;
+    // Until that is told, writes of the resource are refused.
+    let waiting = "wait for storage version registration to complete for resource: configmaps, last seen error: <nil>";
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let object = json!({"metadata": {"name": "early"}});
+        let (status, answer) = client.ask(Method::POST, CONFIG_MAPS, "application/json", object).await;
+        if status == StatusCode::CREATED {
+            break;
+        }
+        assert_eq!(
+            (status, answer["message"].as_str()),
+            (StatusCode::SERVICE_UNAVAILABLE, Some(waiting))
+        );
+        assert!(std::time::Instant::now() < end, "nothing is told");
+    }
+    let api_services = format!("{STORAGE_VERSIONS}/apiregistration.k8s.io.apiservices");
+    let api_services = client
+        .until(&api_services, |_, object| {
+            object["status"]["storageVersions"].is_array()
+        })
+        .await;
+    assert_eq!(
+        api_services["status"]["storageVersions"][0]["decodableVersions"],
+        json!(["apiregistration.k8s.io/v1", "apiregistration.k8s.io/v1beta1"])
+    );
     let path = format!("{STORAGE_VERSIONS}/apps.deployments");
     let common = |_: StatusCode, object: &Value| object["status"]["commonEncodingVersion"] == "apps/v1";
     let object = client.until(&path, common).await;
-    let told = &object["status"]["storageVersions"][0];
-    assert_eq!(told["encodingVersion"], "apps/v1");
+    let stored = &object["status"]["storageVersions"][0];
+    assert_eq!(stored["encodingVersion"], "apps/v1");
     assert_eq!(
-        told["decodableVersions"],
+        stored["decodableVersions"],
         json!(["apps/v1", "apps/v1beta2", "apps/v1beta1"])
     );
-    assert_eq!(told["servedVersions"], json!(["apps/v1"]));
+    assert_eq!(stored["servedVersions"], json!(["apps/v1"]));
     let condition = &object["status"]["conditions"][0];
     assert_eq!(condition["type"], "AllEncodingVersionsEqual");
     assert_eq!(condition["status"], "True");
-    let server = told["apiServerID"].as_str().unwrap();
+    let server = stored["apiServerID"].as_str().unwrap();
     let lease = format!("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/{server}");
     assert_eq!(client.get(&lease).await.0, StatusCode::OK);
     let events = format!("{STORAGE_VERSIONS}/core.events");

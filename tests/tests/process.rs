@@ -253,6 +253,17 @@ async fn what_was_done_is_told_as_metrics() {
     let target = Target::of(&server).unwrap();
     apply(&target, "counted", "1").await;
     let mut connection = target.connect().await.unwrap();
+    let definition = br#"{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition",
+        "metadata":{"name":"ruled.example.com"},"spec":{"group":"example.com","scope":"Cluster",
+        "names":{"plural":"ruled","kind":"Ruled"},"versions":[{"name":"v1","served":true,"storage":true,
+        "schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-validations":[{"rule":"has(self.metadata)"}]}}}]}}"#;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let body = Bytes::from_static(definition);
+    let (code, answer) = connection
+        .ask(Method::POST, definitions, "application/json", body)
+        .await
+        .unwrap();
+    assert_eq!(code, StatusCode::CREATED, "{answer:?}");
     let text = connection
         .send(Method::GET, "/metrics", "", Bytes::new())
         .await
@@ -264,6 +275,11 @@ async fn what_was_done_is_told_as_metrics() {
     for name in [
         "apiserver_resource_objects{group=\"\",resource=\"configmaps\"} ",
         "process_resident_memory_bytes ",
+        "apiserver_cel_compilation_duration_seconds_count ",
+        "registered_metrics_total{deprecated_version=\"\",stability_level=\"STABLE\"} ",
+        "authentication_attempts{result=\"success\"} ",
+        "authenticated_user_requests{username=\"other\"} ",
+        "authorization_attempts_total{result=\"allowed\"} ",
     ] {
         let value = text.lines().find_map(|line| line.strip_prefix(name)).unwrap();
         assert!(value.parse::<f64>().unwrap() > 0.0, "{name}{value}");

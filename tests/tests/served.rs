@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "what fails here is the test")]
 
 use bytes::Bytes;
-use conformance::{Binary, Server, Target};
+use conformance::{Binary, Client, Server, Target};
 use http::Method;
 use http_body_util::BodyExt as _;
 
@@ -37,6 +37,35 @@ const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"sp
 const PODS: &str = "/api/v1/namespaces/default/pods?dryRun=All";
 const SIGNAL: &str = "/spec/containers/0/lifecycle/stopSignal";
 const WATCH: &str = "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1";
+
+#[tokio::test]
+async fn metrics_tell_of_admission_of_queues_and_of_the_store() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    assert_eq!(send(&server, Method::POST, PODS, POD).await.0, 201);
+    let list = WATCH.replace("timeoutSeconds=1", "timeoutSeconds=1&allowWatchBookmarks=true");
+    assert_eq!(send(&server, Method::GET, &list, "").await.0, 200);
+    let step = "operation=\"CREATE\",rejected=\"false\"";
+    let parts = [
+        format!("apiserver_admission_step_admission_duration_seconds_count{{{step},type=\"admit\"}} "),
+        format!("apiserver_admission_step_admission_duration_seconds_summary{{{step},type=\"validate\",quantile=\"0.9\"}} "),
+        format!("apiserver_admission_controller_admission_duration_seconds_count{{name=\"Priority\",{step},type=\"admit\"}} "),
+        format!("apiserver_admission_controller_admission_duration_seconds_count{{name=\"ResourceQuota\",{step},type=\"validate\"}} "),
+        "workqueue_adds_total{name=\"autoregister\"} ".to_owned(),
+        "workqueue_depth{name=\"namespace\"} 0\n".to_owned(),
+        "apiserver_storage_size_bytes{storage_cluster_id=\"embedded\"} ".to_owned(),
+        "apiserver_watch_list_duration_seconds_count{group=\"\",resource=\"pods\",scope=\"cluster\",version=\"v1\"} 1\n".to_owned(),
+    ];
+    // Controllers begin to work while the server is ready already.
+    let are_shown = |metrics: &serde_json::Value| parts.iter().all(|part| metrics.as_str().unwrap().contains(part));
+    let mut client = Client::of(&server).await;
+    client.until("/metrics", |_, metrics| are_shown(metrics)).await;
+    text(&server, "/readyz").await;
+    let health = text(&server, "/metrics/slis").await;
+    assert!(
+        health.contains("kubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"readyz\"} "),
+        "{health}"
+    );
+}
 
 #[tokio::test]
 async fn feature_gates_switch_what_they_name() {

@@ -178,8 +178,8 @@ async fn an_address_and_a_port_are_given_once_through_two_servers() {
         }
         json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": name}, "spec": spec})
     };
-    let questions: Vec<Value> = (0..24).map(|number| service(&format!("s{number}"), None)).collect();
-    let racers = questions
+    let wanted: Vec<Value> = (0..24).map(|number| service(&format!("s{number}"), None)).collect();
+    let racers = wanted
         .iter()
         .enumerate()
         .map(|(number, object)| ask(&targets[number % 2], Method::POST, SERVICES, object));
@@ -202,8 +202,8 @@ async fn an_address_and_a_port_are_given_once_through_two_servers() {
     let free = (2..31)
         .map(|last| format!("10.9.8.{last}"))
         .find(|ip| !addresses.contains(ip.as_str()));
-    let questions = ["left", "right"].map(|name| service(name, free.as_deref()));
-    let racers = questions
+    let wanted = ["left", "right"].map(|name| service(name, free.as_deref()));
+    let racers = wanted
         .iter()
         .zip(&targets)
         .map(|(object, target)| ask(target, Method::POST, SERVICES, object));
@@ -255,7 +255,9 @@ async fn controllers_run_on_one_server_and_go_on_with_another() {
     })
     .await;
     // One that ends gives its lease away.
-    let leads = cluster.servers[1].log_tail().contains("leads: controllers begin");
+    let leads = cluster.servers[1]
+        .log_tail()
+        .contains("this server leads: its controllers start");
     let (ending, staying) = if leads { (1, third) } else { (2, second) };
     cluster.servers[ending].end();
     let taken = until(&staying, LEASE, |code, lease| {

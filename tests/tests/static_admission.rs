@@ -4,11 +4,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
-use conformance::{Binary, Client, Server, Target};
+use conformance::hook::{Hook, allow, deny, patch};
+use conformance::{Binary, Client, Server};
 use http::{Method, StatusCode};
-use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -42,26 +41,16 @@ fn policy(name: &str) -> String {
     )
 }
 
-async fn metrics(server: &Server) -> String {
-    let mut connection = Target::of(server).unwrap().connect().await.unwrap();
-    let response = connection.get("/metrics", "*/*").await.unwrap();
-    let bytes = response.into_body().collect().await.unwrap().to_bytes();
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
-
 /// Waits until metrics say that so many times files were read with that outcome.
-async fn read(server: &Server, status: &str, times: u32) {
-    let end = Instant::now() + Duration::from_secs(60);
+async fn read(client: &mut Client, status: &str, times: u32) {
     let name = "apiserver_manifest_admission_config_controller_automatic_reloads_total";
-    loop {
-        let text = metrics(server).await;
-        let mut lines = text.lines().filter(|line| line.starts_with(name));
-        if lines.any(|line| line.contains(&format!("status=\"{status}\"")) && line.ends_with(&format!(" {times}"))) {
-            return;
-        }
-        assert!(Instant::now() < end, "{status} {times}: {text}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let (status, times) = (format!("status=\"{status}\""), format!(" {times}"));
+    client
+        .until("/metrics", |_, text| {
+            let mut lines = text.as_str().unwrap().lines().filter(|line| line.starts_with(name));
+            lines.any(|line| line.contains(&status) && line.ends_with(&times))
+        })
+        .await;
 }
 
 async fn create(client: &mut Client, path: &str, name: &str) -> (StatusCode, Value) {
@@ -107,24 +96,125 @@ async fn policies_of_files_hold_for_all_and_are_read_again() {
     let (_, list) = client.get(POLICIES).await;
     assert_eq!(list["items"], json!([]));
 
-    read(&server, "success", 1).await;
+    read(&mut client, "success", 1).await;
     fs::write(&file, policy("bad").replace("expression", "expressions")).unwrap();
-    read(&server, "failure", 1).await;
+    read(&mut client, "failure", 1).await;
     assert!(server.log_tail().contains("the old ones stay"));
     assert_eq!(
         create(&mut client, CONFIG_MAPS, "bad").await.0,
         StatusCode::UNPROCESSABLE_ENTITY
     );
     fs::write(&file, policy("worse")).unwrap();
-    read(&server, "success", 2).await;
+    read(&mut client, "success", 2).await;
     assert_eq!(create(&mut client, CONFIG_MAPS, "bad").await.0, StatusCode::CREATED);
     assert_eq!(
         create(&mut client, CONFIG_MAPS, "worse").await.0,
         StatusCode::UNPROCESSABLE_ENTITY
     );
     fs::remove_file(&file).unwrap();
-    read(&server, "success", 3).await;
+    read(&mut client, "success", 3).await;
     assert_eq!(create(&mut client, CONFIG_MAPS, "worse").await.0, StatusCode::CREATED);
+}
+
+/// Writes a file that names a directory for each type of webhooks, and returns the flag for it.
+fn flag_of_webhooks(folder: &Path) -> String {
+    let plugin = |name: &str, directory: &str| {
+        let manifests = folder.join(directory);
+        fs::create_dir_all(&manifests).unwrap();
+        json!({"name": name, "configuration": {"apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration", "staticManifestsDir": manifests}})
+    };
+    let plugins = [
+        plugin("MutatingAdmissionWebhook", "mutating"),
+        plugin("ValidatingAdmissionWebhook", "validating"),
+    ];
+    let config =
+        json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins});
+    let path = folder.join("webhooks.yaml");
+    fs::write(&path, config.to_string()).unwrap();
+    format!("--admission-control-config-file={}", path.display())
+}
+
+#[tokio::test]
+async fn webhooks_of_files_are_called_for_all_and_are_read_again() {
+    const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
+    let folder = TempDir::new().unwrap();
+    let flag = flag_of_webhooks(folder.path());
+    let marking =
+        Hook::start(|_| patch(&json!([{"op": "add", "path": "/metadata/labels", "value": {"of": "file"}}]))).await;
+    let refusing = Hook::start(
+        |review| match review["request"]["object"]["metadata"]["name"] == "bad" {
+            true => deny("not that name"),
+            false => allow(),
+        },
+    );
+    let refusing = refusing.await;
+    let manifest = |kind: &str, hook: &Hook, more: Value| {
+        let webhook = hook.webhook("file.example.com", &["CREATE"], "*/*/*", more);
+        json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": "file.static.k8s.io"},
+            "webhooks": [webhook]})
+        .to_string()
+    };
+    let file = folder.path().join("validating/webhook.yaml");
+    let of_bad = || manifest("ValidatingWebhookConfiguration", &refusing, json!({}));
+    fs::write(&file, of_bad()).unwrap();
+    let marked = manifest("MutatingWebhookConfiguration", &marking, json!({}));
+    fs::write(folder.path().join("mutating/webhook.json"), marked).unwrap();
+
+    let server = Server::start(&Binary::debug().unwrap(), &[GATE, &flag]).unwrap();
+    let mut client = Client::of(&server).await;
+    let (status, made) = create(&mut client, CONFIG_MAPS, "good").await;
+    assert_eq!(
+        (status, &made["metadata"]["labels"]["of"]),
+        (StatusCode::CREATED, &json!("file"))
+    );
+    let denied = "admission webhook \"file.example.com\" denied the request: not that name";
+    // Webhooks of the API are not asked about webhooks; those of files are.
+    for path in [CONFIG_MAPS, CONFIGURATIONS] {
+        let (status, refusal) = create(&mut client, path, "bad").await;
+        assert_eq!(
+            (status, &refusal["message"]),
+            (StatusCode::BAD_REQUEST, &json!(denied)),
+            "{path}"
+        );
+    }
+    let (_, refusal) = create(&mut client, CONFIGURATIONS, "other.static.k8s.io").await;
+    let message = refusal["message"].as_str().unwrap();
+    assert!(
+        message.contains("reserved for static manifest-based configurations"),
+        "{message}"
+    );
+    let (_, list) = client.get(CONFIGURATIONS).await;
+    assert_eq!(list["items"], json!([]));
+
+    read(&mut client, "success", 1).await;
+    for (at, bad) in [
+        of_bad().replace("webhooks", "hooks"),
+        of_bad().replace(
+            "admissionregistration.k8s.io/v1",
+            "admissionregistration.k8s.io/v1beta1",
+        ),
+        manifest(
+            "ValidatingWebhookConfiguration",
+            &refusing,
+            json!({"clientConfig": {"service": {"namespace": "a", "name": "b"}}}),
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        fs::write(&file, bad).unwrap();
+        read(&mut client, "failure", u32::try_from(at).unwrap() + 1).await;
+        assert_eq!(create(&mut client, CONFIG_MAPS, "bad").await.0, StatusCode::BAD_REQUEST);
+    }
+    assert!(server.log_tail().contains("the old ones stay"));
+    fs::remove_file(&file).unwrap();
+    read(&mut client, "success", 2).await;
+    let (status, made) = create(&mut client, CONFIG_MAPS, "bad").await;
+    assert_eq!(
+        (status, &made["metadata"]["labels"]["of"]),
+        (StatusCode::CREATED, &json!("file"))
+    );
 }
 
 #[test]
@@ -133,15 +223,12 @@ fn what_cannot_be_used_ends_the_start() {
     let flag = flag(folder.path());
     let file = folder.path().join("manifests/policy.yaml");
     let binary = Binary::debug().unwrap();
-    let refusal = |flags: &[&str]| {
-        let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        binary.refusal(&flags).unwrap()
-    };
+    let refusal = |flags: &[&str]| binary.refusal(flags).unwrap();
     fs::write(&file, policy("bad")).unwrap();
-    let told = refusal(&[&flag]);
+    let said = refusal(&[&flag]);
     assert!(
-        told.contains("requires the ManifestBasedAdmissionControlConfig feature gate"),
-        "{told}"
+        said.contains("requires the ManifestBasedAdmissionControlConfig feature gate"),
+        "{said}"
     );
     for (text, why) in [
         (
@@ -156,13 +243,13 @@ fn what_cannot_be_used_ends_the_start() {
         ("{".to_owned(), "error loading"),
     ] {
         fs::write(&file, text).unwrap();
-        let told = refusal(&[GATE, &flag]);
-        let plain = told.replace('\\', "");
+        let said = refusal(&[GATE, &flag]);
+        let plain = said.replace('\\', "");
         assert!(
             plain.contains(&why.replace('\\', "")) && plain.contains("policy.yaml"),
-            "{why}: {told}"
+            "{why}: {said}"
         );
     }
-    let told = refusal(&["--admission-control-config-file=/nowhere"]);
-    assert!(told.contains("--admission-control-config-file: /nowhere"), "{told}");
+    let said = refusal(&["--admission-control-config-file=/nowhere"]);
+    assert!(said.contains("--admission-control-config-file: /nowhere"), "{said}");
 }

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use conformance::{Binary, Server, root};
 
 use crate::habits::{RECORDED_CONTROLLERS, say, shared};
-use crate::names::{self, AGAIN};
+use crate::names;
 use crate::stores::{Backing, StoreKind};
 
 /// The folder of the lists: one file for each file of cases, a line for each case that passes.
@@ -58,9 +58,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     if arguments.bless {
         return bless(&passing);
     }
-    let known = known(&files)?;
-    let passing = replay.again(passing, &known)?;
-    names::compare("cases", &flat(&known), &flat(&passing))
+    let (known, mut passing) = (flat(&known(&files)?), flat(&passing));
+    names::again(&known, &mut passing, |lost| replay.again(lost))?;
+    names::compare("cases", &known, &passing)
 }
 
 /// What a replay needs.
@@ -71,7 +71,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// The files of cases that `asked` names, all where it is empty.
+    /// The files of cases that `chosen` names, all where it is empty.
     fn files(&self, chosen: &[String]) -> Result<Vec<File>> {
         let mut files = Vec::new();
         for suite in SUITES {
@@ -103,21 +103,20 @@ impl Replay {
         Ok(passing)
     }
 
-    /// Replays again, one case at a time, the files that lost a case: some cases wait for bounded times, which a busy
-    /// machine may exceed, and some see what a controller does meanwhile, sooner or later than it was recorded.
-    fn again(
-        &self,
-        mut passing: BTreeMap<File, BTreeSet<String>>,
-        known: &BTreeMap<File, BTreeSet<String>>,
-    ) -> Result<BTreeMap<File, BTreeSet<String>>> {
-        for _ in 0..AGAIN {
-            for file in lost_files(known, &passing) {
-                say(&format!("cases: again, one at a time: {file}"));
-                let now = self.file(&file, 1, 3)?;
-                passing.entry(file).or_default().extend(now);
-            }
+    /// Replays, one case at a time, the files of these cases: some cases see what a controller does meanwhile, sooner or
+    /// later than it was recorded.
+    fn again(&self, lost: &[&str]) -> Result<BTreeSet<String>> {
+        let files: BTreeSet<&str> = lost
+            .iter()
+            .filter_map(|name| name.split_once(": "))
+            .map(|(file, _)| file)
+            .collect();
+        let mut passing = BTreeMap::new();
+        for file in files {
+            say(&format!("cases: again, one at a time: {file}"));
+            passing.insert(file.to_owned(), self.file(file, 1, 3)?);
         }
-        Ok(passing)
+        Ok(flat(&passing))
     }
 
     fn file(&self, file: &str, jobs: usize, show: i64) -> Result<BTreeSet<String>> {
@@ -162,16 +161,6 @@ impl Replay {
     }
 }
 
-/// The files in which a known case is not among those that pass.
-fn lost_files(known: &BTreeMap<File, BTreeSet<String>>, passing: &BTreeMap<File, BTreeSet<String>>) -> Vec<File> {
-    let none = BTreeSet::new();
-    known
-        .iter()
-        .filter(|(file, names)| !names.is_subset(passing.get(*file).unwrap_or(&none)))
-        .map(|(file, _)| file.clone())
-        .collect()
-}
-
 fn list_of(file: &str) -> PathBuf {
     root().join(LISTS).join(file).with_extension("txt")
 }
@@ -193,6 +182,7 @@ fn bless(passing: &BTreeMap<File, BTreeSet<String>>) -> Result<()> {
     Ok(())
 }
 
+/// The cases of all files, each as `file: case`.
 fn flat(by_file: &BTreeMap<File, BTreeSet<String>>) -> BTreeSet<String> {
     by_file
         .iter()

@@ -11,7 +11,7 @@ use crate::habits::say;
 const SHOWN: usize = 50;
 
 /// How often what seems lost is tried again before it is.
-pub(crate) const AGAIN: usize = 3;
+const AGAIN: usize = 3;
 
 /// The names of a list, one a line.
 ///
@@ -40,6 +40,27 @@ pub(crate) fn write(list: &Path, names: &BTreeSet<String>) -> Result<()> {
         text.push('\n');
     }
     std::fs::write(list, text).with_context(|| list.display().to_string())
+}
+
+/// Tries again what seems lost, a few times: it may have waited for bounded times, which a busy machine may exceed. `replay`
+/// returns the names that pass now.
+///
+/// # Errors
+/// As `replay`.
+pub(crate) fn again(
+    known: &BTreeSet<String>,
+    passing: &mut BTreeSet<String>,
+    mut replay: impl FnMut(&[&str]) -> Result<BTreeSet<String>>,
+) -> Result<()> {
+    for _ in 0..AGAIN {
+        let lost: Vec<&str> = known.difference(passing).map(String::as_str).collect();
+        if lost.is_empty() {
+            break;
+        }
+        let now = replay(&lost)?;
+        passing.extend(now);
+    }
+    Ok(())
 }
 
 /// Prints what passes now and did not before, and fails where something is lost. `what` names the things, in the plural,

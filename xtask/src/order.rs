@@ -18,6 +18,7 @@ use conformance::{Binary, Process, Target, root, wait_for_end};
 use test_support::free_address;
 
 use crate::habits::{need_valgrind, say};
+use crate::names;
 
 /// Where the names are kept: those of each start, and those of the first alone.
 const KEPT: &str = "crates/holdfast/link-order.txt";
@@ -37,9 +38,8 @@ pub(crate) fn run() -> Result<()> {
     ensure!(each.len() > 1000, "only {} functions are known by name", each.len());
     let first = &first - &each;
     for (file, names) in [(KEPT, &each), (KEPT_FIRST, &first)] {
-        let kept: BTreeSet<&str> = names.iter().map(|name| counts.kept(name)).collect();
-        let text: String = kept.iter().map(|name| format!("{name}\n")).collect();
-        fs::write(root().join(file), text).context(file)?;
+        let kept: BTreeSet<String> = names.iter().map(|name| counts.kept(name).to_owned()).collect();
+        names::write(&root().join(file), &kept)?;
         say(&format!("{file}: {} functions", kept.len()));
     }
     Ok(())
@@ -72,7 +72,6 @@ fn profiled(binary: &Binary, folder: &Path) -> Result<BTreeSet<String>> {
     );
     Process(child.id()).terminate();
     wait_for_end(&mut child, LIMIT)?;
-    fs::remove_file(&ready)?;
     Ok(names(&fs::read_to_string(&profile)?, binary.path()))
 }
 

@@ -20,6 +20,9 @@ const HEAD: &str = "| module | package | passed | failed | skipped | remarks |\n
 
 #[derive(Args)]
 pub(crate) struct Arguments {
+    /// Run these packages alone, such as `pkg/cache`; the document keeps what it says of the others.
+    #[arg(value_name = "PACKAGE")]
+    packages: Vec<String>,
     /// Run the debug build of the server.
     #[arg(long)]
     debug: bool,
@@ -71,7 +74,6 @@ const SUITES: [Suite; 3] = [
             "./pkg/manager/internal/integration",
             "./pkg/metrics/filters",
             "./pkg/reconcile",
-            "./pkg/recorder",
             "./pkg/source",
             "./pkg/webhook",
         ],
@@ -123,19 +125,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     let mut outcomes = Vec::new();
     for suite in &SUITES {
         let folder = suite.sources()?;
-        for package in suite.packages {
+        for package in suite.packages.iter().filter(|package| arguments.wants(package)) {
             let outcome = suite.test(&folder, package, &assets)?;
             say(&outcome.row());
             outcomes.push(outcome);
         }
     }
     if arguments.write {
-        let mut text = HEAD.to_owned();
-        for outcome in &outcomes {
-            text += &outcome.row();
-            text.push('\n');
-        }
-        table::put(DOCUMENT, BEGIN, &text)?;
+        let kept = std::fs::read_to_string(root().join(DOCUMENT))?;
+        let rows: Vec<String> = outcomes.iter().map(Outcome::row).collect();
+        table::put(DOCUMENT, BEGIN, &document(&kept, &rows))?;
     }
     let failed: Vec<&str> = outcomes
         .iter()
@@ -150,7 +149,37 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+impl Arguments {
+    fn wants(&self, package: &str) -> bool {
+        let named = |wanted: &String| wanted.trim_start_matches("./") == package.trim_start_matches("./");
+        self.packages.is_empty() || self.packages.iter().any(named)
+    }
+}
+
+/// The table with `rows`, and of the other packages with those that `kept` has, in the order of the suites.
+fn document(kept: &str, rows: &[String]) -> String {
+    let kept = kept.split_once(BEGIN).map_or("", |(_, kept)| kept);
+    let mut text = HEAD.to_owned();
+    for suite in &SUITES {
+        for package in suite.packages {
+            let start = suite.row_start(package);
+            let lines = rows.iter().map(String::as_str).chain(kept.lines());
+            for row in lines.filter(|row| row.starts_with(&start)).take(1) {
+                text.push_str(row);
+                text.push('\n');
+            }
+        }
+    }
+    text
+}
+
 impl Suite {
+    /// How the row of a package begins.
+    fn row_start(&self, package: &str) -> String {
+        let package = package.trim_start_matches("./");
+        format!("| {} {} | {package} |", self.module, self.version)
+    }
+
     /// The module's sources below the build directory, where its tests may write.
     fn sources(&self) -> Result<PathBuf> {
         let name = format!("{}@{}", self.module.replace('/', "_"), self.version);
@@ -298,6 +327,18 @@ fn output(command: &mut Command) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rows_of_packages_that_were_not_run_are_kept() {
+        let start = |package| SUITES[0].row_start(package);
+        let (envtest, cache, builder) = (start("./pkg/envtest"), start("./pkg/cache"), start("./pkg/builder"));
+        let kept = format!("text\n{BEGIN}{HEAD}{envtest} 1 |\n{builder} 2 |\n<!-- end -->\n");
+        let rows = [format!("{cache} 3 |"), format!("{builder} 4 |")];
+        assert_eq!(
+            document(&kept, &rows),
+            format!("{HEAD}{envtest} 1 |\n{cache} 3 |\n{builder} 4 |\n")
+        );
+    }
 
     #[test]
     fn tests_of_go_are_counted_without_those_that_hold_others() {

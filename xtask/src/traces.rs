@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use conformance::{Binary, Server, root};
 
 use crate::habits::{RECORDED_CONTROLLERS, say, shared};
-use crate::names::{self, AGAIN};
+use crate::names;
 use crate::stores::{Backing, StoreKind};
 
 /// The traces that are known to pass, one a line, sorted.
@@ -69,22 +69,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     }
     let known = names::read(&list)?;
-    // A trace waits for bounded times, which a busy machine may exceed: what seems lost is tried again, alone.
-    for _ in 0..AGAIN {
-        let lost: Vec<&str> = known.difference(&passing).map(String::as_str).collect();
-        if lost.is_empty() {
-            break;
-        }
+    names::again(&known, &mut passing, |lost| {
         say(&format!("traces: again, alone: {}", lost.join(", ")));
         let names = format!("^({})$", lost.join("|"));
-        passing.extend(replay(
-            &shared.join("traces"),
-            "again",
-            1,
-            &server,
-            &["--show", "3", "--filter", &names],
-        )?);
-    }
+        let more = ["--show", "3", "--filter", &names];
+        replay(&shared.join("traces"), "again", 1, &server, &more)
+    })?;
     names::compare("traces", &known, &passing)
 }
 

@@ -2,21 +2,23 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use holdfast_resource::{Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use crate::plugin::ANY;
-use crate::{AdmissionPlugin, Charge};
+use crate::timings::{OPERATIONS, Pass, Step, TimedPlugin, Timings};
+use crate::{AdmissionPlugin, Calls, Charge};
 
-/// A plugin that asks objects of the API rather than code of its own.
+/// A plugin whose rules are objects of the API rather than code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DynamicPlugin {
-    /// Asks MutatingAdmissionPolicies.
+    /// Evaluates MutatingAdmissionPolicies.
     MutatingPolicies,
     /// Calls mutating webhooks.
     MutatingWebhooks,
-    /// Asks ValidatingAdmissionPolicies.
+    /// Evaluates ValidatingAdmissionPolicies.
     ValidatingPolicies,
     /// Calls validating webhooks.
     ValidatingWebhooks,
@@ -40,16 +42,43 @@ impl DynamicPlugin {
             Self::ValidatingWebhooks => "ValidatingAdmissionWebhook",
         }
     }
+
+    /// The calls that metrics tell of.
+    pub(crate) fn calls(self) -> Calls {
+        match self {
+            Self::MutatingPolicies => Calls::admitting(&[Operation::Create, Operation::Update, Operation::Connect]),
+            Self::MutatingWebhooks => Calls::admitting(&OPERATIONS),
+            Self::ValidatingPolicies | Self::ValidatingWebhooks => Calls::validating(&OPERATIONS),
+        }
+    }
+
+    /// The feature gate without which the plugin is not there.
+    fn gate(self) -> Option<&'static str> {
+        (self == Self::MutatingPolicies).then_some(self.name())
+    }
 }
 
-/// Admission plugins in their order. Each is called for the writes alone that concern it.
+/// What metrics tell of a plugin. What quotas limit is taken last.
+fn timed(plugin: &dyn AdmissionPlugin) -> TimedPlugin {
+    TimedPlugin {
+        name: plugin.name(),
+        calls: plugin.calls(),
+        last: plugin.charges(),
+    }
+}
+
+/// Admission plugins in their order. Each is called only for writes that concern it.
 pub struct AdmissionChain {
     plugins: Vec<Box<dyn AdmissionPlugin>>,
     dynamic: Vec<DynamicPlugin>,
-    /// The plugins, by their places, that may have to do with resources of a plural name that any of them names.
+    /// The indexes of the plugins that may concern a resource, by the plural names that any plugin names.
     named: HashMap<&'static str, Vec<usize>>,
-    /// Those that have to do with resources that none of them names.
+    /// The indexes of the plugins for all other resources.
     others: Vec<usize>,
+    timings: Arc<Timings>,
+    provides_namespaces: bool,
+    /// Those that ask others.
+    asking: Vec<usize>,
 }
 
 impl Default for AdmissionChain {
@@ -85,17 +114,45 @@ impl AdmissionChain {
         Self {
             named: named.collect(),
             others: wanting(ANY),
+            timings: Arc::new(Timings::new(
+                plugins.iter().map(|plugin| timed(plugin.as_ref())),
+                &dynamic,
+            )),
+            asking: (0..)
+                .zip(&plugins)
+                .filter(|(_, plugin)| plugin.asks_others())
+                .map(|(at, _)| at)
+                .collect(),
+            provides_namespaces: plugins.iter().any(|plugin| plugin.provides_namespaces()),
             plugins,
             dynamic,
         }
     }
 
-    /// The chain with those plugins alone for the name of which `keep` says so.
+    /// The chain with only those plugins whose names `keep` accepts.
     #[must_use]
     pub fn only(mut self, keep: impl Fn(&str) -> bool) -> Self {
         self.plugins.retain(|plugin| keep(plugin.name()));
         self.dynamic.retain(|plugin| keep(plugin.name()));
         Self::of(self.plugins, self.dynamic)
+    }
+
+    /// The chain without the plugins whose feature gates are not `on`.
+    #[must_use]
+    pub fn gated(mut self, on: impl Fn(&str) -> bool) -> Self {
+        self.plugins.retain(|plugin| plugin.gate().is_none_or(&on));
+        self.dynamic.retain(|plugin| plugin.gate().is_none_or(&on));
+        Self::of(self.plugins, self.dynamic)
+    }
+
+    /// The feature gate without which the plugin of that name is not there.
+    pub fn gate(&self, name: &str) -> Option<&'static str> {
+        let plugin = self.plugins.iter().find(|plugin| plugin.name() == name);
+        let dynamic = || self.dynamic.iter().find(|plugin| plugin.name() == name);
+        match plugin {
+            Some(plugin) => plugin.gate(),
+            None => dynamic().and_then(|plugin| plugin.gate()),
+        }
     }
 
     /// The names of the plugins.
@@ -104,23 +161,49 @@ impl AdmissionChain {
         plugins.chain(self.dynamic.iter().map(|plugin| plugin.name()))
     }
 
-    /// Whether a dynamic plugin is part of the chain. Who runs it asks here first.
+    /// Whether a dynamic plugin is part of the chain. Callers check this before they run it.
     pub fn includes(&self, plugin: DynamicPlugin) -> bool {
         self.dynamic.contains(&plugin)
     }
 
-    /// The plugins that a write concerns.
+    /// Whether the server makes the namespaces of new objects where they are not there.
+    pub fn provides_namespaces(&self) -> bool {
+        self.provides_namespaces
+    }
+
+    /// How long the plugins take.
+    pub fn timings(&self) -> &Arc<Timings> {
+        &self.timings
+    }
+
+    /// The plugins that a write concerns, with their indexes: those that charge for it, or the others.
     fn concerned<'a>(
         &'a self,
         context: &'a WriteContext<'_>,
         resource: &'a Resource,
-    ) -> impl Iterator<Item = &'a dyn AdmissionPlugin> {
+        charges: bool,
+    ) -> impl Iterator<Item = (usize, &'a dyn AdmissionPlugin)> {
         let places = self.named.get(resource.plural.as_str()).unwrap_or(&self.others);
         places
             .iter()
-            .filter_map(|place| self.plugins.get(*place))
-            .map(AsRef::as_ref)
-            .filter(|plugin| plugin.concerns(context, resource))
+            .filter_map(|place| Some((*place, self.plugins.get(*place)?.as_ref())))
+            .filter(move |(_, plugin)| plugin.charges() == charges && plugin.concerns(context, resource))
+    }
+
+    /// Calls the plugins that a write concerns, up to the first that refuses it.
+    fn call(
+        &self,
+        mut pass: Pass<'_>,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        mut call: impl FnMut(&dyn AdmissionPlugin) -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        for (place, plugin) in self.concerned(context, resource, false) {
+            let outcome = call(plugin);
+            pass.called(place, outcome.is_err());
+            outcome?;
+        }
+        Ok(())
     }
 
     /// Lets each plugin change the object. `object` is `None` for deletions, `old` for creations.
@@ -134,8 +217,10 @@ impl AdmissionChain {
         mut object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        self.concerned(context, resource)
-            .try_for_each(|plugin| plugin.mutate(context, resource, object.as_deref_mut(), old))
+        let pass = self.timings.pass(Step::Admit, context.operation);
+        self.call(pass, context, resource, |plugin| {
+            plugin.mutate(context, resource, object.as_deref_mut(), old)
+        })
     }
 
     /// Lets each plugin refuse the write. `object` is `None` for deletions, `old` for creations.
@@ -149,11 +234,30 @@ impl AdmissionChain {
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        self.concerned(context, resource)
-            .try_for_each(|plugin| plugin.validate(context, resource, object, old))
+        let pass = self.timings.pass(Step::Validate, context.operation);
+        self.call(pass, context, resource, |plugin| {
+            plugin.validate(context, resource, object, old)
+        })
     }
 
-    /// What the write takes from what is limited, once all else agreed to it. `old` reads the object in place, for updates.
+    /// Lets plugins ask others about the write. `object` is `None` for deletions.
+    ///
+    /// # Errors
+    /// The first refusal.
+    pub async fn ask(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        object: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let asking = self.asking.iter().filter_map(|place| self.plugins.get(*place));
+        for plugin in asking.filter(|plugin| plugin.concerns(context, resource)) {
+            plugin.ask(context, resource, object).await?;
+        }
+        Ok(())
+    }
+
+    /// The quota charges of a write that all plugins allow. `old` reads the stored object, for updates.
     ///
     /// # Errors
     /// The first refusal.
@@ -165,8 +269,11 @@ impl AdmissionChain {
         old: Option<&dyn Fn() -> Value>,
     ) -> Result<Vec<Charge>, Refusal> {
         let mut charges = Vec::new();
-        for plugin in self.concerned(context, resource) {
-            charges.append(&mut plugin.charge(context, resource, object, old)?);
+        for (place, plugin) in self.concerned(context, resource, true) {
+            let mut calls = self.timings.calls(Step::Validate, context.operation);
+            let outcome = plugin.charge(context, resource, object, old);
+            calls.called(place, outcome.is_err());
+            charges.append(&mut outcome?);
         }
         Ok(charges)
     }

@@ -1,10 +1,14 @@
-//! What all writes pass through, whatever the kind:
+//! The trait of admission plugins:
 //! <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>.
+
+use std::pin::Pin;
 
 use holdfast_resource::{GroupResource, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
-/// Writes that an admission plugin has to do with.
+use crate::timings::{OPERATIONS, Step};
+
+/// Writes that concern an admission plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interest {
     /// The API group; `*` for all.
@@ -46,7 +50,12 @@ impl Interest {
         Self::in_objects(group, resource, &[Operation::Create])
     }
 
-    /// Whether this is such a write.
+    /// The creation and the update of objects of a resource.
+    pub const fn in_written(group: &'static str, resource: &'static str) -> Self {
+        Self::in_objects(group, resource, &[Operation::Create, Operation::Update])
+    }
+
+    /// Whether a write is among these.
     pub fn covers(&self, context: &WriteContext<'_>, resource: &Resource) -> bool {
         let subresource = context.subresource.unwrap_or_default();
         self.operations.contains(&context.operation)
@@ -59,10 +68,52 @@ impl Interest {
     }
 }
 
-/// What stands for all groups, resources or subresources.
+/// The calls of a plugin that metrics tell of: the steps and the operations that the reference calls it for. There the plugin
+/// looks itself for what concerns it; here it is called for its [interests](AdmissionPlugin::interests) alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calls {
+    steps: &'static [Step],
+    operations: &'static [Operation],
+}
+
+impl Calls {
+    /// All calls.
+    pub const ALL: Self = Self::both(&OPERATIONS);
+
+    /// Calls that may change the object.
+    pub const fn admitting(operations: &'static [Operation]) -> Self {
+        Self {
+            steps: &[Step::Admit],
+            operations,
+        }
+    }
+
+    /// Calls that may refuse the write.
+    pub const fn validating(operations: &'static [Operation]) -> Self {
+        Self {
+            steps: &[Step::Validate],
+            operations,
+        }
+    }
+
+    /// Calls of both steps.
+    pub const fn both(operations: &'static [Operation]) -> Self {
+        Self {
+            steps: &Step::ALL,
+            operations,
+        }
+    }
+
+    /// Whether there are calls of this step for this operation.
+    pub fn include(self, step: Step, operation: Operation) -> bool {
+        self.steps.contains(&step) && self.operations.contains(&operation)
+    }
+}
+
+/// Matches all groups, resources or subresources.
 pub(crate) const ANY: &str = "*";
 
-/// A status that is stored together with a write, in the server's own name: both are stored or neither is.
+/// A status that the server stores in the same transaction as a write.
 #[derive(Clone, Debug)]
 pub struct Charge {
     /// The resource of the object whose status changes.
@@ -71,10 +122,23 @@ pub struct Charge {
     pub object: Value,
 }
 
-/// A check or change that all writes pass through, whatever the kind; what kube-apiserver calls an admission plugin.
+/// What becomes of a write that others are asked about.
+pub type Asked<'a> = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>>;
+
+/// An admission plugin: it may change a write, refuse it, or charge quotas for it.
 pub trait AdmissionPlugin: Send + Sync {
     /// The name by which flags turn it on and off, such as `NamespaceLifecycle`.
     fn name(&self) -> &'static str;
+
+    /// The calls that metrics tell of.
+    fn calls(&self) -> Calls {
+        Calls::ALL
+    }
+
+    /// The feature gate without which the plugin is not there.
+    fn gate(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Whether the plugin is on where no flag says otherwise.
     fn on_by_default(&self) -> bool {
@@ -91,6 +155,12 @@ pub trait AdmissionPlugin: Send + Sync {
         self.interests()
             .iter()
             .any(|interest| interest.covers(context, resource))
+    }
+
+    /// Whether the namespace of a new object is made before the write where it is not there. The server makes it, as a write of
+    /// its own.
+    fn provides_namespaces(&self) -> bool {
+        false
     }
 
     /// Changes the object, or refuses the write. `object` is `None` for deletions, `old` for creations.
@@ -117,11 +187,32 @@ pub trait AdmissionPlugin: Send + Sync {
         Ok(())
     }
 
-    /// What the write takes from what is limited, after all else agreed to it. `object` is as it will be stored; `old` reads
-    /// the object in place, for updates. Asked again where another write takes from the same objects and is faster.
+    /// Whether the plugin charges for what is limited, which is then all that it does.
+    fn charges(&self) -> bool {
+        false
+    }
+
+    /// Whether the plugin asks others; see [`AdmissionPlugin::ask`].
+    fn asks_others(&self) -> bool {
+        false
+    }
+
+    /// Asks others about the write, once the plugins that ask nobody let it pass. `object` is `None` for deletions.
+    fn ask<'a>(
+        &'a self,
+        context: &'a WriteContext<'a>,
+        resource: &'a Resource,
+        object: Option<&'a Value>,
+    ) -> Asked<'a> {
+        let _ = (context, resource, object);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The quota charges of a write that all plugins allow. `object` is as it will be stored; `old` reads the stored object,
+    /// for updates. Called again where another write changes the same quotas first.
     ///
     /// # Errors
-    /// Where too little is left.
+    /// Where a quota has too little left.
     fn charge(
         &self,
         context: &WriteContext<'_>,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use holdfast_proto::{Envelope, MAGIC, Messages, write_envelope};
 use holdfast_resource::schema::{self, TypeId, TypeTable};
 use holdfast_resource::{Encoding, Registry, Resource, Storage};
-use holdfast_store::{Codec, CodecError, Life, Value as Served};
+use holdfast_store::{Codec, CodecError, TimeToLive, Value as Served};
 use holdfast_value::{Growth, Limits, SmolStr, Value, json};
 
 use crate::Fault;
@@ -192,13 +192,13 @@ impl Codec for Kept {
         self.from_rest(key, stored).map_err(|fault| CodecError::new(key, fault))
     }
 
-    fn life(&self, key: &[u8]) -> Life {
+    fn time_to_live(&self, key: &[u8]) -> TimeToLive {
         if key.starts_with(EVENTS) {
-            return Life::Event;
+            return TimeToLive::Event;
         }
         match SERVERS.iter().any(|prefix| key.starts_with(prefix)) {
-            true => Life::Seconds(SERVER_SECONDS),
-            false => Life::Lasting,
+            true => TimeToLive::Seconds(SERVER_SECONDS),
+            false => TimeToLive::Unlimited,
         }
     }
 }

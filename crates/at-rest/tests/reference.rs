@@ -194,16 +194,16 @@ fn what_the_reference_keeps_is_read_and_written_exactly() {
 #[needs(shared)]
 #[test]
 fn events_and_what_servers_say_of_themselves_expire() {
-    use holdfast_store::{Codec as _, Life};
+    use holdfast_store::{Codec as _, TimeToLive};
 
     let kept = kept();
     for stored in entries() {
         let life = match (stored.leased, stored.object.is_some()) {
-            (true, true) => Life::Event,
-            (true, false) => Life::Seconds(15),
-            (false, _) => Life::Lasting,
+            (true, true) => TimeToLive::Event,
+            (true, false) => TimeToLive::Seconds(15),
+            (false, _) => TimeToLive::Unlimited,
         };
-        assert_eq!(kept.life(stored.key.as_bytes()), life, "{}", stored.key);
+        assert_eq!(kept.time_to_live(stored.key.as_bytes()), life, "{}", stored.key);
     }
 }
 

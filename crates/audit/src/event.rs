@@ -20,7 +20,7 @@ pub struct EventHead {
     pub request_uri: String,
     /// The verb of the API, or the method in small letters.
     pub verb: SmolStr,
-    /// Who asks, where that is known.
+    /// The user, where it is known.
     pub user: Option<Arc<User>>,
     /// The addresses that the request came through, that of the connection last.
     pub source_ips: Vec<IpAddr>,
@@ -71,7 +71,7 @@ pub struct ResponseStatus {
 /// What is known of a request.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// How much of the request stands in it.
+    /// How much of the request it contains.
     pub level: Level,
     /// What is known from the beginning.
     pub head: EventHead,
@@ -122,7 +122,7 @@ impl Event {
         self.write_with(stage, now, false, out);
     }
 
-    /// The same without the objects, and with an annotation that tells so.
+    /// The same without the objects, and with an annotation that says so.
     pub(crate) fn write_truncated(&self, stage: Stage, now: SystemTime, out: &mut Vec<u8>) {
         self.write_with(stage, now, true, out);
     }

@@ -1,6 +1,6 @@
 //! How much of a request is audited, and when.
 
-/// How much of a request stands in its events; each level holds what the one before holds.
+/// How much of a request its events contain; each level contains all of the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Nothing: there are no events.
@@ -36,7 +36,7 @@ impl Level {
 /// When an event is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// As soon as it is known who asks.
+    /// As soon as the user is known.
     RequestReceived,
     /// When the head of an answer that lasts is sent.
     ResponseStarted,

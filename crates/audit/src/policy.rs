@@ -28,7 +28,7 @@ pub struct Rule {
     pub resources: Vec<GroupResources>,
     /// Namespaces; `""` is that of what lives in none. Paths that are no resources never match them.
     pub namespaces: Vec<SmolStr>,
-    /// Paths that are no resources; a `*` at the end stands for any rest.
+    /// Non-resource URLs; a `*` at the end matches any rest.
     pub non_resource_urls: Vec<SmolStr>,
     /// Stages that emit no event, besides those of the policy.
     pub omit_stages: Stages,
@@ -50,7 +50,7 @@ pub struct GroupResources {
 /// How a request is audited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// How much of it stands in its events.
+    /// How much of the request its events contain.
     pub level: Level,
     /// The stages that emit no event.
     pub omit_stages: Stages,

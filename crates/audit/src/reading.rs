@@ -78,7 +78,7 @@ fn check_version(policy: &Value) -> Result<(), PolicyError> {
     }
 }
 
-/// A value and where it stands.
+/// A value and its path.
 struct Node<'v> {
     value: Option<&'v Value>,
     path: FieldPath,

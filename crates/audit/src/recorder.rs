@@ -64,7 +64,7 @@ impl Auditor {
 /// What takes time in a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
-    /// Finding out who asks.
+    /// Authentication.
     Authentication,
     /// Finding out whether they may.
     Authorization,
@@ -266,13 +266,13 @@ impl Recorder {
         self.complete_with(true)
     }
 
-    /// Emits the event of a request that is refused before it is known who asks: its first and its last.
+    /// Emits the only event of a request that is refused before its user is known.
     pub fn refused(&self) -> Receipt {
         self.0.complete.store(true, Ordering::Relaxed);
         self.emit(Stage::ResponseStarted)
     }
 
-    /// Emits the last event of a request that no client waits for any more, unless it was emitted already.
+    /// Emits the last event of a request whose client has left, unless it was emitted already.
     pub fn abandoned(&self) {
         if std::thread::panicking() {
             self.panicked("a panic outside of the handler");

@@ -1,5 +1,7 @@
 //! The type checker: finds what each name and call stands for, and tells what has no meaning in the words of cel-go.
 
+mod folds;
+
 use std::collections::HashMap;
 
 use smol_str::SmolStr;
@@ -8,8 +10,9 @@ use crate::environment::Environment;
 use crate::functions::{Declared, Overload, declared, type_by_name};
 use crate::inference::Inference;
 use crate::operators::{Operator, operator};
-use crate::parser::{Issue, MAX_ISSUES, Parsed};
-use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind, Id, MapEntry, StructField, operators};
+use crate::parser::Parsed;
+use crate::source::Issue;
+use crate::syntax::{Expr, ExprKind, Id, MapEntry, StructField, operators};
 use crate::types::Type;
 use crate::validators::validate;
 use crate::value::CelValue;
@@ -319,7 +322,7 @@ impl Checker<'_> {
         result
     }
 
-    /// Which of `overloads` take arguments of the types `given`, and the type of their results: `dyn` where they differ.
+    /// Which of `overloads` take `arguments`, which are types, and the type of their results: `dyn` where they differ.
     fn overloads(&mut self, overloads: &[&Overload], member: bool, arguments: &[Type]) -> Option<(Vec<usize>, Type)> {
         let mut fitting = Vec::new();
         let mut result: Option<Type> = None;
@@ -443,7 +446,7 @@ impl Checker<'_> {
             None => return self.report(id, format!("undeclared reference to '{name}' (in container '')")),
         };
         for field in fields {
-            let arguments = self.element(&field.value, field.optional);
+            let provided = self.element(&field.value, field.optional);
             let wanted = match ty.field(&field.name) {
                 Some(wanted) => wanted,
                 None => {
@@ -451,178 +454,16 @@ impl Checker<'_> {
                     continue;
                 }
             };
-            if !self.inference.assignable(&arguments, &wanted) {
-                let (wanted, arguments) = (self.inference.resolved(&wanted), self.inference.resolved(&arguments));
+            if !self.inference.assignable(&provided, &wanted) {
+                let (wanted, provided) = (self.inference.resolved(&wanted), self.inference.resolved(&provided));
                 let message = format!(
-                    "expected type of field '{}' is '{wanted}' but provided type is '{arguments}'",
+                    "expected type of field '{}' is '{wanted}' but provided type is '{provided}'",
                     field.name
                 );
                 self.report(field.id, message);
             }
         }
         Type::Object(ty)
-    }
-
-    fn bind(&mut self, bind: &Bind) -> Type {
-        let value = self.expr(&bind.value);
-        self.locals.push((bind.name.clone(), value));
-        let body = self.expr(&bind.body);
-        self.locals.pop();
-        body
-    }
-
-    fn optional_map(&mut self, id: Id, flat: bool, bind: &Bind) -> Type {
-        let before = self.issues.len();
-        let target = self.expr(&bind.value);
-        // The reference writes the target twice into what it makes of the macro, and so tells twice what is wrong with it.
-        let room = MAX_ISSUES.saturating_sub(self.issues.len());
-        let end = self.issues.len().min(before + room);
-        self.issues.extend_from_within(before..end);
-        let inner = match self.inference.resolved(&target) {
-            Type::Optional(inner) => (*inner).clone(),
-            ty if ty.is_dyn() || matches!(ty, Type::Param(_)) => Type::Dyn,
-            other => return self.no_overload(id, "hasValue", true, &[other]),
-        };
-        self.locals.push((bind.name.clone(), inner));
-        let body = self.expr(&bind.body);
-        self.locals.pop();
-        if !flat {
-            return Type::optional(body);
-        }
-        let wanted = Type::optional(self.inference.unknown());
-        if self.inference.assignable(&body, &wanted) {
-            return self.inference.resolved(&wanted);
-        }
-        self.no_overload(id, operators::CONDITIONAL, false, &[Type::Bool, body, wanted])
-    }
-
-    fn fold(&mut self, id: Id, fold: &Fold) -> Type {
-        let range = self.expr(&fold.range);
-        let range = self.inference.resolved(&range);
-        let (first, second) = self.iterated(fold, &range).unwrap_or_else(|| {
-            let message = format!(
-                "expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"
-            );
-            self.report(fold.range.id, message);
-            // What is below is looked at all the same.
-            (Type::Error, Type::Error)
-        });
-        let depth = self.locals.len();
-        self.locals.push((fold.var.clone(), first.clone()));
-        if let Some(var2) = &fold.var2 {
-            self.locals.push((var2.clone(), second));
-        }
-        let filter = fold.filter.as_ref().map(|filter| self.expr(filter));
-        let body = self.expr(&fold.body);
-        self.locals.truncate(depth);
-        self.fold_result(id, fold, &range, filter, body, first)
-    }
-
-    /// The types of the variables of a walk over `range`.
-    fn iterated(&mut self, fold: &Fold, range: &Type) -> Option<(Type, Type)> {
-        let two = fold.var2.is_some();
-        match range {
-            Type::List(items) if two => Some((Type::Int, (**items).clone())),
-            Type::List(items) => Some(((**items).clone(), Type::Dyn)),
-            Type::Map(keys, values) => Some(((**keys).clone(), (**values).clone())),
-            Type::Param(name) => {
-                self.inference.learn(name, Type::Dyn);
-                Some((Type::Dyn, Type::Dyn))
-            }
-            range if range.is_dyn() => Some((Type::Dyn, Type::Dyn)),
-            _ => None,
-        }
-    }
-
-    fn fold_result(
-        &mut self,
-        id: Id,
-        fold: &Fold,
-        range: &Type,
-        filter: Option<Type>,
-        body: Type,
-        element: Type,
-    ) -> Type {
-        // An error of a condition names the operator that the macro stands for. What the walk gives is known all the same.
-        let condition = |checker: &mut Self, ty: Type, others: &[Type]| {
-            if !checker.inference.assignable(&ty, &Type::Bool) {
-                let mut arguments = vec![ty];
-                arguments.extend_from_slice(others);
-                checker.no_overload(id, operators::CONDITIONAL, false, &arguments);
-            }
-        };
-        let list_of = |ty: Type| Type::list(ty);
-        let key = match range {
-            Type::Map(keys, _) => (**keys).clone(),
-            Type::List(_) => Type::Int,
-            _ => Type::Dyn,
-        };
-        match fold.kind {
-            FoldKind::All | FoldKind::Exists => {
-                self.expect_bool(fold.body.id, &body);
-                Type::Bool
-            }
-            FoldKind::ExistsOne => {
-                condition(self, body, &[Type::Int, Type::Int]);
-                Type::Bool
-            }
-            FoldKind::Filter => {
-                let list = list_of(element);
-                condition(self, body, &[list.clone(), list.clone()]);
-                list
-            }
-            FoldKind::Map => {
-                let list = list_of(body);
-                if let Some(ty) = filter {
-                    condition(self, ty, &[list.clone(), list.clone()]);
-                }
-                list
-            }
-            FoldKind::TransformMap => {
-                let map = Type::map(key, body);
-                if let Some(ty) = filter {
-                    condition(self, ty, &[map.clone(), map.clone()]);
-                }
-                map
-            }
-            FoldKind::TransformMapEntry => {
-                let (keys, values) = (self.inference.unknown(), self.inference.unknown());
-                let map = Type::map(keys, values);
-                if !self.inference.assignable(&body, &map) {
-                    self.no_overload(id, "cel.@mapInsert", false, &[map.clone(), body]);
-                    return map;
-                }
-                let map = self.inference.resolved(&map);
-                if let Some(ty) = filter {
-                    condition(self, ty, &[map.clone(), map.clone()]);
-                }
-                map
-            }
-            FoldKind::SortBy => {
-                let range = self.inference.resolved(range);
-                let comparable = matches!(
-                    self.inference.resolved(&body),
-                    Type::Int
-                        | Type::Uint
-                        | Type::Double
-                        | Type::Bool
-                        | Type::Duration
-                        | Type::Timestamp
-                        | Type::String
-                        | Type::Bytes
-                        | Type::Dyn
-                        | Type::Error
-                        | Type::Param(_)
-                );
-                if !comparable {
-                    return self.no_overload(id, "@sortByAssociatedKeys", true, &[range, Type::list(body)]);
-                }
-                match range {
-                    Type::List(_) => range,
-                    _ => Type::list(Type::Dyn),
-                }
-            }
-        }
     }
 }
 

@@ -8,9 +8,10 @@ use crate::checker::check;
 use crate::declaration::DeclType;
 use crate::error::CompileError;
 use crate::library::regex::RegexCache;
-use crate::parser::{describe, parse};
+use crate::parser::{Dialect, parse};
 use crate::program::{Program, plan};
 use crate::regexp::PatternMemory;
+use crate::source::describe;
 use crate::types::Type;
 
 /// A variable.
@@ -155,7 +156,11 @@ impl Environment {
     /// When it does not parse, does not check, has another type, or has a part that is known ahead and fails.
     pub fn compile(&self, expression: &str, expected: &[Type]) -> Result<Program, CompileError> {
         let issues = |issues| CompileError::Issues(describe(expression, issues));
-        let parsed = parse(expression, self.bindings).map_err(issues)?;
+        let dialect = match self.bindings {
+            true => Dialect::WithBindings,
+            false => Dialect::Standard,
+        };
+        let parsed = parse(expression, dialect).map_err(issues)?;
         let checked = check(self, parsed).map_err(issues)?;
         let actual = checked.type_of(checked.root.id);
         if !expected.is_empty() && !expected.contains(&actual) {

@@ -18,7 +18,7 @@ use crate::library::regex::RegexCache;
 use crate::operate::{arithmetic, compare, equal, has_order, index, index_if_there, is_in};
 use crate::program::{Comparison, Node};
 use crate::regexp::Pattern;
-use crate::value::{CelValue, MapKey, MapValue, Outcome, StructValue};
+use crate::value::{CelValue, Declared, MapKey, MapValue, Outcome, StructValue, member};
 
 /// One evaluation under way.
 pub(crate) struct Frame<'a, 'b> {
@@ -168,7 +168,7 @@ impl<'a, 'b> Frame<'a, 'b> {
             allowance: self.limit.saturating_sub(self.cost),
         };
         let result = call(&context, &arguments).map_err(|error| match name {
-            // These tell of no types.
+            // The errors of these name no types.
             "containsIP" | "containsCIDR" => error,
             name => error.of_call(name, &arguments),
         })?;
@@ -296,12 +296,12 @@ impl<'a, 'b> Frame<'a, 'b> {
         };
         if let CelValue::Map(MapValue::Data(map, decl)) = variable {
             if way.is_empty() {
-                return Ok(step(map, decl.as_ref(), last).is_some());
+                return Ok(member(map, decl.as_ref(), last).is_some());
             }
             if let Some(found) = follow(map, decl.as_ref(), way) {
                 let (value, decl) = found?;
                 if let Value::Map(map) = value {
-                    return Ok(step(map, decl, last).is_some());
+                    return Ok(member(map, decl, last).is_some());
                 }
                 return self.has(&CelValue::taken(value, decl)?, last);
             }
@@ -328,7 +328,7 @@ impl<'a, 'b> Frame<'a, 'b> {
     fn has(&mut self, operand: &CelValue, field: &str) -> Outcome<bool> {
         match operand {
             CelValue::Map(map) => Ok(match map {
-                MapValue::Data(map, decl) => step(map, decl.as_ref(), field).is_some(),
+                MapValue::Data(map, decl) => member(map, decl.as_ref(), field).is_some(),
                 MapValue::Built(map) => map.contains_key(&MapKey::String(SmolStr::new(field))),
             }),
             CelValue::Struct(object) => Ok(object.fields.contains_key(field)),
@@ -470,38 +470,19 @@ fn negative(operand: &CelValue) -> Outcome {
     }
 }
 
-/// A value of the object tree and its declaration.
-type Declared<'v> = (&'v Value, Option<&'v Arc<DeclType>>);
-
-/// The member of `map` that CEL calls `field`. A declared field that may be null is not there where it is.
-fn step<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, field: &str) -> Option<Declared<'v>> {
-    let Some(decl) = decl else {
-        return map.get(field).map(|value| (value, None));
-    };
-    match &decl.kind {
-        DeclKind::Object(_) => {
-            let declared = decl.field(field)?;
-            let value = map.get(&declared.property).filter(|value| !value.is_null())?;
-            Some((value, Some(&declared.decl)))
-        }
-        DeclKind::Map(values) => map.get(field).map(|value| (value, Some(values))),
-        _ => None,
-    }
-}
-
 /// Follows `fields` through maps. `None` where something on the way is no plain map and has to be taken as a value.
 fn follow<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, fields: &[SmolStr]) -> Option<Outcome<Declared<'v>>> {
     let (last, way) = fields.split_last()?;
     let (mut map, mut decl) = (map, decl);
     for field in way {
-        let Some((value, declared)) = step(map, decl, field) else {
+        let Some((value, declared)) = member(map, decl, field) else {
             return Some(Err(EvaluationError::no_such_key(field)));
         };
         let Value::Map(inner) = value else { return None };
         map = inner;
         decl = declared.filter(|decl| !matches!(decl.kind, DeclKind::Dyn));
     }
-    Some(step(map, decl, last).ok_or_else(|| EvaluationError::no_such_key(last)))
+    Some(member(map, decl, last).ok_or_else(|| EvaluationError::no_such_key(last)))
 }
 
 /// Text against a pattern.

@@ -4,7 +4,7 @@
 
 use smol_str::SmolStr;
 
-use crate::parser::{GaveUp, Parser};
+use crate::parser::{Dialect, GaveUp, Parser};
 use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind};
 
 /// The walking macros: name, how many variables, how many expressions after them, what they do.
@@ -43,13 +43,16 @@ pub(crate) fn expand(
     target: Option<Expr>,
     mut args: Vec<Expr>,
 ) -> Result<Result<Expr, Call>, GaveUp> {
+    if parser.dialect == Dialect::Plain {
+        return Ok(Err((function, target, args)));
+    }
     let Some(target) = target else {
         if function == "has" && args.len() == 1 {
             return has(parser, offset, args.remove(0)).map(Ok);
         }
         return Ok(Err((function, None, args)));
     };
-    if parser.bindings && function == "bind" && args.len() == 3 && is_name(&target, "cel") {
+    if parser.dialect == Dialect::WithBindings && function == "bind" && args.len() == 3 && is_name(&target, "cel") {
         let (why, name) = (SIMPLE, args[0].clone());
         let bind = bind(parser, &name, args.remove(1), args.remove(1), why)?;
         return parser.node(offset, ExprKind::Bind(Box::new(bind))).map(Ok);

@@ -50,3 +50,50 @@ impl<'a> Source<'a> {
         shown
     }
 }
+
+/// How many errors are shown.
+pub(crate) const MAX_ISSUES: usize = 100;
+
+/// An error at a place.
+#[derive(Clone, Debug)]
+pub(crate) struct Issue {
+    pub(crate) offset: usize,
+    pub(crate) message: String,
+}
+
+/// How errors of syntax begin.
+const SYNTAX: &str = "Syntax error: ";
+
+impl Issue {
+    pub(crate) fn of_syntax(offset: usize, message: &str) -> Self {
+        Self {
+            offset,
+            message: format!("{SYNTAX}{message}"),
+        }
+    }
+
+    pub(crate) fn is_of_syntax(&self) -> bool {
+        self.message.starts_with(SYNTAX)
+    }
+
+    /// An error of the whole text.
+    pub(crate) fn nowhere(message: String) -> Self {
+        Self {
+            offset: NOWHERE,
+            message,
+        }
+    }
+}
+
+/// All issues as one text, in order of their places.
+pub(crate) fn describe(text: &str, mut issues: Vec<Issue>) -> String {
+    let source = Source::new(text);
+    // What has no place comes first.
+    issues.sort_by_key(|issue| issue.offset.wrapping_add(1));
+    let shown: Vec<String> = issues
+        .iter()
+        .take(MAX_ISSUES)
+        .map(|issue| source.describe(issue.offset, &issue.message))
+        .collect();
+    shown.join("\n")
+}

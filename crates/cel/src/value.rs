@@ -403,6 +403,25 @@ impl ListValue {
     }
 }
 
+/// A value of the object tree and its declaration.
+pub(crate) type Declared<'v> = (&'v Value, Option<&'v Arc<DeclType>>);
+
+/// The member of `map` that CEL calls `field`. A declared field that is null counts as absent.
+pub(crate) fn member<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, field: &str) -> Option<Declared<'v>> {
+    let Some(decl) = decl else {
+        return map.get(field).map(|value| (value, None));
+    };
+    match &decl.kind {
+        DeclKind::Object(_) => {
+            let declared = decl.field(field)?;
+            let value = map.get(&declared.property).filter(|value| !value.is_null())?;
+            Some((value, Some(&declared.decl)))
+        }
+        DeclKind::Map(values) => map.get(field).map(|value| (value, Some(values))),
+        _ => None,
+    }
+}
+
 impl MapValue {
     pub(crate) fn len(&self) -> usize {
         match self {
@@ -414,16 +433,10 @@ impl MapValue {
     /// The value under the text `key` of a map, or of the field that CEL calls `key` of an object.
     pub(crate) fn field(&self, key: &str) -> Option<Outcome> {
         match self {
-            MapValue::Data(map, None) => map.get(key).map(|value| Ok(CelValue::untyped(value))),
-            MapValue::Data(map, Some(decl)) => match &decl.kind {
-                DeclKind::Object(_) => {
-                    let field = decl.field(key)?;
-                    let value = map.get(&field.property).filter(|value| !value.is_null())?;
-                    Some(CelValue::typed(value, &field.decl))
-                }
-                DeclKind::Map(values) => map.get(key).map(|value| CelValue::typed(value, values)),
-                _ => None,
-            },
+            MapValue::Data(map, decl) => {
+                let (value, decl) = member(map, decl.as_ref(), key)?;
+                Some(CelValue::taken(value, decl))
+            }
             MapValue::Built(map) => map.get(&MapKey::String(SmolStr::new(key))).cloned().map(Ok),
         }
     }
@@ -441,9 +454,7 @@ impl MapValue {
         match (self, key) {
             (MapValue::Data(map, None), CelValue::String(key)) => map.contains_key(key),
             (MapValue::Data(map, Some(decl)), CelValue::String(key)) => match &decl.kind {
-                DeclKind::Object(_) => decl
-                    .field(key)
-                    .is_some_and(|field| map.get(&field.property).is_some_and(|value| !value.is_null())),
+                DeclKind::Object(_) => member(map, Some(decl), key).is_some(),
                 _ => map.contains_key(key),
             },
             (MapValue::Built(map), key) => MapKey::of(key).is_some_and(|key| map.contains_key(&key)),

@@ -56,6 +56,7 @@ impl Reconcile for Aggregation {
     type Outcome = ();
 
     const NAME: &'static str = NAME;
+    const QUEUE: &'static str = "ClusterRoleAggregator";
     const PARALLEL: usize = 1;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {

@@ -50,6 +50,7 @@ impl Reconcile for Dangling {
     type Outcome = ();
 
     const NAME: &'static str = NAME;
+    const QUEUE: &'static str = "priority_and_fairness_config_queue";
     const PARALLEL: usize = 1;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {

@@ -191,10 +191,10 @@ pub(crate) async fn run<L: Lock>(lock: L, election: Election, leadership: Leader
     let part = async {
         loop {
             let renewed = candidate.acquire().await;
-            tracing::info!(identity = %candidate.election.identity, "leads: controllers begin");
+            tracing::info!(identity = %candidate.election.identity, "this server leads: its controllers start");
             leadership.begin();
             candidate.renew(renewed).await;
-            tracing::warn!("the lease of the controllers cannot be renewed: they end here");
+            tracing::warn!("the lease of the controllers cannot be renewed: the controllers of this server stop");
             leadership.end().await;
         }
     };
@@ -224,7 +224,7 @@ impl<L: Lock> Candidate<L> {
             match self.attempt().await {
                 Ok(true) => return begun,
                 Ok(false) => {}
-                Err(error) => tracing::debug!(%error, "the lease of the controllers cannot be taken"),
+                Err(error) => tracing::debug!(%error, "the lease of the controllers cannot be acquired"),
             }
             sleep(self.election.retry).await;
         }
@@ -241,7 +241,7 @@ impl<L: Lock> Candidate<L> {
                 // Somebody else has it: this one was away for too long.
                 Ok(Ok(false)) => return,
                 Ok(Err(error)) if begun < renewed + self.election.renewal => {
-                    tracing::warn!(%error, "the lease of the controllers is not renewed yet");
+                    tracing::warn!(%error, "the lease of the controllers cannot be renewed; tried again");
                 }
                 Ok(Err(_)) | Err(_) => {
                     self.own = None;
@@ -278,7 +278,7 @@ impl<L: Lock> Candidate<L> {
         }
     }
 
-    /// Whether another has the lease, as far as this one's clock tells.
+    /// Whether another server holds the lease, by this server's clock.
     fn is_held(&mut self, lease: &Value) -> bool {
         let holder = lease.str_at(&["spec", "holderIdentity"]).unwrap_or_default();
         if holder.is_empty() || holder == self.election.identity {
@@ -352,8 +352,8 @@ impl<L: Lock> Candidate<L> {
             lease.set_at(&["spec", time], now.as_str().into());
         }
         match self.lock.update(&lease).await {
-            Ok(_) => tracing::info!("the lease of the controllers is given away"),
-            Err(error) => tracing::warn!(%error, "the lease of the controllers cannot be given away"),
+            Ok(_) => tracing::info!("the lease of the controllers is released"),
+            Err(error) => tracing::warn!(%error, "the lease of the controllers cannot be released"),
         }
     }
 }

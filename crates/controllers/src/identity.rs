@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 
 use crate::apiserver::{MANAGER, Turns, put};
 use crate::election::micro_time;
-use crate::refusal::{unless_gone, unless_overtaken};
+use crate::refusal::{delete_unchanged, unless_gone};
 
 /// The label of the lease of an API server, and its value for this kind of server.
 const LABEL: [&str; 2] = ["apiserver.kubernetes.io/identity", "kube-apiserver"];
@@ -28,7 +28,7 @@ pub(crate) const NAMESPACE: &str = "kube-system";
 /// How long a server lives by its lease.
 const DURATION: i64 = 3600;
 const RENEWAL: Duration = Duration::from_secs(10);
-/// How often leases of servers that are gone are looked for.
+/// How often expired leases of other servers are looked for.
 const COLLECTION: Duration = Duration::from_secs(3600);
 
 const RENEWAL_CHECK: &str = "poststarthook/start-kube-apiserver-identity-lease-controller";
@@ -39,7 +39,7 @@ const COLLECTION_CHECK: &str = "poststarthook/start-kube-apiserver-identity-leas
 pub struct Identity {
     /// The name of its host.
     pub host: String,
-    /// What tells it from those that had its name before it.
+    /// The uid, which tells it from earlier servers of its name.
     pub uid: String,
     /// Where others reach it: `ADDRESS:PORT`.
     pub address: String,
@@ -154,12 +154,7 @@ async fn collect_once(client: &Client, leases: &Resource) -> Result<(), RequestE
     for lease in over {
         let path = path_of(leases, NAMESPACE, lease.name()).unwrap_or_default();
         // One that was renewed meanwhile stays.
-        let seen = lease.tree();
-        let mut options = Value::empty_map();
-        if let Some(version) = seen.str_at(&["metadata", "resourceVersion"]) {
-            options.set_at(&["preconditions", "resourceVersion"], version.into());
-        }
-        unless_overtaken(client.delete(&path, &options).await)?;
+        delete_unchanged(client, &path, &lease.tree()).await?;
     }
     Ok(())
 }

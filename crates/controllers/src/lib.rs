@@ -76,7 +76,7 @@ struct Controller {
     /// The health check that fails where it ends before the server does: of its name, as in kube-controller-manager, or that
     /// of kube-apiserver of which it is a part.
     check: &'static str,
-    /// Whether `*` stands for it too.
+    /// Whether `*` includes it.
     by_default: bool,
     run: fn(Client, &ControllerContext) -> BoxFuture<'static, ()>,
 }
@@ -86,7 +86,7 @@ struct Controller {
 pub struct ControllerContext {
     /// The authorities that vouch for the server's certificate (PEM).
     pub root_ca: Arc<str>,
-    /// Whom aggregated servers are to trust, if this server tells them.
+    /// The authorities that aggregated servers trust, if this server publishes them.
     pub trust: Option<Arc<ClusterTrust>>,
     /// How often the use of all quotas is counted again; never where it is zero.
     pub quota_sync_period: Duration,
@@ -94,7 +94,7 @@ pub struct ControllerContext {
     pub shares_store: bool,
     /// Whether ResourcePoolStatusRequests are answered: the gate `DRAResourcePoolStatus`.
     pub answers_pool_requests: bool,
-    /// What this server tells of the versions that it keeps objects in, where it does: the gate `StorageVersionAPI`.
+    /// What this server needs to report the versions that it keeps objects in, where it does so: the gate `StorageVersionAPI`.
     pub storage_versions: Option<StorageVersions>,
 }
 
@@ -158,7 +158,7 @@ const CONTROLLERS: [Controller; 10] = [
         by_default: true,
         run: |client, context| match context.answers_pool_requests {
             true => Box::pin(pool_status::run(client)),
-            false => Box::pin(async move { client.shutdown().closing().await }),
+            false => idle(client),
         },
     },
     Controller {
@@ -167,7 +167,7 @@ const CONTROLLERS: [Controller; 10] = [
         by_default: true,
         run: |client, context| match context.storage_versions {
             Some(_) => Box::pin(storage_versions::collect(client)),
-            None => Box::pin(async move { client.shutdown().closing().await }),
+            None => idle(client),
         },
     },
 ];
@@ -245,8 +245,8 @@ const ESSENTIAL: [Controller; 12] = [
         check: storage_versions::CHECK,
         by_default: true,
         run: |client, context| match context.storage_versions.clone() {
-            Some(told) => Box::pin(storage_versions::tell(client, told)),
-            None => Box::pin(async move { client.shutdown().closing().await }),
+            Some(own) => Box::pin(storage_versions::update(client, own)),
+            None => idle(client),
         },
     },
 ];
@@ -259,8 +259,13 @@ fn beside_others(
 ) -> BoxFuture<'static, ()> {
     match context.shares_store {
         true => run(client),
-        false => Box::pin(async move { client.shutdown().closing().await }),
+        false => idle(client),
     }
+}
+
+/// A controller that has nothing to do.
+fn idle(client: Client) -> BoxFuture<'static, ()> {
+    Box::pin(async move { client.shutdown().closing().await })
 }
 
 /// Who takes part in the election.

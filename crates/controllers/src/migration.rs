@@ -5,6 +5,9 @@
 //! `Succeeded` or `Failed`. `status.resourceVersion` says up to which version objects are written; what is younger was stored as the
 //! server does now. A definition that objects were migrated for forgets the versions that none is stored in any more.
 //!
+//! Objects of a resource that an aggregated server has are written there, through this server. A resource of which it says that its
+//! objects cannot be listed and patched is told as one that cannot be migrated.
+//!
 //! An object is written by an apply that says nothing but which object it is: one that is stored already as it would be stored now
 //! stays as it is.
 
@@ -13,8 +16,10 @@ use std::time::{Duration, SystemTime};
 
 use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::metadata::new_object;
-use holdfast_resource::{GroupResource, Resource, Verb};
+use holdfast_resource::table::items;
+use holdfast_resource::{GroupResource, GroupVersion, Resource, Verb};
 use holdfast_server::http::negotiation::PatchType;
+use holdfast_server::operations::aggregation::RemoteResource;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
 use holdfast_value::{SmolStr, Value};
 use tokio::time::Instant;
@@ -91,8 +96,7 @@ impl Reconcile for Migrator {
         let migrations = self.client.list(&self.migrations, "");
         let trees = migrations.iter().map(|object| object.tree());
         let (step, migration) = next_step(trees.filter(|migration| migrated(migration) == *of))?;
-        let resource = self.client.resource(&of.group, &of.resource);
-        let resource = resource.filter(|resource| !resource.versions.is_empty());
+        let resource = self.resource(of);
         let needs_it = matches!(step, Step::Prepare | Step::Migrate);
         // A definition may have been made just now.
         if needs_it && resource.is_none() && !has_passed(&migration, PATIENCE, self.client.time()) {
@@ -104,8 +108,14 @@ impl Reconcile for Migrator {
             match (step, resource) {
                 (Step::Begin, _) => run.begin(&of, migration).await,
                 (Step::Finish, _) => run.finish(&of, migration).await,
-                (Step::Prepare, Some(resource)) => run.prepare(&resource, migration).await,
-                (Step::Migrate, Some(resource)) => run.migrate(&resource, migration).await,
+                (Step::Prepare, Some(Migrated::Here(resource))) => run.prepare(&resource, migration).await,
+                (Step::Migrate, Some(Migrated::Here(resource))) => run.migrate(&resource, migration).await,
+                (Step::Prepare, Some(Migrated::Elsewhere(resource))) => {
+                    run.prepare_elsewhere(&resource, migration).await
+                }
+                (Step::Migrate, Some(Migrated::Elsewhere(resource))) => {
+                    run.migrate_elsewhere(&resource, migration).await
+                }
                 (Step::Prepare, None) => run.fail(migration, "resource does not exist in discovery").await,
                 (Step::Migrate, None) => {
                     run.fail(migration, &unhandled("unable to obtain GVR from discovery"))
@@ -116,7 +126,14 @@ impl Reconcile for Migrator {
     }
 }
 
-/// What is to be done next about the migrations of a resource.
+/// A resource whose objects are migrated.
+enum Migrated {
+    Here(Arc<Resource>),
+    /// Of another server.
+    Elsewhere(RemoteResource),
+}
+
+/// The next step for the migrations of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// It is the turn of this one.
@@ -182,8 +199,18 @@ fn unhandled(error: &str) -> String {
 }
 
 impl Migrator {
+    /// The resource of that name, if any server has it.
+    fn resource(&self, of: &GroupResource) -> Option<Migrated> {
+        let here = self.client.resource(&of.group, &of.resource);
+        if let Some(here) = here.filter(|resource| !resource.versions.is_empty()) {
+            return Some(Migrated::Here(here));
+        }
+        let elsewhere = self.client.aggregator()?.remote_resource(&of.group, &of.resource)?;
+        Some(Migrated::Elsewhere(elsewhere))
+    }
+
     /// Tells that a migration runs, its definition first.
-    async fn begin(&self, of: &GroupResource, mut migration: Value) -> Result<(), RequestError> {
+    async fn begin(&self, of: &GroupResource, migration: Value) -> Result<(), RequestError> {
         let name = migration.str_at(&["metadata", "name"]).unwrap_or_default();
         let message = format!("Migration {name} is running");
         if let Some(definition) = self.definition(of) {
@@ -201,22 +228,16 @@ impl Migrator {
             reason: "MigrationRunning",
             message: "The migration is running",
         };
-        conditions::set(&mut migration, condition, &self.client.now());
-        self.write_status(&migration).await
+        self.tell(migration, condition).await
     }
 
     /// Notes the version up to which objects are written.
     async fn prepare(&self, resource: &Resource, mut migration: Value) -> Result<(), RequestError> {
-        const NEEDED: [Verb; 3] = [Verb::Update, Verb::Patch, Verb::List];
         let Some(served) = resource.versions.first() else {
             return Ok(());
         };
         if NEEDED.iter().any(|verb| !served.verbs.contains(verb)) {
-            let of = &served.group_version;
-            let why = format!(
-                "resource \"{}/{}, Resource={}\" does not support discovery operations: [update patch list]",
-                of.group, of.version, resource.plural
-            );
+            let why = cannot_be_migrated(&served.group_version, &resource.plural);
             return self.fail(migration, &why).await;
         }
         let revision = self.client.latest_revision(resource).await?;
@@ -225,7 +246,7 @@ impl Migrator {
     }
 
     /// Has all objects written that were stored before the migration began.
-    async fn migrate(&self, resource: &Resource, mut migration: Value) -> Result<(), RequestError> {
+    async fn migrate(&self, resource: &Resource, migration: Value) -> Result<(), RequestError> {
         // Another server may have begun, whose state was further than this one's.
         self.client.latest_revision(resource).await?;
         let last = version(&migration).and_then(|version| version.parse().ok());
@@ -240,14 +261,7 @@ impl Migrator {
                 Ok(()) => {}
             }
         }
-        let condition = Condition {
-            of: SUCCEEDED,
-            holds: true,
-            reason: "StorageVersionMigrationSucceeded",
-            message: "",
-        };
-        conditions::set(&mut migration, condition, &self.client.now());
-        self.write_status(&migration).await
+        self.succeed(migration).await
     }
 
     async fn rewrite(&self, resource: &Resource, object: &Object) -> Result<(), RequestError> {
@@ -268,6 +282,85 @@ impl Migrator {
             Err(error) if error.is_conflict() => Ok(()),
             Err(error) if error.is_not_found() && self.client.get(resource, namespace, name).is_none() => Ok(()),
             outcome => outcome.map(drop),
+        }
+    }
+
+    /// As [`Migrator::prepare`], for a resource of another server.
+    async fn prepare_elsewhere(&self, resource: &RemoteResource, mut migration: Value) -> Result<(), RequestError> {
+        let has = |verb: &Verb| resource.verbs.iter().any(|has| has == verb.name());
+        if !NEEDED.iter().all(has) {
+            let why = cannot_be_migrated(&resource.group_version, &resource.plural);
+            return self.fail(migration, &why).await;
+        }
+        // The version of an empty list is that of the server, wherever the list is of.
+        let namespace = if resource.namespaced { NOWHERE } else { "" };
+        let path = format!("{}?limit=1", path_elsewhere(resource, namespace, ""));
+        let list = self.client.list_metadata(&path).await?;
+        let version = list.str_at(&["metadata", "resourceVersion"]).unwrap_or_default();
+        if !is_well_formed(version) {
+            let of = named(&resource.group_version, &resource.plural);
+            let why = format!("latest resourceVersion for {of} is not valid: {}", malformed(version));
+            return self.fail(migration, &why).await;
+        }
+        migration.set_at(&["status", "resourceVersion"], version.to_owned().into());
+        self.write_status(&migration).await
+    }
+
+    /// As [`Migrator::migrate`], for a resource of another server. A list that expires meanwhile is begun again: what was written
+    /// by then is younger than the migration.
+    async fn migrate_elsewhere(&self, resource: &RemoteResource, migration: Value) -> Result<(), RequestError> {
+        let last = version(&migration).unwrap_or_default().to_owned();
+        let mut token = String::new();
+        loop {
+            let path = path_elsewhere(resource, "", "");
+            let page = self
+                .client
+                .list_metadata(&format!("{path}?limit={PAGE}&continue={token}"))
+                .await?;
+            for object in items(&page, &["items"]) {
+                match self.rewrite_elsewhere(resource, object, &last).await {
+                    Err(error) if may_be_tried_again(&error) => return Err(error),
+                    Err(error) => return self.fail(migration, &unhandled(&error.message)).await,
+                    Ok(()) => {}
+                }
+            }
+            let next = page.str_at(&["metadata", "continue"]).unwrap_or_default();
+            if next.is_empty() || escaped(next) == token {
+                break;
+            }
+            token = escaped(next);
+        }
+        self.succeed(migration).await
+    }
+
+    /// Has an object of another server written, unless it is younger than the migration.
+    async fn rewrite_elsewhere(
+        &self,
+        resource: &RemoteResource,
+        object: &Value,
+        last: &str,
+    ) -> Result<(), RequestError> {
+        let text = |field| object.str_at(&["metadata", field]).unwrap_or_default();
+        let (namespace, name, version) = (text("namespace"), text("name"), text("resourceVersion"));
+        if let Some(bad) = [version, last].into_iter().find(|version| !is_well_formed(version)) {
+            return Err(RequestError {
+                code: 400,
+                reason: SmolStr::default(),
+                message: malformed(bad),
+            });
+        }
+        // Neither has zeros in front.
+        if (version.len(), version) > (last.len(), last) {
+            return Ok(());
+        }
+        let api_version = resource.group_version.api_version();
+        let mut configuration = new_object(&api_version, &resource.kind, namespace, name);
+        configuration.set_at(&["metadata", "uid"], text("uid").into());
+        configuration.set_at(&["metadata", "resourceVersion"], version.into());
+        let path = format!("{}?fieldManager={NAME}", path_elsewhere(resource, namespace, name));
+        match self.client.apply_elsewhere(&path, &configuration).await {
+            Err(error) if error.is_conflict() => Ok(()),
+            outcome => outcome,
         }
     }
 
@@ -348,15 +441,30 @@ impl Migrator {
         unless_gone(self.client.patch(&path, PatchType::Apply, &configuration).await)
     }
 
-    async fn fail(&self, mut migration: Value, message: &str) -> Result<(), RequestError> {
+    /// Writes how far a migration is.
+    async fn tell(&self, mut migration: Value, condition: Condition<'_>) -> Result<(), RequestError> {
+        conditions::set(&mut migration, condition, &self.client.now());
+        self.write_status(&migration).await
+    }
+
+    async fn succeed(&self, migration: Value) -> Result<(), RequestError> {
+        let condition = Condition {
+            of: SUCCEEDED,
+            holds: true,
+            reason: "StorageVersionMigrationSucceeded",
+            message: "",
+        };
+        self.tell(migration, condition).await
+    }
+
+    async fn fail(&self, migration: Value, message: &str) -> Result<(), RequestError> {
         let condition = Condition {
             of: FAILED,
             holds: true,
             reason: FAILURE,
             message,
         };
-        conditions::set(&mut migration, condition, &self.client.now());
-        self.write_status(&migration).await
+        self.tell(migration, condition).await
     }
 
     async fn write_status(&self, migration: &Value) -> Result<(), RequestError> {
@@ -366,6 +474,62 @@ impl Migrator {
         };
         unless_gone(self.client.update(&format!("{path}/status"), migration).await)
     }
+}
+
+/// What must be possible with the objects of a resource.
+const NEEDED: [Verb; 3] = [Verb::Update, Verb::Patch, Verb::List];
+
+/// A namespace that no server has, as the reference names it.
+const NOWHERE: &str = "@fake:svm_ns!";
+
+/// How many objects of another server are read at a time.
+const PAGE: usize = 500;
+
+fn cannot_be_migrated(of: &GroupVersion, plural: &str) -> String {
+    let of = named(of, plural);
+    format!("resource \"{of}\" does not support discovery operations: [update patch list]")
+}
+
+/// A resource as the reference names it.
+fn named(of: &GroupVersion, plural: &str) -> String {
+    format!("{}/{}, Resource={plural}", of.group, of.version)
+}
+
+/// Whether a version can be compared with others.
+fn is_well_formed(version: &str) -> bool {
+    !version.is_empty() && !version.starts_with('0') && version.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn malformed(version: &str) -> String {
+    format!("resource version is not well formed: {version}")
+}
+
+/// The path of a collection of another server, or of one object where `name` is not empty.
+fn path_elsewhere(resource: &RemoteResource, namespace: &str, name: &str) -> String {
+    let of = &resource.group_version;
+    let mut path = format!("/apis/{}/{}", of.group, of.version);
+    let namespaces = if namespace.is_empty() { "" } else { "namespaces" };
+    for part in [namespaces, namespace, &resource.plural, name] {
+        if !part.is_empty() {
+            path.push('/');
+            path.push_str(&escaped(part));
+        }
+    }
+    path
+}
+
+/// A part of a path or of a query. What another server says may hold anything.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'@' | b':' => {
+                escaped.push(char::from(byte))
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
 }
 
 /// The version that a definition says objects are stored in.
@@ -384,61 +548,4 @@ fn may_be_tried_again(error: &RequestError) -> bool {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
-mod tests {
-    use holdfast_value::{Limits, json};
-
-    use super::*;
-
-    fn migration(name: &str, second: u8, version: &str, holding: &[&str]) -> Value {
-        let mut made = new_object("storagemigration.k8s.io/v1beta1", "StorageVersionMigration", "", name);
-        let time = format!("2026-01-01T00:00:{second:02}Z");
-        made.set_at(&["metadata", "creationTimestamp"], time.into());
-        made.set_at(&["status", "resourceVersion"], version.into());
-        let conditions: Vec<Value> = holding
-            .iter()
-            .map(|of| {
-                let text = format!(r#"{{"type":"{of}","status":"True"}}"#);
-                json::parse(text.as_bytes(), &Limits::REQUEST).unwrap()
-            })
-            .collect();
-        made.set_at(&["status", "conditions"], conditions.into());
-        made
-    }
-
-    fn next(migrations: &[Value]) -> Option<(Step, String)> {
-        let (step, migration) = next_step(migrations.iter().cloned())?;
-        Some((step, migration.str_at(&["metadata", "name"]).unwrap().to_owned()))
-    }
-
-    #[test]
-    fn one_migration_runs_at_a_time_and_the_oldest_comes_first() {
-        let (new, old) = (migration("b", 2, "", &[]), migration("c", 1, "", &[]));
-        let twin = migration("a", 2, "", &[]);
-        assert_eq!(next(&[new.clone(), old, twin.clone()]), Some((Step::Begin, "c".into())));
-        assert_eq!(next(&[new.clone(), twin.clone()]), Some((Step::Begin, "a".into())));
-        let running = migration("z", 9, "", &[RUNNING]);
-        assert_eq!(next(&[twin.clone(), running]), Some((Step::Prepare, "z".into())));
-        let prepared = migration("z", 9, "7", &[RUNNING]);
-        assert_eq!(
-            next(&[twin.clone(), prepared.clone()]),
-            Some((Step::Migrate, "z".into()))
-        );
-        let done = migration("y", 9, "7", &[RUNNING, FAILED]);
-        assert_eq!(next(&[twin, prepared, done]), Some((Step::Finish, "y".into())));
-    }
-
-    #[test]
-    fn migrations_that_have_ended_rest() {
-        assert_eq!(next(&[]), None);
-        let ended = [migration("a", 1, "7", &[SUCCEEDED]), migration("b", 1, "7", &[FAILED])];
-        assert_eq!(next(&ended), None);
-    }
-
-    #[test]
-    fn a_resource_that_is_not_served_is_waited_for_for_a_minute() {
-        let made = migration("a", 30, "", &[]);
-        let at = |text| SystemTime::from(Timestamp::parse(text, Precision::Seconds).unwrap());
-        assert!(!has_passed(&made, PATIENCE, at("2026-01-01T00:01:30Z")));
-        assert!(has_passed(&made, PATIENCE, at("2026-01-01T00:01:31Z")));
-    }
-}
+mod tests;

@@ -21,6 +21,8 @@ pub(crate) struct NamespacedDefault {
     object: Value,
     /// A field that is put right after a change.
     kept: Option<&'static str>,
+    /// The name of the queue in metrics.
+    queue: &'static str,
 }
 
 /// The account of pods that name none: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
@@ -30,6 +32,7 @@ pub(crate) fn service_account() -> NamespacedDefault {
         name: "default",
         object: new_object("v1", "ServiceAccount", "", "default"),
         kept: None,
+        queue: "serviceaccount",
     }
 }
 
@@ -50,6 +53,7 @@ pub(crate) fn root_ca(authorities: &str) -> NamespacedDefault {
         name: NAME,
         object,
         kept: Some("data"),
+        queue: "root_ca_cert_publisher",
     }
 }
 
@@ -82,6 +86,10 @@ impl Reconcile for Provider {
 
     const NAME: &'static str = "namespaced-default";
     const PARALLEL: usize = 10;
+
+    fn queue(&self) -> &'static str {
+        self.wanted.queue
+    }
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
         let (_, changes) = client.watch_everything()?;

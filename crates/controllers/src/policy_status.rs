@@ -39,6 +39,7 @@ impl Reconcile for PolicyStatus {
     type Outcome = ();
 
     const NAME: &'static str = NAME;
+    const QUEUE: &'static str = "validatingadmissionpolicy-status";
     const PARALLEL: usize = 1;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {

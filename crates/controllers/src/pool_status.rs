@@ -185,10 +185,10 @@ async fn look_at_all(client: &Client, resource: &Resource, mut look: impl FnMut(
     }
 }
 
-/// What is known of the pools that a request asks for.
+/// The pools that a request is about.
 struct Pools {
     driver: SmolStr,
-    /// The only pool asked for; empty for all.
+    /// The only requested pool; empty for all.
     pool: SmolStr,
     found: BTreeMap<SmolStr, Pool>,
 }

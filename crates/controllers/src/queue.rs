@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hash;
 use std::time::Duration;
 
+use holdfast_server::metrics::QueueMetrics;
 use tokio::time::Instant;
 
 /// How long an item waits after its first failure; each further one doubles that.
@@ -23,22 +24,26 @@ pub(crate) struct Queue<T> {
     waiting: BTreeMap<(Instant, u64), T>,
     failures: HashMap<T, u32>,
     next_number: u64,
+    metrics: Option<QueueMetrics>,
 }
 
-/// Where an item stands.
+/// The state of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ItemState {
-    Ready,
+    /// Since then.
+    Ready(Instant),
     Waiting(Instant, u64),
-    Running(Again),
+    /// By a number of its own.
+    Running(u64, Again),
 }
 
-/// Whether an item that is worked on is to be worked on again.
+/// Whether an item in work is to be worked on again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Again {
     No,
     At(Instant),
-    Now,
+    /// Wanted since then.
+    Now(Instant),
 }
 
 impl<T> Default for Queue<T> {
@@ -49,17 +54,27 @@ impl<T> Default for Queue<T> {
             waiting: BTreeMap::new(),
             failures: HashMap::new(),
             next_number: 0,
+            metrics: None,
         }
     }
 }
 
 impl<T: Clone + Eq + Hash> Queue<T> {
+    /// A queue that `metrics` tell of.
+    pub(crate) fn measured(metrics: Option<QueueMetrics>) -> Self {
+        Self {
+            metrics,
+            ..Self::default()
+        }
+    }
+
     /// Wants `item` to be worked on as soon as may be.
     pub(crate) fn push(&mut self, item: T) {
         match self.items.get(&item).copied() {
-            Some(ItemState::Ready) => return,
-            Some(ItemState::Running(_)) => {
-                self.items.insert(item, ItemState::Running(Again::Now));
+            Some(ItemState::Ready(_) | ItemState::Running(_, Again::Now(_))) => return,
+            Some(ItemState::Running(number, _)) => {
+                let now = self.added();
+                self.items.insert(item, ItemState::Running(number, Again::Now(now)));
                 return;
             }
             Some(ItemState::Waiting(at, number)) => {
@@ -67,21 +82,41 @@ impl<T: Clone + Eq + Hash> Queue<T> {
             }
             None => {}
         }
-        self.items.insert(item.clone(), ItemState::Ready);
+        let now = self.added();
+        self.push_since(item, now);
+    }
+
+    fn push_since(&mut self, item: T, since: Instant) {
+        self.items.insert(item.clone(), ItemState::Ready(since));
         self.ready.push_back(item);
+    }
+
+    /// Counts an item that becomes ready. Says when that is.
+    fn added(&self) -> Instant {
+        if let Some(metrics) = &self.metrics {
+            metrics.added();
+        }
+        Instant::now()
     }
 
     /// Wants `item` to be worked on at `at`, unless it is sooner anyway.
     pub(crate) fn push_at(&mut self, item: T, at: Instant) {
+        if let Some(metrics) = &self.metrics {
+            metrics.retried();
+        }
+        self.wait_until(item, at);
+    }
+
+    fn wait_until(&mut self, item: T, at: Instant) {
         match self.items.get(&item).copied() {
-            Some(ItemState::Ready) => return,
-            Some(ItemState::Running(again)) => {
+            Some(ItemState::Ready(_)) => return,
+            Some(ItemState::Running(number, again)) => {
                 let again = match again {
                     Again::No => Again::At(at),
                     Again::At(sooner) => Again::At(sooner.min(at)),
-                    Again::Now => Again::Now,
+                    Again::Now(since) => Again::Now(since),
                 };
-                self.items.insert(item, ItemState::Running(again));
+                self.items.insert(item, ItemState::Running(number, again));
                 return;
             }
             Some(ItemState::Waiting(sooner, _)) if sooner <= at => return,
@@ -99,21 +134,39 @@ impl<T: Clone + Eq + Hash> Queue<T> {
     /// The next item to work on, until [`Queue::done`] or [`Queue::failed`] says how it went.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<T> {
         while let Some(first) = self.waiting.first_entry().filter(|first| first.key().0 <= now) {
-            self.ready.push_back(first.remove());
+            let item = first.remove();
+            let now = self.added();
+            self.push_since(item, now);
         }
         let item = self.ready.pop_front()?;
-        self.items.insert(item.clone(), ItemState::Running(Again::No));
+        self.next_number += 1;
+        let running = ItemState::Running(self.next_number, Again::No);
+        let before = self.items.insert(item.clone(), running);
+        if let (Some(metrics), Some(ItemState::Ready(since))) = (&self.metrics, before) {
+            metrics.begun(self.next_number, since.into_std());
+        }
         Some(item)
     }
 
     /// The item was worked on.
     pub(crate) fn done(&mut self, item: T) {
         self.failures.remove(&item);
-        match self.items.remove(&item) {
-            Some(ItemState::Running(Again::Now)) => self.push(item),
-            Some(ItemState::Running(Again::At(at))) => self.push_at(item, at),
+        match self.ended(&item) {
+            Some(Again::Now(since)) => self.push_since(item, since),
+            Some(Again::At(at)) => self.wait_until(item, at),
             _ => {}
         }
+    }
+
+    /// Takes note that the item is no longer worked on; says whether it is to be worked on again.
+    fn ended(&mut self, item: &T) -> Option<Again> {
+        let Some(ItemState::Running(number, again)) = self.items.remove(item) else {
+            return None;
+        };
+        if let Some(metrics) = &self.metrics {
+            metrics.done(number);
+        }
+        Some(again)
     }
 
     /// The item could not be worked on; its turn comes again.
@@ -121,7 +174,9 @@ impl<T: Clone + Eq + Hash> Queue<T> {
         let failures = self.failures.entry(item.clone()).or_default();
         let delay = FIRST_DELAY.saturating_mul(1 << (*failures).min(20)).min(LONGEST_DELAY);
         *failures += 1;
-        self.items.remove(&item);
+        if let (Some(Again::Now(_)), Some(metrics)) = (self.ended(&item), &self.metrics) {
+            metrics.withdrawn();
+        }
         self.push_at(item, now + delay);
     }
 
@@ -190,6 +245,16 @@ mod tests {
         assert_eq!(queue.pop(now), Some("a"));
         queue.failed("a", now);
         assert_eq!(queue.next_turn(), Some(now + FIRST_DELAY));
+    }
+
+    #[test]
+    fn an_item_whose_turn_came_is_not_queued_twice() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.push_at("a", now);
+        queue.push_at("b", now);
+        assert_eq!(queue.pop(now), Some("a"));
+        queue.push("b");
+        assert_eq!((queue.pop(now), queue.pop(now)), (Some("b"), None));
     }
 
     #[test]

@@ -170,6 +170,7 @@ impl Reconcile for Quotas {
     type Outcome = ();
 
     const NAME: &'static str = NAME;
+    const QUEUE: &'static str = "resourcequota_primary";
     const PARALLEL: usize = 64;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {

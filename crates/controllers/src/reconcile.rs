@@ -28,8 +28,15 @@ pub(crate) trait Reconcile: Send {
 
     /// The name, for the log.
     const NAME: &'static str;
+    /// The name of the queue in metrics, as the reference has it.
+    const QUEUE: &'static str = Self::NAME;
     /// How many items are worked on at a time.
     const PARALLEL: usize;
+
+    /// The name of the queue, where one controller has several parts.
+    fn queue(&self) -> &'static str {
+        Self::QUEUE
+    }
 
     /// The objects that matter, and their changes. Whatever was known is forgotten: all objects are seen again.
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost>;
@@ -53,7 +60,7 @@ pub(crate) trait Reconcile: Send {
 /// Runs a controller until the server ends.
 pub(crate) async fn run<C: Reconcile>(client: Client, mut controller: C) {
     let shutdown = client.shutdown();
-    let mut queue = Queue::default();
+    let mut queue = Queue::measured(client.queue_metrics(controller.queue()));
     let rounds = async {
         // Each round begins with all objects; only a controller that fell far behind has a second one. What was to be
         // done is not forgotten: to work on an item that needs nothing is cheap.

@@ -1,5 +1,5 @@
-//! StorageVersions: each server tells in which version it keeps the objects of each resource, so that a migration knows when all
-//! servers agree (`StorageVersionAPI`, KEP-2339). What a server told goes with its lease.
+//! StorageVersions: each server reports in which version it keeps the objects of each resource, so that a migration knows when all
+//! servers agree (`StorageVersionAPI`, KEP-2339). What a server reported goes with its lease.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use holdfast_resource::Resource;
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::table::items;
 use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, RequestError, path_of};
+use holdfast_server::operations::storage_versions::StorageVersionBarrier;
 use holdfast_value::{SmolStr, Value};
 
 use crate::apiserver::Turns;
@@ -16,18 +17,20 @@ use crate::conditions::{self, Condition};
 use crate::identity;
 use crate::queue::Queue;
 use crate::reconcile::{self, Reconcile, Work};
-use crate::refusal::{unless_gone, unless_overtaken};
+use crate::refusal::{delete_unchanged, unless_gone};
 
-/// The name of the controller that takes away what servers told that are gone.
+/// The name of the controller that removes reports of servers that no longer exist.
 pub(crate) const COLLECTOR: &str = "storageversion-garbage-collector-controller";
-/// The health check of the task that tells, as kube-apiserver has it.
+/// The health check of the updater, as kube-apiserver has it.
 pub(crate) const CHECK: &str = "poststarthook/built-in-resources-storage-version-updater";
 
-/// How often it is looked whether all still stands as it was told.
+/// How often the updater checks that all is as this server reported it.
 const PERIOD: Duration = Duration::from_secs(600);
 const EQUAL: &str = "AllEncodingVersionsEqual";
+/// What each server reports.
+const VERSIONS: [&str; 2] = ["status", "storageVersions"];
 
-/// What a server tells with.
+/// What a server needs to report its versions.
 #[derive(Clone, Debug)]
 pub struct StorageVersions {
     /// The name of its lease.
@@ -35,6 +38,8 @@ pub struct StorageVersions {
     /// The versions in which it can read the objects of a kind, the best first: of a group, a kind, and the versions that are
     /// served.
     pub decodable: fn(&str, &str, &[&str]) -> Vec<SmolStr>,
+    /// What has writes wait for the report.
+    pub barrier: Arc<StorageVersionBarrier>,
 }
 
 /// The resources that the controllers work with; `None` where the version of StorageVersions is off.
@@ -43,64 +48,98 @@ fn resources(client: &Client) -> Option<(Arc<Resource>, Arc<Resource>)> {
     Some((versions, client.resource("coordination.k8s.io", "leases")?))
 }
 
-/// Tells of this server until it ends.
-pub(crate) async fn tell(client: Client, told: StorageVersions) {
+/// Reports the versions of this server until it ends.
+pub(crate) async fn update(client: Client, own: StorageVersions) {
     let Some((versions, leases)) = resources(&client) else {
-        tracing::warn!("StorageVersions are not served, so that nothing can be told in them; use --runtime-config");
+        tracing::warn!("StorageVersions are not served, so this server writes none; --runtime-config serves them");
         return client.shutdown().closing().await;
     };
     let shutdown = client.shutdown();
-    // What is told before the lease is there would be taken for that of a server that is gone.
+    // What is reported before the lease is there would be taken for that of a server that is gone.
     tokio::select! {
-        () = wait_for_lease(&client, &leases, &told.server) => {}
+        () = wait_for_lease(&client, &leases, &own.server) => {}
         () = shutdown.closing() => return,
     }
     let mut turns = Turns::new(&client, PERIOD);
     while turns.next().await {
-        for state in states(&client, &told) {
-            // Another server may be faster.
-            let mut outcome = tell_one(&client, &versions, &told.server, &state).await;
-            if outcome.as_ref().is_err_and(RequestError::is_conflict) {
-                outcome = tell_one(&client, &versions, &told.server, &state).await;
+        let mut all_told = true;
+        for version in server_versions(&client, &own) {
+            match update_patiently(&client, &versions, &own.server, &version).await {
+                Ok(()) => own.barrier.told(&version.prefix),
+                Err(error) => {
+                    tracing::warn!(of = version.name, %error, "a StorageVersion cannot be written; tried again later");
+                    own.barrier.failed(&version.prefix, error.to_string());
+                    all_told = false;
+                }
             }
-            if let Err(error) = outcome {
-                tracing::warn!(of = state.name, %error, "a StorageVersion cannot be written; tried again later");
-            }
+        }
+        if all_told {
+            own.barrier.complete();
+        }
+    }
+}
+
+/// How often an update is tried, and how long to wait in between, as the reference has it.
+const ATTEMPTS: usize = 3;
+const ATTEMPT_DELAY: Duration = Duration::from_secs(1);
+
+/// Reports a version, for which another server may be faster.
+async fn update_patiently(
+    client: &Client,
+    versions: &Resource,
+    server: &str,
+    version: &ServerStorageVersion,
+) -> Result<(), RequestError> {
+    let (mut failures, shutdown) = (0, client.shutdown());
+    loop {
+        let outcome = update_one(client, versions, server, version).await;
+        let Err(error) = &outcome else { return outcome };
+        if !error.is_conflict() {
+            failures += 1;
+        }
+        if failures == ATTEMPTS {
+            return outcome;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(ATTEMPT_DELAY) => {}
+            () = shutdown.closing() => return outcome,
         }
     }
 }
 
 async fn wait_for_lease(client: &Client, leases: &Resource, name: &str) {
     while let Ok((_, mut changes)) = client.watch(leases) {
-        while client.get(leases, identity::NAMESPACE, name).is_none() {
+        loop {
+            if client.get(leases, identity::NAMESPACE, name).is_some() {
+                return;
+            }
             if changes.next().await.is_err() {
                 break;
             }
         }
-        if client.get(leases, identity::NAMESPACE, name).is_some() {
-            return;
-        }
     }
 }
 
-/// What a server tells of a resource.
-#[derive(Debug, PartialEq, Eq)]
-struct State {
-    /// The name of the object.
+/// What a server reports of a resource.
+#[derive(Debug)]
+struct ServerStorageVersion {
+    /// The name of the StorageVersion.
     name: String,
+    /// Where the objects are kept.
+    prefix: SmolStr,
     encodes: SmolStr,
     decodes: Vec<SmolStr>,
     serves: Vec<SmolStr>,
 }
 
-/// What this server tells of all built-in resources that are stored. Those that share their objects are told of once.
-fn states(client: &Client, told: &StorageVersions) -> Vec<State> {
+/// What this server reports of all built-in resources that are stored. Those that share their objects are reported once.
+fn server_versions(client: &Client, own: &StorageVersions) -> Vec<ServerStorageVersion> {
     let registry = client.registry();
     let built_in = registry.resources().filter(|resource| resource.definition.is_none());
     let mut resources: Vec<&Arc<Resource>> = built_in.collect();
     resources.sort_by_key(|resource| (resource.group.clone(), resource.plural.clone()));
     let mut seen = BTreeSet::new();
-    let states = resources.iter().filter_map(|resource| {
+    let all = resources.iter().filter_map(|resource| {
         let storage = resource.storage.as_ref()?;
         if !seen.insert(storage.prefix.clone()) {
             return None;
@@ -111,7 +150,7 @@ fn states(client: &Client, told: &StorageVersions) -> Vec<State> {
             .map(|version| version.api_version.clone())
             .collect();
         let served: Vec<&str> = serves.iter().map(SmolStr::as_str).collect();
-        let mut decodes = (told.decodable)(&resource.group, &resource.kind, &served);
+        let mut decodes = (own.decodable)(&resource.group, &resource.kind, &served);
         for other in registry.stored_at(&storage.prefix) {
             let others = other.versions.iter().map(|version| version.api_version.clone());
             for version in others {
@@ -124,61 +163,72 @@ fn states(client: &Client, told: &StorageVersions) -> Vec<State> {
             "" => "core",
             group => group,
         };
-        Some(State {
+        Some(ServerStorageVersion {
             name: format!("{group}.{}", resource.plural),
+            prefix: storage.prefix.clone(),
             encodes: storage.at_rest.api_version.clone(),
             decodes,
             serves,
         })
     });
-    states.collect()
+    all.collect()
 }
 
-async fn tell_one(client: &Client, versions: &Resource, server: &str, state: &State) -> Result<(), RequestError> {
+async fn update_one(
+    client: &Client,
+    versions: &Resource,
+    server: &str,
+    version: &ServerStorageVersion,
+) -> Result<(), RequestError> {
     let path = |name: &str| path_of(versions, "", name).unwrap_or_default();
-    let there = client.get(versions, "", &state.name).map(|object| object.tree());
+    let there = client.get(versions, "", &version.name).map(|object| object.tree());
     let mut object = match &there {
         Some(there) => there.clone(),
         None => {
-            let mut made = new_object("internal.apiserver.k8s.io/v1alpha1", "StorageVersion", "", &state.name);
+            let mut made = new_object(
+                "internal.apiserver.k8s.io/v1alpha1",
+                "StorageVersion",
+                "",
+                &version.name,
+            );
             made.set_at(&["spec"], Value::empty_map());
             client.create(&path(""), &made).await?
         }
     };
-    state.put_into(&mut object, server);
-    settle(&mut object, &client.now());
+    version.put_into(&mut object, server);
+    set_common_version(&mut object, &client.now());
     if there.as_ref() == Some(&object) {
         return Ok(());
     }
-    let path = format!("{}/status", path(&state.name));
+    let path = format!("{}/status", path(&version.name));
     client.update(&path, &object).await.map(drop)
 }
 
-impl State {
-    /// Puts it into the object, in place of what the server told before.
+impl ServerStorageVersion {
+    /// Puts it into the object, in place of what the server reported before.
     fn put_into(&self, object: &mut Value, server: &str) {
         let list =
             |versions: &[SmolStr]| Value::from(versions.iter().map(|one| one.as_str().into()).collect::<Vec<Value>>());
-        let mut told = Value::empty_map();
-        told.set_at(&["apiServerID"], server.into());
-        told.set_at(&["encodingVersion"], self.encodes.as_str().into());
-        told.set_at(&["decodableVersions"], list(&self.decodes));
-        told.set_at(&["servedVersions"], list(&self.serves));
-        let mut all = items(object, TOLD).to_vec();
+        let mut own = Value::empty_map();
+        own.set_at(&["apiServerID"], server.into());
+        own.set_at(&["encodingVersion"], self.encodes.as_str().into());
+        own.set_at(&["decodableVersions"], list(&self.decodes));
+        own.set_at(&["servedVersions"], list(&self.serves));
+        let mut all = items(object, &VERSIONS).to_vec();
         match all.iter_mut().find(|one| one.str_at(&["apiServerID"]) == Some(server)) {
-            Some(before) => *before = told,
-            None => all.push(told),
+            Some(before) => *before = own,
+            None => all.push(own),
         }
-        object.set_at(TOLD, all.into());
+        object.set_at(&VERSIONS, all.into());
     }
 }
 
-const TOLD: &[&str] = &["status", "storageVersions"];
-
 /// `SetCommonEncodingVersion`: says which version all servers write, if they agree.
-fn settle(object: &mut Value, now: &str) {
+fn set_common_version(object: &mut Value, now: &str) {
     const COMMON: [&str; 2] = ["status", "commonEncodingVersion"];
-    let mut written = items(object, TOLD).iter().map(|one| one.str_at(&["encodingVersion"]));
+    let mut written = items(object, &VERSIONS)
+        .iter()
+        .map(|one| one.str_at(&["encodingVersion"]));
     let first = written.next().flatten().map(SmolStr::new);
     let common = first.filter(|first| written.all(|other| other == Some(first)));
     let before = object.str_at(&COMMON).map(SmolStr::new);
@@ -199,20 +249,16 @@ fn settle(object: &mut Value, now: &str) {
             .collect();
         object.set_at(&["status", "conditions"], others.into());
     }
-    let of = EQUAL;
-    conditions::set(
-        object,
-        Condition {
-            of,
-            holds,
-            reason,
-            message,
-        },
-        now,
-    );
+    let condition = Condition {
+        of: EQUAL,
+        holds,
+        reason,
+        message,
+    };
+    conditions::set(object, condition, now);
 }
 
-/// Takes away what servers told that are gone, until this one ends.
+/// Removes reports of servers that no longer exist, until this one ends.
 pub(crate) async fn collect(client: Client) {
     let Some((versions, leases)) = resources(&client) else {
         return client.shutdown().closing().await;
@@ -232,9 +278,9 @@ struct Collector {
 }
 
 impl Collector {
-    /// Whether a server told something that has no lease.
-    fn is_stale(&self, told: &Value) -> bool {
-        let server = told.str_at(&["apiServerID"]).unwrap_or_default();
+    /// Whether this is the version of a server that has no lease.
+    fn is_stale(&self, version: &Value) -> bool {
+        let server = version.str_at(&["apiServerID"]).unwrap_or_default();
         let lease = self.client.get(&self.leases, identity::NAMESPACE, server);
         !lease.is_some_and(|lease| identity::is_of_server(&lease.tree()))
     }
@@ -245,6 +291,7 @@ impl Reconcile for Collector {
     type Outcome = ();
 
     const NAME: &'static str = COLLECTOR;
+    const QUEUE: &'static str = "storage_version_garbage_collector_leases";
     const PARALLEL: usize = 1;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
@@ -269,24 +316,18 @@ impl Reconcile for Collector {
 
     fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
         let mut object = self.client.get(&self.versions, "", name)?.tree();
-        let told = items(&object, TOLD);
-        let left: Vec<Value> = told.iter().filter(|one| !self.is_stale(one)).cloned().collect();
-        if left.len() == told.len() {
+        let before = items(&object, &VERSIONS);
+        let left: Vec<Value> = before.iter().filter(|one| !self.is_stale(one)).cloned().collect();
+        if left.len() == before.len() {
             return None;
         }
         let path = path_of(&self.versions, "", name)?;
         let client = self.client.clone();
         if left.is_empty() {
-            let mut options = Value::empty_map();
-            if let Some(version) = object.at(&["metadata", "resourceVersion"]) {
-                options.set_at(&["preconditions", "resourceVersion"], version.clone());
-            }
-            return Some(Box::pin(async move {
-                unless_overtaken(client.delete(&path, &options).await)
-            }));
+            return Some(Box::pin(async move { delete_unchanged(&client, &path, &object).await }));
         }
-        object.set_at(TOLD, left.into());
-        settle(&mut object, &client.now());
+        object.set_at(&VERSIONS, left.into());
+        set_common_version(&mut object, &client.now());
         Some(Box::pin(async move {
             unless_gone(client.update(&format!("{path}/status"), &object).await)
         }))
@@ -297,8 +338,9 @@ impl Reconcile for Collector {
 mod tests {
     use super::*;
 
-    fn state(encodes: &str) -> State {
-        State {
+    fn version(encodes: &str) -> ServerStorageVersion {
+        ServerStorageVersion {
+            prefix: SmolStr::default(),
             name: "apps.deployments".to_owned(),
             encodes: encodes.into(),
             decodes: vec!["apps/v1".into(), "apps/v2".into()],
@@ -314,23 +356,23 @@ mod tests {
     #[test]
     fn the_version_is_common_while_all_servers_write_it() {
         let mut object = Value::empty_map();
-        state("apps/v1").put_into(&mut object, "a");
-        settle(&mut object, "1");
+        version("apps/v1").put_into(&mut object, "a");
+        set_common_version(&mut object, "1");
         assert_eq!(common(&object), (Some("apps/v1"), true));
-        state("apps/v2").put_into(&mut object, "b");
-        settle(&mut object, "2");
+        version("apps/v2").put_into(&mut object, "b");
+        set_common_version(&mut object, "2");
         assert_eq!(common(&object), (None, false));
-        state("apps/v2").put_into(&mut object, "a");
-        settle(&mut object, "3");
+        version("apps/v2").put_into(&mut object, "a");
+        set_common_version(&mut object, "3");
         assert_eq!(common(&object), (Some("apps/v2"), true));
-        assert_eq!(items(&object, TOLD).len(), 2);
+        assert_eq!(items(&object, &VERSIONS).len(), 2);
         let before = object.clone();
-        settle(&mut object, "4");
+        set_common_version(&mut object, "4");
         assert_eq!(object, before);
         for server in ["a", "b"] {
-            state("apps/v1").put_into(&mut object, server);
+            version("apps/v1").put_into(&mut object, server);
         }
-        settle(&mut object, "5");
+        set_common_version(&mut object, "5");
         let condition = conditions::find(&object, EQUAL).unwrap();
         assert_eq!(condition.str_at(&["lastTransitionTime"]), Some("5"));
     }

@@ -141,18 +141,18 @@ pub struct SchemaSpec {
     pub level: SmolStr,
     /// Its precedence: lower ones are matched first.
     pub precedence: i64,
-    /// What tells flows apart.
+    /// The flow distinguisher method.
     pub distinguisher: Distinguisher,
     pub(crate) rules: Vec<Rule>,
 }
 
-/// What tells the flows of a schema apart.
+/// How the flows of a schema are distinguished (`distinguisherMethod`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Distinguisher {
     /// Nothing: there is one flow.
     #[default]
     None,
-    /// Who asks.
+    /// By user.
     ByUser,
     /// What namespace it is about.
     ByNamespace,

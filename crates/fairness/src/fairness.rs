@@ -176,7 +176,7 @@ impl<D> Fairness<D> {
         }
     }
 
-    /// The schema that a request belongs to. There always is one: what no schema is for goes to the catch-all.
+    /// The schema that a request belongs to. Requests that no other schema matches belong to the catch-all.
     pub fn classify(&self, user: &User, attributes: &Attributes<'_>) -> Option<Arc<Schema<D>>> {
         let snapshot = self.snapshot.load();
         let place = snapshot.index.find(user, attributes).unwrap_or(snapshot.fallback);
@@ -188,7 +188,7 @@ impl<D> Fairness<D> {
         &self.watches
     }
 
-    /// Takes these levels and schemas in place of those before. Requests that wait in a level that is gone are served still.
+    /// Replaces all levels and schemas. Requests that wait in a removed level are still served.
     pub fn configure(&self, levels: Vec<LevelSpec>, schemas: Vec<SchemaSpec>) {
         let mut state = self.state.lock();
         state.specified = (levels, schemas);
@@ -212,7 +212,7 @@ impl<D> Fairness<D> {
         }
     }
 
-    /// Shares the seats out again, by what was wanted since the last time. To be called each ten seconds.
+    /// Adjusts the borrowing between levels to the demand since the last call. To be called every ten seconds.
     pub fn adjust(&self) {
         let mut state = self.state.lock();
         state.borrow(self.limit, self.shared.clock.now());
@@ -461,7 +461,7 @@ pub struct LevelDump<D> {
     pub name: SmolStr,
     /// Whether it has no requests.
     pub idle: bool,
-    /// Whether it goes when it is idle.
+    /// Whether it is removed when it is idle.
     pub quiescing: bool,
     /// Requests that wait, are served, were dispatched, were rejected, timed out, and went away.
     pub counts: [u64; 6],

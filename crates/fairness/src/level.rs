@@ -134,7 +134,7 @@ pub struct Arrival<'a, D> {
     pub details: D,
 }
 
-/// What becomes of a request.
+/// How a request starts.
 #[must_use]
 pub enum Start<D> {
     /// It is served.
@@ -311,7 +311,7 @@ impl<D> Drop for Waiting<D> {
 pub struct Execution<D>(Option<Ticket<D>>);
 
 impl<D> Execution<D> {
-    /// Gives the seats back for a while.
+    /// Releases the seats for a while.
     pub fn pause(mut self) -> Option<Paused<D>> {
         let ticket = self.0.take()?;
         let request = finish(&ticket)?;
@@ -340,7 +340,7 @@ fn finish<D>(ticket: &Ticket<D>) -> Option<Request<D>> {
     Some(request)
 }
 
-/// A request that gave its seats back for a while.
+/// A request that has released its seats for a while.
 pub struct Paused<D> {
     request: Request<D>,
     ticket: Ticket<D>,

@@ -7,6 +7,7 @@
 //! A queue exists while it has requests or seats; an idle one would begin again at `R` anyway. So a level of a million queues costs as
 //! much as its requests.
 
+mod dispatch;
 mod dump;
 
 use std::cmp::Reverse;
@@ -70,7 +71,7 @@ pub(crate) struct Request<D> {
     pub(crate) details: D,
 }
 
-/// What becomes of a request.
+/// How a request starts.
 #[derive(Debug)]
 pub(crate) enum Admission {
     /// It is served.
@@ -182,7 +183,7 @@ pub(crate) struct QueueSet<D> {
     dispatched_last: Option<Dispatched>,
 }
 
-/// What the level did so far.
+/// Counts of the level so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) dispatched: u64,
@@ -519,134 +520,6 @@ impl<D> QueueSet<D> {
         self.forget(index);
     }
 
-    /// A queue begins its next request no sooner than that came.
-    fn bound(&mut self, index: Option<u32>, head: Key) {
-        let Some(arrival) = self.entry(head).map(|entry| entry.arrival_progress) else {
-            return;
-        };
-        if let Some(queue) = index.and_then(|index| self.queues.get_mut(&index)) {
-            queue.next_dispatch = queue.next_dispatch.max(arrival);
-        }
-    }
-
-    fn dispatch_all(&mut self, now: Moment) {
-        while self.waiting > 0 && self.seats_in_use < self.limit && self.dispatch(now) {}
-    }
-
-    /// Serves the request that would end first, if there are seats for it.
-    fn dispatch(&mut self, now: Moment) -> bool {
-        let Some((index, key, bounds)) = self.next() else {
-            return false;
-        };
-        let seats = self.entry(key).map_or(0, |entry| entry.max_seats());
-        if !self.accommodates(seats) {
-            if let Some(entry) = self.entry(key) {
-                entry.request.flow.statistics.lock().unaccommodated += 1;
-            }
-            return false;
-        }
-        let Some(Some(entry)) = self.entries.get_mut(key) else {
-            return false;
-        };
-        let (links, work, estimate) = ((entry.before, entry.after), entry.total_work, entry.request.estimate);
-        // What no level could give at once is given more narrowly, and longer.
-        if estimate.final_seats > self.limit {
-            let all = self.limit.max(1);
-            entry.request.estimate.additional_latency = estimate.final_work().per_seat(all as f64);
-            entry.request.estimate.final_seats = all;
-        }
-        {
-            let mut statistics = entry.request.flow.statistics.lock();
-            statistics.queued_requests -= 1;
-            statistics.queued_seats -= seats;
-        }
-        let turn = entry.turn.take();
-        self.unlink(links, index, (&estimate, work));
-        self.served = index;
-        self.dispatched_last = Some(bounds);
-        self.execute(key, now);
-        let head = match self.queues.get_mut(&index) {
-            Some(queue) => {
-                queue.next_dispatch = queue.next_dispatch + work;
-                queue.head
-            }
-            None => NONE,
-        };
-        self.bound(Some(index), head);
-        // Who does not listen any more takes itself out.
-        let _ = turn.map(|turn| turn.send(()));
-        true
-    }
-
-    fn execute(&mut self, key: Key, now: Moment) {
-        let Some(Some(entry)) = self.entries.get_mut(key) else {
-            return;
-        };
-        entry.started = Some(now);
-        let seats = entry.max_seats();
-        self.executing += 1;
-        self.totals.dispatched += 1;
-        self.seats_in_use += seats;
-        if let Some(queue) = entry.queue.and_then(|index| self.queues.get_mut(&index)) {
-            queue.executing += 1;
-            queue.seats_in_use += seats;
-        }
-        let mut statistics = entry.request.flow.statistics.lock();
-        statistics.executing_requests += 1;
-        statistics.executing_seats += seats;
-        statistics.dispatched += 1;
-        if self.limiting != Limiting::Exempt {
-            let [_, executed] = &mut statistics.waits;
-            executed.observe(now.since(entry.arrival) as f64 / 1e9);
-        }
-    }
-
-    /// The queue whose oldest request would end first, seen in turn from the one that was served last, with that request.
-    fn next(&self) -> Option<(u32, Key, Dispatched)> {
-        let first = self.filled.partition_point(|index| *index <= self.served);
-        let (before, behind) = self.filled.split_at_checked(first)?;
-        let mut best: Option<(SeatSeconds, u32, Key)> = None;
-        let mut ranges: Option<[SeatSeconds; 4]> = None;
-        let mut start = SeatSeconds::ZERO;
-        for index in behind.iter().chain(before) {
-            let queue = self.queues.get(index)?;
-            let oldest = self.entries.get(queue.head)?.as_ref()?;
-            let from = queue.next_dispatch;
-            let discounted = from - SeatSeconds::of(queue.seats_in_use as f64, SERVICE_NANOS as f64);
-            ranges = Some(match ranges {
-                None => [from, from, discounted, discounted],
-                Some([low, high, less, more]) => [
-                    low.min(from),
-                    high.max(from),
-                    less.min(discounted),
-                    more.max(discounted),
-                ],
-            });
-            let end = from + oldest.total_work;
-            if best.is_none_or(|(sooner, ..)| end < sooner) {
-                best = Some((end, *index, queue.head));
-                start = from;
-            }
-        }
-        let ((_, index, key), [low, high, less, more]) = (best?, ranges?);
-        let bounds = Dispatched {
-            now: self.progress,
-            start,
-            bounds: [low, high],
-            discounted: [less, more],
-        };
-        Some((index, key, bounds))
-    }
-
-    fn accommodates(&self, seats: u64) -> bool {
-        match self.limiting {
-            Limiting::Exempt => true,
-            // What is wider than the level is served alone.
-            _ if seats > self.limit => self.executing == 0,
-            _ => self.seats_in_use + seats <= self.limit,
-        }
-    }
-
     fn release(&mut self, queue: Option<u32>, seats: u64, flow: &Flow) {
         self.seats_in_use -= seats;
         flow.statistics.lock().executing_seats -= seats;
@@ -657,7 +530,7 @@ impl<D> QueueSet<D> {
         self.forget(index);
     }
 
-    /// Lets a queue go that has nothing any more.
+    /// Removes a queue without requests and seats.
     fn forget(&mut self, index: u32) {
         if self
             .queues
@@ -668,7 +541,7 @@ impl<D> QueueSet<D> {
         }
     }
 
-    /// Takes note of what changed in this moment.
+    /// Records the current demand and utilization.
     fn note(&mut self, now: Moment) {
         let demand = (self.seats_in_use + self.seats_waiting) as f64;
         self.demand.set(demand, now);
@@ -680,14 +553,14 @@ impl<D> QueueSet<D> {
     }
 }
 
-/// What a request came to.
+/// How a request ended.
 #[derive(Debug)]
 pub(crate) enum Finished<D> {
     /// It was served for so many nanoseconds.
     Executed {
         /// For how long.
         served: u64,
-        /// What it was.
+        /// The request.
         request: Request<D>,
     },
     /// It waited for so many nanoseconds, in vain.

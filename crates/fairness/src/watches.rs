@@ -32,7 +32,7 @@ impl WatchKey {
 #[derive(Debug, Default)]
 pub struct Watches(Arc<RwLock<HashMap<WatchKey, usize>>>);
 
-/// A watch that is under way, until this goes.
+/// A watch that is under way, until this is dropped.
 #[derive(Debug)]
 pub struct WatchRegistration {
     watches: Arc<RwLock<HashMap<WatchKey, usize>>>,
@@ -40,7 +40,7 @@ pub struct WatchRegistration {
 }
 
 impl Watches {
-    /// Counts a watch until what comes back goes.
+    /// Counts a watch until the result is dropped.
     pub fn register(&self, key: WatchKey) -> WatchRegistration {
         *self.0.write().entry(key.clone()).or_default() += 1;
         WatchRegistration {

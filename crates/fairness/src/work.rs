@@ -97,8 +97,9 @@ const MIN_SEATS: u64 = 1;
 const MAX_LIST_SEATS: u64 = 100;
 /// The most seats of a request that changes something, unless its level allows fewer.
 const MAX_MUTATING_SEATS: u64 = 10;
-/// As many objects take a seat where they are counted, and a list takes no more seats then.
+/// As many objects take a seat where objects are counted.
 const OBJECTS_PER_SEAT: f64 = 100.0;
+/// The most seats of a list where objects are counted, unless its level allows fewer.
 const MAX_COUNTED_LIST_SEATS: u64 = 10;
 const BYTES_PER_SEAT: f64 = 100_000.0;
 /// What a list from memory takes at a time, however long it is, since it is streamed.
@@ -118,12 +119,12 @@ pub struct ObjectStatistics {
     pub average_bytes: i64,
 }
 
-/// What a list or a watch asks for.
+/// The query of a list or a watch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListQuery<'a> {
     /// Whether it is a watch.
     pub watch: bool,
-    /// Whether it asks for one object by its name.
+    /// Whether it names one object.
     pub single: bool,
     /// `limit`; 0 for none.
     pub limit: i64,
@@ -157,9 +158,7 @@ impl ListQuery<'_> {
             _ => false,
         }
     }
-}
 
-impl ListQuery<'_> {
     /// The most objects of an answer, of so many.
     fn limited(&self, count: i64) -> i64 {
         match self.limit {

@@ -1,12 +1,17 @@
 //! Which admission plugins the flags leave on.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use clap::Args;
 use holdfast_admission::AdmissionChain;
-use holdfast_kinds::admission::{KNOWN, PluginSettings, all_plugins};
+use holdfast_gotext::errors::aggregate;
+use holdfast_kinds::admission::{EventLimit, KNOWN, PluginSettings, TolerationSettings, all_plugins};
 use holdfast_kinds::features::{Feature, Features};
+
+use crate::flags::Serve;
+use crate::static_admission::config;
 
 /// For how long Pods stay on nodes that are in trouble.
 #[derive(Clone, Debug, Args)]
@@ -20,43 +25,43 @@ pub(crate) struct TolerationFlags {
     default_unreachable_toleration_seconds: i64,
 }
 
-impl TolerationFlags {
-    pub(crate) fn settings(&self, features: Features) -> PluginSettings {
-        PluginSettings {
-            not_ready_seconds: self.default_not_ready_toleration_seconds,
-            unreachable_seconds: self.default_unreachable_toleration_seconds,
-            features,
-        }
-    }
-}
-
-/// The plugins that do nothing unless a feature is on.
-const GATED: [(&str, Feature); 5] = [
-    ("MutatingAdmissionPolicy", Feature::MutatingAdmissionPolicy),
-    ("PodTopologyLabels", Feature::PodTopologyLabelsAdmission),
-    ("PodGroupWorkloadExists", Feature::GenericWorkload),
-    ("JobValidation", Feature::GenericWorkload),
-    ("NodeDeclaredFeatureValidator", Feature::NodeDeclaredFeatures),
-];
-
-/// The feature without which a plugin does nothing.
-pub(crate) fn gate(plugin: &str) -> Option<Feature> {
-    let gated = GATED.iter().find(|(name, _)| *name == plugin);
-    gated.map(|(_, feature)| *feature)
-}
-
-/// The plugins that are left where `on` are switched on and `off` are switched off. All names of kube-apiserver are known; what
-/// is not here may be switched off, but not on.
+/// What flags, and the file that they name, say of plugins.
 ///
 /// # Errors
-/// Where a name is not known, switched on and off, or switched on and not here.
-pub(crate) fn chain(on: &[String], off: &[String], settings: &PluginSettings) -> Result<AdmissionChain> {
-    let plugins = all_plugins(settings);
-    let is_known = |name: &str| KNOWN.contains(&name) || plugins.iter().any(|plugin| plugin.name() == name);
+/// What is wrong with the file.
+pub(crate) fn settings(flags: &Serve, features: Features) -> Result<PluginSettings> {
+    let configurations = flags.static_admission.configurations()?;
+    let version = |plugin: &str| format!("{}.admission.k8s.io/v1alpha1", plugin.to_ascii_lowercase());
+    let (events, tolerations) = (config::EVENTS, config::TOLERATIONS);
+    Ok(PluginSettings {
+        not_ready_seconds: flags.tolerations.default_not_ready_toleration_seconds,
+        unreachable_seconds: flags.tolerations.default_unreachable_toleration_seconds,
+        features,
+        node_selectors: config::node_selectors(&configurations)?,
+        tolerations: config::read_for(
+            &configurations,
+            tolerations,
+            &version(tolerations),
+            TolerationSettings::of,
+        )?,
+        images: match flags.enable_admission_plugins.iter().any(|name| name == config::IMAGES) {
+            true => Some(Arc::new(config::image_policy(&configurations)?)),
+            false => None,
+        },
+        event_limits: config::read_for(&configurations, events, &version(events), EventLimit::of)?,
+    })
+}
+
+/// The plugins that the reference keeps for old configurations alone.
+const DEPRECATED: [&str; 2] = ["AlwaysAdmit", "AlwaysDeny"];
+
+/// What the reference refuses of the names of plugins that are switched on and off.
+pub(crate) fn faults(on: &[String], off: &[String]) -> Vec<String> {
+    let is_known = |name: &str| KNOWN.contains(&name);
+    let mut faults = Vec::new();
     for (flag, names) in [("enable", on), ("disable", off)] {
-        if let Some(unknown) = names.iter().find(|name| !is_known(name.as_str())) {
-            bail!("{flag}-admission-plugins plugin {unknown:?} is unknown");
-        }
+        let unknown = names.iter().filter(|name| !is_known(name.as_str()));
+        faults.extend(unknown.map(|name| format!("{flag}-admission-plugins plugin {name:?} is unknown")));
     }
     let both: BTreeSet<&str> = on
         .iter()
@@ -65,26 +70,43 @@ pub(crate) fn chain(on: &[String], off: &[String], settings: &PluginSettings) ->
         .collect();
     if !both.is_empty() {
         let both: Vec<&str> = both.into_iter().collect();
-        bail!(
-            "[{}] in enable-admission-plugins and disable-admission-plugins overlapped",
-            both.join(" ")
-        );
+        let both = both.join(" ");
+        faults.push(format!(
+            "[{both}] in enable-admission-plugins and disable-admission-plugins overlapped"
+        ));
     }
+    faults
+}
+
+/// The plugins that are left where `on` are switched on and `off` are switched off.
+///
+/// # Errors
+/// Where a name is not known, or switched on and off, and where a plugin that is switched on lacks its configuration.
+pub(crate) fn chain(on: &[String], off: &[String], settings: &PluginSettings) -> Result<AdmissionChain> {
+    let faults = faults(on, off);
+    if !faults.is_empty() {
+        bail!(aggregate(&faults));
+    }
+    let plugins = all_plugins(settings);
     let off_by_default: Vec<&str> = plugins
         .iter()
         .filter(|plugin| !plugin.on_by_default())
         .map(|plugin| plugin.name())
         .collect();
-    let all = AdmissionChain::new(plugins);
-    if let Some(missing) = on.iter().find(|name| !all.names().any(|known| known == name.as_str())) {
-        let known: Vec<&str> = all.names().collect();
+    let is_on = |gate: &str| Feature::named(gate).is_none_or(|feature| settings.features.has(feature));
+    let all = AdmissionChain::new(plugins).gated(is_on);
+    let named = |names: &[String], name: &str| names.iter().any(|known| known == name);
+    if settings.event_limits.is_empty() && named(on, config::EVENTS) {
         bail!(
-            "the admission plugin {missing} is not available; there are {}",
-            known.join(", ")
+            "couldn't init admission plugin {:?}: limits: Invalid value: null: must not be empty",
+            config::EVENTS
         );
     }
-    let all = all.only(|name| gate(name).is_none_or(|feature| settings.features.has(feature)));
-    let named = |names: &[String], name: &str| names.iter().any(|known| known == name);
+    for name in DEPRECATED.into_iter().filter(|name| named(on, name)) {
+        tracing::warn!(
+            "{name} admission controller is deprecated. Please remove this controller from your configuration files and scripts."
+        );
+    }
     Ok(all.only(|name| named(on, name) || !named(off, name) && !off_by_default.contains(&name)))
 }
 
@@ -92,28 +114,26 @@ pub(crate) fn chain(on: &[String], off: &[String], settings: &PluginSettings) ->
 mod tests {
     use holdfast_admission::DynamicPlugin;
     use holdfast_kinds::features::FeatureGates;
+    use holdfast_value::{Limits, yaml};
 
     use super::*;
 
-    fn flags() -> TolerationFlags {
-        use clap::Parser as _;
-        crate::flags::Arguments::try_parse_from(["holdfast"])
-            .unwrap()
-            .serve
-            .tolerations
-    }
-
     fn chain_of(on: &[&str], off: &[&str]) -> Result<AdmissionChain, String> {
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<String>>();
-        let gates = FeatureGates::set(&["GenericWorkload=true".to_owned()]).unwrap();
-        chain(&names(on), &names(off), &flags().settings(gates.features())).map_err(|error| error.to_string())
+        let gates = FeatureGates::set(&["GenericWorkload=true,ClusterTrustBundle=true".to_owned()]).unwrap();
+        let limits = "{limits: [{type: Server, qps: 1, burst: 1}]}";
+        let limits = yaml::parse(limits.as_bytes(), &Limits::default()).unwrap();
+        let settings = PluginSettings {
+            features: gates.features(),
+            event_limits: EventLimit::of(&limits).unwrap(),
+            ..PluginSettings::default()
+        };
+        chain(&names(on), &names(off), &settings).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn every_plugin_that_is_here_may_be_switched_on_and_off() {
-        let all = AdmissionChain::new(all_plugins(&PluginSettings::default()));
-        for name in all.names() {
-            assert!(KNOWN.contains(&name), "{name}");
+    fn every_plugin_of_the_reference_may_be_switched_on_and_off() {
+        for name in KNOWN {
             assert!(chain_of(&[name], &[]).unwrap().names().any(|left| left == name));
             assert!(!chain_of(&[], &[name]).unwrap().names().any(|left| left == name));
         }
@@ -137,7 +157,11 @@ mod tests {
             refused(&["Priority", "LimitRanger"], &["LimitRanger", "Priority"]),
             "[LimitRanger Priority] in enable-admission-plugins and disable-admission-plugins overlapped"
         );
-        assert!(refused(&["AlwaysDeny"], &[]).starts_with("the admission plugin AlwaysDeny is not available"));
-        assert!(chain_of(&[], &["AlwaysDeny"]).is_ok());
+        let missing = chain(&["EventRateLimit".to_owned()], &[], &PluginSettings::default());
+        let missing = missing.map(drop).unwrap_err().to_string();
+        assert!(
+            missing.ends_with("limits: Invalid value: null: must not be empty"),
+            "{missing}"
+        );
     }
 }

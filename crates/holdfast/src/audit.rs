@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
 use clap::{ArgAction, Args};
 use futures_util::future::BoxFuture;
@@ -13,12 +13,11 @@ use holdfast_audit::sink::log::{Format, Retention, Target};
 use holdfast_audit::sink::{BackendConfig, Batching, Ended, Truncation};
 use holdfast_audit::{Auditor, Mode, Observer, Policy, Post, Sink};
 use holdfast_gotext::duration;
-use holdfast_gotext::errors::aggregate;
 use holdfast_server::runtime::background::Background;
 use holdfast_server::runtime::shutdown::Shutdown;
-use parking_lot::Mutex;
 
-use crate::remote::{Access, Client};
+use crate::remote::beginning;
+use crate::webhook::Webhook;
 
 /// The check that fails where the audit log is not written any more.
 pub(crate) const CHECK: &str = "audit";
@@ -201,7 +200,9 @@ impl BackendFlags<'_> {
                 "invalid audit truncate {name} max batch size {batch}, must be greater than max event size ({event})"
             ));
         }
-        if self.version != VERSION {
+        if self.version.matches('/').count() > 1 {
+            faults.push(format!("unexpected GroupVersion string: {}", self.version));
+        } else if self.version != VERSION {
             faults.push(format!("invalid group version, allowed versions are [{VERSION:?}]"));
         }
         faults
@@ -258,7 +259,6 @@ impl AuditFlags {
         background: &Background,
         shutdown: &Shutdown,
     ) -> Result<Option<Arc<Auditor>>> {
-        self.check()?;
         let policy = self.policy().context("loading audit policy file")?;
         let target = self.target();
         let webhook = named(self.audit_webhook_config_file.as_ref());
@@ -281,12 +281,8 @@ impl AuditFlags {
             ends.push(("audit log", ended.context("cannot start the thread of the audit log")?));
         }
         if let Some(path) = webhook {
-            let access = Access::read(path, None).and_then(|access| access.check().map(|()| access));
-            let access = access.context("initializing audit webhook")?;
-            let hook = Arc::new(Hook {
-                access,
-                idle: Mutex::default(),
-            });
+            let hook = Webhook::read(path).context("initializing audit webhook")?;
+            let hook = Arc::new(Hook(hook));
             let ended = sink.add_webhook(hook, self.audit_webhook_initial_backoff, &self.webhook().config());
             ends.push(("audit webhook", ended));
         }
@@ -323,8 +319,8 @@ impl AuditFlags {
         })
     }
 
-    /// Refuses what the reference refuses.
-    fn check(&self) -> Result<()> {
+    /// What the reference refuses of the flags.
+    pub(crate) fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if self.target().is_some() {
             faults.extend(self.log().faults());
@@ -349,10 +345,7 @@ impl AuditFlags {
         if named(self.audit_webhook_config_file.as_ref()).is_some() {
             faults.extend(self.webhook().faults());
         }
-        match faults.is_empty() {
-            true => Ok(()),
-            false => bail!(aggregate(&faults)),
-        }
+        faults
     }
 
     fn log(&self) -> BackendFlags<'_> {
@@ -397,51 +390,22 @@ fn watch(task: &'static str, ended: Ended, background: &Background, shutdown: &S
 }
 
 /// The webhook that events are sent to.
-struct Hook {
-    access: Access,
-    /// Idle connections.
-    idle: Mutex<Vec<Client>>,
-}
-
-/// The time limit that the webhook is given.
-const QUERY: &str = "timeout=30s";
-
-/// How many idle connections are kept.
-const IDLE: usize = 4;
-
-impl Hook {
-    async fn send(&self, list: Bytes) -> Result<()> {
-        let kept = self.idle.lock().pop();
-        if let Some(mut client) = kept {
-            // A connection that was kept may be closed by now, which is no fault of the webhook.
-            if client.post(QUERY, list.clone()).await.is_ok() {
-                self.keep(client);
-                return Ok(());
-            }
-        }
-        let mut client = Client::connect(&self.access).await?;
-        client.post(QUERY, list).await?;
-        self.keep(client);
-        Ok(())
-    }
-
-    fn keep(&self, client: Client) {
-        let mut idle = self.idle.lock();
-        if idle.len() < IDLE {
-            idle.push(client);
-        }
-    }
-}
+struct Hook(Webhook);
 
 impl Post for Hook {
     fn post(&self, list: Bytes) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(async move { self.send(list).await.map_err(|error| format!("{error:#}")) })
+        Box::pin(async move {
+            let answer = self.0.send(list).await;
+            let (status, body) = answer.map_err(|error| format!("{error:#}"))?;
+            beginning(status, &body).map(drop).map_err(|error| error.to_string())
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use clap::Parser;
+    use holdfast_gotext::errors::aggregate;
 
     use super::*;
 
@@ -456,7 +420,7 @@ mod tests {
             .into_iter()
             .chain(flags.split_whitespace());
         let line = Line::try_parse_from(line).unwrap();
-        line.audit.check().unwrap_err().to_string()
+        aggregate(&line.audit.faults())
     }
 
     #[test]
@@ -506,8 +470,8 @@ mod tests {
     #[test]
     fn what_is_not_used_is_not_checked() {
         let line = ["holdfast", "--audit-log-mode=foo", "--audit-webhook-mode=foo"];
-        assert!(Line::try_parse_from(line).unwrap().audit.check().is_ok());
+        assert!(Line::try_parse_from(line).unwrap().audit.faults().is_empty());
         let line = ["holdfast", "--audit-log-path=/log", "--audit-log-batch-buffer-size=0"];
-        assert!(Line::try_parse_from(line).unwrap().audit.check().is_ok());
+        assert!(Line::try_parse_from(line).unwrap().audit.faults().is_empty());
     }
 }

@@ -52,7 +52,6 @@ impl EndpointFlags {
     pub(crate) fn run(
         &self,
         service: &Arc<Service>,
-        store: &Arc<Store>,
         reached: SocketAddr,
         identity: &Identity,
     ) -> Option<Arc<KubernetesEndpoints>> {
@@ -62,7 +61,7 @@ impl EndpointFlags {
             ReconcilerType::None => Reconciler::Nothing,
         };
         let leases = Leases {
-            store: Arc::clone(store),
+            store: Arc::clone(&service.context.shared.store),
             reached,
             identity: identity.name(),
         };

@@ -27,6 +27,7 @@ use crate::snapshot::Snapshot;
 use crate::static_admission::StaticAdmissionFlags;
 use crate::storage::StorageFlags;
 use crate::transport::TransportFlags;
+use crate::validation;
 
 /// A Kubernetes-compatible API server in one binary.
 ///
@@ -233,15 +234,18 @@ pub(crate) struct Serve {
     pub(crate) election: ElectionFlags,
 
     /// How long a request other than a watch may take
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration::parse_from_zero)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", allow_negative_numbers = true,
+          value_parser = validation::time("--request-timeout can not be negative value"))]
     pub(crate) request_timeout: Duration,
 
     /// The most requests at a time that read, besides watches; 0 for no limit
-    #[arg(long, value_name = "NUMBER", default_value_t = 400)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 400, allow_negative_numbers = true,
+          value_parser = validation::number::<usize>("--max-requests-inflight can not be negative value"))]
     pub(crate) max_requests_inflight: usize,
 
     /// The most requests at a time that change something; 0 for no limit
-    #[arg(long, value_name = "NUMBER", default_value_t = 200)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 200, allow_negative_numbers = true,
+          value_parser = validation::number::<usize>("--max-mutating-requests-inflight can not be negative value"))]
     pub(crate) max_mutating_requests_inflight: usize,
 
     /// Priority levels, in which requests wait for each other
@@ -265,15 +269,18 @@ pub(crate) struct Serve {
     pub(crate) max_object_bytes: usize,
 
     /// How long watches last at least that state no timeout, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 1800)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1800, allow_negative_numbers = true,
+          value_parser = validation::number::<u64>("--min-request-timeout can not be negative value"))]
     pub(crate) min_request_timeout: u64,
 
     /// How long to go on serving, no longer ready, after the signal to end
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse_from_zero)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", allow_negative_numbers = true,
+          value_parser = validation::time("--shutdown-delay-duration can not be negative value"))]
     pub(crate) shutdown_delay_duration: Duration,
 
     /// How long after a start `/livez` says that all is well although the start is not finished
-    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration::parse_from_zero)]
+    #[arg(long, value_name = "DURATION", default_value = "0s", allow_negative_numbers = true,
+          value_parser = validation::time("--livez-grace-period can not be a negative value"))]
     pub(crate) livez_grace_period: Duration,
 
     /// The most requests at a time on one HTTP/2 connection
@@ -360,13 +367,17 @@ pub(crate) fn ports(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
-/// Reads the longest life of a token, which has the bounds of the lives that clients may ask for.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Reads the longest life of a token, which has the bounds of the lives that clients may ask for; zero for none.
 fn token_life(text: &str) -> Result<Duration, String> {
-    let life = duration::parse_from_zero(text)?;
-    if (3600..=1 << 32).contains(&life.as_secs()) {
+    let nanoseconds = duration::parse(text)?;
+    let life = u64::try_from(nanoseconds).map(Duration::from_nanos);
+    let fits = |life: &Duration| life.is_zero() || (HOUR..=Duration::from_secs(1 << 32)).contains(life);
+    if let Some(life) = life.ok().filter(fits) {
         Ok(life)
     } else {
-        Err("the longest life of a token must be between one hour and 2^32 seconds".to_owned())
+        Err("the service-account-max-token-expiration must be between 1 hour and 2^32 seconds".to_owned())
     }
 }
 
@@ -417,6 +428,7 @@ mod tests {
     #[test]
     fn tokens_may_live_an_hour_at_least() {
         assert_eq!(token_life("1h"), Ok(Duration::from_secs(3600)));
-        assert!(token_life("59m").is_err());
+        assert_eq!(token_life("0"), Ok(Duration::ZERO));
+        assert!(token_life("59m").is_err() && token_life("-2h").is_err());
     }
 }

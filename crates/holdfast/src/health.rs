@@ -86,7 +86,7 @@ fn with_override(health: Health, store: &Arc<Store>, cluster: usize, stores: Vec
     let check = |outcome: fn(&Store) -> Result<(), String>| {
         let (store, stores) = (Arc::clone(store), stores.clone());
         move || {
-            let mut others = stores.iter().filter_map(|number| store.elsewhere().get(*number));
+            let mut others = stores.iter().filter_map(|number| store.overrides().get(*number));
             others.try_for_each(|(_, other)| outcome(other))
         }
     };

@@ -9,11 +9,12 @@ use aws_lc_rs::agreement::{ECDH_P256, PrivateKey};
 use aws_lc_rs::encoding::{AsDer as _, EcPrivateKeyRfc5915Der};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_server::wire::certificates::pem;
 use rustls::pki_types::PrivateKeyDer;
 use rustls::pki_types::pem::PemObject as _;
 
 use crate::files;
-use crate::pki::{Pki, pem};
+use crate::pki::Pki;
 
 /// Writes the administrator's kubeconfig of the server at `url`, unless it is there already as it should be. Clients trust
 /// the server by the certificates in `authority`.

@@ -35,7 +35,9 @@ mod storage;
 mod store;
 mod token_keys;
 mod transport;
+mod validation;
 mod waiting;
+mod webhook;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -10,8 +10,6 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose, SanType,
@@ -179,16 +177,6 @@ fn certificate_pem(pair: &Pair) -> Result<Pem> {
     let parsed = parse_x509_pem(text.as_bytes());
     let (_, pem) = parsed.with_context(|| format!("{} is no PEM", pair.certificate.display()))?;
     Ok(pem)
-}
-
-/// A block of PEM.
-pub(crate) fn pem(label: &str, der: &[u8]) -> String {
-    let mut text = format!("-----BEGIN {label}-----\n");
-    for line in STANDARD.encode(der).as_bytes().chunks(64) {
-        text.extend(line.iter().copied().map(char::from));
-        text.push('\n');
-    }
-    text + &format!("-----END {label}-----\n")
 }
 
 /// Whether a pair is there, is valid for some time to come, and holds all `names`.

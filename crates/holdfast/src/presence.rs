@@ -1,4 +1,4 @@
-//! What a server writes into a store that it shares with others.
+//! What a server writes into the store of itself.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use holdfast_controllers::{Identity, IdentityLease, KubernetesEndpoints, StorageVersions};
 use holdfast_kinds::features::{Feature, Features};
+use holdfast_resource::{GroupResource, Registry};
 use holdfast_server::operations::service::Service;
+use holdfast_server::operations::storage_versions::StorageVersionBarrier;
 use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};
 
 use crate::flags::Serve;
@@ -14,7 +16,7 @@ use crate::flags::Serve;
 /// How long the end of the server waits until its leases are given away.
 pub(crate) const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
-/// What a server writes into a store that it shares, so that others know that it lives.
+/// What a server writes of itself: its lease, so that others know that it lives, and its endpoint in a store that it shares.
 #[derive(Default)]
 pub(crate) struct Presence {
     endpoints: Option<Arc<KubernetesEndpoints>>,
@@ -35,22 +37,12 @@ impl Presence {
             uid: RandomIdentifiers.uid(),
             address: reached.to_string(),
         };
+        let is_shared = service.context.shared.store.is_shared();
+        let endpoints = is_shared.then(|| flags.endpoints.run(service, reached, &identity));
+        let lease = features.has(Feature::APIServerIdentity).then(|| identity.run(service));
         Self {
-            endpoints: service
-                .context
-                .shared
-                .store
-                .is_shared()
-                .then(|| {
-                    flags
-                        .endpoints
-                        .run(service, &service.context.shared.store, reached, &identity)
-                })
-                .flatten(),
-            lease: features
-                .has(Feature::APIServerIdentity)
-                .then(|| identity.run(service))
-                .flatten(),
+            endpoints: endpoints.flatten(),
+            lease: lease.flatten(),
         }
     }
 
@@ -65,11 +57,29 @@ impl Presence {
     }
 }
 
-/// What a server of that host tells of the versions that it keeps objects in, where it does.
-pub(crate) fn storage_versions(features: Features, host: &str) -> Option<StorageVersions> {
-    let tells = features.has(Feature::StorageVersionAPI) && features.has(Feature::APIServerIdentity);
-    tells.then(|| StorageVersions {
+fn reports_storage_versions(features: Features) -> bool {
+    features.has(Feature::StorageVersionAPI) && features.has(Feature::APIServerIdentity)
+}
+
+/// What has writes wait until the versions are reported that objects are kept in, where they can be.
+pub(crate) fn barrier(features: Features, registry: &Registry) -> Option<Arc<StorageVersionBarrier>> {
+    let of = GroupResource {
+        group: "internal.apiserver.k8s.io".into(),
+        resource: "storageversions".into(),
+    };
+    let can = reports_storage_versions(features) && registry.resource(&of).is_some();
+    can.then(Arc::default)
+}
+
+/// What a server of that host needs to report the versions that it keeps objects in, where it does so.
+pub(crate) fn storage_versions(
+    features: Features,
+    host: &str,
+    barrier: Option<&Arc<StorageVersionBarrier>>,
+) -> Option<StorageVersions> {
+    reports_storage_versions(features).then(|| StorageVersions {
         server: Identity::name_of(host),
         decodable: holdfast_kinds::decodable_versions,
+        barrier: barrier.cloned().unwrap_or_default(),
     })
 }

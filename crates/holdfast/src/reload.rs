@@ -1,4 +1,4 @@
-//! Files that are read again when they change. One that cannot be used then is told of, and what was read before stays.
+//! Files that are read again when they change. One that cannot be used then is logged, and what was read before stays.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,12 @@ use std::time::{Duration, SystemTime};
 
 use holdfast_server::operations::service::Service;
 use holdfast_server::runtime::background;
+use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::wire::connection::CurrentTls;
 use holdfast_server::wire::tls::TlsFiles;
 
 /// The health check that fails where nobody looks at files any more.
-const CHECK: &str = background::API_SERVICES;
+pub(crate) const CHECK: &str = background::API_SERVICES;
 
 /// How often files are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -23,20 +24,12 @@ pub(crate) fn watch<E: std::fmt::Display>(
     mut reload: impl FnMut() -> Result<(), E> + Send + 'static,
 ) {
     let context = &service.context;
-    let ending = context.shutdown.clone();
-    let mut seen = states(&paths);
+    let files = paths.clone();
+    let mut changes = Changes::new(&context.shutdown, move || {
+        files.iter().map(|path| state(path)).collect::<Vec<_>>()
+    });
     let work = async move {
-        let mut ticks = tokio::time::interval(PERIOD);
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = ending.closing() => return,
-            }
-            let now = states(&paths);
-            if now == seen {
-                continue;
-            }
-            seen = now;
+        while changes.next().await {
             match reload() {
                 Ok(()) => tracing::info!(?paths, "files have changed and were read again"),
                 Err(error) => tracing::error!(%error, "files have changed and cannot be used; the old ones stay"),
@@ -54,13 +47,63 @@ pub(crate) fn follow_tls(service: &Service, files: TlsFiles, current: Arc<Curren
     watch(service, paths, move || files.load().map(|tls| current.replace(tls)));
 }
 
-/// What tells whether files have changed: their times and lengths.
-fn states(paths: &[PathBuf]) -> Vec<Option<(SystemTime, u64)>> {
-    let state = |path: &PathBuf| state(path);
-    paths.iter().map(state).collect()
+/// Changes of the state that `look` finds, from the first look on.
+pub(crate) struct Changes<S> {
+    look: Box<dyn Fn() -> S + Send>,
+    seen: S,
+    shutdown: Shutdown,
 }
 
-fn state(path: &Path) -> Option<(SystemTime, u64)> {
+impl<S: PartialEq> Changes<S> {
+    pub(crate) fn new(shutdown: &Shutdown, look: impl Fn() -> S + Send + 'static) -> Self {
+        Self {
+            seen: look(),
+            look: Box::new(look),
+            shutdown: shutdown.clone(),
+        }
+    }
+
+    /// Waits for the next change; `false` when the server ends.
+    pub(crate) async fn next(&mut self) -> bool {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(PERIOD) => {}
+                () = self.shutdown.closing() => return false,
+            }
+            let now = (self.look)();
+            if now != self.seen {
+                self.seen = now;
+                return true;
+            }
+        }
+    }
+}
+
+/// What tells whether a file has changed: its time and length.
+pub(crate) type FileState = (SystemTime, u64);
+
+/// The state of a file; `None` where it cannot be found.
+pub(crate) fn state(path: &Path) -> Option<FileState> {
     let file = fs::metadata(path).ok()?;
     Some((file.modified().ok()?, file.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use holdfast_server::runtime::shutdown::ShutdownTrigger;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn changes_are_seen_until_the_server_ends() {
+        let (trigger, state) = (ShutdownTrigger::new(), Arc::new(AtomicUsize::new(0)));
+        let looked_at = Arc::clone(&state);
+        let mut changes = Changes::new(&trigger.shutdown(), move || looked_at.load(Ordering::Relaxed));
+        state.store(1, Ordering::Relaxed);
+        assert!(changes.next().await);
+        trigger.close();
+        assert!(!changes.next().await);
+    }
 }

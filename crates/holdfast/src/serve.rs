@@ -30,7 +30,7 @@ use crate::presence::{self, Presence, RELEASE_LIMIT};
 use crate::service::Assembly;
 use crate::store;
 use crate::waiting::Waiting;
-use crate::{audit, compatible, files, logging, pki, reload};
+use crate::{audit, compatible, files, logging, pki, reload, validation};
 
 /// Serves until a signal says to end.
 pub(crate) fn run(flags: &Serve) -> Result<()> {
@@ -85,10 +85,10 @@ async fn serve(flags: &Serve, started: Instant) -> Result<()> {
     };
     let (service, aggregation) = assembly.service()?;
     prepare(flags, &service, &aggregation, &milestones).await?;
-    let files = flags
+    let static_admission = flags
         .static_admission
         .read(kinds.features, &service.context.write.admission)?;
-    files.begin(&service, &kinds, &settings.host).await?;
+    static_admission.begin(&service, &kinds, &settings.host).await?;
     let certificates = certificates.await.context("cannot make certificates")??;
     if let Some(own) = &certificates.own {
         let end = pki::end(own)?;
@@ -153,6 +153,7 @@ struct Settings {
 impl Settings {
     fn read(flags: &Serve) -> Result<Self> {
         let (gates, controllers) = (flags.served.gates()?, Selection::parse(&flags.controllers)?);
+        validation::check(flags)?;
         flags.endpoints.check()?;
         let rules = flags.transport.tls()?;
         let host = hostname();
@@ -289,7 +290,7 @@ impl Serving {
             quota_sync_period: flags.controller.resource_quota_sync_period,
             shares_store: store.is_shared(),
             answers_pool_requests: features.has(Feature::DRAResourcePoolStatus),
-            storage_versions: presence::storage_versions(features, &settings.host),
+            storage_versions: presence::storage_versions(features, &settings.host, service.storage_versions.as_ref()),
         };
         let presence = match store.is_shared() || context.storage_versions.is_some() {
             true => Presence::begin(flags, service, features, settings.host, reached),

@@ -35,7 +35,7 @@ use crate::health::{self, Milestones};
 use crate::openapi::Documents;
 use crate::store::Opened;
 use crate::token_keys::TokenKeys;
-use crate::{admission, audit};
+use crate::{admission, audit, presence};
 
 /// What `build.rs` found out about this build.
 const BUILD: Build = Build {
@@ -137,6 +137,7 @@ impl Assembly<'_> {
             browsers: flags.transport.browsers()?,
             go_away: flags.transport.go_away()?,
             parts_from_unknown: has(Feature::UnauthenticatedHTTP2DOSMitigation),
+            storage_versions: presence::barrier(self.kinds.features, &registry.load()),
         };
         Ok((Arc::new(service), aggregation))
     }
@@ -167,6 +168,7 @@ impl Assembly<'_> {
     fn metrics(&self) -> Result<Arc<Metrics>> {
         let metrics = Metrics::new()?;
         metrics.count_objects(Arc::clone(&self.opened.store), Arc::clone(&self.registry))?;
+        metrics.time_rules(Arc::clone(&self.kinds.rule_timings))?;
         metrics.record_build(&BUILD)?;
         let gates = self.gates.iter();
         metrics.record_features(gates.map(|gate| (gate.name, gate.stage.name(), gate.on)))?;
@@ -216,6 +218,12 @@ impl Assembly<'_> {
     fn context(&self, tokens: Tokens, accounts: Arc<ServiceAccounts>, metrics: Arc<Metrics>) -> Result<Context> {
         let (flags, registry, store) = (self.flags, &self.registry, &self.opened.store);
         let webhooks = Arc::clone(&self.kinds.webhooks);
+        let admission = admission::chain(
+            &flags.enable_admission_plugins,
+            &flags.disable_admission_plugins,
+            &admission::settings(flags, self.kinds.features)?,
+        )?;
+        metrics.time_admission(Arc::clone(admission.timings()))?;
         Ok(Context::new(Parts {
             webhooks: Webhooks::new(webhooks, Arc::clone(store), Arc::clone(registry)),
             shared: Shared {
@@ -230,11 +238,7 @@ impl Assembly<'_> {
             },
             field_managers: FieldManagers::new(Arc::clone(registry.load().types())),
             issuer: accounts,
-            admission: admission::chain(
-                &flags.enable_admission_plugins,
-                &flags.disable_admission_plugins,
-                &flags.tolerations.settings(self.kinds.features),
-            )?,
+            admission,
             shutdown: self.shutdown.clone(),
             background: self.milestones.background.clone(),
             config: self.config(),
@@ -274,6 +278,7 @@ fn token_config(flags: &Serve) -> TokenConfig {
         flags.api_audiences.iter().map(SmolStr::new).collect()
     };
     let longest = flags.service_account_max_token_expiration;
+    let longest = longest.filter(|longest| !longest.is_zero());
     TokenConfig {
         issuers,
         audiences,

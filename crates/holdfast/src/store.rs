@@ -46,7 +46,7 @@ pub(crate) async fn open(flags: &Serve, registry: &Arc<ArcSwap<Registry>>, apis:
             .map(async |other| anyhow::Ok((other.prefix, open_etcd(other.config, registry).await?)));
         let (store, elsewhere) = tokio::try_join!(open_etcd(clusters.main, registry), try_join_all(elsewhere))?;
         let calls = clusters.calls;
-        let store = Arc::new(store.with_elsewhere(elsewhere));
+        let store = Arc::new(store.with_overrides(elsewhere));
         let clusters = Some(Clusters { calls, overrides });
         return Ok(Opened { store, clusters });
     }

@@ -8,12 +8,12 @@ use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, ECDSA_P521_SHA512_FIXED_SIGNING, EcdsaKeyPair,
 };
 use holdfast_server::identity::{Keys, SigningKey, VerifyingKey};
+use holdfast_server::wire::certificates::pem;
 use rcgen::{KeyPair, PublicKeyData as _};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::files;
-use crate::pki::pem;
 
 /// What signs tokens, and whose tokens are taken.
 pub(crate) struct TokenKeys {

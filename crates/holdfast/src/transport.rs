@@ -98,6 +98,17 @@ impl TransportFlags {
         })
     }
 
+    /// What the reference refuses of chances, directives and origins.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        let directives = self.strict_transport_security_directives.iter();
+        let directives = directives.map(|directive| check_directive(directive));
+        // The reference stops at the first origin.
+        let mut origins = self.cors_allowed_origins.iter().map(|origin| check_origin(origin));
+        let checks = std::iter::once(self.go_away().map(drop)).chain(directives);
+        let checks = checks.chain(origins.find(Result::is_err));
+        checks.filter_map(|check| Some(check.err()?.to_string())).collect()
+    }
+
     /// The headers for browsers; `None` where there are none.
     ///
     /// # Errors

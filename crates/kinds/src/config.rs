@@ -7,6 +7,7 @@ use holdfast_admission::policies::Policies;
 use holdfast_admission::webhooks::Webhooks;
 use holdfast_authorization::rbac::RuleIndex;
 use holdfast_cel::PatternMemory;
+use holdfast_resource::structural::RuleTimings;
 
 use crate::apis::Apis;
 use crate::features::Features;
@@ -42,6 +43,8 @@ pub struct Config {
     pub policies: Arc<Policies>,
     /// Where the regular expressions of schemas and policies are compiled.
     pub patterns: PatternMemory,
+    /// Where is noted how long the rules of custom resources take.
+    pub rule_timings: Arc<RuleTimings>,
 }
 
 /// What all compiled regular expressions of schemas and policies may take together, in bytes.
@@ -65,6 +68,7 @@ impl Default for Config {
             webhooks: Arc::new(Webhooks::new(patterns.clone())),
             policies: Arc::new(Policies::new(&patterns)),
             patterns,
+            rule_timings: Arc::default(),
         }
     }
 }

@@ -2,23 +2,20 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::ops::ControlFlow;
+mod plugins;
+mod surroundings;
+
 use std::sync::{Arc, LazyLock, Mutex};
 
-use holdfast_admission::AdmissionPlugin;
-use holdfast_authorization::{
-    AccessTarget, AlwaysAllow, Attributes, Authorization, Authorizer, Decision, User, UserRules,
-};
-use holdfast_resource::access::{
-    Access, BoundObject, IssuedToken, ServiceAccountToken, TokenAuthenticator, TokenError, TokenIssuer, TokenUser,
-};
+use holdfast_authorization::{AlwaysAllow, User};
+use holdfast_resource::access::Access;
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::schema::EmptyField;
 use holdfast_resource::{
-    ActionStep, ComputedObjects, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Lookup,
-    Operation, Refusal, Resource, Responder, Review, TableTypes, WriteContext,
+    ActionStep, ComputedObjects, FieldError, GroupKind, GroupResource, GroupVersion, GroupVersionKind, Operation,
+    Refusal, Resource, Responder, Review, TableTypes, WriteContext,
 };
-use holdfast_value::{Limits, SmolStr, Value, yaml};
+use holdfast_value::{Limits, Value, yaml};
 use holdfast_writes::testing::{UID, World};
 use holdfast_writes::{Call, Stage, metadata};
 
@@ -33,6 +30,8 @@ pub(crate) struct Harness {
     objects: Vec<Value>,
     /// What alone the user may do, as `verb resource/subresource`; everything where it is `None`.
     rights: Option<Vec<String>>,
+    /// Where objects are, unless that is the usual namespace.
+    namespace: Option<String>,
     /// What the text that was read last gives as empty.
     empties: Mutex<Vec<EmptyField>>,
 }
@@ -73,6 +72,7 @@ impl Harness {
             },
             objects: Vec::new(),
             rights: None,
+            namespace: None,
             empties: Mutex::default(),
         }
     }
@@ -80,6 +80,28 @@ impl Harness {
     /// Has the user do those things alone, each `verb resource/subresource`.
     pub(crate) fn allowing(mut self, rights: &[&str]) -> Self {
         self.rights = Some(rights.iter().map(|&right| right.to_owned()).collect());
+        self
+    }
+
+    /// Has another user write.
+    pub(crate) fn written_by(mut self, name: &str, groups: &[&str]) -> Self {
+        self.world.user = Arc::new(User {
+            name: name.into(),
+            groups: groups.iter().map(|&group| group.into()).collect(),
+            ..User::default()
+        });
+        self
+    }
+
+    /// Has objects written in another namespace.
+    pub(crate) fn in_namespace(mut self, namespace: &str) -> Self {
+        self.namespace = Some(namespace.to_owned());
+        self
+    }
+
+    /// Has plugins as these settings say.
+    pub(crate) fn with_plugins(mut self, settings: admission::PluginSettings) -> Self {
+        self.settings = settings;
         self
     }
 
@@ -297,91 +319,6 @@ impl Harness {
         })
     }
 
-    fn plugin(&self, name: &str) -> Box<dyn AdmissionPlugin> {
-        let mut plugins = admission::all_plugins(&self.settings).into_iter();
-        plugins.find(|plugin| plugin.name() == name).unwrap()
-    }
-
-    /// What the plugin of that name makes of a create, or why it refuses it.
-    pub(crate) fn admit(&self, plugin: &str, text: &str) -> Result<Value, String> {
-        let plugin = self.plugin(plugin);
-        let mut object = self.read(text);
-        let shown = object.clone();
-        let result = self.call(&shown, None, None, |resource, context| {
-            if !plugin.concerns(context, resource) {
-                return Ok(());
-            }
-            plugin.mutate(context, resource, Some(&mut object), None)?;
-            plugin.validate(context, resource, Some(&object), None)
-        });
-        match result {
-            Ok(()) => Ok(object),
-            Err(Refusal::Forbidden { message, .. }) => Err(message),
-            Err(refusal) => Err(format!("{refusal:?}")),
-        }
-    }
-
-    /// Has the plugin of that name look at an update as it was sent; why it refuses it, with the reasons of the causes.
-    pub(crate) fn admit_update(
-        &self,
-        plugin: &str,
-        subresource: Option<&str>,
-        old: &str,
-        text: &str,
-    ) -> Result<(), String> {
-        let plugin = self.plugin(plugin);
-        let (old, object) = (self.read(old), self.read(text));
-        let result = self.call(&object, Some(&old), subresource, |resource, context| {
-            assert!(plugin.concerns(context, resource));
-            plugin.validate(context, resource, Some(&object), Some(&old))
-        });
-        result.map_err(|refusal| match refusal {
-            Refusal::Forbidden { message, causes } => causes
-                .iter()
-                .fold(message, |message, (reason, ..)| format!("{message} ({reason})")),
-            refusal => format!("{refusal:?}"),
-        })
-    }
-
-    /// What the plugin of that name warns of when an object is made.
-    pub(crate) fn admission_warnings(&self, plugin: &str, text: &str) -> Vec<String> {
-        let object = self.read(text);
-        self.told_by(plugin, &object, None)
-    }
-
-    /// What the plugin of that name warns of when the object of `text` takes the place of that of `old`.
-    pub(crate) fn update_admission_warnings(&self, plugin: &str, old: &str, text: &str) -> Vec<String> {
-        let (old, object) = (self.read(old), self.read(text));
-        self.told_by(plugin, &object, Some(&old))
-    }
-
-    /// The usage that quotas have after the plugin of that name let an object be made, or take the place of that of `old`;
-    /// or why it refuses that.
-    pub(crate) fn charged(&self, plugin: &str, text: &str, old: Option<&str>) -> Result<Vec<String>, String> {
-        let plugin = self.plugin(plugin);
-        let (object, old) = (self.read(text), old.map(|old| self.read(old)));
-        let read = old.clone().map(|old| move || old.clone());
-        let charged = self.call(&object, old.as_ref(), None, |resource, context| {
-            let old = read.as_ref().map(|read| read as &dyn Fn() -> Value);
-            plugin.charge(context, resource, &object, old)
-        });
-        match charged {
-            Ok(charges) => Ok(charges.iter().map(|charge| at(&charge.object, "status.used")).collect()),
-            Err(Refusal::Forbidden { message, .. }) => Err(message),
-            Err(refusal) => Err(format!("{refusal:?}")),
-        }
-    }
-
-    fn told_by(&self, plugin: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
-        let plugin = self.plugin(plugin);
-        self.call(object, old, None, |resource, context| {
-            if plugin.concerns(context, resource) {
-                plugin.validate(context, resource, Some(object), old).unwrap();
-            }
-            std::mem::take(&mut context.beside.lock().warnings)
-        })
-    }
-
     fn prepare(&self, object: &mut Value, old: Option<&Value>, subresource: Option<&str>) -> Result<(), Refusal> {
         let shown = object.clone();
         self.run(&shown, old, subresource, |stage, call| match old {
@@ -422,115 +359,38 @@ impl Harness {
         subresource: Option<&str>,
         step: impl FnOnce(&Stage<'_>, &Call<'_>) -> T,
     ) -> T {
+        let operation = match old {
+            Some(_) => Operation::Update,
+            None => Operation::Create,
+        };
+        self.run_as(operation, object, subresource, step)
+    }
+
+    fn run_as<T>(
+        &self,
+        operation: Operation,
+        object: &Value,
+        subresource: Option<&str>,
+        step: impl FnOnce(&Stage<'_>, &Call<'_>) -> T,
+    ) -> T {
         let resource = self.resource(object);
         let mut target = self.world.target(resource, object, subresource.unwrap_or_default());
+        if let Some(namespace) = &self.namespace {
+            target.namespace = namespace.as_str().into();
+        }
         target.body.empties.clone_from(&self.empties.lock().unwrap());
         let access = Access {
             authorizer: match &self.rights {
                 Some(_) => self,
                 None => &AlwaysAllow,
             },
-            tokens: &TesterToken,
-            issuer: &TesterToken,
+            tokens: &surroundings::TesterToken,
+            issuer: &surroundings::TesterToken,
         };
         let environment = self.world.environment(self, access);
         let stage = Stage::new(environment, &target);
-        let operation = match old {
-            Some(_) => Operation::Update,
-            None => Operation::Create,
-        };
         let call = stage.call(operation, &target.name);
         step(&stage, &call)
-    }
-}
-
-impl Authorizer for Harness {
-    fn authorize(&self, _user: &User, attributes: &Attributes<'_>) -> Authorization {
-        let AccessTarget::Resource(target) = attributes.target else {
-            return Authorization::NO_OPINION;
-        };
-        let question = format!("{} {}/{}", attributes.verb, target.resource, target.subresource);
-        match self.rights.iter().flatten().any(|right| *right == question) {
-            true => Authorization::of(Decision::Allow),
-            false => Authorization::NO_OPINION,
-        }
-    }
-
-    fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
-        UserRules::default()
-    }
-}
-
-impl TokenIssuer for TesterToken {
-    fn audiences(&self) -> &[SmolStr] {
-        static OWN: [SmolStr; 1] = [SmolStr::new_static("tests")];
-        &OWN
-    }
-
-    fn longest(&self) -> Option<i64> {
-        Some(86_400)
-    }
-
-    fn extends(&self) -> bool {
-        true
-    }
-
-    /// Says what the token is for.
-    fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String> {
-        let shown = |object: &Option<BoundObject>| match object {
-            Some(object) => format!("{}/{}", object.name, object.uid),
-            None => "none".to_owned(),
-        };
-        let token = format!(
-            "{}/{} for {}, {} s, pod {}, node {}",
-            token.account.name,
-            token.account.uid,
-            token.audiences.join(" "),
-            token.seconds,
-            shown(&token.pod),
-            shown(&token.node)
-        );
-        Ok(IssuedToken {
-            token,
-            credential: "JTI=1".to_owned(),
-        })
-    }
-}
-
-/// Knows one token: `tester`, of the user who makes the requests.
-struct TesterToken;
-
-impl TokenAuthenticator for TesterToken {
-    fn authenticate(&self, token: &str, _audiences: &[&str]) -> Result<TokenUser, TokenError> {
-        if token != "tester" {
-            return Err(TokenError::Unknown);
-        }
-        Ok(TokenUser {
-            user: Harness::new().world.user,
-            audiences: vec!["here".into()],
-            annotations: Vec::new(),
-        })
-    }
-}
-
-impl Lookup for Harness {
-    fn get(&self, resource: &GroupResource, _namespace: &str, name: &str) -> Option<Value> {
-        let mut found = None;
-        self.list(resource, "", &mut |object| {
-            if object.str_at(&["metadata", "name"]) == Some(name) {
-                found = Some(object.clone());
-            }
-            ControlFlow::Continue(())
-        });
-        found
-    }
-
-    fn list(&self, resource: &GroupResource, _namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>) {
-        for object in &self.objects {
-            if self.resource(object).group_resource() == *resource && visit(object).is_break() {
-                return;
-            }
-        }
     }
 }
 
@@ -551,6 +411,14 @@ fn kind_of(object: &Value) -> GroupVersionKind {
     GroupVersionKind {
         group_version: GroupVersion::parse(object.str_at(&["apiVersion"]).unwrap()).unwrap(),
         kind: object.str_at(&["kind"]).unwrap().into(),
+    }
+}
+
+/// Why a plugin refuses a write.
+fn said(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Forbidden { message, .. } => message,
+        refusal => format!("{refusal:?}"),
     }
 }
 

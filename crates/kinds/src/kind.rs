@@ -204,6 +204,12 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
+    /// An update counts as a change even where the server drops all that it changes.
+    pub(crate) fn counts_dropped_fields(mut self) -> Self {
+        self.capabilities.counts_dropped_fields = true;
+        self
+    }
+
     /// A new object keeps what its creator sends in the fields that writes to the object do not touch.
     pub(crate) fn keeps_reset_fields_at_creation(mut self) -> Self {
         self.capabilities.keeps_reset_fields_at_creation = true;
@@ -260,7 +266,14 @@ impl<S: Strategy + 'static> Kind<S> {
         warnings: TemplateWarnings,
     ) -> Kind<WithPodTemplate<S>> {
         self.capabilities.pod_template = Some(path);
+        self.capabilities.parts.push(path);
         self.with_strategy(|kind| Arc::new(WithPodTemplate { kind, path, warnings }))
+    }
+
+    /// Its objects have a part at `path` that is checked by what it holds alone; see [`Check::alone`](holdfast_resource::Check::alone).
+    pub(crate) fn part(mut self, path: &'static [&'static str]) -> Self {
+        self.capabilities.parts.push(path);
+        self
     }
 
     /// A new object has the zero value of its status, whatever its writer sends.

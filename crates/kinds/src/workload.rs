@@ -130,7 +130,7 @@ pub(crate) fn workload_warnings(
         Some(old) if generation(object) == generation(old) => return warnings,
         _ => {}
     }
-    warnings.extend(template_warnings(object, template));
+    warnings.extend(template_warnings(&context.parts, object, template));
     warnings
 }
 

@@ -51,6 +51,7 @@ impl Kinds {
                     shown_as_stored: true,
                     raw_as_sent: false,
                     as_created: false,
+                    known: Default::default(),
                 };
                 let change = Change::Replace {
                     object: new.clone(),

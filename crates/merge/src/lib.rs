@@ -62,6 +62,6 @@ pub use schema::{
     DEDUCED, FieldSpec, ListSpec, MapSpec, Reference, Relationship, Scalar, Schema, SchemaBuilder, SchemaError, Target,
     Type, TypeRef, TypeSpec, UNTYPED_ATOMIC,
 };
-pub use set::{FieldsError, Filter, Matcher, MemberMatcher, Paths, Set, fields_v1_text};
+pub use set::{FieldsError, Filter, Matcher, MemberMatcher, Paths, Set, fields_v1_source, fields_v1_text};
 pub use typed::{Comparison, Duplicates, KeyFields, Typed, ValidationError, ValidationErrors};
 pub use updater::{Applied, ApplyError, ConvertError, Converter, IdentityConverter, Updater, UpdaterBuilder};

@@ -62,6 +62,8 @@ pub struct Applied {
     pub object: Value,
     /// Whether it differs from the live object in anything at all.
     pub changed: bool,
+    /// Whether it is the live object but for what metadata says of managers.
+    pub is_live: bool,
 }
 
 impl FieldManagerBuilder {
@@ -181,8 +183,9 @@ impl FieldManager {
         let now = Timestamp::of(now);
         let bare = without_managed_fields(live);
         if managed.0.is_empty() && !created {
-            managed = self
-                .track(&self.empty, bare.clone(), managed, BEFORE_FIRST_APPLY, &now)
+            let existing = self.pair(self.empty.clone(), bare.clone());
+            managed = existing
+                .and_then(|(empty, bare)| self.track(&empty, &bare, managed, BEFORE_FIRST_APPLY, &now))
                 .map_err(|message| {
                     ApplyError::Failed(format!("failed to create manager for existing fields: {message}"))
                 })?;
@@ -226,22 +229,46 @@ impl FieldManager {
         Ok(Applied {
             object: if changed { object } else { live.clone() },
             changed,
+            is_live: unmerged,
         })
     }
 
     /// Records in `new` who changed what when it took the place of the live object (`None` where it is new itself) by a write
     /// that is no apply. `managedFields` sent with `new` count, unless they cannot be read or come through a subresource.
     /// Never fails: where ownership cannot be told, because `new` does not fit its type, nothing has an owner any more.
-    pub fn update(&self, live: Option<&Value>, mut new: Value, manager: &str, now: SystemTime) -> Value {
-        let live = live.unwrap_or(&self.empty);
+    pub fn update(&self, live: Option<&Value>, new: Value, manager: &str, now: SystemTime) -> Value {
+        self.update_where(live.unwrap_or(&self.empty), new, manager, now, |live, new| {
+            self.pair(live, new)
+        })
+    }
+
+    /// As [`FieldManager::update`], where `live` is known to fit its type, so that what `new` shares with it does.
+    pub fn update_valid(&self, live: &Value, new: Value, manager: &str, now: SystemTime) -> Value {
+        self.update_where(live, new, manager, now, |live, new| {
+            let live = self.trusted(live).map_err(|error| error.to_string())?;
+            debug_assert!(live.validate(Duplicates::Allowed).is_ok());
+            let new = Typed::changed(new, &live).map_err(|errors| errors.to_string())?;
+            Ok((live, new))
+        })
+    }
+
+    fn update_where(
+        &self,
+        live: &Value,
+        mut new: Value,
+        manager: &str,
+        now: SystemTime,
+        typed: impl FnOnce(Value, Value) -> Result<(Typed, Typed), String>,
+    ) -> Value {
         let managed = self.managed_before_update(live, &new);
         managed::remove_from(&mut new);
         let created = live.str_at(&["metadata", "uid"]).unwrap_or_default().is_empty();
         if managed.0.is_empty() && !created {
             return new;
         }
-        let live = without_managed_fields(live);
-        if let Ok(managed) = self.track(&live, new.clone(), managed, manager, &Timestamp::of(now)) {
+        let tracked = typed(without_managed_fields(live), new.clone())
+            .and_then(|(live, new)| self.track(&live, &new, managed, manager, &Timestamp::of(now)));
+        if let Ok(managed) = tracked {
             managed.encode_into(&mut new);
         }
         new
@@ -265,18 +292,16 @@ impl FieldManager {
     /// What the entries are after `manager` changed `live` into `new`, neither of which has a list of them.
     fn track(
         &self,
-        live: &Value,
-        new: Value,
+        live: &Typed,
+        new: &Typed,
         mut managed: Managed,
         manager: &str,
         now: &Timestamp,
     ) -> Result<Managed, String> {
-        let new = self.typed(new, Duplicates::Allowed)?;
-        let live = self.trusted(live.clone()).map_err(|error| error.to_string())?;
         let managers = managers_of(&managed);
         let (_, mut managers) = self
             .updater
-            .update(&live, &new, &self.api_version, managers, CURRENT)
+            .update(live, new, &self.api_version, managers, CURRENT)
             .map_err(|error| error.to_string())?;
         let changed = managers
             .remove(CURRENT)
@@ -339,7 +364,7 @@ impl FieldManager {
     /// configuration that are as it left them.
     fn not_inherited(&self, conflicts: &MergeConflicts, live: &Typed) -> MergeConflicts {
         let inherited = || {
-            let config = last_applied::configuration(live.value(), &self.api_version)?;
+            let config = last_applied::configuration(live.value(), &self.api_version, &self.kind)?;
             let config = self.typed(config, Duplicates::Refused).ok()?;
             let changed = config.compare(live).ok()?;
             let set = config.to_field_set().ok()?.difference(&changed.modified);
@@ -385,6 +410,13 @@ impl FieldManager {
     fn typed(&self, value: Value, duplicates: Duplicates) -> Result<Typed, String> {
         let (schema, merge_type) = self.merge_type()?;
         Typed::new(value, schema, merge_type, duplicates).map_err(|errors| errors.to_string())
+    }
+
+    /// A stored object, and one that takes its place.
+    fn pair(&self, live: Value, new: Value) -> Result<(Typed, Typed), String> {
+        let new = self.typed(new, Duplicates::Allowed)?;
+        let live = self.trusted(live).map_err(|error| error.to_string())?;
+        Ok((live, new))
     }
 
     /// A stored object: it was valid when it was stored.

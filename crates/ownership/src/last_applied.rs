@@ -8,19 +8,20 @@ use holdfast_value::{Limits, Map, SmolStr, Value, json};
 /// The only manager for which the annotation counts.
 pub(crate) const MANAGER: &str = "kubectl";
 
-const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
+/// The annotation of kubectl.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 
 /// How many bytes the keys and values of all annotations may have together.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// The last applied configuration that `live` has, if it is one of `api_version`.
-pub(crate) fn configuration(live: &Value, api_version: &str) -> Option<Value> {
+/// The last applied configuration that `live` has, if it is one of `api_version` and `kind`: others are of another type.
+pub(crate) fn configuration(live: &Value, api_version: &str, kind: &str) -> Option<Value> {
     let text = annotation(live)?;
     let config = json::parse(text.as_bytes(), &Limits::default()).ok()?;
     let of_version = config.str_at(&["apiVersion"]) == Some(api_version);
-    let has_kind = config.str_at(&["kind"]).is_some_and(|kind| !kind.is_empty());
-    (of_version && has_kind).then_some(config)
+    let of_kind = config.str_at(&["kind"]) == Some(kind);
+    (of_version && of_kind).then_some(config)
 }
 
 /// Writes `config` into the annotation of `object`, where it has one. One that would be too large is taken out instead.
@@ -37,20 +38,20 @@ pub(crate) fn update_annotation(object: &mut Value, config: &Value) {
     let Some(annotations) = object.at_mut(&ANNOTATIONS).and_then(Value::as_map_mut) else {
         return;
     };
-    annotations.insert(ANNOTATION, Value::String(text));
+    annotations.insert(LAST_APPLIED, Value::String(text));
     let size: usize = annotations
         .iter()
         .map(|(key, value)| key.len() + value.as_str().unwrap_or_default().len())
         .sum();
     if size > ANNOTATIONS_LIMIT {
-        annotations.remove(ANNOTATION);
+        annotations.remove(LAST_APPLIED);
     }
 }
 
 fn annotation(object: &Value) -> Option<&str> {
     object
         .at(&ANNOTATIONS)?
-        .get(ANNOTATION)?
+        .get(LAST_APPLIED)?
         .as_str()
         .filter(|text| !text.is_empty())
 }
@@ -64,7 +65,7 @@ fn without_annotation(config: &Value) -> Value {
     let texts: Option<Map> = annotations.as_map().and_then(|annotations| {
         annotations
             .iter()
-            .filter(|(key, _)| key != ANNOTATION)
+            .filter(|(key, _)| key != LAST_APPLIED)
             .map(|(key, value)| match value {
                 Value::String(_) => Some((key.clone(), value.clone())),
                 Value::Null => Some((key.clone(), Value::from(""))),

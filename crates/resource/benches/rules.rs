@@ -7,7 +7,7 @@ use std::sync::Arc;
 use criterion::{Criterion, criterion_group, criterion_main};
 use holdfast_cel::PatternMemory;
 use holdfast_resource::schema::TypeTable;
-use holdfast_resource::structural::{CustomType, Node, Rules};
+use holdfast_resource::structural::{CompileContext, CustomType, Node, Rules};
 use holdfast_value::{Limits, Value, json};
 
 const PATTERN: &str = "^[a-z]([-a-z0-9]*[a-z0-9])?$";
@@ -89,12 +89,20 @@ fn dearest() -> (Value, Value) {
     (parse(&schema), parse(&object))
 }
 
+/// What schemas compile with whose regular expressions may take so many bytes.
+fn sharing(bytes: usize) -> CompileContext {
+    CompileContext {
+        patterns: PatternMemory::new(bytes),
+        ..CompileContext::default()
+    }
+}
+
 fn rules(criterion: &mut Criterion) {
     let types = Arc::new(TypeTable::default());
     let (plain, ruled) = (schema(false), schema(true));
     let object = object();
     for (name, schema) in [("without rules", &plain), ("50 rules", &ruled)] {
-        let of = CustomType::new(Some(schema), Arc::clone(&types), PatternMemory::new(256 << 20));
+        let of = CustomType::new(Some(schema), Arc::clone(&types), sharing(256 << 20));
         let check = |old: Option<&Value>| {
             let mut errors = of.validate_schema(&object, old);
             of.validate_rules(&object, old, &mut errors);
@@ -112,7 +120,7 @@ fn rules(criterion: &mut Criterion) {
         });
     }
     let (schema, object) = dearest();
-    let of = CustomType::new(Some(&schema), types, PatternMemory::new(256 << 20));
+    let of = CustomType::new(Some(&schema), types, sharing(256 << 20));
     let check = || {
         let mut errors = Vec::new();
         of.validate_rules(&object, None, &mut errors);
@@ -123,7 +131,7 @@ fn rules(criterion: &mut Criterion) {
     }
     let node = Node::read(&ruled);
     criterion.bench_function("compile 50 rules", |bench| {
-        bench.iter(|| Rules::new(black_box(&node), true, &PatternMemory::default()));
+        bench.iter(|| Rules::new(black_box(&node), true, &CompileContext::default()));
     });
 }
 

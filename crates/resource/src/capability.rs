@@ -35,6 +35,8 @@ pub struct Capabilities {
     pub exempt: AdmissionExemptions,
     /// Where objects of the kind have the template of the Pods that they make.
     pub pod_template: Option<&'static [&'static str]>,
+    /// Where the objects have parts that are checked by what they hold alone; no more than [`Parts::MOST`](crate::Parts::MOST).
+    pub parts: Vec<&'static [&'static str]>,
     /// How deletion differs from that of other kinds.
     pub deletion: DeletionRules,
     /// How quotas count the objects.
@@ -43,6 +45,8 @@ pub struct Capabilities {
     pub selector_words: SelectorWords,
     /// How its objects lie in etcd.
     pub at_rest: AtRestRules,
+    /// Whether `metadata.generation` counts an update whose only change are fields that the server drops.
+    pub counts_dropped_fields: bool,
     /// How the rows of tables differ from those of other kinds.
     pub rows: RowRules,
     /// Whether a new object keeps what its creator sends in the fields that writes to the object do not touch. The

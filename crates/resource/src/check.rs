@@ -24,7 +24,7 @@ use holdfast_value::{Seen, SmolStr, Value};
 
 use crate::metadata::labels::invalid_selector;
 use crate::schema::{self, EmptyField, FormatCheck, Mark, Shape, Step, TypeId, TypeTable};
-use crate::{Field, FieldError, GroupVersion, GroupVersionKind, Validation, same};
+use crate::{Fact, Field, FieldError, FieldPath, GroupVersion, GroupVersionKind, Parts, Validation, same};
 
 /// What a kind checks in code, under the names by which the orders of types call it.
 pub trait Rules<'v> {
@@ -74,6 +74,8 @@ pub struct Check<'t> {
     pub empties: &'t [EmptyField],
     /// What is wrong, in the order of the checks.
     pub errors: Vec<FieldError>,
+    /// What is known of parts of the object.
+    pub(crate) parts: Option<&'t Parts<'t>>,
 }
 
 impl<'t> Check<'t> {
@@ -83,7 +85,28 @@ impl<'t> Check<'t> {
             types,
             empties: &[],
             errors: Vec::new(),
+            parts: None,
         }
+    }
+
+    /// Checks a part by what it holds alone, where that is not known to be right; see [`Capabilities::parts`](crate::Capabilities).
+    pub fn alone(&mut self, part: &Field<'_, '_>, check: impl FnOnce(&mut Self)) {
+        // What is given as empty counts in this write alone.
+        let parts = self.parts.filter(|_| self.empties.is_empty());
+        if parts.is_some_and(|parts| parts.knows(Fact::Right, part)) {
+            return;
+        }
+        let before = self.errors.len();
+        check(self);
+        if let Some(parts) = parts.filter(|_| self.errors.len() == before) {
+            parts.found(Fact::Right, part);
+        }
+    }
+
+    /// Whether a field is there, or is given as empty.
+    pub fn is_given(&self, field: &Field<'_, '_>) -> bool {
+        let given = |path: FieldPath| self.empties.iter().any(|empty| empty.path == path);
+        field.is_set() || !self.empties.is_empty() && given(field.path())
     }
 
     /// An object, by its kind; `None` for one that the types do not know.
@@ -470,202 +493,4 @@ fn fault(field: &Field<'_, '_>, mark: &Mark) -> Option<FieldError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use holdfast_value::{Limits, json};
-
-    use super::*;
-
-    const TYPES: &str = r#"
-type a.Thing struct kind(a/v1/Thing)
-  apiVersion string -
-  kind string -
-  spec a.Spec 1
-  status a.Status 2
-
-type a.Spec struct +order(@first,sources,mode,count,name,codes,limits,selector,@last) +changes(name,@grown,count)
-  mode string 1 +required +enum(On,Off)
-  name string 2 +optional +format(k8s-short-name) +immutable
-  count int32 3 pointer +minimum(1,must~be~greater~than~0) +maximum(9) +immutable(stays)
-  codes []int32 4 +maxItems(2) +each:range(0,5)
-  limits {}string 5 +keys:format(k8s-short-name) +each:maxLength(3)
-  sources []a.Source 6 +required(a~source) +unique(name)
-  selector a.LabelSelector 7 pointer +format(label-selector)
-
-type a.LabelSelector struct
-  matchLabels {}string 1
-
-type a.Source struct +union(kind~of~source)
-  name string 1 +required
-  file a.File 2 pointer +unionMember
-  text a.Text 3 pointer +unionMember
-  inner []a.Source 4 +maxItems(2,alone) +distinct(name)
-
-type a.File struct
-  path string 1 +required
-
-type a.Text struct
-  text string 1
-
-type a.Status struct
-  ready int32 1 +minimum(0)
-"#;
-
-    struct FirstAndLast;
-
-    impl<'v> Rules<'v> for FirstAndLast {
-        fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-            match name {
-                "first" | "last" => check.errors.push(part.required(name)),
-                _ => check.unknown_rule(name, part),
-            }
-        }
-
-        fn change(&self, _name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
-            if part.child("codes").len() < old.child("codes").len() {
-                check.errors.push(part.child("codes").forbidden("only grows"));
-            }
-        }
-    }
-
-    fn read(spec: &str) -> Value {
-        let text = format!(r#"{{"apiVersion":"a/v1","kind":"Thing","spec":{{{spec}}},"status":{{"ready":-1}}}}"#);
-        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
-    }
-
-    fn texts(check: Check<'_>) -> Vec<String> {
-        check.errors.iter().map(ToString::to_string).collect()
-    }
-
-    fn of(spec: &str) -> Vec<String> {
-        let types = TypeTable::parse(TYPES).unwrap();
-        let mut check = Check::new(&types);
-        check.object(&read(spec), None, &FirstAndLast);
-        let mut found = texts(check);
-        assert_eq!(found.remove(0), "spec: Required value: first");
-        assert_eq!(found.pop().unwrap(), "spec: Required value: last");
-        found
-    }
-
-    #[test]
-    fn errors_come_in_the_order_of_the_type() {
-        assert_eq!(
-            of(r#""count":0,"codes":[1,7],"limits":{"A":"long"},"name":"B""#),
-            [
-                "spec.sources: Required value: a source",
-                "spec.mode: Required value",
-                "spec.count: Invalid value: 0: must be greater than 0",
-                "spec.name: Invalid value: \"B\": a lowercase RFC 1123 label must consist of lower case alphanumeric characters \
-                 or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for \
-                 validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
-                "spec.codes[1]: Invalid value: 7: must be between 0 and 5, inclusive",
-                "spec.limits: Invalid value: \"A\": a lowercase RFC 1123 label must consist of lower case alphanumeric \
-                 characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex \
-                 used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')",
-                "spec.limits[A]: Too long: may not be more than 3 bytes",
-            ]
-        );
-    }
-
-    #[test]
-    fn what_is_right_or_may_be_missing_is_not_reported() {
-        let spec = r#""mode":"On","count":1,"codes":[0,5],"sources":[{"name":"a","text":{}}]"#;
-        assert!(of(spec).is_empty());
-        let odd = spec
-            .replace("On", "on")
-            .replace(":1,", ":10,")
-            .replace("[0,5]", "[0,5,1]");
-        assert_eq!(
-            of(&odd),
-            [
-                "spec.mode: Unsupported value: \"on\": supported values: \"On\", \"Off\"",
-                "spec.count: Invalid value: 10: must be less than or equal to 9",
-                "spec.codes: Too many: 3: must have at most 2 items",
-            ]
-        );
-    }
-
-    #[test]
-    fn one_member_of_a_union_is_looked_at() {
-        let sources = r#"{"name":"a","file":{}},{"name":"a","text":{},"file":{"path":"p"},"inner":[{}]},{"name":"b"}"#;
-        assert_eq!(
-            of(&format!(r#""mode":"On","sources":[{sources}]"#)),
-            [
-                "spec.sources[1].name: Duplicate value: \"a\"",
-                "spec.sources[0].file.path: Required value",
-                "spec.sources[1].text: Forbidden: may not specify more than 1 kind of source",
-                "spec.sources[1].inner[0].name: Required value",
-                "spec.sources[1].inner[0]: Required value: must specify a kind of source",
-                "spec.sources[2]: Required value: must specify a kind of source",
-            ]
-        );
-    }
-
-    #[test]
-    fn items_differ_unless_there_are_too_many() {
-        let inner = |items: &str| {
-            of(&format!(
-                r#""mode":"On","sources":[{{"name":"a","text":{{}},"inner":[{items}]}}]"#
-            ))
-        };
-        let one = r#"{"name":"i","text":{}}"#;
-        assert!(inner(one).is_empty());
-        assert_eq!(
-            inner(&format!("{one},{}", one.replace("{}", "{},\"file\":{}"))),
-            [
-                "spec.sources[0].inner[1].file.path: Required value",
-                "spec.sources[0].inner[1].text: Forbidden: may not specify more than 1 kind of source",
-                "spec.sources[0].inner[1]: Duplicate value: \"i\"",
-            ]
-        );
-        assert_eq!(
-            inner(&format!("{one},{one},{{}}")),
-            ["spec.sources[0].inner: Too many: 3: must have at most 2 items"]
-        );
-    }
-
-    #[test]
-    fn a_status_is_looked_at_in_writes_to_it_alone() {
-        let types = TypeTable::parse(TYPES).unwrap();
-        let mut check = Check::new(&types);
-        check.object(&read(""), Some("status"), &NoRules);
-        assert_eq!(
-            texts(check),
-            ["status.ready: Invalid value: -1: must be greater than or equal to 0"]
-        );
-    }
-
-    #[test]
-    fn changes_have_an_order_of_their_own() {
-        let types = TypeTable::parse(TYPES).unwrap();
-        let changes = |new: &str, old: &str, subresource| {
-            let mut check = Check::new(&types);
-            let (new, old) = (read(new), read(old));
-            check.object_changes(&new, &old, subresource, &FirstAndLast);
-            texts(check)
-        };
-        let (new, old) = (r#""count":2"#, r#""name":"a","codes":[1]"#);
-        assert_eq!(
-            changes(new, old, None),
-            [
-                "spec.name: Invalid value: \"\": field is immutable",
-                "spec.codes: Forbidden: only grows",
-                "spec.count: Invalid value: 2: stays",
-            ]
-        );
-        assert!(changes(new, old, Some("status")).is_empty());
-        assert!(changes(r#""codes":[]"#, "", None).is_empty());
-    }
-
-    #[test]
-    fn a_rule_that_nobody_has_is_an_error() {
-        let types = TypeTable::parse(TYPES).unwrap();
-        let mut check = Check::new(&types);
-        check.object(
-            &read(r#""mode":"On","sources":[{"name":"a","text":{}}]"#),
-            None,
-            &NoRules,
-        );
-        let rules = ["first", "last"].map(|name| format!("spec: Internal error: there is no rule {name}"));
-        assert_eq!(texts(check), rules);
-    }
-}
+mod tests;

@@ -99,6 +99,15 @@ impl<'v, 'p> Field<'v, 'p> {
         })
     }
 
+    /// Whether this is what its object holds at `path`, and not a value that is shown there.
+    pub(crate) fn stands_at(&self, path: &[&str]) -> bool {
+        match (self.place, path.split_last()) {
+            (Position::Root(""), None) => true,
+            (Position::Member(above, name), Some((last, path))) => name == *last && above.stands_at(path),
+            _ => false,
+        }
+    }
+
     /// The value, if the field is set.
     pub fn value(&self) -> Option<&'v Value> {
         self.value

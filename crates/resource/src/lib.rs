@@ -14,6 +14,7 @@ mod capability;
 mod check;
 pub mod conversion;
 pub mod convert;
+pub mod durations;
 mod field;
 pub mod field_error;
 pub mod jsonpath;
@@ -22,6 +23,7 @@ pub mod metadata;
 mod names;
 mod nested;
 pub mod openapi;
+mod parts;
 pub mod quota;
 mod registry;
 mod resource;
@@ -49,6 +51,7 @@ pub use kind_type::{
 };
 pub use names::{GroupKind, GroupResource, GroupVersion, GroupVersionKind};
 pub use nested::{nested_field, nested_integer, nested_path, nested_text};
+pub use parts::{Fact, Known, Parts};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};
 pub use resource::{
     AtRest, CreationChecks, Definition, Encoding, GarbageCollection, Generation, MetadataChecks, NameRule,
@@ -57,7 +60,7 @@ pub use resource::{
 pub use responder::{
     ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,
 };
-pub use same::same;
+pub use same::{same, same_once_stored};
 pub use strategic_merge::{
     PatchError, PatchErrorKind, PatchMember, PatchStrategy, PatchType, TablePatchType, consumed_patch, strategic_merge,
 };

@@ -1,6 +1,7 @@
 //! Fields of an object by their path, where what stands on the way may be of another type: paths that a definition names,
 //! such as those of a Scale.
 
+use holdfast_value::text::Plain;
 use holdfast_value::{SmolStr, Value};
 
 /// What stands at `path`; nothing where a field on the way is absent.
@@ -62,11 +63,7 @@ fn accessor_error(path: &[SmolStr], value: &Value, expected: &str) -> String {
         Value::List(_) => "[]interface {}",
         Value::Map(_) | Value::Null => "map[string]interface {}",
     };
-    let shown = match value {
-        Value::String(text) => text.to_string(),
-        other => other.to_string(),
-    };
-    let path = nested_path(path);
+    let (shown, path) = (Plain(value), nested_path(path));
     format!("{path} accessor error: {shown} is of the type {found}, expected {expected}")
 }
 
@@ -92,6 +89,11 @@ mod tests {
         assert_eq!(
             nested_integer(&object, &path("spec.s")).unwrap_err(),
             ".spec.s accessor error: x is of the type string, expected int64"
+        );
+        let object = json::parse(br#"{"spec":{"l":[null,{"a":1}]}}"#, &Limits::TRUSTED).unwrap();
+        assert_eq!(
+            nested_integer(&object, &path("spec.l")).unwrap_err(),
+            ".spec.l accessor error: [<nil> map[a:1]] is of the type []interface {}, expected int64"
         );
     }
 }

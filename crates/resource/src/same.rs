@@ -1,9 +1,10 @@
-use holdfast_value::Value;
+use holdfast_value::{SmolStr, Value};
 
 /// Whether two fields hold the same, where an empty list is as good as none. A map that is there although it is empty is a
 /// struct behind a pointer, such as `emptyDir`, which is not the same as none; other empty maps are gone once an object is read.
 pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
-    match (a, b) {
+    let set = |value: &&Value| !value.is_null();
+    match (a.filter(set), b.filter(set)) {
         (Some(Value::Map(a)), Some(Value::Map(b))) => {
             // Each pair is looked at once: looking from both sides would double the work with every level.
             a.same(b)
@@ -16,11 +17,24 @@ pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
         }
         (Some(a), Some(b)) => a == b,
         (None, None) => true,
-        (Some(only), None) | (None, Some(only)) => match only {
-            Value::Null => true,
-            Value::List(list) => list.is_empty(),
-            _ => false,
-        },
+        (Some(only), None) | (None, Some(only)) => matches!(only, Value::List(list) if list.is_empty()),
+    }
+}
+
+/// Whether two fields hold the same once they are stored in protobuf: an empty list is as good as `null`. A field that is
+/// `null` is not one that is left out: it may be a pointer to a zero time.
+pub fn same_once_stored(a: Option<&Value>, b: Option<&Value>) -> bool {
+    match (a, b) {
+        (Some(Value::Map(a)), Some(Value::Map(b))) => {
+            let equal =
+                |(key, value): &(SmolStr, Value)| b.get(key).is_some_and(|b| same_once_stored(Some(value), Some(b)));
+            a.same(b) || a.len() == b.len() && a.iter().all(equal)
+        }
+        (Some(Value::List(a)), Some(Value::List(b))) => {
+            a.same(b) || a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same_once_stored(Some(a), Some(b)))
+        }
+        (Some(Value::List(list)), Some(Value::Null)) | (Some(Value::Null), Some(Value::List(list))) => list.is_empty(),
+        (a, b) => a == b,
     }
 }
 
@@ -36,6 +50,21 @@ mod tests {
             outer.set_at(&["inner"], inside);
             outer
         })
+    }
+
+    #[test]
+    fn an_empty_list_is_none_however_none_is_written() {
+        let list = |value: Value| {
+            let mut map = Value::empty_map();
+            map.set_at(&["list"], value);
+            map
+        };
+        let (empty, null) = (list(Value::List(Vec::new().into())), list(Value::Null));
+        assert!(same(Some(&empty), Some(&null)) && same(Some(&null), Some(&empty)));
+        assert!(same(Some(&null), Some(&Value::empty_map())));
+        assert!(same_once_stored(Some(&empty), Some(&null)) && same_once_stored(Some(&null), Some(&empty)));
+        assert!(!same_once_stored(Some(&null), Some(&Value::empty_map())));
+        assert!(!same(Some(&null), Some(&list("text".into()))));
     }
 
     #[test]

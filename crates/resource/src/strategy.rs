@@ -10,7 +10,9 @@ use parking_lot::Mutex;
 
 use crate::access::Access;
 use crate::schema::{EmptyField, TypeTable};
-use crate::{Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Resource, Rules, Validation};
+use crate::{
+    Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Parts, Resource, Rules, Validation,
+};
 
 /// What a kind adds to the generic behaviour of writes. Each method is one step of the way of a write; its default does
 /// nothing. What only some kinds do besides is a capability; see [`Capabilities`](crate::Capabilities).
@@ -97,6 +99,8 @@ pub struct WriteContext<'a> {
     pub namespace: &'a str,
     /// The name of the object; for a create by generateName, the name made up for it.
     pub name: &'a str,
+    /// The group and version of the request, such as `apps/v1`.
+    pub api_version: &'a str,
     /// The user who writes.
     pub user: &'a User,
     /// What users may do, and whose tokens are.
@@ -115,6 +119,8 @@ pub struct WriteContext<'a> {
     pub types: &'a TypeTable,
     /// What the request gives as empty and the object does not hold for that.
     pub empties: &'a [EmptyField],
+    /// What is known of parts of the object, and what is found of them.
+    pub parts: Parts<'a>,
     /// Whether the raw extensions of the object are other bytes than those of the object in place, though they may say the same.
     pub raw_rewritten: bool,
     /// The other objects.
@@ -171,6 +177,7 @@ impl WriteContext<'_> {
             subresource: self.updated_subresource(),
             rules,
             empties: self.empties,
+            parts: Some(&self.parts),
         });
         found.warnings.into_iter().for_each(|text| self.warn(text));
         found.errors
@@ -182,9 +189,17 @@ impl WriteContext<'_> {
         self.kinds.of_body(self.resource, api_version, kind)
     }
 
+    /// A check of what is written, which knows what the request gives as empty.
+    pub fn new_check(&self) -> Check<'_> {
+        let mut check = Check::new(self.types);
+        check.empties = self.empties;
+        check.parts = Some(&self.parts);
+        check
+    }
+
     /// What of an object may not differ from what it was and does, as the marks of its type and `rules` say.
     pub fn check_changes<'v>(&self, object: &'v Value, old: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
-        let mut check = Check::new(self.types);
+        let mut check = self.new_check();
         check.object_changes(object, old, self.subresource, rules);
         check.errors
     }
@@ -256,7 +271,7 @@ pub trait Lookup: Sync {
     }
 
     /// The resource whose objects are of that kind, if it is served.
-    fn resource_of(&self, kind: &GroupKind) -> Option<GroupResource> {
+    fn resource_of(&self, kind: &GroupKind) -> Option<&Resource> {
         let _ = kind;
         None
     }

@@ -468,8 +468,8 @@ async fn a_request_for_a_certificate_is_applied_by_those_who_ask_approve_and_sig
         object[part] = value.clone();
         server.patch(&path, APPLY, &object.to_string()).await
     };
-    let questions = spec("example.com/signer");
-    assert_eq!(apply("asker", "", "spec", &questions).await.code, 201);
+    let requested = spec("example.com/signer");
+    assert_eq!(apply("asker", "", "spec", &requested).await.code, 201);
     // What was asked for stays, whoever asks for something else.
     let other = apply("other", "", "spec", &spec("example.com/other")).await;
     assert_eq!(
@@ -501,7 +501,7 @@ async fn a_request_for_a_certificate_is_applied_by_those_who_ask_approve_and_sig
         assert_eq!(signed.at("/status/certificate"), &json!(certificate));
     }
     // What asks can be applied again, and says nothing of the status.
-    let again = apply("asker", "", "spec", &questions).await;
+    let again = apply("asker", "", "spec", &requested).await;
     assert_eq!(
         (again.code, again.at("/status/conditions/1/type").as_str()),
         (200, Some("Failed"))

@@ -255,13 +255,34 @@ async fn warnings_come_with_refusals_too() {
 }
 
 #[tokio::test]
+async fn refusals_of_the_form_of_an_answer_warn_too() {
+    let server = Server::start().await;
+    let path = "/api/v1/namespaces/default/endpoints";
+    let object = r#"{"metadata":{"name":"a"},"nope":1}"#;
+    let list = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";
+    for (method, accept, code, unknown) in [
+        ("GET", "application/json;as=Table;v=v9;g=meta.k8s.io", 406, false),
+        ("POST", list, 406, true),
+    ] {
+        let answer = server.respond(method, path, JSON, object, accept).await;
+        assert_eq!(answer.status(), code, "{method}");
+        let warnings: Vec<_> = answer.headers().get_all("warning").iter().collect();
+        let warns = |of: &str| warnings.iter().any(|text| text.to_str().unwrap().contains(of));
+        assert!(warns("v1 Endpoints is deprecated"), "{method}: {warnings:?}");
+        assert_eq!(warns("unknown field"), unknown, "{method}: {warnings:?}");
+    }
+    // It was made all the same.
+    assert_eq!(server.get(&format!("{path}/a")).await.code, 200);
+}
+
+#[tokio::test]
 async fn a_name_that_is_given_leaves_the_other_unread() {
     let server = Server::start().await;
     let body = |metadata: &str| format!(r#"{{"kind":"ConfigMap","metadata":{{{metadata}}}}}"#);
-    let input = server
+    let named = server
         .post(CONFIG_MAPS, &body(r#""name":"fresh","generateName":"G-""#))
         .await;
-    assert_eq!(input.code, 201);
+    assert_eq!(named.code, 201);
     let generated = server.post(CONFIG_MAPS, &body(r#""generateName":"a.""#)).await;
     assert_eq!(
         (generated.code, generated.at("/details/causes/0/field")),

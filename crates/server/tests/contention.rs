@@ -205,10 +205,10 @@ async fn evictions_that_share_a_budget_never_conflict() {
 async fn a_webhook_may_write_to_the_object_that_it_is_asked_about() {
     let server = Arc::new(Server::start().await);
     assert_eq!(server.post(CONFIG_MAPS, &config_map("a", "1")).await.code, 201);
-    let (within, questions) = (Arc::new(OnceLock::<Arc<Server>>::new()), AtomicBool::new(false));
+    let (within, called) = (Arc::new(OnceLock::<Arc<Server>>::new()), AtomicBool::new(false));
     let writer = Arc::clone(&within);
     let hook = Hook::start(move |_| {
-        if !questions.swap(true, Ordering::Relaxed) {
+        if !called.swap(true, Ordering::Relaxed) {
             let server = writer.get().unwrap();
             let path = format!("{CONFIG_MAPS}/a");
             let write = server.patch(&path, MERGE, r#"{"data":{"by":"webhook"}}"#);

@@ -13,7 +13,6 @@ use hook::{Hook, Identity, Reply};
 use serde_json::{Value, json};
 use support::{APPLY, Answer, MERGE, Server};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.example.com";
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
@@ -68,17 +67,7 @@ async fn define(server: &Server, hook: &Hook, review_version: &str) {
             }},
         },
     });
-    let answer = server.post(DEFINITIONS, &definition.to_string()).await;
-    assert_eq!(answer.code, 201, "{}", answer.body);
-    let accepted = json!({"status": {
-        "acceptedNames": definition["spec"]["names"],
-        "conditions": [{"type": "Established", "status": "True"}],
-        "storedVersions": ["v1"],
-    }});
-    let answer = server
-        .patch(&format!("{DEFINITION}/status"), MERGE, &accepted.to_string())
-        .await;
-    assert_eq!(answer.code, 200, "{}", answer.body);
+    server.define(&definition).await;
 }
 
 async fn store_in(server: &Server, version: &str) {

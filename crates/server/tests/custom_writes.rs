@@ -7,8 +7,6 @@ mod support;
 use serde_json::{Value, json};
 use support::{MERGE, Server};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-
 /// Defines gadgets with these schemas of `v1` and of `v2`, in which they are stored, and serves them.
 async fn start(v1: Value, v2: Value) -> Server {
     let server = Server::start().await;
@@ -27,13 +25,7 @@ async fn start(v1: Value, v2: Value) -> Server {
             "versions": [version("v1", false, v1), version("v2", true, v2)],
         },
     });
-    let made = server.post(DEFINITIONS, &definition.to_string()).await;
-    assert_eq!(made.code, 201, "{}", made.body);
-    let status = json!({"status": {
-        "acceptedNames": names, "conditions": [{"type": "Established", "status": "True"}], "storedVersions": ["v2"],
-    }});
-    let path = format!("{DEFINITIONS}/gadgets.x.example.com/status");
-    assert_eq!(server.patch(&path, MERGE, &status.to_string()).await.code, 200);
+    server.define(&definition).await;
     server
 }
 
@@ -116,4 +108,18 @@ async fn an_object_that_is_asked_for_as_a_list_fails_as_one() {
     let path = "/apis/x.example.com/v1/namespaces/default/gadgets/a";
     let refused = server.get_as(path, accept).await;
     assert_eq!((refused.code, refused.message()), (500, "content is not a list"));
+}
+
+#[tokio::test]
+async fn forms_that_custom_resources_lack_are_refused_by_the_names_of_those_they_have() {
+    let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let server = start(free.clone(), free).await;
+    for rest in ["", "/a"] {
+        let answer = server.get_as(&path("v1", rest), "text/html").await;
+        assert_eq!(answer.code, 406, "{rest}");
+        assert_eq!(
+            answer.message(),
+            "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+        );
+    }
 }

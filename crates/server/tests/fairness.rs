@@ -120,7 +120,7 @@ async fn until_waiting(server: &Server, count: usize) {
 }
 
 async fn metric(server: &Server, name: &str) -> Option<f64> {
-    let metrics = text(server.respond("GET", "/metrics", "", "", "*/*").await).await;
+    let metrics = server.metrics().await;
     let line = metrics
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
@@ -427,7 +427,7 @@ async fn levels_are_dumped_and_counted_under_the_names_of_the_reference() {
             "{name}"
         );
     }
-    let metrics = text(server.respond("GET", "/metrics", "", "", "*/*").await).await;
+    let metrics = server.metrics().await;
     for line in [
         "# TYPE apiserver_flowcontrol_seat_fair_frac gauge",
         "# TYPE apiserver_flowcontrol_priority_level_seat_utilization histogram",

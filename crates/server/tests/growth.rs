@@ -7,7 +7,6 @@ mod support;
 use serde_json::{Value, json};
 use support::{APPLY, Answer, CONFIG_MAPS, MERGE, Server};
 
-const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.example.com";
 const WIDGETS: &str = "/apis/x.example.com/v1/namespaces/default/widgets";
 
@@ -35,17 +34,7 @@ async fn define(server: &Server, default: usize) {
             "versions": versions(default),
         },
     });
-    let answer = server.post(DEFINITIONS, &definition.to_string()).await;
-    assert_eq!(answer.code, 201, "{}", answer.body);
-    let accepted = json!({"status": {
-        "acceptedNames": definition["spec"]["names"],
-        "conditions": [{"type": "Established", "status": "True"}],
-        "storedVersions": ["v1"],
-    }});
-    let answer = server
-        .patch(&format!("{DEFINITION}/status"), MERGE, &accepted.to_string())
-        .await;
-    assert_eq!(answer.code, 200, "{}", answer.body);
+    server.define(&definition).await;
 }
 
 fn widget(name: &str, items: usize) -> String {

@@ -20,6 +20,8 @@ use wire::{ADMIN, Client, Server, Setup, request};
 
 /// So long that a test fails by its own clock before, so short that nobody waits for it.
 const SHORT: Duration = Duration::from_millis(150);
+/// The same where a write, or what comes before the wait, must be over by then on a machine that does much else.
+const ENOUGH: Duration = Duration::from_secs(2);
 /// Longer than any test lasts.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -162,7 +164,7 @@ async fn connections_beyond_the_limit_wait_for_others_to_end() {
 #[tokio::test]
 async fn a_client_that_does_not_take_its_answer_is_cut_off() {
     let server = server(Limits {
-        exchange: SHORT,
+        exchange: ENOUGH,
         connections: 1,
         ..Limits::default()
     })
@@ -181,7 +183,7 @@ async fn a_client_that_does_not_take_its_answer_is_cut_off() {
 #[tokio::test]
 async fn a_stream_whose_answer_is_not_taken_is_reset_and_watches_are_not() {
     let server = server(Limits {
-        exchange: SHORT,
+        exchange: ENOUGH,
         concurrent_streams: 2,
         ..Limits::default()
     })
@@ -262,7 +264,7 @@ async fn a_request_keeps_its_place_until_its_answer_is_taken() {
 #[tokio::test]
 async fn an_answer_that_waits_in_the_connection_and_is_not_taken_costs_the_connection() {
     let server = server(Limits {
-        exchange: SHORT,
+        exchange: ENOUGH,
         connections: 2,
         ..Limits::default()
     })
@@ -382,7 +384,7 @@ async fn bodies_that_do_not_come_hold_up_nobody_else() {
 #[tokio::test]
 async fn a_request_that_takes_too_long_is_ended() {
     let config = Config {
-        request_timeout: SHORT,
+        request_timeout: ENOUGH,
         ..Config::default()
     };
     let server = Server::start_with(Setup {

@@ -67,12 +67,12 @@ async fn an_object_that_cannot_be_read_goes_by_who_may_risk_that() {
     server.service.context.shared.store.commit(put).await.unwrap();
     let refused = |answer: &support::Answer, what: &str| {
         assert_eq!(answer.code, 422, "{}", answer.message());
-        let told = answer.message();
+        let message = answer.message();
         assert!(
-            told.contains("ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: "),
-            "{told}"
+            message.contains("ignoreStoreReadErrorWithClusterBreakingPotential: Invalid value: true: "),
+            "{message}"
         );
-        assert!(told.ends_with(what), "{told}");
+        assert!(message.ends_with(what), "{message}");
     };
     for name in ["a", "none"] {
         let answer = server.delete(&format!("{CONFIG_MAPS}/{name}?{OPTION}")).await;

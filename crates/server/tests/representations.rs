@@ -96,6 +96,35 @@ async fn aggregated_discovery_is_one_document_in_each_form_with_one_etag() {
 }
 
 #[tokio::test]
+async fn a_write_is_answered_in_protobuf_as_a_read_of_what_it_stored() {
+    let server = Server::start().await;
+    let text =
+        r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","annotations":{"a":"<b>"}},"data":{"k":"v"}}"#;
+    let path = format!("{CONFIG_MAPS}/a");
+    let created = server
+        .respond("POST", CONFIG_MAPS, "application/json", text, PROTOBUF)
+        .await;
+    let created = created.into_body().collect().await.unwrap().to_bytes();
+    let (_, _, read) = ask(&server, &path, PROTOBUF).await;
+    assert_eq!(created, read);
+    let merge = "application/merge-patch+json";
+    for at in 0..2 {
+        let patch = format!(r#"{{"data":{{"k":"{at}"}}}}"#);
+        let patched = server.respond("PATCH", &path, merge, &patch, PROTOBUF).await;
+        let patched = patched.into_body().collect().await.unwrap().to_bytes();
+        let (_, _, read) = ask(&server, &path, PROTOBUF).await;
+        assert_eq!(patched, read);
+    }
+    let (_, _, read) = ask(&server, &path, PROTOBUF).await;
+    let (_, _, json) = ask(&server, &path, "application/json").await;
+    let mut json = json::parse(&json, &Limits::REQUEST).unwrap();
+    let (version, kind, read) = decoded(&read);
+    json.remove_at(&["apiVersion"]);
+    json.remove_at(&["kind"]);
+    assert_eq!((version.as_str(), kind.as_str(), read), ("v1", "ConfigMap", json));
+}
+
+#[tokio::test]
 async fn metadata_alone_come_in_protobuf_in_both_versions() {
     let server = Server::start().await;
     server.post(CONFIG_MAPS, &config_map("a", "1")).await;

@@ -698,6 +698,22 @@ async fn match_conditions_choose_and_their_errors_go_by_the_failure_policy() {
         denied.message(),
         "admission webhook \"strict.b.c\" denied the request: called"
     );
+    let metrics = server.metrics().await;
+    let of =
+        |name: &str, kind: &str| format!("{{kind=\"webhook\",name=\"{name}\",operation=\"CREATE\",type=\"{kind}\"}}");
+    for (metric, name, kind, count) in [
+        ("evaluation_seconds_count", "strict.b.c", "validating", 4),
+        ("evaluation_errors_total", "open.b.c", "validating", 1),
+        ("evaluation_errors_total", "closed.b.c", "validating", 1),
+        ("exclusions_total", "strict.b.c", "validate", 3),
+        ("exclusions_total", "open.b.c", "validate", 1),
+    ] {
+        let line = format!(
+            "apiserver_admission_match_condition_{metric}{} {count}\n",
+            of(name, kind)
+        );
+        assert!(metrics.contains(&line), "{line}");
+    }
 }
 
 #[tokio::test]

@@ -490,3 +490,82 @@ async fn a_dry_run_is_refused_what_is_too_large_to_be_stored() {
         }
     }
 }
+
+fn scaler(version: &str, spec: &serde_json::Value) -> String {
+    let mut whole =
+        json!({"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}, "maxReplicas": 5});
+    for (field, value) in spec.as_object().unwrap() {
+        whole[field] = value.clone();
+    }
+    json!({
+        "apiVersion": format!("autoscaling/{version}"), "kind": "HorizontalPodAutoscaler", "metadata": {"name": "a"},
+        "spec": whole,
+    })
+    .to_string()
+}
+
+#[tokio::test]
+async fn an_apply_that_changes_managers_alone_keeps_the_object_as_it_is() {
+    let server = Server::start().await;
+    let path = |version: &str, manager: &str| {
+        format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers/a?fieldManager={manager}")
+    };
+    let cpu = json!({"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 60}}});
+    let pods = json!({"type": "Pods", "pods": {"metric": {"name": "rps"}, "target": {"type": "AverageValue", "averageValue": "1k"}}});
+    let metrics = json!([cpu, pods]);
+    let made = server
+        .patch(&path("v2", "alpha"), APPLY, &scaler("v2", &json!({"metrics": metrics})))
+        .await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    // In v1 the metric of the CPU has a field of its own, and would come back as the last.
+    let shared = server
+        .patch(&path("v1", "bravo"), APPLY, &scaler("v1", &json!({})))
+        .await;
+    assert_eq!(shared.code, 200, "{}", shared.body);
+    let kept = server.get(&path("v2", "")).await;
+    assert_eq!(kept.at("/spec/metrics"), &metrics);
+    assert_eq!(kept.at("/metadata/managedFields/0/manager"), "bravo");
+}
+
+#[tokio::test]
+async fn what_the_conversion_has_a_default_for_stays_when_it_is_given_up_in_another_version() {
+    let server = Server::start().await;
+    let path = |version: &str| {
+        format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers/a?fieldManager=alpha")
+    };
+    let made = server
+        .patch(
+            &path("v1"),
+            APPLY,
+            &scaler("v1", &json!({"targetCPUUtilizationPercentage": 60})),
+        )
+        .await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    let given_up = server.patch(&path("v2"), APPLY, &scaler("v2", &json!({}))).await;
+    assert_eq!(given_up.at("/spec/metrics/0/resource/target/averageUtilization"), 60);
+}
+
+#[tokio::test]
+async fn what_an_update_says_of_a_new_object_stays_where_a_creation_wipes_it() {
+    let server = Server::start().await;
+    let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
+    let lease = json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": "a", "selfLink": "/x", "deletionGracePeriodSeconds": 5, "creationTimestamp": "2001-01-01T00:00:00Z"},
+    })
+    .to_string();
+    let applied = server
+        .patch(&format!("{leases}/a?dryRun=All&fieldManager=alpha"), APPLY, &lease)
+        .await;
+    let put = server.put(&format!("{leases}/a?dryRun=All"), &lease).await;
+    for made in [&applied, &put] {
+        assert_eq!(made.code, 201, "{}", made.body);
+        assert_eq!(made.at("/metadata/selfLink"), "/x");
+        assert_eq!(made.at("/metadata/deletionGracePeriodSeconds"), 5);
+        assert_ne!(made.at("/metadata/creationTimestamp"), "2001-01-01T00:00:00Z");
+    }
+    let owned = put.at("/metadata/managedFields/0/fieldsV1");
+    assert_eq!(owned, &json!({"f:metadata": {"f:deletionGracePeriodSeconds": {}}}));
+    let posted = server.post(&format!("{leases}?dryRun=All"), &lease).await;
+    assert_eq!(posted.body["metadata"].get("deletionGracePeriodSeconds"), None);
+}

@@ -22,18 +22,18 @@ pub trait Codec: Send + Sync + 'static {
     /// [`CodecError::placeholder`] stands for it.
     fn decode(&self, key: &[u8], stored: &[u8]) -> Result<Value, CodecError>;
 
-    /// How long what is kept under `key` stays.
-    fn life(&self, key: &[u8]) -> Life;
+    /// How long the value of `key` stays.
+    fn time_to_live(&self, key: &[u8]) -> TimeToLive;
 }
 
-/// How long what is kept stays.
+/// How long a stored value stays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Life {
-    /// Until it is removed.
-    Lasting,
+pub enum TimeToLive {
+    /// Until it is deleted.
+    Unlimited,
     /// As long as the engine's settings say for events.
     Event,
-    /// So many seconds after it was written last.
+    /// So many seconds after its last write.
     Seconds(u16),
 }
 
@@ -96,10 +96,10 @@ impl Codec for AsServed {
         })
     }
 
-    fn life(&self, key: &[u8]) -> Life {
+    fn time_to_live(&self, key: &[u8]) -> TimeToLive {
         match key.starts_with(b"/registry/events/") {
-            true => Life::Event,
-            false => Life::Lasting,
+            true => TimeToLive::Event,
+            false => TimeToLive::Unlimited,
         }
     }
 }

@@ -50,6 +50,11 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
         snapshot
     }
 
+    /// The bytes of the files on disk, where the engine has files of its own.
+    fn size_on_disk(&self) -> Option<u64> {
+        None
+    }
+
     /// What keeps the engine from working, beyond what the last write met.
     ///
     /// # Errors

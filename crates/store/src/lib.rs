@@ -49,12 +49,12 @@ mod transaction;
 mod watch;
 
 pub use clock::{Clock, SystemClock};
-pub use codec::{AsServed, Codec, CodecError, Life};
+pub use codec::{AsServed, Codec, CodecError, TimeToLive};
 pub use embedded::{Embedded, Image, ImageEntry, Summary as ImageSummary, image_of_snapshot};
 pub use engine::{Engine, Pending};
 pub use entry::{Entry, Indexer, Value};
 pub use error::{CommitError, HistoryError, OpenError, ReadError, StorageError};
-pub use etcd::{Connection, Etcd, EtcdConfig, Observer, Operation, Unobserved};
+pub use etcd::{Connection, Etcd, EtcdConfig, NoObserver, Observer, Operation};
 pub use history::{Event, EventKind};
 pub use key::{Key, Revision, table_by_segments};
 pub use state::{Draft, HistoryLimits, Publisher, Range, Snapshot, State};

@@ -37,7 +37,7 @@ const RECENT: usize = 64;
 /// How long and how large the event history may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
-    /// Events older than this are let go.
+    /// Older events are dropped.
     pub age: Duration,
     /// So are the oldest when the history keeps more bytes than this alive, about.
     pub bytes: usize,
@@ -57,9 +57,9 @@ impl Default for HistoryLimits {
 pub struct State<X: Indexer> {
     indexer: Arc<X>,
     root: ArcSwap<Root<X>>,
-    /// The current revision, for those who wait for one.
+    /// The current revision, for tasks that wait for one.
     revision: watch::Sender<Revision>,
-    /// The current revision, for those who only look.
+    /// The current revision, for reads without waiting.
     visible: AtomicU64,
     /// The oldest revision that can be read or watched from.
     compacted: AtomicU64,
@@ -121,7 +121,7 @@ impl<X: Indexer> State<X> {
         Snapshot {
             root: self.root.load_full(),
             indexer: self.indexer.clone(),
-            elsewhere: None,
+            overrides: None,
         }
     }
 
@@ -141,7 +141,7 @@ impl<X: Indexer> State<X> {
         Ok(Snapshot {
             root,
             indexer: self.indexer.clone(),
-            elsewhere: None,
+            overrides: None,
         })
     }
 
@@ -191,7 +191,7 @@ impl<X: Indexer> State<X> {
             .clone()
     }
 
-    /// How many events there were of a table, of those that this process has seen.
+    /// How many events of a table this process has seen.
     pub(crate) fn events_of(&self, table: &[u8]) -> u64 {
         let tables = self.tables.read();
         let Some(channel) = tables.get(table) else { return 0 };
@@ -246,7 +246,7 @@ impl<X: Indexer> State<X> {
         Ok(root)
     }
 
-    /// Keeps a snapshot at hand that a client will ask for again by its revision.
+    /// Keeps a snapshot at hand that a client will request again by its revision.
     pub fn keep(&self, snapshot: &Snapshot<X>) {
         self.keep_root(&snapshot.root);
     }
@@ -314,7 +314,7 @@ impl<X: Indexer> Draft<X> {
             position: at.position,
         };
         let entry = Entry::new(&self.indexer, key, value, version, index);
-        let previous = self.root.insert(self.indexer.table(entry.key()), entry.clone());
+        let previous = self.root.insert(self.indexer.table(entry.key()), &entry);
         self.root.revision = at.revision;
         self.events
             .push(Event::new(EventKind::Put, entry.clone(), previous, at.time));
@@ -346,16 +346,16 @@ impl<X: Indexer> Draft<X> {
     pub(crate) fn place(&mut self, key: Key, value: Stored<'_>, version: Version) {
         let entry = Entry::new(&self.indexer, key, value, version, None);
         self.root.revision = self.root.revision.max(version.mod_revision);
-        self.root.insert(self.indexer.table(entry.key()), entry);
+        self.root.insert(self.indexer.table(entry.key()), &entry);
     }
 
-    /// Says that `revision` has passed, though nothing is left of it.
+    /// Moves the draft to `revision`, of which no entry is left.
     pub(crate) fn pass(&mut self, revision: Revision) {
         self.root.revision = self.root.revision.max(revision);
     }
 }
 
-/// Where in time a change stands.
+/// The revision and time of a change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     pub(crate) revision: Revision,
@@ -413,7 +413,7 @@ impl<X: Indexer> Publisher<X> {
         channel
     }
 
-    /// Says, before anything was published, up to which revision the history is gone.
+    /// Sets the compacted revision, before anything is published.
     pub(crate) fn begin_at(&mut self, compacted: Revision) {
         self.state.compacted.fetch_max(compacted, Ordering::AcqRel);
     }

@@ -69,7 +69,7 @@ pub struct Store<X: Indexer> {
     state: Arc<State<X>>,
     engine: Box<dyn Engine<X>>,
     /// By what their keys begin with.
-    elsewhere: Vec<(Key, Self)>,
+    overrides: Vec<(Key, Self)>,
 }
 
 impl<X: Indexer> Store<X> {
@@ -82,7 +82,7 @@ impl<X: Indexer> Store<X> {
         Ok(Self {
             state,
             engine: Box::new(engine),
-            elsewhere: Vec::new(),
+            overrides: Vec::new(),
         })
     }
 
@@ -91,25 +91,25 @@ impl<X: Indexer> Store<X> {
         Self {
             state,
             engine,
-            elsewhere: Vec::new(),
+            overrides: Vec::new(),
         }
     }
 
     /// The same with stores of their own for some keys, by what these begin with: whole tables.
-    pub fn with_elsewhere(mut self, elsewhere: Vec<(Key, Self)>) -> Self {
-        self.elsewhere = elsewhere;
+    pub fn with_overrides(mut self, overrides: Vec<(Key, Self)>) -> Self {
+        self.overrides = overrides;
         self
     }
 
     /// The store that holds the keys that begin so.
     pub fn of(&self, key: &[u8]) -> &Self {
-        let home = home_of(&self.elsewhere, key).and_then(|at| self.elsewhere.get(at));
+        let home = home_of(&self.overrides, key).and_then(|at| self.overrides.get(at));
         home.map_or(self, |(_, store)| store)
     }
 
     /// The stores beside this one, by what their keys begin with.
-    pub fn elsewhere(&self) -> &[(Key, Self)] {
-        &self.elsewhere
+    pub fn overrides(&self) -> &[(Key, Self)] {
+        &self.overrides
     }
 
     /// Does a transaction; returns when it is durable and every read from then on shows it.
@@ -122,7 +122,7 @@ impl<X: Indexer> Store<X> {
             false => transaction,
         };
         transaction.check()?;
-        if self.elsewhere.is_empty() {
+        if self.overrides.is_empty() {
             return self.engine.commit(transaction).await;
         }
         Box::pin(self.commit_each(transaction)).await
@@ -131,9 +131,9 @@ impl<X: Indexer> Store<X> {
     /// Does what each store is to do: this one first, which holds the quotas that a write takes from. If another one refuses, what
     /// was taken stays so until it is counted, as in the reference, which has no transactions of several keys.
     async fn commit_each(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
-        let mut parts: Vec<Part<X>> = (0..=self.elsewhere.len()).map(|_| Part::default()).collect();
-        let home = |key: &Key| home_of(&self.elsewhere, key).map_or(0, |at| at + 1);
-        let stores = || std::iter::once(self).chain(self.elsewhere.iter().map(|(_, store)| store));
+        let mut parts: Vec<Part<X>> = (0..=self.overrides.len()).map(|_| Part::default()).collect();
+        let home = |key: &Key| home_of(&self.overrides, key).map_or(0, |at| at + 1);
+        let stores = || std::iter::once(self).chain(self.overrides.iter().map(|(_, store)| store));
         for guard in transaction.guards {
             if let Some(part) = parts.get_mut(home(&guard.key)) {
                 part.transaction.guards.push(guard);
@@ -202,6 +202,11 @@ impl<X: Indexer> Store<X> {
         self.engine.is_shared()
     }
 
+    /// The bytes of its files on disk, where it has files of its own.
+    pub fn size_on_disk(&self) -> Option<u64> {
+        self.engine.size_on_disk()
+    }
+
     /// What keeps the store from working.
     ///
     /// # Errors
@@ -250,9 +255,9 @@ impl<X: Indexer> Store<X> {
 
     /// This store's own snapshot with `snapshot` of the others.
     fn with_others(&self, own: Snapshot<X>, snapshot: impl Fn(&Self) -> Snapshot<X>) -> Snapshot<X> {
-        match self.elsewhere.is_empty() {
+        match self.overrides.is_empty() {
             true => own,
-            false => own.beside(self.elsewhere.iter().map(|(of, store)| (of.clone(), snapshot(store)))),
+            false => own.beside(self.overrides.iter().map(|(of, store)| (of.clone(), snapshot(store)))),
         }
     }
 
@@ -343,7 +348,7 @@ impl<X: Indexer> Store<X> {
     /// # Errors
     /// If the last checkpoint failed, of several the first; what was acknowledged is durable nevertheless.
     pub async fn close(&self) -> Result<(), StorageError> {
-        let others = self.elsewhere.iter().map(|(_, store)| &store.engine);
+        let others = self.overrides.iter().map(|(_, store)| &store.engine);
         let mut outcome = Ok(());
         for engine in others.chain([&self.engine]) {
             outcome = outcome.and(engine.close().await);
@@ -389,8 +394,8 @@ mod tests {
             ..Store::open(Config::new(directory.path()), ()).unwrap()
         });
         let store = stores.next().unwrap();
-        let elsewhere = stores.map(|other| (Key::from("/registry/events/"), other));
-        let error = store.with_elsewhere(elsewhere.collect()).close().await.unwrap_err();
+        let overrides = stores.map(|other| (Key::from("/registry/events/"), other));
+        let error = store.with_overrides(overrides.collect()).close().await.unwrap_err();
         assert_eq!((&*error.detail, closings.load(Ordering::Relaxed)), ("0", 3));
     }
 
@@ -399,7 +404,7 @@ mod tests {
         let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let open = |directory: &tempfile::TempDir| Store::open(Config::new(directory.path()), ()).unwrap();
         let events = Key::from("/registry/events/");
-        let store = open(&here).with_elsewhere(vec![(events.clone(), open(&there))]);
+        let store = open(&here).with_overrides(vec![(events.clone(), open(&there))]);
         let (pod, event) = ("/registry/pods/a/x", "/registry/events/a/x");
         let first = Transaction::new().guard(event, 0).put(event, Value::plain("e"));
         let first = first.put(pod, Value::plain("p"));

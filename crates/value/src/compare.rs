@@ -47,8 +47,8 @@ impl PartialEq for Map {
             return true;
         }
         let sources = self.source().zip(other.source());
-        let told = sources.and_then(|(one, other)| one.same(other));
-        told.unwrap_or_else(|| self[..] == other[..])
+        let same = sources.and_then(|(one, other)| one.same(other));
+        same.unwrap_or_else(|| self[..] == other[..])
     }
 }
 

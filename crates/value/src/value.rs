@@ -82,6 +82,15 @@ impl Value {
         }
     }
 
+    /// Whether both are the very same map or list in memory.
+    pub fn shares(&self, other: &Value) -> bool {
+        match (self, other) {
+            (Value::Map(one), Value::Map(other)) => one.same(other),
+            (Value::List(one), Value::List(other)) => one.same(other),
+            _ => false,
+        }
+    }
+
     /// Whether this is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)

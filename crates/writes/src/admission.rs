@@ -1,5 +1,6 @@
 //! The admission of a write: plugins, which are built in, and webhooks, which are not.
 
+use holdfast_admission::timings::Step;
 use holdfast_resource::Refusal;
 use holdfast_value::Value;
 
@@ -16,6 +17,18 @@ impl Stage<'_> {
     /// # Errors
     /// The first refusal.
     pub(crate) async fn mutate(
+        &self,
+        call: &Call<'_>,
+        attributes: &Attributes<'_>,
+        object: Option<&mut Value>,
+        old: Option<&Value>,
+        refuse: Option<Refuse<'_>>,
+    ) -> Result<bool, Error> {
+        let step = self.environment.plugins.timings().step(Step::Admit, call.operation);
+        step.end(self.mutate_in_rounds(call, attributes, object, old, refuse).await)
+    }
+
+    async fn mutate_in_rounds(
         &self,
         call: &Call<'_>,
         attributes: &Attributes<'_>,
@@ -58,25 +71,46 @@ impl Stage<'_> {
         old: Option<&Value>,
         refuse: Refuse<'_>,
     ) -> Result<(), Error> {
-        let plugins = self.environment.plugins;
-        plugins.validate(call, self.resource(), object, old).map_err(refuse)?;
-        self.validate_outside(call, attributes, object, old).await
+        let objects = Seen { object, old };
+        self.validate_seen(call, attributes, &objects, &objects, refuse).await
     }
 
-    /// Calls policies and webhooks, which may refuse a write.
+    /// Calls plugins, policies and webhooks, which may refuse a write. Plugins see the objects that are stored; policies and
+    /// webhooks those that were sent, which may have another kind.
     ///
     /// # Errors
     /// The first refusal.
-    pub(crate) async fn validate_outside(
+    pub(crate) async fn validate_seen(
         &self,
         call: &Call<'_>,
         attributes: &Attributes<'_>,
-        object: Option<&Value>,
-        old: Option<&Value>,
+        stored: &Seen<'_>,
+        sent: &Seen<'_>,
+        refuse: Refuse<'_>,
     ) -> Result<(), Error> {
-        let mut said = Vec::new();
-        let outcome = self.call_validating(attributes, object, old, &mut said).await;
-        call.warn_all(said);
-        outcome
+        let plugins = self.environment.plugins;
+        let step = plugins.timings().step(Step::Validate, call.operation);
+        let outcome = async {
+            plugins
+                .validate(call, self.resource(), stored.object, stored.old)
+                .map_err(refuse)?;
+            plugins
+                .ask(call, self.resource(), stored.object)
+                .await
+                .map_err(refuse)?;
+            let mut said = Vec::new();
+            let outcome = self.call_validating(attributes, sent.object, sent.old, &mut said).await;
+            call.warn_all(said);
+            outcome
+        };
+        step.end(outcome.await)
     }
+}
+
+/// The objects that take part in a write.
+pub(crate) struct Seen<'a> {
+    /// The new one; none for deletions.
+    pub(crate) object: Option<&'a Value>,
+    /// The one in place; none for creations.
+    pub(crate) old: Option<&'a Value>,
 }

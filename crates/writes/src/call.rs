@@ -3,7 +3,8 @@
 use std::ops::Deref;
 
 use holdfast_resource::schema::EmptyField;
-use holdfast_resource::{OutcomeCall, WriteContext};
+use holdfast_resource::{Known, OutcomeCall, WriteContext};
+use holdfast_value::Value;
 
 use crate::Error;
 
@@ -20,6 +21,13 @@ impl<'a> Call<'a> {
     #[must_use]
     pub fn with_empties(mut self, empties: &'a [EmptyField]) -> Self {
         self.0.empties = empties;
+        self
+    }
+
+    /// The same run, whose object takes the place of `old`, of which that is known.
+    #[must_use]
+    pub fn in_place_of(mut self, old: &'a Value, known: Known) -> Self {
+        self.0.parts = std::mem::take(&mut self.0.parts).in_place_of(old, known);
         self
     }
 

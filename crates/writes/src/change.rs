@@ -56,6 +56,8 @@ pub(crate) struct Next {
     pub(crate) warnings: Vec<String>,
     /// What a patch gives as empty and the object does not hold for that.
     pub(crate) empties: Vec<EmptyField>,
+    /// Whether it is the live object but for what metadata says of managers.
+    pub(crate) is_live: bool,
 }
 
 impl Change {
@@ -65,7 +67,7 @@ impl Change {
     }
 
     /// Whether the change, at the address of the object itself or of a `subresource`, creates an object that is not there.
-    pub(crate) fn may_create(&self, resource: &Resource, subresource: &str) -> bool {
+    pub fn may_create(&self, resource: &Resource, subresource: &str) -> bool {
         match self {
             Self::Patch { .. } => false,
             Self::Replace { .. } => resource.rules.create_on_update,
@@ -85,19 +87,21 @@ impl Change {
         }
     }
 
-    /// The object that follows on `live`, which is in the version of the request.
-    pub(crate) async fn next(&self, stage: &Stage<'_>, live: &Value) -> Result<Next, Error> {
+    /// The object that follows on `live`, which is in the version of the request; `formed` says whether it is known to have the form
+    /// of its type.
+    pub(crate) async fn next(&self, stage: &Stage<'_>, live: &Value, formed: bool) -> Result<Next, Error> {
         match self {
             Self::Replace { object, warnings } => Ok(Next {
                 object: object.clone(),
                 warnings: warnings.clone(),
                 empties: Vec::new(),
+                is_live: false,
             }),
             Self::Patch { patch, validation } => {
                 let (patch, findings) = patch.as_ref().map_err(Error::clone)?;
-                patch.next(stage, live, findings, *validation)
+                patch.next(stage, (live, formed), findings, *validation)
             }
-            Self::Apply { .. } => self.apply(stage, Some(live)).await,
+            Self::Apply { .. } => self.apply(stage, Some(live), formed).await,
         }
     }
 
@@ -108,13 +112,14 @@ impl Change {
                 object: object.clone(),
                 warnings: warnings.clone(),
                 empties: Vec::new(),
+                is_live: false,
             }),
             Self::Patch { .. } => Err(Error::not_found(&stage.resource().group_resource(), &stage.target.name)),
-            Self::Apply { .. } => self.apply(stage, None).await,
+            Self::Apply { .. } => self.apply(stage, None, false).await,
         }
     }
 
-    async fn apply(&self, stage: &Stage<'_>, live: Option<&Value>) -> Result<Next, Error> {
+    async fn apply(&self, stage: &Stage<'_>, live: Option<&Value>, formed: bool) -> Result<Next, Error> {
         let Self::Apply {
             configuration,
             findings,
@@ -149,6 +154,7 @@ impl Change {
                 object,
                 warnings,
                 empties: Vec::new(),
+                is_live: false,
             });
         }
         if live.is_none() && !stage.resource().capabilities.keeps_reset_fields_at_creation {
@@ -158,7 +164,7 @@ impl Change {
         if unconvertible && rescaled {
             let (namespace, name) = (
                 configuration.str_at(&["metadata", "namespace"]),
-                metadata::name(&object),
+                metadata::name(configuration),
             );
             return Err(Error::unclassified(format!(
                 "failed to convert new object ({}/{name}; {}) to proper version: request to convert CR to an invalid group/version: {}",
@@ -167,9 +173,10 @@ impl Change {
                 kind_type.api_version()
             )));
         }
+        let source = live.map_or(Source::Tree, |live| Source::changed(live, formed, true));
         let typed =
-            typed::typed(&object, Vec::new(), Source::Tree, kind_type).map_err(|why| {
-                let (namespace, name) = (configuration.str_at(&["metadata", "namespace"]), metadata::name(&object));
+            typed::typed(&object, Vec::new(), source, kind_type).map_err(|why| {
+                let (namespace, name) = (configuration.str_at(&["metadata", "namespace"]), metadata::name(configuration));
                 let kind = kind_type.name().described();
                 Error::unclassified(format!(
                     "failed to convert new object ({}/{name}; {kind}) to proper version: unable to convert unstructured object to {kind}: {why}",
@@ -177,11 +184,14 @@ impl Change {
                 ))
             })?;
         Ok(Next {
-            object: kind_type
-                .fill_in_applied(typed.object)
-                .map_err(Error::too_large_because)?,
+            object: match live.filter(|_| formed) {
+                Some(formed) => kind_type.fill_in_changed(typed.object, formed, true),
+                None => kind_type.fill_in_applied(typed.object),
+            }
+            .map_err(Error::too_large_because)?,
             warnings,
             empties: typed.empties,
+            is_live: applied.is_live && live.is_some(),
         })
     }
 }
@@ -198,7 +208,7 @@ impl Patch {
     fn next(
         &self,
         stage: &Stage<'_>,
-        live: &Value,
+        (live, formed): (&Value, bool),
         findings: &[String],
         validation: FieldValidation,
     ) -> Result<Next, Error> {
@@ -224,22 +234,28 @@ impl Patch {
             invalid_patch(shown, why)
         };
         let types = stage.environment.field_managers.types();
+        let source = |from_tree| Source::changed(live, formed, from_tree);
         let read = match self {
             Self::Strategic(_) => {
-                typed::typed(&patched, findings.to_vec(), Source::Tree, kind_type).map(|mut typed| {
+                typed::typed(&patched, findings.to_vec(), source(true), kind_type).map(|mut typed| {
                     // The reference knows what it makes of the tree, whatever that says.
                     typed.object.set_at(&["kind"], kind_type.kind().into());
                     typed.object.set_at(&["apiVersion"], kind_type.api_version().into());
                     Patched::Own(typed)
                 })
             }
-            _ => typed::patched(&patched, findings.to_vec(), types, kind_type),
+            _ => typed::patched(&patched, findings.to_vec(), types, kind_type, source(false)),
         };
         match read.map_err(refuse)? {
             Patched::Own(typed) => Ok(Next {
-                object: kind_type.fill_in(typed.object).map_err(Error::too_large_because)?,
+                object: match formed {
+                    true => kind_type.fill_in_changed(typed.object, live, false),
+                    false => kind_type.fill_in(typed.object),
+                }
+                .map_err(Error::too_large_because)?,
                 warnings: typed::judged(typed.findings, validation).map_err(refuse)?,
                 empties: typed.empties,
+                is_live: false,
             }),
             Patched::Nameless(findings) => {
                 let warnings = typed::judged(findings, validation).map_err(refuse)?;

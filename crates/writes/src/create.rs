@@ -2,7 +2,7 @@
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::metadata::validate_metadata;
-use holdfast_resource::schema::show_empties;
+use holdfast_resource::schema::{EmptyField, show_empties};
 use holdfast_resource::{CreationChecks, FieldError, Operation, Refusal, Verb};
 use holdfast_value::{SmolStr, Value};
 
@@ -18,13 +18,15 @@ impl Stage<'_> {
     pub async fn create(&self, mut object: Value) -> Result<Staged, Error> {
         if self.resource().capabilities.keeps_reset_fields_at_creation {
             let mut tracked = object.clone();
-            metadata::reset_fields(&mut tracked, None, &self.target.body.reset_fields);
-            tracking::update(self, None, &mut tracked).await;
+            if self.resource().capabilities.converts.is_none() {
+                metadata::reset_fields(&mut tracked, None, &self.target.body.reset_fields);
+            }
+            tracking::update(self, None, false, &mut tracked).await;
             metadata::take(&mut object, &tracked, &["metadata", "managedFields"]);
         } else {
-            tracking::update(self, None, &mut object).await;
+            tracking::update(self, None, false, &mut object).await;
         }
-        self.finish_create(object, false).await
+        self.finish_create(object, &[], false).await
     }
 
     /// The run of an update where no object is: creation, where the change or the kind allows it.
@@ -34,7 +36,10 @@ impl Stage<'_> {
             return Err(Error::not_found(&self.resource().group_resource(), &target.name));
         }
         let Next {
-            mut object, warnings, ..
+            mut object,
+            warnings,
+            empties,
+            ..
         } = change.first(self).await?;
         self.check_place(&mut object)?;
         let uid = SmolStr::new(metadata::uid(&object));
@@ -49,32 +54,43 @@ impl Stage<'_> {
         if !target.request.dry_run {
             object.remove_at(&["metadata", "resourceVersion"]);
         }
-        metadata::wipe(&mut object);
         metadata::set_namespace(&mut object, &target.namespace);
         if !change.tracks() {
-            tracking::update(self, None, &mut object).await;
+            tracking::update(self, None, false, &mut object).await;
         }
-        let mut staged = self.finish_create(object, true).await?;
-        staged.warnings.splice(0..0, warnings);
-        Ok(staged)
+        match self.finish_create(object, &empties, true).await {
+            Ok(mut staged) => {
+                staged.warnings.splice(0..0, warnings);
+                Ok(staged)
+            }
+            Err(error) => Err(error.with_warnings(warnings)),
+        }
     }
 
     /// What creations have in common once the object is complete and its managers are known. `by_update` says that the
-    /// request updates an object, so that its user is not yet authorized to create one.
-    async fn finish_create(&self, object: Value, by_update: bool) -> Result<Staged, Error> {
+    /// request updates an object, so that its user is not yet authorized to create one; `empties` is what an apply gives as
+    /// empty.
+    async fn finish_create(&self, object: Value, empties: &[EmptyField], by_update: bool) -> Result<Staged, Error> {
         let mut object = self.to_be_checked(object).await?;
         let wanted = SmolStr::new(metadata::wanted_name(&object));
-        let call = self.call(Operation::Create, &wanted);
-        let admitted = self.admit_new(&call, &mut object).await;
+        let mut call = self.call(Operation::Create, &wanted);
+        if !empties.is_empty() {
+            call = call.with_empties(empties);
+        }
+        let admitted = self.admit_new(&call, &mut object, by_update).await;
         admitted.map_err(|error| call.refused(error))?;
         let name = SmolStr::new(metadata::name(&object));
-        let call = call.renamed(self.call(Operation::Create, &name));
+        let mut call = call.renamed(self.call(Operation::Create, &name));
+        if !empties.is_empty() {
+            call = call.with_empties(empties);
+        }
         let checked = self.check_new(&call, &mut object, by_update).await;
         checked.map_err(|error| call.refused(error))?;
         let raw = self.resource().capabilities.raw;
         let raw_as_sent = self.target.body.raw_as_sent && raw.is_some_and(|raw| (raw.found)(&object));
         Ok(Staged {
             write: Write::Put,
+            known: call.parts.of_stored(&object, self.stores_form_of_type()),
             object: self.to_be_stored(object).await?,
             raw_as_sent,
             warnings: call.warnings(),
@@ -83,7 +99,7 @@ impl Stage<'_> {
     }
 
     /// Mutating admission of a new object, and then its identity: admission does not see a generated name.
-    async fn admit_new(&self, call: &Call<'_>, object: &mut Value) -> Result<(), Error> {
+    async fn admit_new(&self, call: &Call<'_>, object: &mut Value, by_update: bool) -> Result<(), Error> {
         let target = self.target;
         let name = SmolStr::new(metadata::name(object));
         let attributes = self.attributes("CREATE", &name);
@@ -96,6 +112,10 @@ impl Stage<'_> {
             check_namespace(object, &target.namespace)?;
         }
         call.warn_all(metadata::drop_repeated_owners(object, true));
+        // The reference keeps what an update says of the rest, even that its object is being deleted.
+        if !by_update {
+            metadata::wipe(object);
+        }
         metadata::fill_in(
             object,
             &target.namespace,

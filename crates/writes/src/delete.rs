@@ -15,7 +15,6 @@ impl Stage<'_> {
         self.check_can_be_shown(live).await?;
         let stored = self.formed(live);
         let name = &self.target.name;
-        deletion::check_preconditions(self.resource(), options, &stored)?;
         // Admission does not get the names of the objects of a collection.
         let told_name = if self.target.request.of_collection { "" } else { name };
         let call = self.call(Operation::Delete, told_name);
@@ -24,6 +23,7 @@ impl Stage<'_> {
         let admitted = async {
             self.mutate(&call, &attributes, None, Some(&stored), Some(&refuse))
                 .await?;
+            deletion::check_preconditions(self.resource(), options, &stored)?;
             self.validate(&call, &attributes, None, Some(&stored), &refuse).await
         };
         admitted.await.map_err(|error| call.refused(error))?;
@@ -36,6 +36,7 @@ impl Stage<'_> {
             write,
             object,
             raw_as_sent: live.raw_as_sent,
+            known: Default::default(),
             warnings: call.warnings(),
             after: call.after_commit(),
         })

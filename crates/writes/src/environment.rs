@@ -4,6 +4,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use holdfast_admission::AdmissionChain;
+use holdfast_admission::policies::conditions::ConditionCheck;
 use holdfast_admission::policies::{Check, Policies};
 use holdfast_admission::webhooks::{ClientConfig, WebhookType, Webhooks};
 use holdfast_authorization::Authorizer;
@@ -55,6 +56,21 @@ pub trait Callers: ConversionCaller {
 
     /// Counts the evaluation of a policy, which may change objects or refuse writes.
     fn evaluated(&self, webhook_type: WebhookType, check: &Check);
+
+    /// Counts the evaluation of match conditions for a write whose operation has that name.
+    fn matched(&self, owner: ConditionOwner, operation: &str, check: &ConditionCheck);
+
+    /// Counts a write whose operation has that name, and which the match conditions of a webhook exclude.
+    fn excluded(&self, webhook_type: WebhookType, operation: &str, webhook: &str);
+}
+
+/// What match conditions are a part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionOwner {
+    /// An admission policy.
+    Policy,
+    /// A webhook.
+    Webhook(WebhookType),
 }
 
 /// The future answer of an admission webhook.

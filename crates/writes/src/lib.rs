@@ -44,7 +44,9 @@ mod webhooks;
 pub use call::{AfterCommit, Call};
 pub use change::{Change, Patch};
 pub use deletion::is_marked_first;
-pub use environment::{Callers, Ending, Environment, Identifiers, Unanswered, WebhookAnswer, WebhookCall};
+pub use environment::{
+    Callers, ConditionOwner, Ending, Environment, Identifiers, Unanswered, WebhookAnswer, WebhookCall,
+};
 pub use error::{Error, ErrorKind};
 pub use options::{DeleteOptions, FieldValidation, PropagationPolicy, WriteOptions, dry_run, named};
 pub use stage::{Stage, check_has_no_version, check_namespace, check_place};

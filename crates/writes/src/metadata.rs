@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use holdfast_gotext::time::{Precision, Timestamp};
-use holdfast_resource::{Generation, ResourceRules};
+use holdfast_ownership::Comparison;
+use holdfast_resource::{Generation, ResourceRules, same_once_stored};
 use holdfast_value::{List, Seen, SmolStr, Value};
 
 use crate::Identifiers;
@@ -37,7 +38,6 @@ pub fn wanted_name(object: &Value) -> &str {
 
 /// Gives a new object its identity: name (where one is to be made up), namespace, uid and time of birth.
 pub fn fill_in(object: &mut Value, namespace: &str, identifiers: &dyn Identifiers, now: SystemTime) {
-    wipe(object);
     let prefix = object.str_at(&["metadata", "generateName"]).unwrap_or_default();
     if !prefix.is_empty() && name(object).is_empty() {
         let end = prefix.char_indices().map(|(at, letter)| at + letter.len_utf8());
@@ -143,7 +143,8 @@ pub fn next_generation(object: &mut Value, old: &Value, rules: &ResourceRules, s
     if !subresource.is_empty() && !subresources.iter().any(|counted| counted == subresource) {
         return;
     }
-    if fields.iter().any(|field| differs(object, old, field)) {
+    let is_same = comparison(rules);
+    if fields.iter().any(|field| differs(object, old, field, is_same)) {
         raise_generation(object, old);
     }
 }
@@ -158,12 +159,21 @@ pub fn raise_generation(object: &mut Value, old: &Value) {
 }
 
 /// Whether the objects differ at a dotted path; `*` stands for everything but metadata.
-fn differs(a: &Value, b: &Value, path: &str) -> bool {
+fn differs(a: &Value, b: &Value, path: &str, is_same: Comparison) -> bool {
     if path != "*" {
         let path: Vec<&str> = path.split('.').collect();
-        return a.at(&path) != b.at(&path);
+        return !is_same(a.at(&path), b.at(&path));
     }
-    !all_but_metadata(a).eq(all_but_metadata(b))
+    let changed = all_but_metadata(a).any(|(name, value)| !is_same(Some(value), b.get(name)));
+    changed || all_but_metadata(b).any(|(name, _)| a.get(name).is_none())
+}
+
+/// Whether two fields hold the same: to the structs of built-in kinds an empty list is as good as none; custom objects are trees.
+pub(crate) fn comparison(rules: &ResourceRules) -> Comparison {
+    match rules.protobuf {
+        true => same_once_stored,
+        false => |a, b| a == b,
+    }
 }
 
 fn all_but_metadata(object: &Value) -> impl Iterator<Item = &(SmolStr, Value)> {
@@ -365,7 +375,7 @@ mod tests {
             (r#"{"metadata":{"labels":{"a":"b"}},"spec":{"a":1},"status":{}}"#, true),
             (r#"{"metadata":{"labels":{"a":"b"}}}"#, true),
         ] {
-            assert_eq!(differs(&object(text), &old, "*"), counts, "{text}");
+            assert_eq!(differs(&object(text), &old, "*", same_once_stored), counts, "{text}");
         }
     }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use crate::webhooks::Attributes;
-use crate::{Error, ErrorKind, Stage};
+use crate::{ConditionOwner, Error, ErrorKind, Stage};
 use holdfast_admission::DynamicPlugin;
-use holdfast_admission::policies::mutating::{self, Fault, Key, Shapes};
+use holdfast_admission::policies::Active;
+use holdfast_admission::policies::conditions::ConditionCheck;
+use holdfast_admission::policies::mutating::{self, Key, MutationError, Mutations, ObjectTypes};
+use holdfast_admission::policies::reinvocation::Reinvocation;
 use holdfast_admission::policies::request::Request;
-use holdfast_admission::policies::rounds::Rounds;
-use holdfast_admission::policies::validating::{self, Denial};
+use holdfast_admission::policies::validating::{self, Denial, Validations};
 use holdfast_admission::webhooks::WebhookType;
 use holdfast_merge::{Duplicates, Typed};
 use holdfast_resource::{GroupVersionKind, KindType};
@@ -26,19 +28,32 @@ impl Stage<'_> {
         attributes: &Attributes<'_>,
         object: &mut Value,
         old: Option<&Value>,
-        rounds: &mut Rounds<Key>,
+        rounds: &mut Reinvocation<Key>,
     ) -> Result<bool, Error> {
         let active = self.environment.policies.mutating.now();
         if !active.concerns(&self.resource().plural) || !self.asks_policies(DynamicPlugin::MutatingPolicies) {
             return Ok(false);
         }
-        let outcome = mutating::mutate(&active, &self.policy_request(attributes, old), object, self, rounds);
+        let timing = self.timing(DynamicPlugin::MutatingPolicies, attributes);
+        timing.end(self.change_by(&active, attributes, object, old, rounds))
+    }
+
+    fn change_by(
+        &self,
+        active: &Active<Mutations>,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+        old: Option<&Value>,
+        rounds: &mut Reinvocation<Key>,
+    ) -> Result<bool, Error> {
+        let outcome = mutating::mutate(active, &self.policy_request(attributes, old), object, self, rounds);
         for check in &outcome.checks {
             self.environment.callers.evaluated(WebhookType::Mutating, check);
         }
+        self.count_conditions(&outcome.conditions, attributes);
         match outcome.fault {
-            Some(Fault::Overgrown(error)) => return Err(Error::too_large_because(error)),
-            Some(Fault::Misfit(why)) => return Err(Error::internal(why)),
+            Some(MutationError::Overgrown(error)) => return Err(Error::too_large_because(error)),
+            Some(MutationError::Misfit(why)) => return Err(Error::internal(why)),
             None => {}
         }
         let Some(first) = outcome.refusals.first() else {
@@ -65,10 +80,23 @@ impl Stage<'_> {
         if !active.concerns(&self.resource().plural) || !self.asks_policies(DynamicPlugin::ValidatingPolicies) {
             return Ok(());
         }
-        let verdict = validating::check(&active, &self.policy_request(attributes, old), object);
+        let timing = self.timing(DynamicPlugin::ValidatingPolicies, attributes);
+        timing.end(self.check_by(&active, attributes, object, old, warnings))
+    }
+
+    fn check_by(
+        &self,
+        active: &Active<Validations>,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let verdict = validating::check(active, &self.policy_request(attributes, old), object);
         for check in &verdict.checks {
             self.environment.callers.evaluated(WebhookType::Validating, check);
         }
+        self.count_conditions(&verdict.conditions, attributes);
         warnings.extend(verdict.warnings);
         for (key, value) in verdict.annotations {
             self.annotate(&key, || value);
@@ -90,8 +118,15 @@ impl Stage<'_> {
                 .unwrap_or("Unknown"),
             name => name,
         };
-        let told = format!("{resource} {name:?} is forbidden: {message}");
-        Err(self.denied(code, reason, told, name, vec![message]))
+        let refusal = format!("{resource} {name:?} is forbidden: {message}");
+        Err(self.denied(code, reason, refusal, name, vec![message]))
+    }
+
+    fn count_conditions(&self, checks: &[ConditionCheck], attributes: &Attributes<'_>) {
+        for check in checks {
+            let callers = self.environment.callers;
+            callers.matched(ConditionOwner::Policy, attributes.operation, check);
+        }
     }
 
     fn denied(&self, code: u16, reason: SmolStr, message: String, name: &str, causes: Vec<String>) -> Error {
@@ -147,7 +182,7 @@ impl Stage<'_> {
     }
 }
 
-impl Shapes for Stage<'_> {
+impl ObjectTypes for Stage<'_> {
     fn merge(&self, kind: &GroupVersionKind, object: &Value, configuration: Value) -> Result<Value, String> {
         let merge_type = self.type_of(kind).and_then(|of| of.merge_type());
         let (schema, of) = merge_type.ok_or("type converter must not be nil")?;
@@ -169,7 +204,7 @@ impl Shapes for Stage<'_> {
             .map_err(|error| format!("failed to merge patch: {error}"))
     }
 
-    fn conform(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, Fault> {
+    fn conform(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, MutationError> {
         match self.type_of(kind) {
             // A `null` that a policy puts where none may stand stays, to be refused.
             Some(of) => Ok(of.fill_in_applied(of.decode(&object)?.object)?),

@@ -82,10 +82,10 @@ pub(crate) async fn update(
         object: mut scale,
         mut warnings,
         ..
-    } = change.next(stage, &old).await?;
+    } = change.next(stage, &old, false).await?;
     stage.check_place(&mut scale)?;
     if !change.tracks() {
-        tracking::update(stage, Some(&old), &mut scale).await;
+        tracking::update(stage, Some(&old), false, &mut scale).await;
     }
     let name = SmolStr::new(metadata::name(&live.stored));
     let attributes = stage.attributes("UPDATE", &name);

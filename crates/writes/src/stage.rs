@@ -3,7 +3,8 @@
 
 use holdfast_gotext::number::parse_uint;
 use holdfast_resource::{
-    FieldError, FieldPath, GroupKind, GroupVersion, KindType, Operation, Refusal, Resource, WriteContext, convert,
+    Encoding, FieldError, FieldPath, GroupKind, GroupVersion, KindType, Operation, Parts, Refusal, Resource,
+    WriteContext, convert,
 };
 use holdfast_value::{SmolStr, Value};
 
@@ -44,6 +45,7 @@ impl<'a> Stage<'a> {
             subresource: Some(self.target.subresource.as_str()).filter(|name| !name.is_empty()),
             namespace: &self.target.namespace,
             name,
+            api_version: &self.target.api_version,
             user: &self.target.writer.user,
             access: self.environment.access,
             patches: self.target.request.patches,
@@ -53,12 +55,30 @@ impl<'a> Stage<'a> {
             kinds: self.environment.field_managers.types(),
             types: self.environment.field_managers.types().table(),
             empties: &self.target.body.empties,
+            parts: self.parts(),
             raw_rewritten: false,
             lookup: self.environment.lookup,
             audit: self.target.audit(),
             outcome: Default::default(),
             beside: Default::default(),
         })
+    }
+
+    /// The parts of which something may be known: of objects that are checked as they are stored.
+    fn parts(&self) -> Parts<'a> {
+        match self.checks_as_sent() {
+            true => Parts::default(),
+            false => Parts::at(&self.target.resource.capabilities.parts),
+        }
+    }
+
+    /// Whether what is stored has the form that the type of the address gives it: it is neither converted nor of another kind.
+    pub(crate) fn stores_form_of_type(&self) -> bool {
+        let (resource, body) = (self.resource(), &self.target.body);
+        let storage = resource.storage.as_ref();
+        !resource.conventions.form_changes
+            && body.kind == resource.kind
+            && storage.is_some_and(|storage| storage.api_version == body.api_version)
     }
 
     /// The admission attributes of a creation or an update.
@@ -139,12 +159,19 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// A checked object in its storage version.
+    /// A checked object in its storage version, as the store will show it: most built-in kinds are kept in protobuf, which has
+    /// no empty lists. Dry runs of the reference go that way, too.
     pub(crate) async fn to_be_stored(&self, object: Value) -> Result<Value, Error> {
-        match self.checks_as_sent() {
-            true => self.to_storage_version(object).await,
-            false => Ok(object),
-        }
+        let object = match self.checks_as_sent() {
+            true => self.to_storage_version(object).await?,
+            false => object,
+        };
+        let resource = self.resource();
+        let storage = resource.storage.as_ref();
+        let protobuf = storage.filter(|storage| storage.at_rest.encoding == Encoding::Protobuf);
+        let kind_type = protobuf.and_then(|storage| resource.kind_type(&storage.api_version));
+        let without = kind_type.and_then(|of| of.without_empty_lists(&object));
+        Ok(without.unwrap_or(object))
     }
 
     async fn to_storage_version(&self, object: Value) -> Result<Value, Error> {

@@ -1,3 +1,4 @@
+use holdfast_resource::Known;
 use holdfast_value::Value;
 
 use crate::AfterCommit;
@@ -13,6 +14,8 @@ pub struct Live {
     pub raw_as_sent: bool,
     /// Whether nothing was written since it was created.
     pub as_created: bool,
+    /// What is known of its parts.
+    pub known: Known,
 }
 
 /// What a run came to.
@@ -23,6 +26,8 @@ pub struct Staged {
     pub object: Value,
     /// Whether its raw extensions were sent with blanks.
     pub raw_as_sent: bool,
+    /// What is known of its parts.
+    pub known: Known,
     /// Who wants to hear of the end of the write.
     pub after: AfterCommit,
     /// What the client is to be warned of.

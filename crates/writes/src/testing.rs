@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use holdfast_admission::AdmissionChain;
+use holdfast_admission::policies::conditions::ConditionCheck;
 use holdfast_admission::policies::{Check, Policies};
 use holdfast_admission::webhooks::{ClientConfig, WebhookType, Webhooks};
 use holdfast_authorization::{AlwaysAllow, Authorizer, User};
@@ -14,7 +15,8 @@ use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Registry, R
 use holdfast_value::{SmolStr, Value};
 
 use crate::{
-    Callers, Ending, Environment, FieldManagers, Identifiers, Target, Unanswered, WebhookAnswer, WebhookCall, metadata,
+    Callers, ConditionOwner, Ending, Environment, FieldManagers, Identifiers, Target, Unanswered, WebhookAnswer,
+    WebhookCall, metadata,
 };
 
 /// The uid of all objects.
@@ -117,4 +119,8 @@ impl Callers for Nobody {
     fn called(&self, _: WebhookCall<'_>, _: Ending) {}
 
     fn evaluated(&self, _: WebhookType, _: &Check) {}
+
+    fn matched(&self, _: ConditionOwner, _: &str, _: &ConditionCheck) {}
+
+    fn excluded(&self, _: WebhookType, _: &str, _: &str) {}
 }

@@ -4,6 +4,7 @@
 
 mod admission;
 mod deletions;
+mod known;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -88,6 +89,7 @@ fn update_at(world: &World, target: &Target, live: Option<&Value>, change: &Chan
         shown_as_stored: true,
         raw_as_sent: false,
         as_created: false,
+        known: Default::default(),
     });
     run(world, target, async |stage| stage.update(change, live.as_ref()).await)
 }
@@ -213,6 +215,43 @@ fn an_object_that_is_to_go_goes_with_its_last_finalizer() {
     };
     assert_eq!(left("a.io/x"), Write::Put);
     assert_eq!(left(""), Write::Delete);
+}
+
+#[test]
+fn empty_lists_are_none_once_they_are_stored() {
+    let world = world();
+    let role = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a}, rules: []}";
+    assert_eq!(stored(&world, role).get("rules"), Some(&Value::Null));
+    let volume = "spec: {volumes: [{name: v, projected: {sources: []}}], ";
+    let live = stored(
+        &world,
+        &DEPLOYMENT.replacen("spec: {containers", &format!("{volume}containers"), 1),
+    );
+    let sources = ["spec", "template", "spec", "volumes"];
+    let sources = |object: &Value| object.at(&sources).map(json::to_string);
+    assert!(
+        sources(&live).is_some_and(|text| text.contains(r#""sources":null"#)),
+        "{live:?}"
+    );
+    let again = DEPLOYMENT.replacen("spec: {containers", &format!("{volume}containers"), 1);
+    let again = replace(&world, &live, "", &again).unwrap();
+    assert_eq!(
+        (again.write, again.object == live),
+        (Write::Unchanged, true),
+        "an empty list is no change"
+    );
+}
+
+#[test]
+fn some_kinds_count_what_is_dropped() {
+    let world = world();
+    let slice = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: a}, addressType: IPv4, endpoints: \
+                 [{addresses: [10.1.1.1]}]}";
+    let live = stored(&world, slice);
+    let told = slice.replace("[10.1.1.1]", "[10.1.1.1], deprecatedTopology: {a: b}");
+    let next = replace(&world, &live, "", &told).unwrap().object;
+    assert_eq!(next.at(&["metadata", "generation"]).and_then(Value::as_i64), Some(2));
+    assert_eq!(next.get("endpoints"), live.get("endpoints"));
 }
 
 #[test]
@@ -347,6 +386,7 @@ fn raw_extensions_that_were_sent_with_blanks_are_others_after_a_patch() {
             shown_as_stored: true,
             raw_as_sent,
             as_created: false,
+            known: Default::default(),
         };
         let target = target(&world, &live.stored, "");
         run(&world, &target, async |stage| stage.update(&patch, Some(&live)).await)
@@ -384,6 +424,7 @@ fn the_first_write_stores_what_reads_fill_in() {
             shown_as_stored: true,
             raw_as_sent: false,
             as_created,
+            known: Default::default(),
         };
         let target = target(&world, &live.stored, "");
         let patch = Change::Patch {
@@ -407,6 +448,7 @@ fn a_deletion_removes_what_nothing_holds_and_marks_what_waits() {
             shown_as_stored: true,
             raw_as_sent: false,
             as_created: false,
+            known: Default::default(),
         };
         let target = target(&world, stored, "");
         run(&world, &target, async |stage| stage.delete(options, &live).await)

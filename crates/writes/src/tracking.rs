@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use holdfast_merge::{Path, Schema, Set, TypeRef};
-use holdfast_ownership::{Applied, ApplyError, FieldManager, OneVersion, Versions};
+use holdfast_ownership::{Applied, ApplyError, FieldManager, LAST_APPLIED, OneVersion, Versions};
 use holdfast_resource::{ConversionWebhook, GroupResource, KindTypes, Resource};
 use holdfast_value::{SmolStr, Value};
 use parking_lot::RwLock;
 
 use crate::webhook_versions::WebhookVersions;
-use crate::{Error, ErrorKind, Stage, Target};
+use crate::{Error, ErrorKind, Stage, Target, metadata};
 
 pub(crate) use holdfast_ownership::keep_times;
 pub use holdfast_ownership::manager_name;
@@ -176,10 +176,18 @@ impl Versions for ResourceVersions {
     }
 }
 
-/// Records in `object`, which takes the place of `live`, which manager changed what.
-pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, object: &mut Value) {
+/// Records in `object`, which takes the place of `live`, which manager changed what. `formed` says whether `live` is known to have the
+/// form of its type.
+pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, formed: bool, object: &mut Value) {
+    let managers = stage.environment.field_managers;
     let Some(webhook) = webhook(stage.target) else {
-        return update_as(stage.environment.field_managers, stage.target, live, object);
+        return match live.filter(|_| formed).zip(managers.of(stage.target)) {
+            Some((live, manager)) => {
+                let (name, now) = (&stage.target.writer.manager, stage.target.request.now);
+                note(stage.target, object, |new| manager.update_valid(live, new, name, now));
+            }
+            None => update_as(managers, stage.target, live, object),
+        };
     };
     let (new, name) = (std::mem::take(object), &stage.target.writer.manager);
     let run = |manager: &FieldManager| manager.update(live, new.clone(), name, stage.target.request.now);
@@ -189,9 +197,36 @@ pub(crate) async fn update(stage: &Stage<'_>, live: Option<&Value>, object: &mut
 /// An update for a write that is no run of its own, and whose kind has one version.
 pub fn update_as(field_managers: &FieldManagers, target: &Target, live: Option<&Value>, object: &mut Value) {
     if let Some(manager) = field_managers.of(target) {
-        let new = target.resource.round_trip(std::mem::take(object));
-        *object = manager.update(live, new, &target.writer.manager, target.request.now);
+        let (name, now) = (&target.writer.manager, target.request.now);
+        note(target, object, |new| manager.update(live, new, name, now));
     }
+}
+
+/// Has `record` write the managers of a new object into it. They are told of what other versions make of the object, which may
+/// be less than it says.
+fn note(target: &Target, object: &mut Value, record: impl FnOnce(Value) -> Value) {
+    if target.resource.capabilities.converts.is_none() {
+        *object = record(std::mem::take(object));
+        return;
+    }
+    let noted = record(target.resource.round_trip(object.clone()));
+    metadata::take(object, &noted, &["metadata", "managedFields"]);
+}
+
+/// `stored` with what `object`, the same in another version, says of managers: an apply that changes no field keeps the object
+/// as it is stored, whatever a way through other versions would do to it.
+pub(crate) fn with_managers_of(stored: &Value, object: &Value) -> Value {
+    let mut kept = stored.clone();
+    for path in [
+        &["metadata", "managedFields"][..],
+        &["metadata", "annotations", LAST_APPLIED],
+    ] {
+        match object.at(path) {
+            Some(said) => kept.set_at(path, said.clone()),
+            None => drop(kept.remove_at(path)),
+        }
+    }
+    kept
 }
 
 /// Merges a configuration into the live object.

@@ -107,6 +107,22 @@ pub enum Source<'a> {
     Json,
     /// From a tree that it has read before.
     Tree,
+    /// From the JSON of this object after a change; it has the form of its type.
+    ChangedJson(&'a Value),
+    /// From the tree of this object after a change; it has the form of its type.
+    ChangedTree(&'a Value),
+}
+
+impl<'a> Source<'a> {
+    /// The JSON or the tree of `live` after a change, where that is `known` to have the form of its type.
+    pub fn changed(live: &'a Value, known: bool, from_tree: bool) -> Self {
+        match (known, from_tree) {
+            (true, true) => Self::ChangedTree(live),
+            (true, false) => Self::ChangedJson(live),
+            (false, true) => Self::Tree,
+            (false, false) => Self::Json,
+        }
+    }
 }
 
 /// Types `object` and puts together all that strict validation finds: `findings` first, unless the order is that of a text.
@@ -122,6 +138,8 @@ pub fn typed(
     let mut typed = match source {
         Source::Tree => kind_type.decode_tree(object)?,
         Source::Text(_) | Source::Json => kind_type.decode(object)?,
+        Source::ChangedTree(formed) => kind_type.decode_changed(object, formed, true)?,
+        Source::ChangedJson(formed) => kind_type.decode_changed(object, formed, false)?,
     };
     // An empty list asks for all managers to be forgotten, and would be left out as all that is empty.
     let managers = object.at(&["metadata", "managedFields"]).and_then(Value::as_list);
@@ -242,8 +260,8 @@ pub enum Patched {
     Nameless(Vec<String>),
 }
 
-/// Reads what a patch made of an object as what it says it is, which must be an object of `kind_type`. The findings in the
-/// patch itself come first.
+/// Reads what a patch made of an object, which is the `source`, as what it says it is, which must be an object of `kind_type`. The
+/// findings in the patch itself come first.
 ///
 /// # Errors
 /// Why it is not, for the message of the caller.
@@ -252,11 +270,12 @@ pub fn patched(
     findings: Vec<String>,
     types: &KindTypes,
     kind_type: &dyn KindType,
+    source: Source<'_>,
 ) -> Result<Patched, String> {
     let stated = Stated::of(object)?;
     if kind_type.conventions().states_identity {
         check_kind_of_custom(&stated, kind_type)?;
-        return typed(object, findings, Source::Json, kind_type).map(Patched::Own);
+        return typed(object, findings, source, kind_type).map(Patched::Own);
     }
     let group = &kind_type.name().group_version.group;
     let stated = stated.or(group, INTERNAL, kind_type.kind());
@@ -270,7 +289,7 @@ pub fn patched(
         value: object.clone(),
         findings: Vec::new(),
     };
-    match read_as_stated(content, &stated, types, kind_type, Source::Json)? {
+    match read_as_stated(content, &stated, types, kind_type, source)? {
         Reading::Own(mut typed) => {
             typed.findings.splice(0..0, findings);
             Ok(Patched::Own(typed))

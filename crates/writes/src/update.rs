@@ -5,6 +5,7 @@ use holdfast_resource::schema::{EmptyField, show_empties};
 use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, Refusal, Resource};
 use holdfast_value::{SmolStr, Value};
 
+use crate::admission::Seen;
 use crate::change::Next;
 use crate::stage::{check_namespace, check_place, version_number};
 use crate::{Call, Change, Error, Live, Stage, Staged, Write, deletion, metadata, scale, tracking};
@@ -33,7 +34,9 @@ impl Stage<'_> {
             return scale::update(self, change, fields, live).await;
         }
         let shown = self.shown(live).await?;
-        let next = change.next(self, &shown).await?;
+        let next = change
+            .next(self, &shown, live.shown_as_stored && live.known.formed)
+            .await?;
         let warnings = next.warnings.clone();
         let outcome = self.update_to(change, next, live, &shown).await;
         // What was left out of the object is reported even where the rest is refused.
@@ -46,14 +49,24 @@ impl Stage<'_> {
             mut object,
             warnings,
             empties,
+            is_live,
         } = next;
         self.target.check_deadline()?;
         self.check_place(&mut object)?;
+        // Where versions are converted, what is reset may become annotations that are the writer's.
+        let mut sent = (!change.tracks() && self.resource().capabilities.converts.is_some()).then(|| object.clone());
         metadata::reset_fields(&mut object, Some(shown), &self.target.body.reset_fields);
-        if !change.tracks() {
-            tracking::update(self, Some(shown), &mut object).await;
+        let formed = live.shown_as_stored && live.known.formed;
+        if let Some(sent) = &mut sent {
+            tracking::update(self, Some(shown), formed, sent).await;
+            metadata::take(&mut object, sent, &["metadata", "managedFields"]);
+        } else if !change.tracks() {
+            tracking::update(self, Some(shown), formed, &mut object).await;
         }
-        let object = self.to_be_checked(object).await?;
+        let object = match is_live && !self.checks_as_sent() {
+            true => tracking::with_managers_of(&live.stored, &object),
+            false => self.to_be_checked(object).await?,
+        };
         let old = if self.checks_as_sent() { shown } else { &live.stored };
         self.finish_update(object, live, old, None, (warnings, &empties)).await
     }
@@ -70,7 +83,7 @@ impl Stage<'_> {
     ) -> Result<Staged, Error> {
         self.target.check_deadline()?;
         let name = SmolStr::new(metadata::name(old));
-        let mut call = self.call(Operation::Update, &name);
+        let mut call = self.call(Operation::Update, &name).in_place_of(old, live.known);
         if !empties.is_empty() {
             call = call.with_empties(empties);
         }
@@ -101,6 +114,7 @@ impl Stage<'_> {
         };
         Ok(Staged {
             write,
+            known: call.parts.of_stored(&object, self.stores_form_of_type()),
             object,
             raw_as_sent,
             warnings: call.warnings(),
@@ -141,11 +155,15 @@ impl Stage<'_> {
         self.refuse_invalid(name, self.faults_of_changed(call, object, old))?;
         // Who validates after the kind does refuses with its warnings.
         call.warn_all(resource.strategy.warnings(call, object, Some(old)));
-        plugins
-            .validate(call, resource, Some(object), Some(old))
-            .map_err(refuse)?;
-        let (new, before) = sent.as_ref().map_or((&*object, old), |sent| (sent.object, sent.old));
-        self.validate_outside(call, &attributes, Some(new), Some(before)).await
+        let of = |object, old| Seen {
+            object: Some(object),
+            old: Some(old),
+        };
+        let stored = of(&*object, old);
+        let sent = sent
+            .as_ref()
+            .map_or_else(|| of(&*object, old), |sent| of(sent.object, sent.old));
+        self.validate_seen(call, &attributes, &stored, &sent, &refuse).await
     }
 
     /// Shapes an object that takes the place of `old`: what an update can neither change nor leave out, what its kind does,
@@ -159,11 +177,17 @@ impl Stage<'_> {
         metadata::keep(object, old);
         // The reference compares before it drops the selfLink, so that one makes the write count as a change.
         if !bears_self_link {
-            tracking::keep_times(object, old);
+            tracking::keep_times(object, old, metadata::comparison(&resource.rules));
+        }
+        let counts_dropped = resource.capabilities.counts_dropped_fields;
+        if counts_dropped {
+            metadata::next_generation(object, old, &resource.rules, self.address());
         }
         call.drop_disabled(object, Some(old));
         resource.strategy.prepare_for_update(call, object, old)?;
-        metadata::next_generation(object, old, &resource.rules, self.address());
+        if !counts_dropped {
+            metadata::next_generation(object, old, &resource.rules, self.address());
+        }
         if call.raw_rewritten && object.at(&["metadata", "generation"]) == old.at(&["metadata", "generation"]) {
             metadata::raise_generation(object, old);
         }

@@ -132,7 +132,7 @@ impl Stage<'_> {
         };
         match fault {
             Fault::Unanswered(Unanswered { code, why }) if webhook.fails_open => {
-                tracing::warn!(webhook = %webhook.name, why, "a webhook could not be asked; the write goes on");
+                tracing::warn!(webhook = %webhook.name, why, "a webhook could not be called; the write goes on");
                 called(code, Ending::FailedOpen);
                 let prefix = match record.webhook_type {
                     WebhookType::Mutating => "failed-open.mutation.webhook.admission.k8s.io",
@@ -143,7 +143,7 @@ impl Stage<'_> {
                 self.target.check_deadline().map(|()| T::default())
             }
             Fault::Unanswered(Unanswered { code, why }) => {
-                tracing::warn!(webhook = %webhook.name, why, "a webhook could not be asked; the write is refused");
+                tracing::warn!(webhook = %webhook.name, why, "a webhook could not be called; the write is refused");
                 called(code, Ending::Unanswered);
                 let message = format!("failed calling webhook {:?}: {why}", webhook.name.as_str());
                 let error = self.target.check_deadline().err();

@@ -5,13 +5,14 @@ use std::time::Instant;
 
 use futures_util::future::join_all;
 use holdfast_admission::DynamicPlugin;
-use holdfast_admission::policies::{self, rounds};
+use holdfast_admission::policies::{self, reinvocation};
+use holdfast_admission::timings::Timing;
 use holdfast_admission::webhooks::matching::{Attributes as MatchAttributes, Invocation};
 use holdfast_admission::webhooks::{Hooks, Webhook, WebhookType, of_files};
 use holdfast_resource::{AdmissionExemptions, GroupVersion, GroupVersionKind};
 use holdfast_value::Value;
 
-use crate::{DeleteOptions, Error, Stage, WriteOptions};
+use crate::{ConditionOwner, DeleteOptions, Error, Stage, WriteOptions};
 
 /// The admission attributes of a write: what policies and webhooks see of it, beside the objects.
 pub(crate) struct Attributes<'a> {
@@ -85,8 +86,8 @@ impl CallRecord {
 pub(crate) struct Rounds {
     hooks: Option<Arc<Hooks>>,
     /// The webhooks, by index.
-    webhooks: rounds::Rounds<usize>,
-    policies: rounds::Rounds<policies::mutating::Key>,
+    webhooks: reinvocation::Reinvocation<usize>,
+    policies: reinvocation::Reinvocation<policies::mutating::Key>,
     /// Whether any webhook changed the object.
     changed: bool,
     /// The round, from 0.
@@ -96,7 +97,7 @@ pub(crate) struct Rounds {
 impl Rounds {
     /// Whether policies or webhooks were called.
     pub(crate) fn took_place(&self) -> bool {
-        self.hooks.is_some() || self.policies.took_place()
+        self.hooks.is_some() || self.policies.has_begun()
     }
 }
 
@@ -127,7 +128,9 @@ impl Stage<'_> {
             rounds.hooks = Some(Arc::clone(&now));
         }
         rounds.round = usize::from(!first);
+        let timing = self.timing(DynamicPlugin::MutatingWebhooks, attributes);
         let outcome = Box::pin(self.mutating_round(attributes, object.as_deref_mut(), old, rounds, warnings)).await;
+        let outcome = timing.end(outcome);
         again |= rounds.changed || rounds.policies.has_more(object.as_deref());
         outcome.map(|()| first && again)
     }
@@ -145,7 +148,9 @@ impl Stage<'_> {
         };
         rounds.webhooks.begin(object.as_deref());
         for (at, webhook) in hooks.mutating.iter().enumerate() {
-            let Some(invocation) = self.invocation(webhook, attributes, object.as_deref(), old)? else {
+            let Some(invocation) =
+                self.invocation((webhook, WebhookType::Mutating), attributes, object.as_deref(), old)?
+            else {
                 continue;
             };
             if !rounds.webhooks.is_due(&at) {
@@ -187,9 +192,24 @@ impl Stage<'_> {
             }
             Arc::clone(&now)
         };
+        let timing = self.timing(DynamicPlugin::ValidatingWebhooks, attributes);
+        timing.end(
+            self.call_validating_hooks(&hooks, attributes, object, old, warnings)
+                .await,
+        )
+    }
+
+    async fn call_validating_hooks(
+        &self,
+        hooks: &Hooks,
+        attributes: &Attributes<'_>,
+        object: Option<&Value>,
+        old: Option<&Value>,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Error> {
         let mut called = Vec::new();
         for webhook in &hooks.validating {
-            if let Some(invocation) = self.invocation(webhook, attributes, object, old)? {
+            if let Some(invocation) = self.invocation((webhook, WebhookType::Validating), attributes, object, old)? {
                 called.push((webhook, invocation));
             }
         }
@@ -215,6 +235,11 @@ impl Stage<'_> {
             }
         }
         refusal.map_or(Ok(()), Err)
+    }
+
+    /// Begins a call of a dynamic plugin.
+    pub(crate) fn timing(&self, plugin: DynamicPlugin, attributes: &Attributes<'_>) -> Timing<'_> {
+        self.environment.plugins.timings().dynamic(plugin, attributes.operation)
     }
 
     /// Whether a policy or a webhook may be asked about a write to the object that the address names. What it wants to hear of
@@ -267,7 +292,7 @@ impl Stage<'_> {
     /// How the write is presented to a webhook, if its rules match.
     fn invocation(
         &self,
-        webhook: &Webhook,
+        (webhook, webhook_type): (&Webhook, WebhookType),
         attributes: &Attributes<'_>,
         object: Option<&Value>,
         old: Option<&Value>,
@@ -285,13 +310,21 @@ impl Stage<'_> {
         if webhook.gate.is_open() {
             return Ok(Some(invocation));
         }
-        match webhook
+        let (request, mut checks) = (self.policy_request(attributes, old), Vec::new());
+        let admitted = webhook
             .gate
-            .admits(&self.policy_request(attributes, old), &invocation, object)
-        {
-            Ok(admitted) => Ok(admitted.then_some(invocation)),
-            Err(_) if webhook.fails_open => Ok(None),
-            Err(why) => Err(Error::forbidden(&resource.group_resource(), attributes.name, why)),
+            .admits(&webhook.name, &request, (&invocation, object), &mut checks);
+        let callers = self.environment.callers;
+        for check in &checks {
+            callers.matched(ConditionOwner::Webhook(webhook_type), attributes.operation, check);
+        }
+        match admitted {
+            Ok(true) => Ok(Some(invocation)),
+            Err(why) if !webhook.fails_open => Err(Error::forbidden(&resource.group_resource(), attributes.name, why)),
+            Ok(false) | Err(_) => {
+                callers.excluded(webhook_type, attributes.operation, &webhook.name);
+                Ok(None)
+            }
         }
     }
 

@@ -1,9 +1,11 @@
 //! Ports for servers that tests start.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
+
+use tokio::net::TcpSocket;
 
 /// The ports that are given out. They are below those that the system gives to connections and to listeners that name none
 /// (from 32768 on Linux, from 49152 elsewhere), so that none is taken by chance before its server listens, or while the server
@@ -26,8 +28,7 @@ pub fn free_address() -> io::Result<SocketAddr> {
         let Ok(mark) = UdpSocket::bind((Ipv4Addr::LOCALHOST, port)) else {
             continue;
         };
-        // A listener of any address is in the way, too.
-        if TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok() {
+        if bind(port).is_ok() {
             marks.push(mark);
             return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
         }
@@ -35,10 +36,20 @@ pub fn free_address() -> io::Result<SocketAddr> {
     Err(io::Error::new(io::ErrorKind::AddrInUse, "all ports are taken"))
 }
 
+/// Binds a port of any address where no server listens on it. The socket does not listen: a process that another test starts
+/// at this moment holds a copy of it until it runs its program, and a copy that listens would be in the way of the server.
+fn bind(port: u16) -> io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
+    Ok(socket)
+}
+
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests {
     use std::collections::BTreeSet;
+    use std::net::TcpListener;
 
     use super::*;
 
@@ -54,6 +65,14 @@ mod tests {
             );
             assert!(TcpListener::bind(address).is_ok(), "no server can have {address}");
         }
+    }
+
+    #[test]
+    fn a_copy_of_the_socket_that_asked_is_not_in_the_way() {
+        let address = free_address().unwrap();
+        let copy = bind(address.port()).unwrap();
+        assert!(TcpListener::bind(address).is_ok(), "no server can have {address}");
+        drop(copy);
     }
 
     #[test]

@@ -45,7 +45,7 @@ async fn addresses_and_ports_are_given_once_and_given_back_through_either() {
     let (_, list) = pair.holdfast.get(SERVICES).await;
     let items = list["items"].as_array().unwrap();
     let made = |item: &&Value| item["metadata"]["name"].as_str().unwrap().starts_with('s');
-    let input: Vec<(&str, i64)> = items
+    let allocated: Vec<(&str, i64)> = items
         .iter()
         .filter(made)
         .map(|one| {
@@ -55,10 +55,13 @@ async fn addresses_and_ports_are_given_once_and_given_back_through_either() {
             )
         })
         .collect();
-    assert_eq!(input.iter().map(|(ip, _)| ip).collect::<BTreeSet<_>>().len(), 40);
-    assert_eq!(input.iter().map(|(_, port)| port).collect::<BTreeSet<_>>().len(), 40);
+    assert_eq!(allocated.iter().map(|(ip, _)| ip).collect::<BTreeSet<_>>().len(), 40);
+    assert_eq!(
+        allocated.iter().map(|(_, port)| port).collect::<BTreeSet<_>>().len(),
+        40
+    );
     // Each address is an object that says whose it is.
-    for (ip, _) in &input {
+    for (ip, _) in &allocated {
         let (code, address) = pair.reference.get(&format!("{ADDRESSES}/{ip}")).await;
         assert_eq!(code, StatusCode::OK, "{address}");
         let owner = items.iter().find(|one| one["spec"]["clusterIP"] == *ip).unwrap();
@@ -171,10 +174,10 @@ async fn rights_that_one_server_stores_the_other_gives_and_takes() {
     let request =
         json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}});
     for (giver, other) in pair.ways() {
-        let (code, input) = giver.post(&format!("{accounts}/robot/token"), &request).await;
-        assert_eq!(code, StatusCode::CREATED, "{input}");
+        let (code, made) = giver.post(&format!("{accounts}/robot/token"), &request).await;
+        assert_eq!(code, StatusCode::CREATED, "{made}");
         let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
-            "spec": {"token": input["status"]["token"]}});
+            "spec": {"token": made["status"]["token"]}});
         let (code, review) = other.post("/apis/authentication.k8s.io/v1/tokenreviews", &review).await;
         assert_eq!(code, StatusCode::CREATED, "{review}");
         let user = &review["status"]["user"]["username"];

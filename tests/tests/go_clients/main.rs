@@ -17,6 +17,12 @@ use conformance::tool::printed;
 use conformance::{Binary, clients, root};
 use test_support::needs;
 
+/// envtest waits 20 seconds by itself, which is short where others build beside it.
+const PATIENCE: [(&str, &str); 2] = [
+    ("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "2m"),
+    ("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", "2m"),
+];
+
 #[needs(clients, go)]
 #[test]
 fn libraries_work_in_an_environment() {
@@ -31,9 +37,7 @@ fn libraries_work_in_an_environment() {
         .args(["test", "-vet=off", "-count=1", "-timeout=30m", "./..."])
         .current_dir(clients::sources("go"))
         .env("KUBEBUILDER_ASSETS", assets)
-        // envtest waits 20 seconds by itself, which is short where others build beside it.
-        .env("KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", "2m")
-        .env("KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", "2m")
+        .envs(PATIENCE)
         .env_remove("HOLDFAST_CONTROLLERS");
     printed(&mut tests, "");
 }

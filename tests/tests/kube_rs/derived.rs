@@ -582,7 +582,12 @@ async fn a_definition_takes_its_objects_and_theirs_along() {
         .await
         .expect("not gone in time")
         .unwrap();
-    assert_eq!(refusal(caches.list(&ListParams::default()).await).0, 404);
+    // The server hears of it as this watch does, maybe a moment later.
+    until(
+        "its objects are not served",
+        async || matches!(caches.list(&ListParams::default()).await, Err(Error::Api(status)) if status.code == 404),
+    )
+    .await;
     until("what the object owned is gone", async || {
         maps.get_opt("main-a").await.unwrap().is_none()
     })

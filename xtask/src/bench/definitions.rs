@@ -37,24 +37,7 @@ async fn of_size(binary: &Binary, size: usize, limit: &str, memory: &str, rows: 
     let actual = definition(0, &pattern).to_string().len();
     let named = format!("1,000 definitions of {} KB", actual / 1000);
     let (cpu, begin) = (server.cpu()?, Instant::now());
-    let mut writers = JoinSet::new();
-    for writer in 0..CONNECTIONS {
-        let (mut connection, pattern) = (target.connect().await?, pattern.clone());
-        writers.spawn(async move {
-            let mut delays = Vec::new();
-            for number in (writer..COUNT).step_by(CONNECTIONS) {
-                let body = Bytes::from(definition(number, &pattern).to_string());
-                let sent = Instant::now();
-                connection.send(Method::POST, DEFINITIONS, JSON, body).await?;
-                delays.push(sent.elapsed());
-            }
-            Ok::<_, anyhow::Error>(delays)
-        });
-    }
-    let mut delays = Vec::new();
-    while let Some(writer) = writers.join_next().await {
-        delays.extend(writer??);
-    }
+    let mut delays = create_all(&target, &pattern).await?;
     until_served(&target).await?;
     let elapsed = begin.elapsed();
     delays.sort();
@@ -86,6 +69,41 @@ async fn of_size(binary: &Binary, size: usize, limit: &str, memory: &str, rows: 
         "",
         memory,
     ));
+    read_documents(&target, &named, rows).await?;
+    rows.push(row(
+        &format!("memory after these, {named}"),
+        &megabytes(server.memory()?),
+        "",
+        "",
+    ));
+    Ok(())
+}
+
+/// Creates all definitions over several connections; the time that each took.
+async fn create_all(target: &Target, pattern: &Value) -> Result<Vec<Duration>> {
+    let mut writers = JoinSet::new();
+    for writer in 0..CONNECTIONS {
+        let (mut connection, pattern) = (target.connect().await?, pattern.clone());
+        writers.spawn(async move {
+            let mut delays = Vec::new();
+            for number in (writer..COUNT).step_by(CONNECTIONS) {
+                let body = Bytes::from(definition(number, &pattern).to_string());
+                let sent = Instant::now();
+                connection.send(Method::POST, DEFINITIONS, JSON, body).await?;
+                delays.push(sent.elapsed());
+            }
+            Ok::<_, anyhow::Error>(delays)
+        });
+    }
+    let mut delays = Vec::new();
+    while let Some(writer) = writers.join_next().await {
+        delays.extend(writer??);
+    }
+    Ok(delays)
+}
+
+/// Measures the first read of each document that depends on the definitions.
+async fn read_documents(target: &Target, named: &str, rows: &mut Vec<Row>) -> Result<()> {
     let mut connection = target.connect().await?;
     for (what, path, accept) in [
         (
@@ -109,12 +127,6 @@ async fn of_size(binary: &Binary, size: usize, limit: &str, memory: &str, rows: 
         let title = format!("{what} ({}) beside {named}", megabytes(body.len() as u64));
         rows.push(row(&title, &millis(first), "", ""));
     }
-    rows.push(row(
-        &format!("memory after these, {named}"),
-        &megabytes(server.memory()?),
-        "",
-        "",
-    ));
     Ok(())
 }
 

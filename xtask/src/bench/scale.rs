@@ -24,6 +24,9 @@ const MERGE: &str = "application/merge-patch+json";
 const FEW: usize = 10_000;
 const MANY: usize = 100_000;
 
+/// The owner of the pods is not there, so that the garbage collector would delete them while they are listed.
+const NO_COLLECTOR: [&str; 1] = ["--controllers=*,-garbage-collector-controller"];
+
 /// How long writes are timed, alone and beside a list.
 const TIMED: Duration = Duration::from_secs(5);
 
@@ -48,7 +51,7 @@ pub(super) async fn rows(binary: &Binary, million: bool) -> Result<Vec<Row>> {
 }
 
 async fn with_many_pods(binary: &Binary, rows: &mut Vec<Row>) -> Result<()> {
-    let mut server = Server::start(binary, &[])?;
+    let mut server = Server::start(binary, &NO_COLLECTOR)?;
     let pattern = pods::pod_pattern(&server).await?;
     server.end();
     let counts = [(SMALL, FEW), (LARGE, MANY - FEW)];
@@ -59,7 +62,7 @@ async fn with_many_pods(binary: &Binary, rows: &mut Vec<Row>) -> Result<()> {
     };
     let bytes = pods::fill(&server.data_dir(), &filling).await?;
     let begin = Instant::now();
-    let server = server.restart(&[])?;
+    let server = server.restart(&NO_COLLECTOR)?;
     let title = format!("start to ready with 100,000 pods of {} bytes", bytes / MANY);
     rows.push(row(&title, &millis(begin.elapsed()), "", ""));
     let limit = bytes as f64 * 1.3 + 40e6;

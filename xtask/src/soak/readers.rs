@@ -39,10 +39,10 @@ impl Reader {
             let key = key(&object, &member(writer));
             let begun = self.ledger.lock().read_begins(&key);
             let path = path(&object);
-            let probe = connection.ask(Method::GET, &path, "", Bytes::new());
+            let answer = connection.ask(Method::GET, &path, "", Bytes::new());
             let mut stop = self.stop.clone();
             let answered = tokio::select! {
-                answered = probe => answered,
+                answered = answer => answered,
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
             };
             let Ok((status, answer)) = answered else {

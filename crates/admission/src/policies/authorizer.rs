@@ -1,4 +1,4 @@
-//! What the user of a write may do, as expressions ask.
+//! The `authorizer` variable of expressions.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,18 +10,18 @@ use holdfast_authorization::{
 use holdfast_cel::{Decision, Question, Subject};
 use holdfast_value::SmolStr;
 
-/// Answers the expressions of one write; each question is passed on once.
-pub struct Asking {
+/// Answers the authorization checks in the expressions of one write; equal checks reach the authorizer once.
+pub struct ExpressionAuthorizer {
     authorizer: Arc<dyn Authorizer>,
     user: Arc<User>,
     answers: Mutex<HashMap<Key, Decision>>,
 }
 
-/// A question as what is asked depends on it.
+/// What a check depends on.
 type Key = (Option<(SmolStr, SmolStr)>, SmolStr, String);
 
-impl Asking {
-    /// Asks `authorizer` what `user` may do.
+impl ExpressionAuthorizer {
+    /// Checks what `user` may do with `authorizer`.
     pub fn new(authorizer: Arc<dyn Authorizer>, user: Arc<User>) -> Self {
         Self {
             authorizer,
@@ -68,13 +68,15 @@ fn service_account(namespace: &str, name: &str) -> User {
     }
 }
 
-impl fmt::Debug for Asking {
+impl fmt::Debug for ExpressionAuthorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Asking").field("user", &self.user.name).finish()
+        f.debug_struct("ExpressionAuthorizer")
+            .field("user", &self.user.name)
+            .finish()
     }
 }
 
-impl holdfast_cel::Authorizer for Asking {
+impl holdfast_cel::Authorizer for ExpressionAuthorizer {
     fn authorize(&self, question: &Question) -> Decision {
         let key = (
             question.service_account.clone(),
@@ -117,7 +119,7 @@ mod tests {
     #[test]
     fn a_question_is_passed_on_once_and_for_whom_it_is_asked() {
         let counting = Arc::new(Counting::default());
-        let asking = Asking::new(counting.clone(), Arc::default());
+        let asking = ExpressionAuthorizer::new(counting.clone(), Arc::default());
         let question = |account: Option<&str>| Question {
             service_account: account.map(|name| ("ns".into(), name.into())),
             verb: "get".into(),

@@ -1,16 +1,29 @@
 //! Match conditions: which of the writes that the rules name are looked at
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#matching-requests-matchconditions>).
 
+use std::time::{Duration, Instant};
+
 use holdfast_cel::{Activation, Budget, PatternMemory, limits};
 use holdfast_gotext::errors::aggregate;
 use holdfast_resource::Field;
-use holdfast_value::Value;
+use holdfast_value::{SmolStr, Value};
 
 use super::Needs;
 use super::environment::Compiler;
 use super::expression::{Expression, Failure};
 use super::request::{Request, Scene};
 use crate::webhooks::matching::Invocation;
+
+/// An evaluation of the match conditions of a policy or a webhook, to be counted.
+#[derive(Clone, Debug)]
+pub struct ConditionCheck {
+    /// The name of the policy or the webhook.
+    pub name: SmolStr,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// How many conditions could not be evaluated.
+    pub errors: usize,
+}
 
 /// The match conditions of a policy or a webhook.
 #[derive(Debug, Default)]
@@ -31,13 +44,39 @@ impl Conditions {
         self.0.is_empty()
     }
 
-    /// Whether all conditions hold. One that does not decides, whatever happens to the others.
+    /// Whether all conditions of what has this name hold. One false condition decides, even if others fail. What is to be
+    /// counted comes to `checks`; without conditions there is nothing.
     ///
     /// # Errors
-    /// Why it cannot be said.
-    pub fn hold(&self, activation: &Activation) -> Result<bool, String> {
+    /// Why the conditions cannot be evaluated.
+    pub fn hold(
+        &self,
+        name: &SmolStr,
+        activation: &Activation,
+        checks: &mut Vec<ConditionCheck>,
+    ) -> Result<bool, String> {
+        if self.is_empty() {
+            return Ok(true);
+        }
+        let (begun, mut failures) = (Instant::now(), Vec::new());
+        let held = self.evaluate(activation, &mut failures);
+        checks.push(ConditionCheck {
+            name: name.clone(),
+            elapsed: begun.elapsed(),
+            errors: failures.len(),
+        });
+        match held {
+            Ok(true) if !failures.is_empty() => Err(aggregate(&failures)),
+            held => held,
+        }
+    }
+
+    /// Whether no condition is false. Those that cannot be evaluated come to `failures`.
+    ///
+    /// # Errors
+    /// Where the conditions take too much to evaluate.
+    fn evaluate(&self, activation: &Activation, failures: &mut Vec<String>) -> Result<bool, String> {
         let mut budget = Budget::new(limits::PER_CALL, limits::MATCH_CONDITIONS);
-        let mut failures = Vec::new();
         for condition in &self.0 {
             match condition.evaluate(activation, &mut budget) {
                 Ok(value) if value.as_bool() == Some(false) => return Ok(false),
@@ -46,10 +85,7 @@ impl Conditions {
                 Err(failure) => failures.push(failure.message()),
             }
         }
-        match failures.is_empty() {
-            true => Ok(true),
-            false => Err(aggregate(&failures)),
-        }
+        Ok(true)
     }
 }
 
@@ -80,19 +116,21 @@ impl Gate {
         self.conditions.is_empty()
     }
 
-    /// Whether a write goes through, which would make the object be `object`.
+    /// Whether a write goes through to the webhook of this name, which would make the object be `object`. What is to be counted
+    /// comes to `checks`.
     ///
     /// # Errors
-    /// Why it cannot be said.
+    /// Why the conditions cannot be evaluated.
     pub fn admits(
         &self,
+        name: &SmolStr,
         request: &Request<'_>,
-        invocation: &Invocation,
-        object: Option<&Value>,
+        (invocation, object): (&Invocation, Option<&Value>),
+        checks: &mut Vec<ConditionCheck>,
     ) -> Result<bool, String> {
         let scene = Scene::new(request);
         let activation = scene.activation(&self.blank, self.needs, invocation, object, None)?;
-        self.conditions.hold(&activation)
+        self.conditions.hold(name, &activation, checks)
     }
 }
 
@@ -103,7 +141,8 @@ mod tests {
 
     use super::*;
 
-    fn held(conditions: &[&str], object: &str) -> Result<bool, String> {
+    /// Whether the conditions hold, and how many of them were counted as failed.
+    fn held(conditions: &[&str], object: &str) -> (Result<bool, String>, Vec<usize>) {
         let parse = |text: &str| yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
         let list: Vec<Value> = conditions
             .iter()
@@ -118,24 +157,29 @@ mod tests {
         let mut compiler = Compiler::of(&Field::root(&spec), &PatternMemory::default());
         let conditions = Conditions::compile(&Field::root(&list), &mut compiler);
         let (blank, ..) = compiler.finish();
-        conditions.hold(&blank.with("object", CelValue::untyped(&parse(object))))
+        let (activation, mut checks) = (blank.with("object", CelValue::untyped(&parse(object))), Vec::new());
+        let held = conditions.hold(&"a".into(), &activation, &mut checks);
+        (held, checks.into_iter().map(|check| check.errors).collect())
     }
 
     #[test]
     fn one_condition_that_does_not_hold_decides() {
         let object = "{a: 1}";
-        assert_eq!(held(&[], object), Ok(true));
-        assert_eq!(held(&["object.a == 1", "object.a > 0"], object), Ok(true));
-        assert_eq!(held(&["object.b == 1", "object.a > 1"], object), Ok(false));
+        assert_eq!(held(&[], object), (Ok(true), vec![]));
+        assert_eq!(held(&["object.a == 1", "object.a > 0"], object), (Ok(true), vec![0]));
+        assert_eq!(held(&["object.b == 1", "object.a > 1"], object), (Ok(false), vec![1]));
     }
 
     #[test]
     fn errors_are_told_together() {
         assert_eq!(
             held(&["object.b == 1", "object.c == 1", "object.b == 1"], "{a: 1}"),
-            Err("[expression 'object.b == 1' resulted in error: no such key: b, \
-                 expression 'object.c == 1' resulted in error: no such key: c]"
-                .to_owned())
+            (
+                Err("[expression 'object.b == 1' resulted in error: no such key: b, \
+                     expression 'object.c == 1' resulted in error: no such key: c]"
+                    .to_owned()),
+                vec![3]
+            )
         );
     }
 }

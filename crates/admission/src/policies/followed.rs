@@ -9,7 +9,7 @@ use holdfast_resource::{Field, Resource};
 use holdfast_value::{SmolStr, Value};
 
 use super::{Binding, Body, Policy};
-use crate::webhooks::Origin;
+use crate::Origin;
 
 /// Follows policies and bindings; takes a new state in at once, whole.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ impl<B: Body> Followed<B> {
         self.active.load()
     }
 
-    /// Takes note of a policy as it is now; `None` where it is gone. A policy whose spec is what it was is not compiled.
+    /// Applies the current state of a policy; `None` where it is deleted. A policy with an unchanged spec is not compiled again.
     pub fn set_policy(&self, name: &str, policy: Option<&Value>) {
         let spec = policy.map(|policy| policy.get("spec").cloned().unwrap_or_default());
         let before = self.active.load();
@@ -110,7 +110,7 @@ impl<B: Body> Followed<B> {
         });
     }
 
-    /// Takes note of a binding as it is now; `None` where it is gone.
+    /// Applies the current state of a binding; `None` where it is deleted.
     pub fn set_binding(&self, name: &str, binding: Option<&Value>) {
         let key = (Origin::Api, SmolStr::new(name));
         let binding = binding.map(|binding| bound(name, binding));

@@ -1,4 +1,4 @@
-//! Admission policies, compiled and ready to be asked
+//! Admission policies, compiled and ready to be evaluated
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/>,
 //! <https://kubernetes.io/docs/reference/access-authn-authz/mutating-admission-policy/>).
 //!
@@ -7,9 +7,8 @@
 //! takes what there is then with one atomic load. An index by the names of resources says which policies may concern a
 //! write, so that one that none concerns costs one look into a table.
 //!
-//! What expressions may name says [`environment`]; what a write shows them, [`request`]; which writes a policy sees,
-//! [`constraints`]; what it is given as `params`, [`parameters`]. [`validating`] and [`mutating`] ask the policies of a
-//! write in turn.
+//! [`environment`] says what expressions may name, [`request`] what a write shows them, [`constraints`] which writes a policy
+//! sees, [`parameters`] what its `params` are. [`validating`] and [`mutating`] evaluate the policies of a write in turn.
 
 pub mod authorizer;
 pub mod conditions;
@@ -19,8 +18,8 @@ pub mod expression;
 mod followed;
 pub mod mutating;
 pub mod parameters;
+pub mod reinvocation;
 pub mod request;
-pub mod rounds;
 #[cfg(test)]
 mod tests;
 pub mod type_checking;
@@ -139,7 +138,7 @@ impl<B> Policy<B> {
     }
 }
 
-/// What ties a policy to writes and to parameters.
+/// A binding of a policy to resources and parameters.
 #[derive(Debug)]
 pub struct Binding {
     /// The name.
@@ -150,14 +149,14 @@ pub struct Binding {
     actions: Vec<Action>,
 }
 
-/// What comes of a validation that fails.
+/// The actions of a binding for a failed validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The write is refused.
     Deny,
     /// The client is warned.
     Warn,
-    /// The failure stands in the audit log.
+    /// The failure is added to the audit event.
     Audit,
 }
 
@@ -184,7 +183,7 @@ impl Binding {
     /// Whether the binding itself covers a write that leaves `object`.
     ///
     /// # Errors
-    /// Why that cannot be told.
+    /// Why the constraints cannot be evaluated.
     fn covers(&self, scene: &Scene<'_>, object: Option<&Value>) -> Result<bool, String> {
         let Some(constraints) = &self.constraints else {
             return Ok(true);

@@ -8,10 +8,11 @@ use holdfast_cel::{Activation, Budget, CelValue, EvaluationError, ListValue, Map
 use holdfast_resource::{Field, GroupVersionKind};
 use holdfast_value::{Error as ValueError, Growth, Map, SmolStr, Value, json_patch};
 
+use super::conditions::ConditionCheck;
 use super::environment::{Compiler, compiled};
 use super::expression::{Expression, Failure};
+use super::reinvocation::Reinvocation;
 use super::request::{Request, Scene, in_version};
-use super::rounds::Rounds;
 use super::{Active, Binding, Body, Check, Policy, sort_of_error};
 use crate::webhooks::matching::Invocation;
 
@@ -56,8 +57,8 @@ impl Body for Mutations {
     }
 }
 
-/// What the types of objects have to say to their change.
-pub trait Shapes {
+/// The types of the objects that policies change.
+pub trait ObjectTypes {
     /// Merges a configuration into an object of that kind, both whole.
     ///
     /// # Errors
@@ -68,50 +69,52 @@ pub trait Shapes {
     ///
     /// # Errors
     /// Why it does not fit.
-    fn conform(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, Fault>;
+    fn conform(&self, kind: &GroupVersionKind, object: Value) -> Result<Value, MutationError>;
 }
 
 /// Why there is no object after a change.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fault {
+pub enum MutationError {
     /// It does not fit its type.
     Misfit(String),
     /// It is too large.
     Overgrown(ValueError),
 }
 
-impl From<String> for Fault {
+impl From<String> for MutationError {
     fn from(why: String) -> Self {
         Self::Misfit(why)
     }
 }
 
-impl From<ValueError> for Fault {
+impl From<ValueError> for MutationError {
     fn from(error: ValueError) -> Self {
         Self::Overgrown(error)
     }
 }
 
-/// Who had a go in a round: the names of the policy and the binding, and namespace and name of the parameter.
+/// An invocation: the names of the policy and the binding, and namespace and name of the parameter.
 pub type Key = (SmolStr, SmolStr, Option<(SmolStr, SmolStr)>);
 
-/// What policies say of a write.
+/// The outcome of all policies for a write.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Why the write is refused: all causes, of which the first is the message, with its reason where it has one of its
     /// own.
-    pub refusals: Vec<Refused>,
-    /// A fault on the way, which ends everything.
-    pub fault: Option<Fault>,
-    /// Whether the object is otherwise than before.
+    pub refusals: Vec<MutationRefusal>,
+    /// An error that ends the write.
+    pub fault: Option<MutationError>,
+    /// Whether the object changed.
     pub changed: bool,
-    /// What is to be counted.
+    /// The evaluations to count in metrics.
     pub checks: Vec<Check>,
+    /// The evaluations of match conditions to count in metrics.
+    pub conditions: Vec<ConditionCheck>,
 }
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub struct MutationRefusal {
     /// Why.
     pub message: String,
     /// Whether the expression is to blame (reason `Invalid`) rather than what ties the policy to the write.
@@ -123,13 +126,13 @@ pub fn mutate(
     active: &Active<Mutations>,
     request: &Request<'_>,
     object: &mut Value,
-    shapes: &dyn Shapes,
-    rounds: &mut Rounds<Key>,
+    types: &dyn ObjectTypes,
+    rounds: &mut Reinvocation<Key>,
 ) -> Outcome {
     rounds.begin(Some(object));
     let mut mutating = Mutating {
         scene: Scene::new(request),
-        shapes,
+        types,
         object,
         rounds,
         outcome: Outcome::default(),
@@ -171,9 +174,9 @@ impl PolicyCall<'_> {
 
 struct Mutating<'a, 'o> {
     scene: Scene<'a>,
-    shapes: &'a dyn Shapes,
+    types: &'a dyn ObjectTypes,
     object: &'o mut Value,
-    rounds: &'o mut Rounds<Key>,
+    rounds: &'o mut Reinvocation<Key>,
     outcome: Outcome,
     /// Whether any mutation was carried out, even if the object is as it was.
     patched: bool,
@@ -246,7 +249,7 @@ impl<'a> Mutating<'a, '_> {
             ),
             None => format!("policy {:?} denied request: {why}", policy.name.as_str()),
         };
-        self.outcome.refusals.push(Refused { message, invalid });
+        self.outcome.refusals.push(MutationRefusal { message, invalid });
     }
 
     fn carry_out(&mut self, call: &PolicyCall<'_>) {
@@ -255,7 +258,10 @@ impl<'a> Mutating<'a, '_> {
             Ok(activation) => activation,
             Err(why) => return self.misconfigured(policy, None, &why),
         };
-        match policy.conditions.hold(&activation) {
+        match policy
+            .conditions
+            .hold(&policy.name, &activation, &mut self.outcome.conditions)
+        {
             Ok(true) => {}
             Ok(false) => return,
             Err(_) if policy.fails_open => return,
@@ -271,7 +277,7 @@ impl<'a> Mutating<'a, '_> {
             let outcome = self.change(call, mutation);
             let error = match &outcome {
                 Ok(()) => "no_error",
-                Err(Trouble::Fault(_)) => "invalid_error",
+                Err(Trouble::Error(_)) => "invalid_error",
                 Err(Trouble::Failed(why)) => sort_of_error(why),
             };
             self.outcome.checks.push(Check {
@@ -283,7 +289,7 @@ impl<'a> Mutating<'a, '_> {
             });
             match outcome {
                 Ok(()) => self.patched = true,
-                Err(Trouble::Fault(fault)) => {
+                Err(Trouble::Error(fault)) => {
                     self.outcome.fault = Some(fault);
                     return;
                 }
@@ -320,7 +326,7 @@ impl<'a> Mutating<'a, '_> {
         let patched = match mutation.patch_type {
             PatchType::Apply => {
                 let configuration = configuration(&value, &object)?;
-                let merged = self.shapes.merge(kind, &object, configuration);
+                let merged = self.types.merge(kind, &object, configuration);
                 merged.map_err(|why| format!("error applying patch: {why}"))?
             }
             PatchType::Json => {
@@ -333,7 +339,7 @@ impl<'a> Mutating<'a, '_> {
                 }
             }
         };
-        let conforming = self.shapes.conform(kind, patched).map_err(Trouble::Fault)?;
+        let conforming = self.types.conform(kind, patched).map_err(Trouble::Error)?;
         let version = holdfast_resource::GroupVersion::parse(&own);
         *self.object = match version {
             Some(version) => in_version(resource, &conforming, &version)?,
@@ -348,7 +354,7 @@ enum Trouble {
     /// The policy is to blame.
     Failed(String),
     /// What it makes is no object of the kind.
-    Fault(Fault),
+    Error(MutationError),
 }
 
 impl From<String> for Trouble {
@@ -377,7 +383,7 @@ fn operations(value: &CelValue) -> Result<Value, Trouble> {
     }
     let operations = value.to_value(&mut Growth::default());
     operations.map(with_op_and_path).map_err(|error| match error {
-        EvaluationError::TooLarge(error) => Trouble::Fault(error.into()),
+        EvaluationError::TooLarge(error) => Trouble::Error(error.into()),
         error => format!("JSONPath valueExpression evaluated to a type that could not marshal to JSON: {error}").into(),
     })
 }
@@ -407,7 +413,7 @@ fn configuration(value: &CelValue, object: &Value) -> Result<Value, Trouble> {
     };
     check_names(made)?;
     let configuration = value.to_value(&mut Growth::default()).map_err(|error| match error {
-        EvaluationError::TooLarge(error) => Trouble::Fault(error.into()),
+        EvaluationError::TooLarge(error) => Trouble::Error(error.into()),
         error => error.to_string().into(),
     })?;
     let mut configuration = without_nulls(configuration).unwrap_or_else(Value::empty_map);

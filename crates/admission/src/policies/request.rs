@@ -10,7 +10,7 @@ use holdfast_resource::{GroupVersion, GroupVersionKind, Lookup, Registry, Resour
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::Needs;
-use super::authorizer::Asking;
+use super::authorizer::ExpressionAuthorizer;
 use super::environment::{AUTHORIZER, NAMESPACE_OBJECT, OBJECT, OLD_OBJECT, PARAMS, REQUEST, REQUEST_RESOURCE};
 use crate::webhooks::matching::{Attributes, Invocation};
 use crate::webhooks::review::Review;
@@ -71,7 +71,7 @@ pub(super) struct Scene<'a> {
     pub(super) request: &'a Request<'a>,
     namespace: OnceCell<Option<Value>>,
     shown: OnceCell<CelValue>,
-    asking: OnceCell<Arc<Asking>>,
+    asking: OnceCell<Arc<ExpressionAuthorizer>>,
     described: RefCell<Option<(Invocation, CelValue)>>,
 }
 
@@ -195,11 +195,11 @@ impl<'a> Scene<'a> {
         shown.clone()
     }
 
-    fn asking(&self) -> Arc<Asking> {
+    fn asking(&self) -> Arc<ExpressionAuthorizer> {
         let (authorizer, user) = (self.request.authorizer, self.request.user);
         let asking = self
             .asking
-            .get_or_init(|| Arc::new(Asking::new(Arc::clone(authorizer), Arc::clone(user))));
+            .get_or_init(|| Arc::new(ExpressionAuthorizer::new(Arc::clone(authorizer), Arc::clone(user))));
         Arc::clone(asking)
     }
 

@@ -10,9 +10,9 @@ use holdfast_cel::PatternMemory;
 use holdfast_resource::{GroupResource, GroupVersion, GroupVersionKind, Lookup, Registry};
 use holdfast_value::{Limits, Value, yaml};
 
-use super::mutating::{self, Fault, Shapes};
+use super::mutating::{self, MutationError, ObjectTypes};
+use super::reinvocation::Reinvocation;
 use super::request::Request;
-use super::rounds::Rounds;
 use super::validating::{self, ValidationResult};
 use super::{Check, Policies};
 
@@ -59,7 +59,7 @@ impl Lookup for World {
 /// Objects as they are.
 struct AsTheyAre;
 
-impl Shapes for AsTheyAre {
+impl ObjectTypes for AsTheyAre {
     fn merge(&self, _kind: &GroupVersionKind, object: &Value, configuration: Value) -> Result<Value, String> {
         let mut merged = object.clone();
         for (key, value) in configuration.get("data").and_then(Value::as_map).into_iter().flatten() {
@@ -68,7 +68,7 @@ impl Shapes for AsTheyAre {
         Ok(merged)
     }
 
-    fn conform(&self, _kind: &GroupVersionKind, object: Value) -> Result<Value, Fault> {
+    fn conform(&self, _kind: &GroupVersionKind, object: Value) -> Result<Value, MutationError> {
         Ok(object)
     }
 }
@@ -542,7 +542,7 @@ fn mutated(spec: &str) -> (Value, mutating::Outcome) {
     };
     world.request(&write, |request, mut object| {
         let active = world.policies.mutating.now();
-        let outcome = mutating::mutate(&active, request, &mut object, &AsTheyAre, &mut Rounds::default());
+        let outcome = mutating::mutate(&active, request, &mut object, &AsTheyAre, &mut Reinvocation::default());
         (object, outcome)
     })
 }

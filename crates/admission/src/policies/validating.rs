@@ -7,6 +7,7 @@ use holdfast_cel::{Activation, Budget, CelValue, Type};
 use holdfast_resource::Field;
 use holdfast_value::{SmolStr, Value, json};
 
+use super::conditions::ConditionCheck;
 use super::environment::{Compiler, compiled};
 use super::expression::{Expression, Failure};
 use super::request::{Request, Scene};
@@ -88,15 +89,17 @@ impl Validation {
 
 const INVALID: SmolStr = SmolStr::new_static("Invalid");
 
-/// What policies say of a write.
+/// The outcome of all policies for a write.
 #[derive(Debug, Default)]
 pub struct ValidationResult {
     /// The first refusal.
     pub denial: Option<Denial>,
-    /// What the client is to be warned of.
+    /// The warnings for the client.
     pub warnings: Vec<String>,
-    /// What is to be counted.
+    /// The evaluations to count in metrics.
     pub checks: Vec<Check>,
+    /// The evaluations of match conditions to count in metrics.
+    pub conditions: Vec<ConditionCheck>,
     /// What the audit log says of the write: keys and values. The first value of a key counts.
     pub annotations: Vec<(String, String)>,
 }
@@ -227,7 +230,10 @@ impl Checking<'_> {
             Err(why) => return self.misconfigured(policy, None, &why),
         };
         policy.variables.bind(&mut activation);
-        match policy.conditions.hold(&activation) {
+        match policy
+            .conditions
+            .hold(&policy.name, &activation, &mut self.result.conditions)
+        {
             Ok(true) => {}
             Ok(false) => return,
             Err(_) if policy.fails_open => return,
@@ -346,7 +352,7 @@ impl Validations {
         findings
     }
 
-    /// Adds what the audit log is to say to `annotations`, and says what goes wrong with that.
+    /// Adds the audit annotations of a policy to `annotations`, and returns their errors.
     fn annotate(&self, activation: &Activation, fails_open: bool, annotations: &mut Annotations) -> Vec<Finding> {
         let mut budget = Budget::default();
         let mut faults = Vec::new();

@@ -14,11 +14,11 @@ pub struct Answer {
     pub allowed: bool,
     /// Why not: a `Status`.
     pub status: Option<Value>,
-    /// What the client is to be warned of.
+    /// The warnings for the client.
     pub warnings: Vec<String>,
     /// What the audit log is to say of the write: keys and values.
     pub annotations: Vec<(String, String)>,
-    /// What is to be changed; `None` where nothing is.
+    /// The patch; `None` for no change.
     pub patch: Option<Patch>,
 }
 

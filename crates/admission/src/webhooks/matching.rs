@@ -204,14 +204,11 @@ mod tests {
     use holdfast_value::{Limits, yaml};
 
     use super::*;
+    use crate::Origin;
 
     fn webhook(text: &str) -> Webhook {
         let value = yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
-        Webhook::of(
-            &Field::root(&value),
-            ("", crate::webhooks::Origin::Api),
-            &Default::default(),
-        )
+        Webhook::of(&Field::root(&value), "", Origin::Api, &Default::default())
     }
 
     fn attributes(operation: &'static str, path: &'static str) -> Attributes<'static> {

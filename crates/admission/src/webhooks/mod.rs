@@ -2,8 +2,8 @@
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>).
 //!
 //! [`Webhooks`] follows the stored configurations through [`Followed`](holdfast_resource::Followed): each
-//! is compiled once when it changes, and a write takes what there is then with one atomic load. What is called for a write
-//! says [`matching`]; what is sent, [`review`]; what comes back, [`answer`]. Who calls is the server.
+//! is compiled once when it changes, and a write loads the current ones with one atomic load. [`matching`] says which of them a
+//! write calls, [`review`] what is sent, [`answer`] what comes back. The server makes the calls.
 
 pub mod answer;
 mod client_config;
@@ -21,6 +21,7 @@ use holdfast_resource::Field;
 use holdfast_resource::selector::LabelSelector;
 use holdfast_value::{SmolStr, Value};
 
+use crate::Origin;
 use crate::policies::conditions::Gate;
 pub use client_config::{Address, Authorities, ClientConfig, authorities_fault};
 pub use matching::Rule;
@@ -53,15 +54,6 @@ pub struct Hooks {
     changes: u64,
 }
 
-/// Where a configuration comes from. Those of files come first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Origin {
-    /// A file of the server, which no client changes.
-    File,
-    /// An object of the API.
-    Api,
-}
-
 /// The webhooks of each configuration.
 type Configurations = BTreeMap<(WebhookType, Origin, SmolStr), Vec<Arc<Webhook>>>;
 
@@ -72,19 +64,19 @@ pub struct Webhook {
     pub name: SmolStr,
     /// The name of the configuration that it is of.
     pub configuration: SmolStr,
-    /// Where that comes from.
+    /// The source of that configuration.
     pub origin: Origin,
     /// How it is reached.
     pub client: ClientConfig,
-    /// What it wants to hear of.
+    /// The writes that it is called for.
     pub rules: Vec<Rule>,
-    /// Whether it wants to hear of what its rules name in whatever version it is written.
+    /// Whether its rules match writes in equivalent versions too (`matchPolicy: Equivalent`).
     pub equivalent: bool,
-    /// The namespaces that it wants to hear of.
+    /// The namespaces of objects that it is called for.
     pub namespaces: LabelSelector,
-    /// The objects that it wants to hear of.
+    /// The objects that it is called for.
     pub objects: LabelSelector,
-    /// Whether a write goes on when it cannot be asked.
+    /// Whether a write goes on when it cannot be called (`failurePolicy: Ignore`).
     pub fails_open: bool,
     /// How long it may take.
     pub timeout: Duration,
@@ -92,7 +84,7 @@ pub struct Webhook {
     pub reinvoked: bool,
     /// The version of the reviews that it takes.
     pub review_version: ReviewVersion,
-    /// Which of the writes that the rest names it wants to hear of.
+    /// The match conditions, which narrow the rules further.
     pub gate: Gate,
 }
 
@@ -105,17 +97,17 @@ impl Webhooks {
         }
     }
 
-    /// The webhooks as they are now.
+    /// The current webhooks.
     pub fn now(&self) -> arc_swap::Guard<Arc<Hooks>> {
         self.hooks.load()
     }
 
-    /// How many changes of configurations were taken note of so far.
+    /// How many changes of configurations were applied so far.
     pub fn changes(&self) -> u64 {
         self.hooks.load().changes
     }
 
-    /// Takes note of a configuration as it is now; `None` where it is gone.
+    /// Applies the current state of a configuration; `None` where it is deleted.
     pub fn set(&self, webhook_type: WebhookType, name: &str, configuration: Option<&Value>) {
         let compiled = configuration.map(|configuration| compile(configuration, Origin::Api, &self.patterns));
         self.hooks.rcu(|hooks| {
@@ -182,21 +174,16 @@ impl Hooks {
 /// The webhooks of a configuration, which was validated.
 fn compile(configuration: &Value, origin: Origin, patterns: &PatternMemory) -> Vec<Arc<Webhook>> {
     let root = Field::root(configuration);
-    let webhooks = root.child("webhooks");
+    let (metadata, webhooks) = (root.child("metadata"), root.child("webhooks"));
+    let name = metadata.child("name");
     webhooks
         .items()
-        .map(|webhook| {
-            Arc::new(Webhook::of(
-                &webhook,
-                (root.child("metadata").child("name").text(), origin),
-                patterns,
-            ))
-        })
+        .map(|webhook| Arc::new(Webhook::of(&webhook, name.text(), origin, patterns)))
         .collect()
 }
 
 impl Webhook {
-    fn of(webhook: &Field<'_, '_>, (configuration, origin): (&str, Origin), patterns: &PatternMemory) -> Self {
+    fn of(webhook: &Field<'_, '_>, configuration: &str, origin: Origin, patterns: &PatternMemory) -> Self {
         let selector = |name: &str| {
             let field = webhook.child(name);
             field.value().map(LabelSelector::from_object).unwrap_or_default()

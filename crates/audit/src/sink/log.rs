@@ -41,7 +41,7 @@ impl Format {
     }
 }
 
-/// Where a log goes.
+/// The destination of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// To the standard output.

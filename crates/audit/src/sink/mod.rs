@@ -156,7 +156,7 @@ pub struct Sink {
     observer: Arc<dyn Observer>,
 }
 
-/// The end of a backend, which comes before its time where the sink was not closed.
+/// Resolves when a backend ends; early if the sink was not closed.
 pub type Ended = BoxFuture<'static, ()>;
 
 impl Sink {
@@ -318,7 +318,7 @@ impl Backend {
     }
 }
 
-/// The outcome of an event, for who has to wait for it.
+/// The outcome of an event, for callers that wait for it.
 #[derive(Debug, Default)]
 #[must_use = "blocking modes wait for the outcome"]
 pub struct Receipt {

@@ -39,7 +39,7 @@ const COMPRESSED: &str = ".gz";
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The rights of a new log file: it tells what users do.
+/// The permissions of a new log file, which shows what users do.
 const MODE: u32 = 0o600;
 
 /// A log file that is put aside when it becomes too large.

@@ -28,14 +28,14 @@ pub(crate) enum Piece<'a> {
 pub(crate) struct Pieces<'a> {
     rest: &'a str,
     used: usize,
-    values_sent: usize,
+    values: usize,
 }
 
-pub(crate) fn pieces(template: &str, values_sent: usize) -> Pieces<'_> {
+pub(crate) fn pieces(template: &str, values: usize) -> Pieces<'_> {
     Pieces {
         rest: template,
         used: 0,
-        values_sent,
+        values,
     }
 }
 
@@ -67,7 +67,7 @@ impl<'a> Iterator for Pieces<'a> {
 
 impl<'a> Pieces<'a> {
     fn clause(&mut self, after: &'a str) -> Result<Piece<'a>, String> {
-        if self.used >= self.values_sent {
+        if self.used >= self.values {
             return Err(format!("index {} out of range", self.used));
         }
         if after.is_empty() {
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     fn templates_that_cannot_be_read_are_told() {
-        for (template, values_sent, why) in [
+        for (template, values, why) in [
             ("%d", 0, "index 0 out of range"),
             ("a%", 1, "unexpected end of string"),
             (
@@ -396,7 +396,7 @@ mod tests {
                  integer: strconv.Atoi: parsing \"\": invalid syntax",
             ),
         ] {
-            let message = pieces(template, values_sent).find_map(Result::err);
+            let message = pieces(template, values).find_map(Result::err);
             assert_eq!(message.as_deref(), Some(why), "{template}");
         }
         assert_eq!(

@@ -46,14 +46,11 @@ pub(super) enum Shape {
     Call(Rule, u8),
     Sequence(Vec<Shape>),
     Optional(Box<Shape>),
-    /// Any number of times, decided by the next token, or `predicted` by more of them.
+    /// Any number of times, or at least `once`. The next token decides whether it goes on, or more tokens where that is
+    /// `predicted`.
     Repeated {
         body: Box<Shape>,
-        predicted: bool,
-    },
-    /// The same, at least once.
-    Some {
-        body: Box<Shape>,
+        once: bool,
         predicted: bool,
     },
     Choice(Vec<Shape>),
@@ -70,10 +67,12 @@ pub(super) fn grammar(rule: Rule) -> Shape {
     let maybe = |shape: Shape| Optional(Box::new(shape));
     let repeated = |parts: Vec<Shape>, predicted: bool| Repeated {
         body: Box::new(Sequence(parts)),
+        once: false,
         predicted,
     };
-    let some = |kind: Kind, predicted: bool| Shape::Some {
+    let some = |kind: Kind, predicted: bool| Repeated {
         body: Box::new(token(kind)),
+        once: true,
         predicted,
     };
     let infix = |strength: u8, operators: &[Kind], rule: Rule| {
@@ -83,8 +82,9 @@ pub(super) fn grammar(rule: Rule) -> Shape {
             Call(rule, strength + 1),
         ])
     };
-    let choices = |shapes: Vec<Shape>| Repeated {
-        body: Box::new(Choice(shapes)),
+    let operations = |body: Shape| Repeated {
+        body: Box::new(body),
+        once: false,
         predicted: true,
     };
     match rule {
@@ -105,20 +105,14 @@ pub(super) fn grammar(rule: Rule) -> Shape {
         ]),
         Rule::Relation => {
             let operators = [Less, LessEqual, GreaterEqual, Greater, Equal, NotEqual, In];
-            Sequence(vec![
-                of(Rule::Calc),
-                Repeated {
-                    body: Box::new(infix(1, &operators, Rule::Relation)),
-                    predicted: true,
-                },
-            ])
+            Sequence(vec![of(Rule::Calc), operations(infix(1, &operators, Rule::Relation))])
         }
         Rule::Calc => Sequence(vec![
             of(Rule::Unary),
-            choices(vec![
+            operations(Choice(vec![
                 infix(2, &[Star, Slash, Percent], Rule::Calc),
                 infix(1, &[Plus, Minus], Rule::Calc),
-            ]),
+            ])),
         ]),
         Rule::Unary => Choice(vec![
             of(Rule::Member),
@@ -127,7 +121,7 @@ pub(super) fn grammar(rule: Rule) -> Shape {
         ]),
         Rule::Member => Sequence(vec![
             of(Rule::Primary),
-            choices(vec![
+            operations(Choice(vec![
                 Sequence(vec![
                     Precedence(3),
                     token(Dot),
@@ -149,7 +143,7 @@ pub(super) fn grammar(rule: Rule) -> Shape {
                     of(Rule::Expr),
                     token(CloseBracket),
                 ]),
-            ]),
+            ])),
         ]),
         Rule::Primary => Choice(vec![
             Sequence(vec![maybe(token(Dot)), token(Identifier)]),

@@ -11,19 +11,18 @@ mod predict;
 
 use std::collections::HashSet;
 
-use grammar::{END_OF_RULE, Kinds, Rule, is_recursive, set};
-use network::{Check, Edge, NETWORK, Network, Piece, State};
+use grammar::{END_OF_RULE, Kinds, Rule, set};
+use network::{Edge, NETWORK, Network, Piece, State};
 use predict::Contexts;
 
 use crate::lexer::{Kind, Token};
-use crate::parser::Issue;
-use crate::source::NOWHERE;
+use crate::source::Issue;
 
 /// The reference gives up after so many recoveries.
 const MAX_RECOVERIES: usize = 30;
 /// The reference gives up where one recovery skips more tokens than this.
 const MAX_SKIPPED: usize = 256;
-/// No more tokens are walked than this; longer texts get the errors that the parser itself finds.
+/// No more tokens are walked than this; of longer texts the first error alone is reported.
 const MAX_TOKENS: usize = 4_096;
 /// How many rules may be entered within each other.
 const MAX_FRAMES: usize = 240;
@@ -40,16 +39,18 @@ enum Left {
         offending: usize,
         expected: Kinds,
     },
-    /// Nothing more is to be found out.
+    /// The reference gives up here.
     GaveUp,
+    /// This walk goes beyond its own bounds, and its errors do not count.
+    Overrun,
 }
 
 struct Frame {
     rule: Rule,
     /// Where its text begins.
     begin: usize,
-    /// Where the rule was called.
-    invoking: State,
+    /// Where the rule that called it goes on.
+    follow: State,
     precedence: u8,
 }
 
@@ -69,14 +70,13 @@ struct Walk<'t> {
     steps: usize,
     contexts: Contexts,
     issues: Vec<Issue>,
-    /// What is said of names once all of the text is read.
+    /// The errors of field names, which come after all others.
     nameless: Vec<Issue>,
-    /// The same, of messages that are not yet read.
+    /// Those of messages that are not yet read to their end; an error in the message drops them.
     pending: Vec<Issue>,
-    overrun: bool,
 }
 
-/// The errors of syntax in `tokens`, in the order in which they are found; `None` where that cannot be told within bounds.
+/// The errors of syntax in `tokens`, in the order in which they are found. `None` beyond the bounds of the walk.
 pub(crate) fn errors(text: &str, tokens: &[Token], gaps: &[(usize, usize)]) -> Option<Vec<Issue>> {
     if tokens.len() > MAX_TOKENS {
         return None;
@@ -97,15 +97,13 @@ pub(crate) fn errors(text: &str, tokens: &[Token], gaps: &[(usize, usize)]) -> O
         issues: Vec::new(),
         nameless: Vec::new(),
         pending: Vec::new(),
-        overrun: false,
     };
-    // That the walk gave up at the reference's own bounds is told in the issues.
-    let _ = walk.rule(Rule::Start, 0);
-    let Walk {
-        mut issues, nameless, ..
-    } = walk;
-    issues.extend(nameless);
-    (!walk.overrun).then_some(issues)
+    // Where the reference gives up, the issues end with its reason.
+    if let Err(Left::Overrun) = walk.rule(Rule::Start, 0) {
+        return None;
+    }
+    walk.issues.extend(walk.nameless);
+    Some(walk.issues)
 }
 
 #[expect(
@@ -133,24 +131,20 @@ impl Walk<'_> {
 
     fn rule(&mut self, rule: Rule, precedence: u8) -> Result<(), Left> {
         if self.frames.len() >= MAX_FRAMES {
-            self.overrun = true;
-            return Err(Left::GaveUp);
+            return Err(Left::Overrun);
         }
-        let begin = self.token(0).start;
+        let network = self.network;
         self.frames.push(Frame {
             rule,
-            begin,
-            invoking: self.state,
+            begin: self.token(0).start,
+            follow: network.follow(self.state),
             precedence,
         });
-        let invoking = self.state;
-        self.state = self.network.starts[rule as usize];
-        let network = self.network;
         let pending = self.pending.len();
         match self.piece(&network.pieces[rule as usize]) {
             Ok(()) if rule == Rule::Fields => self.nameless.extend(self.pending.drain(pending..)),
             Ok(()) => {}
-            Err(Left::GaveUp) => return Err(Left::GaveUp),
+            Err(left @ (Left::GaveUp | Left::Overrun)) => return Err(left),
             Err(left) => {
                 self.report(left);
                 self.recover()?;
@@ -163,13 +157,10 @@ impl Walk<'_> {
             }
         }
         self.frames.pop();
-        if !is_recursive(rule) {
-            self.state = invoking;
-        }
         Ok(())
     }
 
-    /// A field whose name was wrong is told of once more; those of a message at its first field, once they are read.
+    /// Reports a field whose name is wrong once more. Fields of a message are reported where its first field begins.
     fn nameless(&mut self) {
         let mut frames = self.frames.iter().rev();
         let own = frames.next();
@@ -205,8 +196,7 @@ impl Walk<'_> {
             }
             Piece::Sequence(pieces) => pieces.iter().try_for_each(|piece| self.piece(piece)),
             Piece::Optional(state, body) => {
-                self.state = *state;
-                self.check()?;
+                self.enter(*state)?;
                 match self.begins(*state) {
                     true => self.piece(body),
                     false => Ok(()),
@@ -215,38 +205,22 @@ impl Walk<'_> {
             Piece::Repeated {
                 entry,
                 back,
+                once,
                 predicted,
                 body,
             } => {
-                self.state = *entry;
-                self.check()?;
-                while self.goes_on(*entry, *predicted)? {
+                let decision = if *once { *back } else { *entry };
+                self.enter(*entry)?;
+                let mut goes_on = *once || self.goes_on(decision, *predicted)?;
+                while goes_on {
                     self.piece(body)?;
-                    self.state = *back;
-                    self.check()?;
+                    self.go_back(*back);
+                    goes_on = self.goes_on(decision, *predicted)?;
                 }
                 Ok(())
             }
-            Piece::Some {
-                entry,
-                back,
-                predicted,
-                body,
-            } => {
-                self.state = *entry;
-                self.check()?;
-                loop {
-                    self.piece(body)?;
-                    self.state = *back;
-                    self.check()?;
-                    if !self.goes_on(*back, *predicted)? {
-                        return Ok(());
-                    }
-                }
-            }
             Piece::Choice(state, pieces) => {
-                self.state = *state;
-                self.check()?;
+                self.enter(*state)?;
                 let alternative = self.predict(*state)?;
                 match pieces.get(alternative - 1) {
                     Some(piece) => self.piece(piece),
@@ -271,25 +245,31 @@ impl Walk<'_> {
         Ok(self.begins(state))
     }
 
-    /// Looks whether the next token fits, and mends it if it does not.
-    fn check(&mut self) -> Result<(), Left> {
-        if self.recovering {
-            return Ok(());
+    /// Enters a decision: a token that does not fit is dropped, or the rule is left.
+    fn enter(&mut self, state: State) -> Result<(), Left> {
+        self.state = state;
+        match self.fits() || self.drop_token() {
+            true => Ok(()),
+            false => Err(self.mismatch()),
         }
-        let next = self.network.next(self.state);
-        if next & END_OF_RULE != 0 || self.is_next(next) {
-            return Ok(());
-        }
-        match self.network.nodes[self.state].check {
-            Check::Enter if self.drop_token() => Ok(()),
-            Check::Enter => Err(self.mismatch()),
-            Check::Back => {
-                self.unwanted();
-                let until = self.expected() | self.follows_callers();
-                self.skip_until(until);
-                Ok(())
+    }
+
+    /// Goes back to a decision from its body: tokens that do not fit are skipped.
+    fn go_back(&mut self, state: State) {
+        self.state = state;
+        if !self.fits() {
+            self.unwanted();
+            let until = self.expected() | self.follows_callers();
+            while self.kind() != Kind::End && !self.is_next(until) {
+                self.consume();
             }
         }
+    }
+
+    /// Whether the next token fits, as far as that is looked at: not behind an error before a token matches again.
+    fn fits(&self) -> bool {
+        let next = self.network.next(self.state);
+        self.recovering || next & END_OF_RULE != 0 || self.is_next(next)
     }
 
     /// What may come next, here and where the rules above go on.
@@ -300,7 +280,7 @@ impl Walk<'_> {
             if following & END_OF_RULE == 0 {
                 break;
             }
-            following = self.network.next(self.network.follow(frame.invoking));
+            following = self.network.next(frame.follow);
             kinds |= following & !END_OF_RULE;
         }
         match following & END_OF_RULE {
@@ -316,14 +296,8 @@ impl Walk<'_> {
     /// What follows the rules that were entered.
     fn follows_callers(&self) -> Kinds {
         let frames = self.frames.iter().skip(1);
-        let follows = frames.map(|frame| self.network.next(self.network.follow(frame.invoking)));
+        let follows = frames.map(|frame| self.network.next(frame.follow));
         follows.fold(0, |all, kinds| all | kinds) & !END_OF_RULE
-    }
-
-    fn skip_until(&mut self, kinds: Kinds) {
-        while self.kind() != Kind::End && !self.is_next(kinds) {
-            self.consume();
-        }
     }
 
     fn matched(&mut self) {
@@ -357,7 +331,7 @@ impl Walk<'_> {
                 self.shown(self.at),
                 list(self.expected())
             );
-            self.tell(self.at, message);
+            self.report_at(self.at, message);
         }
     }
 
@@ -376,7 +350,7 @@ impl Walk<'_> {
             if !self.recovering {
                 self.recovering = true;
                 let message = format!("missing {} at {}", list(self.expected()), self.shown(self.at));
-                self.tell(self.at, message);
+                self.report_at(self.at, message);
             }
             return Ok(());
         }
@@ -401,10 +375,8 @@ impl Walk<'_> {
         let mut skipped = usize::from(self.at > at_first);
         while self.kind() != Kind::End && !self.is_next(kinds) {
             if skipped == MAX_SKIPPED {
-                self.issues.push(Issue {
-                    offset: NOWHERE,
-                    message: format!("error recovery token lookahead limit exceeded: {MAX_SKIPPED}"),
-                });
+                let why = format!("error recovery token lookahead limit exceeded: {MAX_SKIPPED}");
+                self.issues.push(Issue::nowhere(why));
                 return Err(Left::GaveUp);
             }
             skipped += 1;
@@ -415,7 +387,7 @@ impl Walk<'_> {
 
     fn count(&mut self) -> Result<(), Left> {
         if self.recoveries == MAX_RECOVERIES {
-            self.tell(
+            self.report_at(
                 self.at,
                 format!("error recovery attempt limit exceeded: {MAX_RECOVERIES}"),
             );
@@ -431,35 +403,32 @@ impl Walk<'_> {
         }
         self.recovering = true;
         match left {
-            Left::GaveUp => {}
+            Left::GaveUp | Left::Overrun => {}
             Left::Mismatch { offending, expected } => {
                 let message = format!(
                     "mismatched input {} expecting {}",
                     self.shown(offending),
                     list(expected)
                 );
-                self.tell(offending, message);
+                self.report_at(offending, message);
             }
             Left::NoAlternative { start, offending } => {
                 let input = self.between(start, offending);
-                // Words that the language keeps are told of in another way.
+                // The reference rewords the error for a literal behind a dot, as in `a.true`.
                 let mut letters = input.chars();
                 letters.next();
                 let message = match letters.as_str() {
                     word @ ("true" | "false" | "null") => format!("mismatched input '{word}' expecting IDENTIFIER"),
                     _ => format!("no viable alternative at input {}", quoted(&input)),
                 };
-                self.tell(offending, message);
+                self.report_at(offending, message);
             }
         }
     }
 
-    fn tell(&mut self, token: usize, message: String) {
+    fn report_at(&mut self, token: usize, message: String) {
         let offset = self.tokens[token.min(self.tokens.len() - 1)].start;
-        self.issues.push(Issue {
-            offset,
-            message: format!("Syntax error: {message}"),
-        });
+        self.issues.push(Issue::of_syntax(offset, &message));
     }
 
     fn shown(&self, token: usize) -> String {
@@ -499,10 +468,10 @@ fn quoted(text: &str) -> String {
 
 /// The kinds as the reference lists them: the end first, then in the order of the grammar.
 fn list(kinds: Kinds) -> String {
-    let end = set(&[Kind::End]);
-    let first = (kinds & end != 0).then(|| Kind::End.shown());
-    let others = Kind::ALL.into_iter().filter(|kind| kinds & !end & set(&[*kind]) != 0);
-    let shown: Vec<&str> = first.into_iter().chain(others.map(Kind::shown)).collect();
+    let others = Kind::ALL.into_iter().filter(|kind| *kind != Kind::End);
+    let in_order = [Kind::End].into_iter().chain(others);
+    let of_set = in_order.filter(|kind| kinds & set(&[*kind]) != 0);
+    let shown: Vec<&str> = of_set.map(Kind::shown).collect();
     match shown.as_slice() {
         [one] => (*one).to_owned(),
         many => format!("{{{}}}", many.join(", ")),
@@ -511,11 +480,12 @@ fn list(kinds: Kinds) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::parser::{describe, parse};
+    use crate::parser::{Dialect, parse};
+    use crate::source::describe;
 
     /// The errors of a text, each with the column it stands at.
-    fn told(text: &str) -> Vec<String> {
-        let issues = parse(text, false).err().unwrap_or_default();
+    fn errors(text: &str) -> Vec<String> {
+        let issues = parse(text, Dialect::Standard).err().unwrap_or_default();
         let shown = describe(text, issues);
         let errors = shown.lines().filter_map(|line| line.strip_prefix("ERROR: <input>:"));
         errors.map(str::to_owned).collect()
@@ -573,7 +543,7 @@ mod tests {
             ),
         ];
         for (text, expected) in cases {
-            assert_eq!(told(text), expected, "{text}");
+            assert_eq!(errors(text), expected, "{text}");
         }
     }
 
@@ -586,7 +556,7 @@ mod tests {
             "- ".repeat(4_000),
             "a.b{".repeat(900),
         ] {
-            assert!(!told(&text).is_empty());
+            assert!(!errors(&text).is_empty());
         }
     }
 }

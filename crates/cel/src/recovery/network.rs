@@ -25,18 +25,10 @@ pub(super) enum Edge {
     },
 }
 
-/// What happens at a state where the parser looks whether the next token fits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
-    Enter,
-    Back,
-}
-
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) rule: Rule,
     pub(super) edges: Vec<Edge>,
-    pub(super) check: Check,
 }
 
 /// A part of the grammar with its states, as the parser walks it.
@@ -45,15 +37,11 @@ pub(super) enum Piece {
     Call(State, Rule, u8),
     Sequence(Vec<Piece>),
     Optional(State, Box<Piece>),
+    /// Whether it goes on is decided at `entry`, or at `back` where it stands at least once.
     Repeated {
         entry: State,
         back: State,
-        predicted: bool,
-        body: Box<Piece>,
-    },
-    Some {
-        entry: State,
-        back: State,
+        once: bool,
         predicted: bool,
         body: Box<Piece>,
     },
@@ -126,7 +114,6 @@ impl Network {
         self.nodes.push(Node {
             rule,
             edges: Vec::new(),
-            check: Check::Enter,
         });
         self.nodes.len() - 1
     }
@@ -192,33 +179,17 @@ impl Network {
                 }
                 (Piece::Choice(start, pieces), start, end)
             }
-            Shape::Repeated { body, predicted } => {
+            Shape::Repeated { body, once, predicted } => {
                 let (piece, first, last) = self.compile(body, rule);
                 let (back, end) = (self.state(rule), self.state(rule));
-                self.nodes[back].check = Check::Back;
                 self.edge(start, Edge::Epsilon(first));
-                self.edge(start, Edge::Epsilon(end));
                 self.edge(last, Edge::Epsilon(back));
                 self.edge(back, Edge::Epsilon(start));
+                self.edge(if *once { back } else { start }, Edge::Epsilon(end));
                 let piece = Piece::Repeated {
                     entry: start,
                     back,
-                    predicted: *predicted,
-                    body: Box::new(piece),
-                };
-                (piece, start, end)
-            }
-            Shape::Some { body, predicted } => {
-                let (piece, first, last) = self.compile(body, rule);
-                let (back, end) = (self.state(rule), self.state(rule));
-                self.nodes[back].check = Check::Back;
-                self.edge(start, Edge::Epsilon(first));
-                self.edge(last, Edge::Epsilon(back));
-                self.edge(back, Edge::Epsilon(start));
-                self.edge(back, Edge::Epsilon(end));
-                let piece = Piece::Some {
-                    entry: start,
-                    back,
+                    once: *once,
                     predicted: *predicted,
                     body: Box::new(piece),
                 };

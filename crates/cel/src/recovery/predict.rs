@@ -1,5 +1,5 @@
-//! Which alternative the tokens to come are, found as ANTLR finds it: all that they may be is followed through the network,
-//! first without the rules that were entered, then with them.
+//! Chooses between alternatives as ANTLR does: all of them are followed through the network at once, token by token. The
+//! first pass disregards which rules were entered (ANTLR's SLL), the second takes them into account (full context LL).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -53,9 +53,9 @@ struct Config {
     state: State,
     alternative: usize,
     context: Context,
-    /// Whether the rule of the decision is over.
+    /// Whether it has left the rule of the decision.
     outside: bool,
-    /// Whether it is kept where a precedence leaves out others.
+    /// Whether [`filtered`] keeps it (ANTLR's `precedenceFilterSuppressed`).
     kept: bool,
 }
 
@@ -63,9 +63,13 @@ struct Config {
 struct Decision {
     rule: Rule,
     precedence: u8,
+    /// Whether it is the loop of a rule that calls itself on the left.
     by_precedence: bool,
+    /// Whether the rules that were entered count.
     full: bool,
+    /// Whether no token is passed yet, so that the precedence of the rule applies.
     collect: bool,
+    /// Whether the end of the text is reached, which can be passed any number of times.
     at_end: bool,
 }
 
@@ -74,7 +78,7 @@ struct Decision {
     reason = "tokens end with one that is never passed, and states and contexts are numbered as they are made"
 )]
 impl Walk<'_> {
-    /// Which alternative of a decision the tokens to come are.
+    /// The number of the alternative, from one, that the next tokens belong to.
     pub(super) fn predict(&mut self, state: State) -> Result<usize, Left> {
         let Some(frame) = self.frames.last() else { return Ok(1) };
         let mut decision = Decision {
@@ -83,8 +87,7 @@ impl Walk<'_> {
             // A loop that the rule calls itself in, not the choice within.
             by_precedence: is_recursive(frame.rule)
                 && matches!(self.network.nodes[state].edges.as_slice(), [_, Edge::Epsilon(end)]
-                    if !self.network.nodes[*end].edges.iter().any(|edge| matches!(edge, Edge::Precedence(..)))
-                        && self.network.next(*end) == END_OF_RULE),
+                    if self.network.next(*end) == END_OF_RULE),
             full: false,
             collect: true,
             at_end: false,
@@ -99,8 +102,7 @@ impl Walk<'_> {
             let kind = self.tokens[at.min(self.tokens.len() - 1)].kind;
             let reached = self.reached(&before, kind, &mut decision);
             if self.steps > MAX_STEPS {
-                self.overrun = true;
-                return Err(Left::GaveUp);
+                return Err(Left::Overrun);
             }
             if reached.is_empty() {
                 return self.over(&before).ok_or(Left::NoAlternative {
@@ -150,11 +152,9 @@ impl Walk<'_> {
 
     /// The rules that were entered, as a context.
     fn context(&mut self) -> Context {
-        let (network, frames) = (self.network, &self.frames);
         let contexts = &mut self.contexts;
-        frames.iter().skip(1).fold(NO_CONTEXT, |above, frame| {
-            contexts.enter(network.follow(frame.invoking), above)
-        })
+        let frames = self.frames.iter().skip(1);
+        frames.fold(NO_CONTEXT, |above, frame| contexts.enter(frame.follow, above))
     }
 
     fn beginning(&mut self, state: State, decision: &Decision, context: Context) -> Vec<Config> {

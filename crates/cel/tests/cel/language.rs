@@ -252,3 +252,14 @@ fn lists_compare_and_add_by_their_list_type() {
         assert_eq!(outcome.map(|value| value.as_bool()), Ok(Some(expected)), "{expression}");
     }
 }
+
+#[test]
+fn keys_of_maps_are_text_numbers_or_flags() {
+    for key in ["'a'", "1", "1u", "true"] {
+        assert!(evaluate(&format!("{{{key}: 1}}.size() == 1")).is_ok(), "{key}");
+    }
+    for (key, kind) in [("1.5", "double"), ("[1]", "list")] {
+        let why = evaluate(&format!("{{{key}: 1}}.size() == 1")).unwrap_err();
+        assert!(why.contains(&format!("unsupported key type: {kind}")), "{why}");
+    }
+}

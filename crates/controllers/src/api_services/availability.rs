@@ -83,6 +83,7 @@ impl Reconcile for Availability {
     type Outcome = Option<bool>;
 
     const NAME: &'static str = "available-condition-controller";
+    const QUEUE: &'static str = "RemoteAvailabilityController";
     const PARALLEL: usize = 5;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {

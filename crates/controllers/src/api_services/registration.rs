@@ -97,7 +97,7 @@ impl Registration {
         }
     }
 
-    /// What is to be done for the APIService `name`, of which `there` is stored.
+    /// The change to make to the APIService `name`, which is stored as `there`.
     fn step(&self, name: &str, there: Option<&Value>) -> Step {
         // What is made at the start was put right before this controller began.
         if self.at_start.contains(name) {
@@ -109,7 +109,7 @@ impl Registration {
     }
 }
 
-/// What is to be done for an APIService.
+/// The change to make to an APIService.
 #[derive(Debug, PartialEq)]
 enum Step {
     Nothing,

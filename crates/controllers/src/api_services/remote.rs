@@ -21,18 +21,24 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// Asks for discovery until the server ends.
 pub(crate) async fn run_discovery(client: Client) {
     let refresh: Refresh = |aggregator, name| Box::pin(async move { aggregator.refresh_discovery(&name).await });
-    run(client, refresh, Duration::from_millis(500)).await;
+    run(client, "discovery-manager", refresh, Duration::from_millis(500)).await;
 }
 
 /// Asks for OpenAPI documents until the server ends.
 pub(crate) async fn run_openapi(client: Client) {
     let refresh: Refresh = |aggregator, name| Box::pin(async move { aggregator.refresh_openapi(&name).await });
-    run(client, refresh, Duration::from_secs(1)).await;
+    run(
+        client,
+        "open_api_aggregation_controller",
+        refresh,
+        Duration::from_secs(1),
+    )
+    .await;
 }
 
 type Refresh = fn(Arc<Aggregator>, SmolStr) -> BoxFuture<'static, Result<(), String>>;
 
-async fn run(client: Client, refresh: Refresh, first_delay: Duration) {
+async fn run(client: Client, queue: &'static str, refresh: Refresh, first_delay: Duration) {
     let (Some(aggregator), Some(api_services)) = (client.aggregator(), api_services(&client)) else {
         return client.shutdown().closing().await;
     };
@@ -40,6 +46,7 @@ async fn run(client: Client, refresh: Refresh, first_delay: Duration) {
         client: client.clone(),
         aggregator,
         api_services,
+        queue,
         refresh,
         first_delay,
         failures: HashMap::new(),
@@ -51,6 +58,8 @@ struct Remote {
     client: Client,
     aggregator: Arc<Aggregator>,
     api_services: Arc<Resource>,
+    /// The name of the queue in metrics.
+    queue: &'static str,
     refresh: Refresh,
     /// How soon a server that did not answer is tried again; each further time is twice as long, up to [`PERIOD`].
     first_delay: Duration,
@@ -65,6 +74,10 @@ impl Reconcile for Remote {
 
     const NAME: &'static str = "remote-api-services";
     const PARALLEL: usize = 5;
+
+    fn queue(&self) -> &'static str {
+        self.queue
+    }
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
         client.watch(&self.api_services)
@@ -92,7 +105,7 @@ impl Reconcile for Remote {
         Some(Box::pin(async move {
             let refreshed = refreshed.await;
             if let Err(why) = &refreshed {
-                tracing::debug!(api_service = %name, %why, "an aggregated server did not answer; asked again later");
+                tracing::debug!(api_service = %name, %why, "an aggregated server did not answer; tried again later");
             }
             Ok(refreshed.is_ok())
         }))

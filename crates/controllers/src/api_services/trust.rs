@@ -69,6 +69,7 @@ impl Reconcile for Trust {
     type Outcome = ();
 
     const NAME: &'static str = "cluster-authentication-trust-controller";
+    const QUEUE: &'static str = "cluster_authentication_trust_controller";
     const PARALLEL: usize = 1;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
@@ -115,7 +116,7 @@ fn unreadable(why: String) -> RequestError {
     }
 }
 
-/// The ConfigMap as it is to be, if it is otherwise.
+/// The wanted ConfigMap, if the stored one differs.
 fn next(trust: &ClusterTrust, there: Option<&Value>, client: &Client) -> Result<Option<Value>, String> {
     let read = |path: &PathBuf| {
         let text = std::fs::read_to_string(path);

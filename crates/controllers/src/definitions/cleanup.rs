@@ -47,6 +47,7 @@ impl Reconcile for Cleanup {
     type Outcome = ();
 
     const NAME: &'static str = "custom-resource-cleanup";
+    const QUEUE: &'static str = "crd_finalizer";
     const PARALLEL: usize = 5;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {

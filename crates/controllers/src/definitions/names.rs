@@ -85,6 +85,7 @@ impl Reconcile for Names {
     type Outcome = ();
 
     const NAME: &'static str = "naming-condition-controller";
+    const QUEUE: &'static str = "crd_naming_condition_controller";
     // Two definitions must not get one name.
     const PARALLEL: usize = 1;
 

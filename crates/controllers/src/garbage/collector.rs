@@ -266,6 +266,6 @@ async fn delete(
             options.set_at(&["preconditions", key], value);
         }
     }
-    tracing::debug!(path, policy, "deleting what has no owner");
+    tracing::debug!(path, policy, "deleting an object whose owners are gone");
     unless_gone(client.delete(path, &options).await)
 }

@@ -12,7 +12,7 @@ pub(super) enum OwnerState {
     Solid,
     /// It is to go, and waits for its dependents.
     Waiting,
-    /// It is gone, or never was.
+    /// It does not exist.
     Dangling,
     /// No such kind is served, at least for now.
     Unknown,
@@ -29,7 +29,7 @@ pub(super) enum Decision {
     Later,
     /// It stays without the owner references at these places.
     Detach(Vec<usize>),
-    /// It goes.
+    /// It is deleted.
     Delete {
         /// What happens to its own dependents.
         policy: &'static str,

@@ -102,7 +102,7 @@ impl Graph {
         self.dependents.is_empty() && self.dying.is_empty()
     }
 
-    /// Takes note of an object as it is now. `exists` tells whether the object of that uid is at that place.
+    /// Records the current state of an object. `exists` says whether the object of that uid is at that key.
     pub(super) fn see(&mut self, seen: Seen, exists: &mut dyn FnMut(&ObjectRef, &Uid) -> bool) -> Vec<Task> {
         let mut tasks = Vec::new();
         self.see_end(&seen, &mut tasks);
@@ -134,7 +134,7 @@ impl Graph {
         tasks
     }
 
-    /// Takes note that the object of this uid is gone.
+    /// Records that the object of this uid is deleted.
     pub(super) fn remove(&mut self, uid: &Uid) -> Vec<Task> {
         let mut tasks = Vec::new();
         self.dying.remove(uid);
@@ -149,7 +149,7 @@ impl Graph {
         tasks
     }
 
-    /// Where the dependent of this uid is, if one of its owners may be gone.
+    /// The reference to the dependent of this uid, if one of its owners may be deleted.
     pub(super) fn doubtful(&self, uid: &Uid) -> Option<&ObjectRef> {
         let dependent = self.dependents.get(uid)?;
         let sound = |reference: &Reference| {
@@ -195,7 +195,7 @@ impl Graph {
             .collect()
     }
 
-    /// Takes note of what an object that is to go asks for.
+    /// Records whether and how an object is being deleted.
     fn see_end(&mut self, seen: &Seen, tasks: &mut Vec<Task>) {
         let Some(dying) = seen.dying else {
             self.dying.remove(&seen.uid);
@@ -213,7 +213,7 @@ impl Graph {
         }
     }
 
-    /// Enters a reference at its owner; tells whether the owner is there for sure.
+    /// Adds a reference to its owner; says whether the owner is known to exist.
     fn refer(
         &mut self,
         seen: SeenOwner,

@@ -137,6 +137,7 @@ impl Reconcile for GarbageCollector {
     type Outcome = ();
 
     const NAME: &'static str = NAME;
+    const QUEUE: &'static str = "garbage_collector_attempt_to_delete";
     const PARALLEL: usize = 20;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
@@ -181,7 +182,7 @@ fn is_ending(object: &Value) -> bool {
     object.at(&["metadata", "deletionTimestamp"]).is_some()
 }
 
-/// What the collector does before the object goes.
+/// What the collector does before the object is deleted.
 fn dying(object: &Value) -> Option<Dying> {
     is_ending(object).then(|| decision::dying(finalizers(object))).flatten()
 }

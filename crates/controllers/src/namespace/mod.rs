@@ -94,6 +94,7 @@ impl Reconcile for Namespaces {
     type Outcome = usize;
 
     const NAME: &'static str = NAME;
+    const QUEUE: &'static str = "namespace";
     const PARALLEL: usize = 10;
 
     fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {

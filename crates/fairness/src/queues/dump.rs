@@ -39,7 +39,7 @@ pub struct RequestDump<D> {
     pub queue: Option<u32>,
     /// How many are before it in the queue; `None` where it is served.
     pub place: Option<usize>,
-    /// What tells its flow from others of the schema.
+    /// The flow distinguisher.
     pub distinguisher: SmolStr,
     /// When it came.
     pub arrival: Moment,

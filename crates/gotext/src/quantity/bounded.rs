@@ -91,11 +91,6 @@ impl Quantity {
         self.nanos % UNIT == 0
     }
 
-    /// Whether the amount is a whole number that can be counted in thousandths of 64 bits, as the reference counts.
-    pub fn is_countable(&self) -> bool {
-        self.is_whole() && self.nanos.abs() < i128::from(i64::MAX) * (UNIT / 1000)
-    }
-
     /// Whether the amount is `units` or more.
     pub fn is_at_least(&self, units: i64) -> bool {
         self.nanos >= i128::from(units) * UNIT

@@ -123,6 +123,46 @@ impl ExactQuantity {
         }
     }
 
+    /// The amount in thousandths, rounded away from zero, as `MilliValue` counts it: what 64 bits do not hold is 0 where the
+    /// quantity is held short, and else its last 64 bits.
+    pub fn thousandths(&self) -> i64 {
+        const SCALE: i32 = 3;
+        match &self.amount {
+            Amount::Short { value, exponent } => match u32::try_from(exponent + SCALE) {
+                Ok(up) => scaled(*value, up).unwrap_or_default(),
+                Err(_) => {
+                    let part = 10_i64
+                        .checked_pow((exponent + SCALE).unsigned_abs())
+                        .unwrap_or(i64::MAX);
+                    let away = if value % part == 0 { 0 } else { value.signum() };
+                    value / part + away
+                }
+            },
+            Amount::Long(decimal) => {
+                let ten = BigInt::from(10);
+                let whole = match u32::try_from(decimal.scale - SCALE) {
+                    Err(_) | Ok(0) => &decimal.unscaled * ten.pow((SCALE - decimal.scale).unsigned_abs()),
+                    Ok(down) => {
+                        let part = ten.pow(down);
+                        let rest = &decimal.unscaled % &part;
+                        let away = match rest.sign() {
+                            Sign::Minus => -1,
+                            Sign::NoSign => 0,
+                            Sign::Plus => 1,
+                        };
+                        &decimal.unscaled / part + away
+                    }
+                };
+                let last = whole.iter_u64_digits().next().unwrap_or_default().cast_signed();
+                if whole.sign() == Sign::Minus {
+                    last.wrapping_neg()
+                } else {
+                    last
+                }
+            }
+        }
+    }
+
     /// The order by amount.
     pub fn compare(&self, other: &Self) -> Ordering {
         match (&self.amount, &other.amount) {
@@ -302,6 +342,25 @@ mod tests {
         ] {
             let read = ExactQuantity::parse(text).map(|read| (read.as_float(), read.as_integer()));
             assert_eq!(read, Ok((float, integer)), "{text}");
+        }
+    }
+
+    #[test]
+    fn thousandths_are_counted_as_the_reference_counts_them() {
+        for (text, thousandths) in [
+            ("1", 1000),
+            ("1.5", 1500),
+            ("1n", 1),
+            ("-1n", -1),
+            ("0", 0),
+            ("1Ki", 1_024_000),
+            ("1.0000000000000000001", 1001),
+            // 64 bits hold the amount, but not the thousandths.
+            ("10E", 0),
+            ("99999999999999999999", 200_376_420_520_688_664),
+        ] {
+            let quantity = ExactQuantity::parse(text).unwrap();
+            assert_eq!(quantity.thousandths(), thousandths, "{text}");
         }
     }
 

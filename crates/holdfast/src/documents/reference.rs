@@ -175,21 +175,21 @@ fn feature_gates() -> String {
 fn admission_plugins() -> Result<String> {
     let mut page = String::from(
         "# Admission plugins\n\nThe plugins that kube-apiserver 1.36 knows, in its order. `--enable-admission-plugins` and \
-         `--disable-admission-plugins` name them. One that is not here may be switched off, but not on.\n\n\
+         `--disable-admission-plugins` name them.\n\n\
          | plugin | here |\n|---|---|\n",
     );
     let settings = PluginSettings::default();
-    let all = AdmissionChain::new(all_plugins(&settings));
-    let on = admission::chain(&[], &[], &settings)?;
+    let (on, all) = (
+        admission::chain(&[], &[], &settings)?,
+        AdmissionChain::new(all_plugins(&settings)),
+    );
     for known in KNOWN {
         let here = if on.names().any(|name| name == known) {
             "on".to_owned()
-        } else if let Some(feature) = admission::gate(known) {
-            format!("on with the feature gate `{}`", feature.name())
-        } else if all.names().any(|name| name == known) {
-            "off unless it is switched on".to_owned()
+        } else if let Some(gate) = all.gate(known) {
+            format!("on with the feature gate `{gate}`")
         } else {
-            "not here".to_owned()
+            "off unless it is switched on".to_owned()
         };
         let _ = writeln!(page, "| `{known}` | {here} |");
     }
@@ -199,16 +199,17 @@ fn admission_plugins() -> Result<String> {
 fn metrics() -> Result<String> {
     let mut page = String::from(
         "# Metrics\n\n`/metrics` shows these, by the names and labels of kube-apiserver, once they have a value; those that begin \
-         with `etcd_`, on an etcd. `kubernetes_healthcheck` is at `/metrics/slis`.\n\n\
-         | metric | type | labels | what it says |\n|---|---|---|---|\n",
+         with `etcd_`, on an etcd. Those of health checks are at `/metrics/slis`.\n\n\
+         | metric | type | stability | labels | what it says |\n|---|---|---|---|---|\n",
     );
     for family in holdfast_server::metrics::families()? {
         let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
         let _ = writeln!(
             page,
-            "| `{}` | {} | {} | {} |",
+            "| `{}` | {} | {} | {} | {} |",
             family.name,
             family.kind,
+            family.stability.to_ascii_lowercase(),
             labels.join(", "),
             cell(&family.help)
         );
@@ -247,15 +248,15 @@ mod tests {
             "| `NamespaceLifecycle` | on |",
             "| `ServiceAccount` | off unless it is switched on |",
             "| `PodTopologyLabels` | on |",
-            "| `AlwaysDeny` | not here |",
+            "| `AlwaysDeny` | off unless it is switched on |",
         ] {
             assert!(plugins.contains(row), "{row}: {plugins}");
         }
         let metrics = Page::Metrics.text().unwrap();
         for row in [
-            "| `apiserver_flowcontrol_rejected_requests_total` | counter | `flow_schema`, `priority_level`, `reason` |",
-            "| `apiserver_storage_objects` | gauge | `resource` |",
-            "| `etcd_request_duration_seconds` | histogram | `group`, `operation`, `resource` |",
+            "| `apiserver_flowcontrol_rejected_requests_total` | counter | beta | `flow_schema`, `priority_level`, `reason` |",
+            "| `apiserver_storage_objects` | gauge | stable | `resource` |",
+            "| `etcd_request_duration_seconds` | histogram | alpha | `group`, `operation`, `resource` |",
         ] {
             assert!(metrics.contains(row), "{row}: {metrics}");
         }

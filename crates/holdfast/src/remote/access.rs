@@ -103,6 +103,7 @@ impl Access {
 
     /// What `config` says of `context`, or of its current one. Files are named from `folder`.
     fn from_config(config: &Value, context: Option<&str>, folder: &Path) -> Result<Self> {
+        check_version(config)?;
         let context = context.or(config.str_at(&["current-context"])).unwrap_or_default();
         let context = member(config, "contexts", "context", context)?;
         let cluster = member(
@@ -135,6 +136,19 @@ impl Access {
             certificate,
             namespace: text(context, "namespace"),
         })
+    }
+}
+
+/// Refuses what says to be anything else than a kubeconfig of the one version that there is. Fields that no kubeconfig has are
+/// passed over, as by the reference.
+fn check_version(config: &Value) -> Result<()> {
+    let text = |name, usual| match config.str_at(&[name]) {
+        None | Some("") => usual,
+        Some(text) => text,
+    };
+    match (text("apiVersion", "v1"), text("kind", "Config")) {
+        ("v1", "Config") => Ok(()),
+        (version, kind) => bail!("no kind {kind:?} is registered for version {version:?}; there is Config of v1"),
     }
 }
 

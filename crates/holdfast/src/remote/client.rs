@@ -104,13 +104,12 @@ impl Client {
     }
 
     /// Posts JSON to the URL of the server, with what stands in `query`.
-    pub(crate) async fn post(&mut self, query: &str, body: Bytes) -> Result<()> {
+    pub(crate) async fn post(&mut self, query: &str, body: Bytes) -> Result<(StatusCode, Bytes)> {
         let root = if self.root.is_empty() { "/" } else { &self.root };
         let request = Request::post(format!("{root}?{query}"))
             .header(header::ACCEPT, "application/json, */*")
             .header(header::CONTENT_TYPE, "application/json");
-        let (status, body) = self.ask(request, body).await?;
-        beginning(status, &body).map(drop)
+        self.ask(request, body).await
     }
 
     async fn ask(&mut self, request: Builder, body: Bytes) -> Result<(StatusCode, Bytes)> {
@@ -144,7 +143,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 const SHOWN: usize = 1000;
 
 /// The beginning of an answer; an error with it where the answer is a refusal.
-fn beginning(status: StatusCode, body: &[u8]) -> Result<String> {
+pub(crate) fn beginning(status: StatusCode, body: &[u8]) -> Result<String> {
     let said: String = String::from_utf8_lossy(body).chars().take(SHOWN).collect();
     if !status.is_success() {
         bail!("the server answered {status}: {}", said.trim());

@@ -13,7 +13,7 @@ use holdfast_value::{Limits, Value, yaml};
 
 use crate::files;
 pub(crate) use access::{Access, AccessFlags};
-pub(crate) use client::Client;
+pub(crate) use client::{Client, beginning};
 use resource::Resource;
 
 /// Which object is meant, and where it is.

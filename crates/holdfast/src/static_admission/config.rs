@@ -1,53 +1,149 @@
-//! The file that configures admission plugins, as far as it names directories.
+//! The file that configures admission plugins.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail, ensure};
+use holdfast_kinds::admission::{ImagePolicy, ImagePolicySettings};
+use holdfast_resource::table::items;
 use holdfast_value::{Limits, Value, yaml};
 
 use super::{Plugin, read_file};
+use crate::webhook::{ImageWebhook, Webhook};
 
 /// The versions of the file, and those of the configurations in it.
 const VERSIONS: [&str; 2] = ["apiserver.config.k8s.io/v1", "apiserver.k8s.io/v1alpha1"];
 const CONFIGURATIONS: [&str; 1] = ["apiserver.config.k8s.io/v1"];
 
-/// The directory of each plugin that has one. `allowed` says whether the gate for directories is on.
-pub(super) fn folders(path: &Path, allowed: bool) -> Result<BTreeMap<Plugin, PathBuf>> {
+/// The plugins that take more than directories.
+pub(crate) const NODE_SELECTOR: &str = "PodNodeSelector";
+pub(crate) const TOLERATIONS: &str = "PodTolerationRestriction";
+pub(crate) const EVENTS: &str = "EventRateLimit";
+pub(crate) const IMAGES: &str = "ImagePolicyWebhook";
+const OTHERS: [&str; 4] = [NODE_SELECTOR, TOLERATIONS, EVENTS, IMAGES];
+
+/// What the configurations of [`NODE_SELECTOR`] and [`IMAGES`] hold. A file of these alone is of the form that there was before
+/// versions.
+const NODE_SELECTORS: &str = "podNodeSelectorPluginConfig";
+const IMAGE_POLICY: &str = "imagePolicy";
+
+/// The configuration of a plugin.
+#[derive(Clone, Debug)]
+pub(crate) struct Configuration {
+    value: Value,
+    /// Where it stands, for people.
+    place: String,
+}
+
+/// The configurations of plugins, by their names.
+pub(crate) type Configurations = BTreeMap<String, Configuration>;
+
+/// What the file says of each plugin.
+pub(super) fn configurations(path: &Path) -> Result<Configurations> {
     let object = read(path)?;
-    expect(&object, &VERSIONS, &["AdmissionConfiguration"])?;
+    let is_old = [NODE_SELECTORS, IMAGE_POLICY]
+        .iter()
+        .any(|part| object.get(part).is_some());
+    if is_old && object.get("kind").is_none() {
+        let of = |plugin: &str| Configuration {
+            value: object.clone(),
+            place: plugin.to_owned(),
+        };
+        let both = [NODE_SELECTOR, IMAGES].map(|plugin| (plugin.to_owned(), of(plugin)));
+        return Ok(both.into());
+    }
+    expect(&object, &VERSIONS, "AdmissionConfiguration")?;
     only(&object, "", &["apiVersion", "kind", "plugins"])?;
-    let plugins = object.get("plugins").and_then(Value::as_list);
-    let mut folders = BTreeMap::new();
-    for (at, entry) in plugins.into_iter().flat_map(|list| list.iter()).enumerate() {
+    let mut configurations = Configurations::new();
+    for (at, entry) in items(&object, &["plugins"]).iter().enumerate() {
         only(entry, &format!("plugins[{at}]."), &["name", "path", "configuration"])?;
         let name = entry.str_at(&["name"]).unwrap_or_default();
-        let Some(plugin) = Plugin::ALL.into_iter().find(|plugin| plugin.name() == name) else {
+        if !OTHERS.contains(&name) && !Plugin::ALL.iter().any(|plugin| plugin.name() == name) {
             bail!("plugins[{at}]: the admission plugin {name:?} takes no configuration here");
-        };
-        let configuration = match (entry.get("configuration"), entry.str_at(&["path"])) {
-            (Some(inside), _) if !inside.is_null() => inside.clone(),
-            (_, Some(file)) if !file.is_empty() => read(&path.parent().unwrap_or(Path::new(".")).join(file))?,
+        }
+        let (configuration, place) = match (entry.get("configuration"), entry.str_at(&["path"])) {
+            (Some(inside), _) if !inside.is_null() => (inside.clone(), name.to_owned()),
+            (_, Some(file)) if !file.is_empty() => {
+                let file = path.parent().unwrap_or(Path::new(".")).join(file);
+                (read(&file)?, format!("{name}: {}", file.display()))
+            }
             _ => continue,
         };
-        let folder = folder_of(plugin, &configuration, allowed);
-        let folder = folder.map_err(|why| anyhow!("{name}: {why}"))?;
+        // Of several for one plugin the first holds.
+        configurations.entry(name.to_owned()).or_insert(Configuration {
+            value: configuration,
+            place,
+        });
+    }
+    Ok(configurations)
+}
+
+/// The directory of each plugin that has one. `allowed` says whether the gate for directories is on.
+pub(super) fn folders(configurations: &Configurations, allowed: bool) -> Result<BTreeMap<Plugin, PathBuf>> {
+    let mut folders = BTreeMap::new();
+    for plugin in Plugin::ALL {
+        let Some(Configuration { value, place }) = configurations.get(plugin.name()) else {
+            continue;
+        };
+        let folder = folder_of(plugin, value, allowed);
+        let folder = folder.map_err(|why| anyhow!("{place}: {why}"))?;
         folders.extend(folder.map(|folder| (plugin, folder)));
     }
     Ok(folders)
 }
 
+/// What a plugin makes of its configuration, which is of a kind named `Configuration`; the default where there is none.
+pub(crate) fn read_for<T: Default>(
+    configurations: &Configurations,
+    plugin: &str,
+    version: &str,
+    read: impl FnOnce(&Value) -> Result<T, String>,
+) -> Result<T> {
+    let Some(Configuration { value, place }) = configurations.get(plugin) else {
+        return Ok(T::default());
+    };
+    let read = expect(value, &[version], "Configuration").and_then(|()| read(value).map_err(|why| anyhow!(why)));
+    read.map_err(|why| anyhow!("couldn't init admission plugin {plugin:?}: {place}: {why}"))
+}
+
+/// The webhook that decides about images.
+pub(crate) fn image_policy(configurations: &Configurations) -> Result<ImagePolicy> {
+    let why = |why: String| anyhow!("couldn't init admission plugin {IMAGES:?}: {why}");
+    let configuration = configurations.get(IMAGES);
+    let configuration = configuration.ok_or_else(|| why("no config specified".to_owned()))?;
+    let policy = configuration.value.get(IMAGE_POLICY).cloned().unwrap_or_default();
+    let settings = ImagePolicySettings::of(&policy).map_err(why)?;
+    let path = policy.str_at(&["kubeConfigFile"]).unwrap_or_default();
+    let webhook = Webhook::read(Path::new(path)).map_err(|error| why(format!("{error:#}")))?;
+    let backoff = settings.backoff;
+    Ok(ImagePolicy::new(settings, Box::new(ImageWebhook { webhook, backoff })))
+}
+
+/// The node selectors of namespaces, by name.
+pub(crate) fn node_selectors(configurations: &Configurations) -> Result<BTreeMap<String, String>> {
+    let configuration = configurations.get(NODE_SELECTOR);
+    let Some(selectors) = configuration.and_then(|configuration| configuration.value.get(NODE_SELECTORS)) else {
+        return Ok(BTreeMap::new());
+    };
+    let read = |(name, selector): &(_, Value)| Some((ToString::to_string(name), selector.as_str()?.to_owned()));
+    let selectors: Option<_> = selectors.as_map().and_then(|map| map.iter().map(read).collect());
+    selectors.ok_or_else(|| {
+        anyhow!(
+            "couldn't init admission plugin {NODE_SELECTOR:?}: {NODE_SELECTORS} holds a selector for each namespace"
+        )
+    })
+}
+
 /// The directory that the configuration of a plugin names.
 fn folder_of(plugin: Plugin, configuration: &Value, allowed: bool) -> Result<Option<PathBuf>> {
-    let version = &CONFIGURATIONS;
     match plugin {
         Plugin::ValidatingPolicies | Plugin::MutatingPolicies => {
             let kind = format!("{}Configuration", plugin.name());
-            expect(configuration, version, &[kind.as_str()])?;
+            expect(configuration, &CONFIGURATIONS, &kind)?;
             only(configuration, "", &["apiVersion", "kind", "staticManifestsDir"])?;
         }
         Plugin::ValidatingWebhooks | Plugin::MutatingWebhooks => {
-            expect(configuration, version, &["WebhookAdmissionConfiguration"])?;
+            expect(configuration, &CONFIGURATIONS, "WebhookAdmissionConfiguration")?;
             only(
                 configuration,
                 "",
@@ -90,13 +186,12 @@ fn read(path: &Path) -> Result<Value> {
 }
 
 /// Refuses an object of another kind.
-fn expect(object: &Value, versions: &[&str], kinds: &[&str]) -> Result<()> {
+fn expect(object: &Value, versions: &[&str], expected: &str) -> Result<()> {
     let text = |field| object.str_at(&[field]).unwrap_or_default();
     let (version, kind) = (text("apiVersion"), text("kind"));
     ensure!(
-        versions.contains(&version) && kinds.contains(&kind),
-        "no kind {kind:?} is registered for version {version:?}; there is {} of {}",
-        kinds.join(", "),
+        versions.contains(&version) && kind == expected,
+        "no kind {kind:?} is registered for version {version:?}; there is {expected} of {}",
         versions.join(", ")
     );
     Ok(())
@@ -122,12 +217,13 @@ fn only(object: &Value, place: &str, fields: &[&str]) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn told(text: &str, allowed: bool) -> Result<BTreeMap<Plugin, PathBuf>, String> {
+    fn folders_of(text: &str, allowed: bool) -> Result<BTreeMap<Plugin, PathBuf>, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.yaml");
         let text = text.replace("FOLDER", folder.path().to_str().unwrap());
         std::fs::write(&path, text).unwrap();
-        folders(&path, allowed).map_err(|error| error.to_string())
+        let folders = configurations(&path).and_then(|read| folders(&read, allowed));
+        folders.map_err(|error| error.to_string())
     }
 
     fn with(configuration: &str) -> String {
@@ -140,12 +236,12 @@ mod tests {
 
     #[test]
     fn directories_are_named_by_plugin() {
-        let folders = told(&with("staticManifestsDir: FOLDER"), true).unwrap();
+        let folders = folders_of(&with("staticManifestsDir: FOLDER"), true).unwrap();
         assert_eq!(
             folders.keys().copied().collect::<Vec<_>>(),
             [Plugin::ValidatingPolicies]
         );
-        assert!(told(&with(""), false).unwrap().is_empty());
+        assert!(folders_of(&with(""), false).unwrap().is_empty());
     }
 
     #[test]
@@ -190,7 +286,7 @@ mod tests {
             ),
             ("a: {".to_owned(), true, "config.yaml: "),
         ] {
-            let error = told(&text, allowed).unwrap_err();
+            let error = folders_of(&text, allowed).unwrap_err();
             assert!(error.contains(why), "{text}: {error}");
         }
     }

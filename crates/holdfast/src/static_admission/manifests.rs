@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use data_encoding::HEXLOWER;
+use holdfast_resource::table::items;
 use holdfast_value::{Limits, Value, yaml};
 use sha2::{Digest as _, Sha256};
 
 use super::{Plugin, read_file};
+use crate::reload::{self, FileState};
 
 /// What names in files end with, and no others.
 const SUFFIX: &str = ".static.k8s.io";
@@ -23,24 +24,32 @@ pub(super) struct Manifest {
     /// The file.
     pub(super) path: PathBuf,
     /// One of the kinds of the plugin.
-    pub(super) kind: &'static str,
+    kind: &'static str,
     /// The plural name of its resource.
     pub(super) plural: &'static str,
     pub(super) name: String,
     pub(super) object: Value,
 }
 
-/// What tells whether a directory has changed: its files, with times and lengths.
-pub(super) type State = BTreeMap<PathBuf, Option<(SystemTime, u64)>>;
+impl Manifest {
+    /// Whether it binds a policy.
+    pub(super) fn is_binding(&self) -> bool {
+        self.kind.ends_with("Binding")
+    }
+}
+
+/// What tells whether a directory has changed: its files, in the order of their names.
+pub(super) type State = Vec<(PathBuf, Option<FileState>)>;
 
 /// The state of a directory now.
 pub(super) fn state(folder: &Path) -> State {
     let files = files(folder).unwrap_or_default().into_iter();
-    let about = |path: &PathBuf| {
-        let about = fs::metadata(path).ok()?;
-        Some((about.modified().ok()?, about.len()))
-    };
-    files.map(|path| (path.clone(), about(&path))).collect()
+    files
+        .map(|path| {
+            let state = reload::state(&path);
+            (path, state)
+        })
+        .collect()
 }
 
 /// The files with manifests, in the order of their names.
@@ -132,12 +141,7 @@ impl Found {
             || version == VERSION && self.kind_of(kind.strip_suffix("List")).is_some();
         if is_list && depth < DEPTH {
             let item_kind = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
-            for item in object
-                .get("items")
-                .and_then(Value::as_list)
-                .into_iter()
-                .flat_map(|items| items.iter())
-            {
+            for item in items(&object, &["items"]) {
                 let mut item = item.clone();
                 if let Some(kind) = item_kind {
                     item.set_at(&["kind"], kind.into());
@@ -190,14 +194,13 @@ impl Found {
 
     /// Every binding names a policy that is there.
     fn check_references(&self) -> Result<(), String> {
-        let is_binding = |manifest: &&Manifest| manifest.kind.ends_with("Binding");
         let policies: BTreeSet<&str> = self
             .manifests
             .iter()
-            .filter(|manifest| !is_binding(manifest))
+            .filter(|manifest| !manifest.is_binding())
             .map(|manifest| manifest.name.as_str())
             .collect();
-        for binding in self.manifests.iter().filter(is_binding) {
+        for binding in self.manifests.iter().filter(|manifest| manifest.is_binding()) {
             let policy = binding.object.str_at(&["spec", "policyName"]).unwrap_or_default();
             if !policies.contains(policy) {
                 return Err(format!(
@@ -233,8 +236,7 @@ fn check_rules(kind: &str, name: &str, object: &Value, path: &Path) -> Result<()
             "{kind} {name:?}: spec.paramKind is not supported for static manifests"
         ));
     }
-    let webhooks = object.get("webhooks").and_then(Value::as_list);
-    for webhook in webhooks.into_iter().flat_map(|list| list.iter()) {
+    for webhook in items(object, &["webhooks"]) {
         let place = || {
             let of = webhook.str_at(&["name"]).unwrap_or_default();
             format!("webhook {of:?} in {name:?} (file {:?})", path.display().to_string())

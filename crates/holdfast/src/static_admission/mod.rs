@@ -1,16 +1,15 @@
-//! Policies and webhooks of admission that come from files of the server rather than from the API, so that no client can change
+//! The file that configures admission plugins, and policies and webhooks of admission that come from files of the server rather than from the API, so that no client can change
 //! them (`staticManifestsDir`, KEP-5793).
 //!
 //! Each object is checked as a creation through the API would be, by a dry run under another name. What a directory holds is taken
 //! whole: where anything in it cannot be used, the start ends, or what was there before stays.
 
-mod config;
+pub(crate) mod config;
 mod manifests;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::Args;
@@ -23,18 +22,19 @@ use holdfast_kinds::features::{Feature, Features};
 use holdfast_server::metrics::ManifestMetrics;
 use holdfast_server::operations::loopback::Client;
 use holdfast_server::operations::service::Service;
-use holdfast_server::runtime::background;
 use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};
 use holdfast_value::Value;
 use sha2::{Digest as _, Sha256};
 
 use self::manifests::Manifest;
+use crate::reload::{self, Changes};
 
 /// What the flags say of files of admission plugins.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StaticAdmissionFlags {
-    /// A file that configures admission plugins, as kube-apiserver reads it: of the plugins of policies and of webhooks, the
-    /// directory of those that no client can change, which is read again when it changes
+    /// A file that configures admission plugins, as kube-apiserver reads it: EventRateLimit,
+    /// ImagePolicyWebhook, PodNodeSelector and PodTolerationRestriction, and of the plugins of policies and of webhooks, the directory of those that no client can
+    /// change, which is read again when it changes
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
 }
@@ -89,13 +89,22 @@ pub(crate) struct StaticAdmission {
 }
 
 impl StaticAdmissionFlags {
-    /// What the file says; nothing where there is none.
+    /// What the file says of each plugin; nothing where there is none.
+    pub(crate) fn configurations(&self) -> Result<config::Configurations> {
+        let Some(path) = &self.admission_control_config_file else {
+            return Ok(config::Configurations::new());
+        };
+        let read = config::configurations(path);
+        read.with_context(|| format!("--admission-control-config-file: {}", path.display()))
+    }
+
+    /// The directories that the file names.
     pub(crate) fn read(&self, features: Features, chain: &AdmissionChain) -> Result<StaticAdmission> {
         let Some(path) = &self.admission_control_config_file else {
             return Ok(StaticAdmission::default());
         };
         let allowed = features.has(Feature::ManifestBasedAdmissionControlConfig);
-        let folders = config::folders(path, allowed);
+        let folders = config::folders(&self.configurations()?, allowed);
         let folders = folders.with_context(|| format!("--admission-control-config-file: {}", path.display()))?;
         let is_on = |plugin: &Plugin| chain.names().any(|name| name == plugin.name());
         Ok(StaticAdmission {
@@ -103,9 +112,6 @@ impl StaticAdmissionFlags {
         })
     }
 }
-
-/// How often directories are looked at.
-const PERIOD: Duration = Duration::from_secs(1);
 
 /// The user whose name checks go by.
 const USER: &str = "static-admission-manifests";
@@ -122,29 +128,30 @@ impl StaticAdmission {
         let server = HEXLOWER.encode(&Sha256::digest(Identity::name_of(host)));
         let metrics = &service.context.shared.metrics;
         let metrics = metrics.follow_manifests(&format!("sha256:{server}"))?;
+        let context = &service.context;
         for (plugin, folder) in self.folders {
+            let files = folder.clone();
+            let changes = Changes::new(&context.shutdown, move || manifests::state(&files));
             let mut follower = Follower {
-                client: Client::new(Arc::clone(service), USER),
+                // What files say holds for the API, not for other files.
+                client: Client::new(Arc::clone(service), USER).unadmitted(),
                 policies: Arc::clone(&kinds.policies),
                 webhooks: Arc::clone(&kinds.webhooks),
                 metrics: metrics.clone(),
                 plugin,
-                state: manifests::state(&folder),
                 folder,
                 seen: String::new(),
             };
+            let name = plugin.name();
             let loaded = follower.load().await;
             loaded.map_err(|why| {
                 anyhow!(
-                    "failed to load static manifests of {} from {:?}: {why}",
-                    plugin.name(),
+                    "failed to load static manifests of {name} from {:?}: {why}",
                     follower.folder
                 )
             })?;
-            let (context, name) = (&service.context, plugin.name());
-            context
-                .background
-                .spawn(background::API_SERVICES, name, &context.shutdown, follower.follow());
+            let work = follower.follow(changes);
+            context.background.spawn(reload::CHECK, name, &context.shutdown, work);
         }
         Ok(())
     }
@@ -158,26 +165,13 @@ struct Follower {
     metrics: ManifestMetrics,
     plugin: Plugin,
     folder: PathBuf,
-    /// The files as they were before they were read last.
-    state: manifests::State,
     /// The hash of what was read last.
     seen: String,
 }
 
 impl Follower {
-    async fn follow(mut self) {
-        let shutdown = self.client.shutdown();
-        let mut ticks = tokio::time::interval(PERIOD);
-        loop {
-            tokio::select! {
-                _ = ticks.tick() => {}
-                () = shutdown.closing() => return,
-            }
-            let now = manifests::state(&self.folder);
-            if now == self.state {
-                continue;
-            }
-            self.state = now;
+    async fn follow(mut self, mut changes: Changes<manifests::State>) {
+        while changes.next().await {
             let (plugin, folder) = (self.plugin.name(), self.folder.display().to_string());
             match self.load().await {
                 Ok(()) => tracing::info!(
@@ -206,21 +200,20 @@ impl Follower {
         if hash == self.seen && !hash.is_empty() {
             return Ok(());
         }
-        let mut checked: BTreeMap<&'static str, Vec<Value>> = BTreeMap::new();
+        let (mut objects, mut bindings) = (Vec::new(), Vec::new());
         for manifest in manifests {
             let object = check(&self.client, &manifest).await;
             let object = object.map_err(|why| format!("error loading {}: {why}", manifest.path.display()))?;
-            checked.entry(manifest.kind).or_default().push(object);
+            match manifest.is_binding() {
+                true => bindings.push(object),
+                false => objects.push(object),
+            }
         }
-        let mut of = |at: usize| {
-            let kind = self.plugin.kinds().get(at).map_or("", |(kind, _)| *kind);
-            checked.remove(kind).unwrap_or_default()
-        };
         match self.plugin {
-            Plugin::ValidatingPolicies => self.policies.validating.set_files(&of(0), &of(1)),
-            Plugin::MutatingPolicies => self.policies.mutating.set_files(&of(0), &of(1)),
-            Plugin::ValidatingWebhooks => self.webhooks.set_files(WebhookType::Validating, &of(0)),
-            Plugin::MutatingWebhooks => self.webhooks.set_files(WebhookType::Mutating, &of(0)),
+            Plugin::ValidatingPolicies => self.policies.validating.set_files(&objects, &bindings),
+            Plugin::MutatingPolicies => self.policies.mutating.set_files(&objects, &bindings),
+            Plugin::ValidatingWebhooks => self.webhooks.set_files(WebhookType::Validating, &objects),
+            Plugin::MutatingWebhooks => self.webhooks.set_files(WebhookType::Mutating, &objects),
         }
         self.metrics.loaded(self.plugin.name(), &hash);
         self.seen = hash;
@@ -244,7 +237,7 @@ async fn check(client: &Client, manifest: &Manifest) -> Result<Value, String> {
     Ok(made)
 }
 
-/// Reads a file as YAML or JSON.
+/// The bytes of a file. The words of a failure are those of the reference.
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("failed to read file {:?}: {error}", path.display().to_string()))
 }

@@ -1,5 +1,5 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
-use holdfast_resource::{Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
+use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use super::default_class;
@@ -43,6 +43,10 @@ pub(super) const INGRESS: DefaultClass = DefaultClass {
 impl AdmissionPlugin for DefaultClass {
     fn name(&self) -> &'static str {
         self.name
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::admitting(&[Operation::Create])
     }
 
     fn interests(&self) -> &[Interest] {

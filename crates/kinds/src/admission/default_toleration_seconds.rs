@@ -1,4 +1,4 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::{Map, Value};
 
@@ -19,14 +19,12 @@ impl AdmissionPlugin for DefaultTolerationSeconds {
         "DefaultTolerationSeconds"
     }
 
+    fn calls(&self) -> Calls {
+        Calls::admitting(&[Operation::Create, Operation::Update])
+    }
+
     fn interests(&self) -> &[Interest] {
-        const {
-            &[Interest::in_objects(
-                "",
-                "pods",
-                &[Operation::Create, Operation::Update],
-            )]
-        }
+        const { &[Interest::in_written("", "pods")] }
     }
 
     fn mutate(

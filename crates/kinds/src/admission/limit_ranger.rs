@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_gotext::errors::aggregate;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::quota::{Amounts, amounts};
@@ -36,6 +36,10 @@ impl AdmissionPlugin for LimitRanger {
         "LimitRanger"
     }
 
+    fn calls(&self) -> Calls {
+        Calls::both(&[Operation::Create, Operation::Update])
+    }
+
     fn interests(&self) -> &[Interest] {
         const {
             &[
@@ -44,7 +48,7 @@ impl AdmissionPlugin for LimitRanger {
                     subresources: &["resize"],
                     ..Interest::in_objects("", "pods", &[Operation::Update])
                 },
-                Interest::in_objects("", CLAIMS, &[Operation::Create, Operation::Update]),
+                Interest::in_written("", CLAIMS),
             ]
         }
     }

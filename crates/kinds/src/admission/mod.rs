@@ -3,18 +3,32 @@
 //! See <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/>. One file a plugin; the order of
 //! [`plugins`] is that of the reference.
 
+mod always;
+mod always_pull_images;
 mod certificates;
 mod default_class;
 mod default_toleration_seconds;
+mod deny_service_external_ips;
+mod event_rate_limit;
+mod extended_resource_toleration;
+mod image_policy_webhook;
+mod limit_pod_hard_anti_affinity_topology;
 mod limit_ranger;
+mod namespace_auto_provision;
+mod namespace_exists;
 mod namespace_lifecycle;
 mod node_declared_feature_validator;
+mod node_restriction;
+mod owner_references_permission_enforcement;
 mod persistent_volume_claim_resize;
 mod pod_groups;
+mod pod_node_selector;
 mod pod_resize_validator;
 mod pod_security;
+mod pod_toleration_restriction;
 mod pod_topology_labels;
 mod priority;
+mod recent;
 mod resource_quota;
 mod runtime_class;
 mod service_account;
@@ -22,11 +36,16 @@ mod storage_object_in_use_protection;
 mod taint_nodes_by_condition;
 
 pub(crate) use certificates::may_use_signer;
+pub use event_rate_limit::EventLimit;
+pub use image_policy_webhook::{ImagePolicy, ImagePolicySettings, ImageReview, ImageReviewer};
+pub use pod_toleration_restriction::TolerationSettings;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use holdfast_admission::AdmissionPlugin;
-use holdfast_resource::{GroupResource, Refusal, WriteContext};
+use holdfast_resource::{Field, GroupResource, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use crate::features::{Feature, Features};
@@ -40,7 +59,7 @@ pub fn plugins() -> Vec<Box<dyn AdmissionPlugin>> {
 }
 
 /// What flags say of plugins.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PluginSettings {
     /// For how many seconds a Pod that does not say otherwise stays on a node that is not ready.
     pub not_ready_seconds: i64,
@@ -48,6 +67,14 @@ pub struct PluginSettings {
     pub unreachable_seconds: i64,
     /// The features that are on.
     pub features: Features,
+    /// The labels of the nodes that Pods may run on, by namespace; what holds for the others is `clusterDefaultNodeSelector`.
+    pub node_selectors: BTreeMap<String, String>,
+    /// The taints that Pods tolerate, and those that they may.
+    pub tolerations: TolerationSettings,
+    /// How many events may be told of.
+    pub event_limits: Vec<EventLimit>,
+    /// Who decides about images.
+    pub images: Option<Arc<ImagePolicy>>,
 }
 
 impl Default for PluginSettings {
@@ -57,6 +84,10 @@ impl Default for PluginSettings {
             not_ready_seconds: 300,
             unreachable_seconds: 300,
             features: Features::default(),
+            node_selectors: BTreeMap::new(),
+            tolerations: TolerationSettings::default(),
+            event_limits: Vec::new(),
+            images: None,
         }
     }
 }
@@ -64,11 +95,25 @@ impl Default for PluginSettings {
 /// All plugins that there are, in the order in which writes pass them.
 pub fn all_plugins(settings: &PluginSettings) -> Vec<Box<dyn AdmissionPlugin>> {
     vec![
+        Box::new(always::AlwaysAdmit),
+        Box::new(namespace_auto_provision::NamespaceAutoProvision),
         Box::new(namespace_lifecycle::NamespaceLifecycle),
+        Box::new(namespace_exists::NamespaceExists),
+        Box::new(limit_pod_hard_anti_affinity_topology::LimitPodHardAntiAffinityTopology),
         Box::new(limit_ranger::LimitRanger::default()),
         Box::new(service_account::ServiceAccount),
+        Box::new(node_restriction::NodeRestriction {
+            features: settings.features,
+        }),
         Box::new(taint_nodes_by_condition::TaintNodesByCondition),
+        Box::new(always_pull_images::AlwaysPullImages),
+        Box::new(image_policy_webhook::ImagePolicyWebhook {
+            policy: settings.images.clone(),
+        }),
         Box::new(pod_security::PodSecurity),
+        Box::new(pod_node_selector::PodNodeSelector {
+            selectors: settings.node_selectors.clone(),
+        }),
         Box::new(priority::Priority {
             of_groups: settings.features.has(Feature::WorkloadAwarePreemption),
         }),
@@ -76,27 +121,36 @@ pub fn all_plugins(settings: &PluginSettings) -> Vec<Box<dyn AdmissionPlugin>> {
             not_ready: settings.not_ready_seconds,
             unreachable: settings.unreachable_seconds,
         }),
+        Box::new(pod_toleration_restriction::PodTolerationRestriction {
+            settings: settings.tolerations.clone(),
+        }),
+        Box::new(event_rate_limit::EventRateLimit::new(&settings.event_limits)),
+        Box::new(extended_resource_toleration::ExtendedResourceToleration),
         Box::new(default_class::STORAGE),
         Box::new(storage_object_in_use_protection::StorageObjectInUseProtection),
+        Box::new(pod_groups::PodGroupProtection),
+        Box::new(owner_references_permission_enforcement::OwnerReferencesPermissionEnforcement),
         Box::new(persistent_volume_claim_resize::PersistentVolumeClaimResize),
         Box::new(runtime_class::RuntimeClass),
         Box::new(certificates::CertificateApproval),
         Box::new(certificates::CertificateSigning),
+        Box::new(certificates::ClusterTrustBundleAttest),
         Box::new(certificates::CertificateSubjectRestriction),
         Box::new(default_class::INGRESS),
+        Box::new(deny_service_external_ips::DenyServiceExternalIPs),
         Box::new(pod_topology_labels::PodTopologyLabels),
         Box::new(pod_groups::PodGroupWorkloadExists),
         Box::new(node_declared_feature_validator::NodeDeclaredFeatureValidator),
         Box::new(pod_groups::JobValidation),
         Box::new(pod_resize_validator::PodResizeValidator),
-        // Last, so that nothing is charged for what is refused.
+        // Behind those, so that nothing is charged for what is refused.
         Box::new(resource_quota::ResourceQuota),
+        Box::new(always::AlwaysDeny),
     ]
 }
 
-/// The names that kube-apiserver 1.36 knows, in its order. Flags may turn any of them off, but on only those that are in
-/// [`all_plugins`].
-pub const KNOWN: [&str; 40] = [
+/// The names that kube-apiserver 1.36 knows, in its order.
+pub const KNOWN: [&str; 41] = [
     "AlwaysAdmit",
     "NamespaceAutoProvision",
     "NamespaceLifecycle",
@@ -117,6 +171,7 @@ pub const KNOWN: [&str; 40] = [
     "ExtendedResourceToleration",
     "DefaultStorageClass",
     "StorageObjectInUseProtection",
+    "PodGroupProtection",
     "OwnerReferencesPermissionEnforcement",
     "PersistentVolumeClaimResize",
     "RuntimeClass",
@@ -143,6 +198,16 @@ fn group_resource(group: &'static str, resource: &'static str) -> GroupResource 
     GroupResource {
         group: group.into(),
         resource: resource.into(),
+    }
+}
+
+/// Has a new object wait for `finalizer` when it is deleted.
+fn add_finalizer(object: &mut Value, finalizer: &str) {
+    let root = Field::root(object);
+    let mut finalizers = root.child("metadata").child("finalizers").slice().to_vec();
+    if !finalizers.iter().any(|known| known.as_str() == Some(finalizer)) {
+        finalizers.push(finalizer.into());
+        object.set_at(&["metadata", "finalizers"], finalizers.into());
     }
 }
 
@@ -194,6 +259,8 @@ fn default_class(
 
 #[cfg(test)]
 mod tests {
+    use holdfast_admission::Calls;
+
     use super::{KNOWN, PluginSettings, all_plugins};
     use crate::harness::{Harness, at};
 
@@ -216,6 +283,14 @@ mod tests {
             .filter_map(|plugin| KNOWN.iter().position(|known| *known == plugin.name()))
             .collect();
         assert!(places.is_sorted_by(|one, next| one < next), "{places:?}");
+    }
+
+    #[test]
+    fn a_plugin_says_for_which_steps_and_operations_it_is_called() {
+        for plugin in all_plugins(&PluginSettings::default()) {
+            let of_all = ["AlwaysAdmit", "AlwaysDeny"].contains(&plugin.name());
+            assert_eq!(plugin.calls() == Calls::ALL, of_all, "{}", plugin.name());
+        }
     }
 
     #[test]

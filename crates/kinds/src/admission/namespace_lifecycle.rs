@@ -1,4 +1,4 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
@@ -12,6 +12,10 @@ const UNDELETABLE: [&str; 3] = ["default", "kube-system", "kube-public"];
 impl AdmissionPlugin for NamespaceLifecycle {
     fn name(&self) -> &'static str {
         "NamespaceLifecycle"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::admitting(&[Operation::Create, Operation::Update, Operation::Delete])
     }
 
     fn interests(&self) -> &[Interest] {

@@ -1,8 +1,9 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use super::PodUpdate;
+use crate::features::Feature;
 use crate::validation::resources::quantity;
 use crate::validation::same;
 
@@ -23,6 +24,14 @@ type Needs = fn(old: &Field<'_, '_>, new: &Field<'_, '_>) -> bool;
 impl AdmissionPlugin for NodeDeclaredFeatureValidator {
     fn name(&self) -> &'static str {
         "NodeDeclaredFeatureValidator"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Update])
+    }
+
+    fn gate(&self) -> Option<&'static str> {
+        Some(Feature::NodeDeclaredFeatures.name())
     }
 
     fn interests(&self) -> &[Interest] {

@@ -1,4 +1,4 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
@@ -11,6 +11,10 @@ pub(super) struct PersistentVolumeClaimResize;
 impl AdmissionPlugin for PersistentVolumeClaimResize {
     fn name(&self) -> &'static str {
         "PersistentVolumeClaimResize"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Update])
     }
 
     fn interests(&self) -> &[Interest] {

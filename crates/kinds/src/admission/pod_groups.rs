@@ -2,12 +2,13 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::table::items;
 use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
-use super::group_resource;
+use super::{add_finalizer, group_resource};
+use crate::features::Feature;
 
 const GROUP: &str = "scheduling.k8s.io";
 const POD_GROUPS: &str = "podgroups";
@@ -19,6 +20,14 @@ pub(super) struct PodGroupWorkloadExists;
 impl AdmissionPlugin for PodGroupWorkloadExists {
     fn name(&self) -> &'static str {
         "PodGroupWorkloadExists"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Create])
+    }
+
+    fn gate(&self) -> Option<&'static str> {
+        Some(Feature::GenericWorkload.name())
     }
 
     fn interests(&self) -> &[Interest] {
@@ -54,12 +63,56 @@ impl AdmissionPlugin for PodGroupWorkloadExists {
     }
 }
 
+/// A group of Pods stays for as long as it has Pods.
+pub(super) struct PodGroupProtection;
+
+const PROTECTION: &str = "scheduling.k8s.io/podgroup-protection";
+
+impl AdmissionPlugin for PodGroupProtection {
+    fn name(&self) -> &'static str {
+        "PodGroupProtection"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::admitting(&[Operation::Create])
+    }
+
+    fn gate(&self) -> Option<&'static str> {
+        Some(Feature::GenericWorkload.name())
+    }
+
+    fn interests(&self) -> &[Interest] {
+        const { &[Interest::in_new(GROUP, POD_GROUPS)] }
+    }
+
+    fn mutate(
+        &self,
+        _context: &WriteContext<'_>,
+        _resource: &Resource,
+        object: Option<&mut Value>,
+        _old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        if let Some(group) = object {
+            add_finalizer(group, PROTECTION);
+        }
+        Ok(())
+    }
+}
+
 /// A Job whose Pods are scheduled all at once keeps their number.
 pub(super) struct JobValidation;
 
 impl AdmissionPlugin for JobValidation {
     fn name(&self) -> &'static str {
         "JobValidation"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Update])
+    }
+
+    fn gate(&self) -> Option<&'static str> {
+        Some(Feature::GenericWorkload.name())
     }
 
     fn interests(&self) -> &[Interest] {
@@ -150,6 +203,20 @@ mod tests {
         );
         let missing = "PodGroup rejected: PodGroupTemplate \"x\" not found in Workload \"w\"";
         assert!(admit("w", "x").unwrap_err().contains(missing));
+    }
+
+    #[test]
+    fn a_new_group_is_protected() {
+        let harness = Harness::serving(APIS, GATES);
+        let protected = r#"["scheduling.k8s.io/podgroup-protection"]"#;
+        let plain = harness.admit("PodGroupProtection", &group("w", "t")).unwrap();
+        assert_eq!(at(&plain, "metadata.finalizers"), protected);
+        let there = group("w", "t").replace(
+            "name: g,",
+            "name: g, finalizers: [scheduling.k8s.io/podgroup-protection],",
+        );
+        let there = harness.admit("PodGroupProtection", &there).unwrap();
+        assert_eq!(at(&there, "metadata.finalizers"), protected);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-use holdfast_admission::AdmissionPlugin;
 use holdfast_admission::Interest;
+use holdfast_admission::{AdmissionPlugin, Calls};
 use holdfast_resource::quota::Amounts;
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
@@ -15,6 +15,10 @@ pub(super) struct PodResizeValidator;
 impl AdmissionPlugin for PodResizeValidator {
     fn name(&self) -> &'static str {
         "PodResizeValidator"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Update])
     }
 
     fn interests(&self) -> &[Interest] {

@@ -1,8 +1,10 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
-use holdfast_resource::{Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
+use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
+
+use crate::features::Feature;
 
 /// Pods that are made on a node, or bound to one, take on where it stands:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#podtopologylabels>. A binding gets the labels
@@ -24,6 +26,14 @@ fn topology_of(context: &WriteContext<'_>, node: &str) -> Vec<(&'static str, Val
 impl AdmissionPlugin for PodTopologyLabels {
     fn name(&self) -> &'static str {
         "PodTopologyLabels"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::admitting(&[Operation::Create])
+    }
+
+    fn gate(&self) -> Option<&'static str> {
+        Some(Feature::PodTopologyLabelsAdmission.name())
     }
 
     fn interests(&self) -> &[Interest] {

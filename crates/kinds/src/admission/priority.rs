@@ -1,6 +1,6 @@
 use std::ops::ControlFlow;
 
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
@@ -15,6 +15,7 @@ pub(super) struct Priority {
 }
 
 const PODS: &str = "pods";
+const CLASSES: &str = "priorityclasses";
 const POD_GROUPS: &str = "podgroups";
 const GROUP: &str = "scheduling.k8s.io";
 const PREEMPT: &str = "PreemptLowerPriority";
@@ -31,12 +32,16 @@ impl AdmissionPlugin for Priority {
         "Priority"
     }
 
+    fn calls(&self) -> Calls {
+        Calls::both(&[Operation::Create, Operation::Update, Operation::Delete])
+    }
+
     fn interests(&self) -> &[Interest] {
         const {
             &[
-                Interest::in_objects("", PODS, &[Operation::Create, Operation::Update]),
+                Interest::in_written("", PODS),
                 Interest::in_new(GROUP, POD_GROUPS),
-                Interest::in_objects(GROUP, "priorityclasses", Interest::EVERYTHING.operations),
+                Interest::in_objects(GROUP, CLASSES, Interest::EVERYTHING.operations),
             ]
         }
     }
@@ -48,6 +53,12 @@ impl AdmissionPlugin for Priority {
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
+        // The reference refuses this ahead of everything that it asks of the object, preconditions included.
+        let of_system = || SYSTEM_CLASSES.iter().any(|(name, ..)| *name == context.name);
+        if context.operation == Operation::Delete && resource.plural == CLASSES && of_system() {
+            let why = "this is a system priority class and cannot be deleted";
+            return Err(Refusal::forbidden(why));
+        }
         let pod = match (object, resource.plural.as_str()) {
             (Some(pod), PODS) => pod,
             (Some(group), POD_GROUPS) if self.of_groups => return admit_group(context, group),
@@ -76,12 +87,6 @@ impl AdmissionPlugin for Priority {
     ) -> Result<(), Refusal> {
         if [PODS, POD_GROUPS].contains(&resource.plural.as_str()) {
             return Ok(());
-        }
-        let of_system = SYSTEM_CLASSES.iter().any(|(name, ..)| *name == context.name);
-        if of_system && context.operation == Operation::Delete {
-            return Err(Refusal::forbidden(
-                "this is a system priority class and cannot be deleted",
-            ));
         }
         let marked = |class: &Value| Field::root(class).child("globalDefault").is_true();
         let Some(class) = object.filter(|class| marked(class)) else {
@@ -194,5 +199,23 @@ fn read_class(class: &Value) -> Class {
         name: class.str_at(&["metadata", "name"]).unwrap_or_default().to_owned(),
         value: class.get("value").and_then(Value::as_i64).unwrap_or_default(),
         preemption: preemption.and_then(Value::as_str).unwrap_or(PREEMPT).to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    #[test]
+    fn classes_of_the_system_stay() {
+        let deletion = |name: &str| {
+            let class = format!(
+                "{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: {name}}}, value: 1}}"
+            );
+            Harness::new().admit_deletion("Priority", &class)
+        };
+        let why = "this is a system priority class and cannot be deleted".to_owned();
+        assert_eq!(deletion("system-node-critical"), Err(why));
+        assert_eq!(deletion("other"), Ok(()));
     }
 }

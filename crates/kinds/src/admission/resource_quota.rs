@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_admission::{AdmissionPlugin, Charge, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Charge, Interest};
 use holdfast_resource::quota::{Amounts, Counted, amounts};
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
@@ -21,6 +21,10 @@ impl AdmissionPlugin for ResourceQuota {
         "ResourceQuota"
     }
 
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Create, Operation::Update])
+    }
+
     fn interests(&self) -> &[Interest] {
         const {
             &[Interest {
@@ -31,6 +35,10 @@ impl AdmissionPlugin for ResourceQuota {
         }
     }
 
+    fn charges(&self) -> bool {
+        true
+    }
+
     fn charge(
         &self,
         context: &WriteContext<'_>,
@@ -38,8 +46,7 @@ impl AdmissionPlugin for ResourceQuota {
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
     ) -> Result<Vec<Charge>, Refusal> {
-        let takes = |counted: &Counted<'_>| takes(context, counted) || changes_scope(context, counted, object, old);
-        let Some(counted) = Counted::of(resource).filter(takes) else {
+        let Some(counted) = Counted::of(resource).filter(|counted| may_take(context, counted)) else {
             return Ok(Vec::new());
         };
         let of = group_resource("", "resourcequotas");
@@ -53,11 +60,14 @@ impl AdmissionPlugin for ResourceQuota {
         if quotas.is_empty() {
             return Ok(Vec::new());
         }
+        let before = old.map(|read| read());
+        if !takes(context, &counted, object, before.as_ref()) {
+            return Ok(Vec::new());
+        }
         for quota in &quotas {
             check_status(quota, &counted, object)?;
         }
         let taken = counted.usage(object, context.now);
-        let before = old.map(|read| read());
         let growth = before
             .as_ref()
             .map(|old| growth(&taken, &counted.usage(old, context.now)));
@@ -77,30 +87,24 @@ impl AdmissionPlugin for ResourceQuota {
 }
 
 /// Whether a write can take anything. What updates of other kinds change is not counted.
-fn takes(context: &WriteContext<'_>, counted: &Counted<'_>) -> bool {
+fn may_take(context: &WriteContext<'_>, counted: &Counted<'_>) -> bool {
     let subresource = context.subresource.unwrap_or_default();
     match context.operation {
         Operation::Create => subresource.is_empty(),
         Operation::Update => counted
             .beyond_number()
-            .is_some_and(|usage| usage.changed_by() == subresource),
+            .is_some_and(|usage| subresource.is_empty() || usage.changed_by() == subresource),
         _ => false,
     }
 }
 
-/// Whether an update of the object itself takes it to quotas of another scope.
-fn changes_scope(
-    context: &WriteContext<'_>,
-    counted: &Counted<'_>,
-    object: &Value,
-    old: Option<&dyn Fn() -> Value>,
-) -> bool {
-    context.operation == Operation::Update
-        && context.subresource.unwrap_or_default().is_empty()
-        && counted
-            .beyond_number()
-            .zip(old)
-            .is_some_and(|(usage, old)| usage.changes_scope(object, &old()))
+/// Whether a write that may take something does: an update of what is not counted takes only where it changes the scope.
+fn takes(context: &WriteContext<'_>, counted: &Counted<'_>, object: &Value, old: Option<&Value>) -> bool {
+    context.operation == Operation::Create
+        || counted.beyond_number().is_some_and(|usage| {
+            usage.changed_by() == context.subresource.unwrap_or_default()
+                || old.is_some_and(|old| usage.changes_scope(object, old))
+        })
 }
 
 /// Whether a quota, as far as its limits are in force, counts the object.

@@ -1,6 +1,6 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::metadata::formats::path_segment;
-use holdfast_resource::{Field, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
@@ -13,6 +13,10 @@ pub(super) struct RuntimeClass;
 impl AdmissionPlugin for RuntimeClass {
     fn name(&self) -> &'static str {
         "RuntimeClass"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::both(&[Operation::Create])
     }
 
     fn interests(&self) -> &[Interest] {
@@ -117,16 +121,84 @@ fn set_scheduling(pod: &mut Value, class: &Value) -> Result<(), Refusal> {
             None => pod.set_at(&place, value.text().into()),
         }
     }
-    let added = scheduling.child("tolerations");
-    if !added.is_empty() {
-        let root = Field::root(pod);
-        let mut all = root.child("spec").child("tolerations").slice().to_vec();
-        for toleration in added.slice() {
-            if !all.contains(toleration) {
-                all.push(toleration.clone());
-            }
-        }
-        pod.set_at(&["spec", "tolerations"], all.into());
+    let root = Field::root(pod);
+    let own = root.child("spec").child("tolerations").slice();
+    let merged = merged_tolerations(own, scheduling.child("tolerations").slice());
+    if merged.len() != own.len() {
+        pod.set_at(&["spec", "tolerations"], merged.into());
     }
     Ok(())
+}
+
+/// Tolerations of more Pods than have any use for are merged by what is alike alone.
+const MOST_COMPARED: usize = 1000;
+
+/// `MergeTolerations`: both lists, without what others of them tolerate, too.
+fn merged_tolerations(own: &[Value], added: &[Value]) -> Vec<Value> {
+    let all: Vec<&Value> = own.iter().chain(added).collect();
+    let mut merged: Vec<Value> = Vec::new();
+    if all.len() > MOST_COMPARED {
+        let mut seen = own.to_vec();
+        seen.extend(added.iter().filter(|toleration| !own.contains(toleration)).cloned());
+        return seen;
+    }
+    for (at, toleration) in all.iter().enumerate() {
+        let covered = |other: &Value| tolerates_all_of(&Field::root(other), &Field::root(toleration));
+        let later = all.iter().skip(at + 1);
+        if !merged.iter().any(covered) && !later.into_iter().any(|later| later != toleration && covered(later)) {
+            merged.push((*toleration).clone());
+        }
+    }
+    merged
+}
+
+/// `isSuperset`
+fn tolerates_all_of(wide: &Field<'_, '_>, narrow: &Field<'_, '_>) -> bool {
+    if wide.value() == narrow.value() {
+        return true;
+    }
+    let text = |toleration: &Field<'_, '_>, name: &str| toleration.child(name).text().to_owned();
+    let (operator, effect) = (text(wide, "operator"), text(wide, "effect"));
+    let every_key = text(wide, "key").is_empty() && operator == "Exists";
+    if text(wide, "key") != text(narrow, "key") && !every_key || !effect.is_empty() && effect != text(narrow, "effect")
+    {
+        return false;
+    }
+    let seconds = |toleration: &Field<'_, '_>| toleration.child("tolerationSeconds").number();
+    if effect == "NoExecute"
+        && let Some(most) = seconds(wide)
+        && seconds(narrow).is_none_or(|seconds| seconds > most)
+    {
+        return false;
+    }
+    match operator.as_str() {
+        "Equal" | "" => text(narrow, "operator") == "Equal" && text(narrow, "value") == text(wide, "value"),
+        operator => operator == "Exists",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tolerations_that_others_hold_are_not_kept() {
+        let read = |text: &str| {
+            let limits = holdfast_value::Limits::TRUSTED;
+            let value = holdfast_value::json::parse(text.as_bytes(), &limits).unwrap();
+            value.as_list().unwrap().to_vec()
+        };
+        let own = read(
+            r#"[{"key":"k","operator":"Equal","value":"v","effect":"NoExecute","tolerationSeconds":5},{"key":"l","operator":"Exists"}]"#,
+        );
+        let every = read(r#"[{"key":"k","operator":"Exists"}]"#);
+        let merged = Value::from(merged_tolerations(&own, &every));
+        assert_eq!(
+            holdfast_value::json::to_string(&merged),
+            r#"[{"key":"l","operator":"Exists"},{"key":"k","operator":"Exists"}]"#
+        );
+        assert_eq!(merged_tolerations(&own, &own), own);
+        let shorter = read(r#"[{"key":"k","operator":"Exists","effect":"NoExecute","tolerationSeconds":4}]"#);
+        assert_eq!(merged_tolerations(&own, &shorter).len(), 3);
+    }
 }

@@ -1,17 +1,17 @@
 //! Pods run as service accounts: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
 
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::{Map, Value};
 
 use super::group_resource;
+use crate::core::pod_spec::{MIRROR, names_secret};
 use crate::defaults::is_zero;
 
 /// Gives Pods their account, and with it a token and the secrets to pull images; refuses those whose account is not there.
 pub(super) struct ServiceAccount;
 
 const DEFAULT: &str = "default";
-const MIRROR: &str = "kubernetes.io/config.mirror";
 /// On an account: its pods may refer to its own secrets alone.
 const MOUNTABLE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
 /// What the names of volumes with tokens begin with.
@@ -29,6 +29,10 @@ const CONTAINERS: [(&str, &str); 2] = [("initContainers", "init container"), ("c
 impl AdmissionPlugin for ServiceAccount {
     fn name(&self) -> &'static str {
         "ServiceAccount"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::both(&[Operation::Create, Operation::Update])
     }
 
     fn on_by_default(&self) -> bool {
@@ -200,7 +204,7 @@ fn check_mirror(pod: &Value) -> Result<(), Refusal> {
     }
     let root = Field::root(pod);
     let spec = root.child("spec");
-    if refers_to_secrets(&spec) {
+    if names_secret(&spec) {
         return Err(Refusal::forbidden("a mirror pod may not reference secrets"));
     }
     let has_token = spec.child("volumes").items().any(|volume| {
@@ -216,51 +220,6 @@ fn check_mirror(pod: &Value) -> Result<(), Refusal> {
         )),
         false => Ok(()),
     }
-}
-
-/// Where volume sources name secrets: the way from the volume to the name.
-const SECRETS_OF_VOLUMES: [[&str; 3]; 11] = [
-    ["secret", "secretName", ""],
-    ["azureFile", "secretName", ""],
-    ["cephfs", "secretRef", "name"],
-    ["cinder", "secretRef", "name"],
-    ["flexVolume", "secretRef", "name"],
-    ["rbd", "secretRef", "name"],
-    ["scaleIO", "secretRef", "name"],
-    ["iscsi", "secretRef", "name"],
-    ["storageos", "secretRef", "name"],
-    ["csi", "nodePublishSecretRef", "name"],
-    ["projected", "sources", ""],
-];
-
-fn refers_to_secrets(spec: &Field<'_, '_>) -> bool {
-    let containers = ["initContainers", "containers", "ephemeralContainers"];
-    let in_containers = containers.iter().any(|list| {
-        spec.child(list).items().any(|container| {
-            let whole = container.child("envFrom");
-            let from_whole = whole
-                .items()
-                .any(|source| !source.child("secretRef").child("name").text().is_empty());
-            let variables = container.child("env");
-            from_whole
-                || variables.items().any(|variable| {
-                    let from = variable.child("valueFrom");
-                    !from.child("secretKeyRef").child("name").text().is_empty()
-                })
-        })
-    });
-    let in_volumes = spec.child("volumes").items().any(|volume| {
-        SECRETS_OF_VOLUMES.iter().any(|[source, field, name]| {
-            let source = volume.child(source);
-            let field = source.child(field);
-            let projects = field
-                .items()
-                .any(|source| !source.child("secret").child("name").text().is_empty());
-            projects || !field.text().is_empty() || !field.child(name).text().is_empty()
-        })
-    });
-    let pulls = spec.child("imagePullSecrets");
-    in_containers || in_volumes || pulls.items().any(|secret| !secret.child("name").text().is_empty())
 }
 
 fn keeps_to_own_secrets(account: &Value) -> bool {

@@ -1,6 +1,8 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
-use holdfast_resource::{Field, Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
+use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
+
+use super::add_finalizer;
 
 /// Adds the finalizers that keep volumes, claims and their classes while they are in use.
 pub(super) struct StorageObjectInUseProtection;
@@ -14,6 +16,10 @@ const FINALIZERS: [(&str, &str); 3] = [
 impl AdmissionPlugin for StorageObjectInUseProtection {
     fn name(&self) -> &'static str {
         "StorageObjectInUseProtection"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::admitting(&[Operation::Create])
     }
 
     fn interests(&self) -> &[Interest] {
@@ -37,12 +43,7 @@ impl AdmissionPlugin for StorageObjectInUseProtection {
         let (Some((_, finalizer)), Some(object)) = (of, object) else {
             return Ok(());
         };
-        let root = Field::root(object);
-        let mut finalizers = root.child("metadata").child("finalizers").slice().to_vec();
-        if !finalizers.iter().any(|known| known.as_str() == Some(finalizer)) {
-            finalizers.push((*finalizer).into());
-            object.set_at(&["metadata", "finalizers"], finalizers.into());
-        }
+        add_finalizer(object, finalizer);
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
-use holdfast_resource::{Field, Refusal, Resource, WriteContext};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
+use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::{Map, Value};
 
 /// A new node takes no Pods until it is known to be ready.
@@ -11,6 +11,10 @@ const EFFECT: &str = "NoSchedule";
 impl AdmissionPlugin for TaintNodesByCondition {
     fn name(&self) -> &'static str {
         "TaintNodesByCondition"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::admitting(&[Operation::Create])
     }
 
     fn interests(&self) -> &[Interest] {

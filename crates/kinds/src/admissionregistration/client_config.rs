@@ -77,10 +77,8 @@ fn validate_path(path: &Field<'_, '_>, errors: &mut Errors) {
     if !text.starts_with('/') {
         errors.push(path.invalid("must start with a '/'"));
     }
-    // The first character is taken for the slash that it should be.
-    let mut rest = text.chars();
-    rest.next();
-    let rest = rest.as_str();
+    // The first byte is taken for the slash that it should be; the rest of a longer character is no name.
+    let rest = text.get(1..).unwrap_or(text);
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     for (at, segment) in rest.split('/').enumerate() {
         if segment.is_empty() {

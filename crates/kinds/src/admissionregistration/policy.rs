@@ -200,7 +200,7 @@ fn may_read(context: &WriteContext<'_>, kind: Option<&Value>, namespace: &str, n
         target: AccessTarget::Resource(ResourceTarget {
             group,
             version: number,
-            resource: resource.as_ref().map_or("*", |found| found.resource.as_str()),
+            resource: resource.map_or("*", |found| found.plural.as_str()),
             subresource: "",
             namespace,
             name,

@@ -163,6 +163,11 @@ mod tests {
                 "webhooks[0].clientConfig.service.path: Invalid value: \"a//b\": segment[1] may not be empty",
             ]
         );
+        let odd = errors(
+            "url: 'https://example.com/x'",
+            "service: {name: s, namespace: ns, path: é}",
+        );
+        assert!(odd[1].contains("segment[0]: a lowercase RFC 1123 subdomain"), "{odd:?}");
         assert_eq!(
             errors("https://example.com/x", "https://a b"),
             [

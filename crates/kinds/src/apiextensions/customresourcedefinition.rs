@@ -4,14 +4,13 @@
 
 use std::sync::Arc;
 
-use holdfast_cel::PatternMemory;
-use holdfast_resource::structural::{read_embedded_defaults, unknown_formats};
+use holdfast_resource::structural::{CompileContext, read_embedded_defaults, unknown_formats};
 use holdfast_resource::{Defines, DefiningObject, FieldError, Refusal, Resource, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use super::define::{condition, define};
 use super::validation;
-use crate::defaults::{is_zero, set_missing};
+use crate::defaults::{change_items, is_zero, set_missing};
 use crate::time::time_text;
 
 /// How deep schemas are looked into.
@@ -22,8 +21,8 @@ const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
 /// What only CustomResourceDefinitions do.
 pub(crate) struct CustomResourceDefinition {
-    /// Where the regular expressions of schemas are compiled.
-    pub(crate) patterns: PatternMemory,
+    /// What schemas compile with.
+    pub(crate) compile: CompileContext,
 }
 
 impl Strategy for CustomResourceDefinition {
@@ -38,6 +37,11 @@ impl Strategy for CustomResourceDefinition {
             conversion
         };
         set_missing(spec, "conversion", conversion);
+        let part = |name: &str| spec.at(&["conversion", "webhook", name]);
+        // The reference keeps the parts of `webhook` beside the strategy, so that one without parts is lost.
+        if part("clientConfig").is_none_or(Value::is_null) && is_zero(part("conversionReviewVersions")) {
+            spec.remove_at(&["conversion", "webhook"]);
+        }
         let kind = spec.str_at(&["names", "kind"]).unwrap_or_default().to_owned();
         if !kind.is_empty() {
             for (name, made) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
@@ -122,12 +126,12 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        validation::validate(context.types, object, None)
+        validation::validate((context.types, &self.compile.timings), object, None)
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         if context.subresource.is_none() {
-            return validation::validate(context.types, object, Some(old));
+            return validation::validate((context.types, &self.compile.timings), object, Some(old));
         }
         let mut errors = Vec::new();
         validation::validate_status(object, &mut errors);
@@ -137,7 +141,7 @@ impl Strategy for CustomResourceDefinition {
 
 impl Defines for CustomResourceDefinition {
     fn define(&self, object: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>> {
-        define(object, before, &self.patterns)
+        define(object, before, &self.compile)
     }
 }
 
@@ -148,30 +152,13 @@ pub(super) fn holds_deletion(object: &Value) -> bool {
 
 /// Gives embedded objects in the defaults of schemas metadata in the form of its type.
 fn read_defaults(context: &WriteContext<'_>, object: &mut Value) {
-    let spec = object.as_map_mut().and_then(|object| object.get_mut("spec"));
-    let versions = spec
-        .and_then(Value::as_map_mut)
-        .and_then(|spec| spec.get_mut("versions"));
-    let Some(Value::List(versions)) = versions else { return };
-    if !versions
-        .iter()
-        .any(|version| has_keyword(version, "x-kubernetes-embedded-resource", 0))
-    {
-        return;
-    }
-    let read: Vec<Value> = versions
-        .iter()
-        .map(|version| {
-            let mut version = version.clone();
-            if let Some(schema) = version.at(&["schema", "openAPIV3Schema"]).cloned() {
-                let mut schema = schema;
-                read_embedded_defaults(&mut schema, context.types);
-                version.set_at(&["schema", "openAPIV3Schema"], schema);
-            }
-            version
-        })
-        .collect();
-    *versions = read.into();
+    let Some(spec) = object.at_mut(&["spec"]) else { return };
+    let embeds = |version: &Value| has_keyword(version, "x-kubernetes-embedded-resource", 0);
+    change_items(spec, "versions", embeds, |version| {
+        if let Some(schema) = version.at_mut(&["schema", "openAPIV3Schema"]) {
+            read_embedded_defaults(schema, context.types);
+        }
+    });
 }
 
 /// Whether `keyword` stands anywhere within.
@@ -224,6 +211,12 @@ spec:
     }
 
     #[test]
+    fn a_conversion_webhook_without_parts_is_lost() {
+        let empty = Harness::new().create(&format!("{GADGETS}  conversion: {{strategy: None, webhook: {{}}}}\n"));
+        assert_eq!(at(&empty, "spec.conversion"), r#"{"strategy":"None"}"#);
+    }
+
+    #[test]
     fn embedded_objects_in_defaults_have_metadata_alone_that_there_is() {
         let schema = "{type: object, properties: {p: {type: object, x-kubernetes-preserve-unknown-fields: true,
             x-kubernetes-embedded-resource: true, default: {apiVersion: v1, kind: Pod, metadata: {name: a, nope: 1}}}}}";
@@ -250,12 +243,12 @@ spec:
         let mut old = Harness::new().create(GADGETS);
         let mut cluster = old.clone();
         cluster.set_at(&["spec", "scope"], "Cluster".into());
-        assert!(super::validation::validate(&types, &cluster, Some(&old)).is_empty());
+        assert!(super::validation::validate((&types, &Default::default()), &cluster, Some(&old)).is_empty());
         let mut established = Value::empty_map();
         established.set_at(&["type"], "Established".into());
         established.set_at(&["status"], "True".into());
         old.set_at(&["status", "conditions"], vec![established].into());
-        let errors = super::validation::validate(&types, &cluster, Some(&old));
+        let errors = super::validation::validate((&types, &Default::default()), &cluster, Some(&old));
         let texts: Vec<String> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(texts, [r#"spec.scope: Invalid value: "Cluster": field is immutable"#]);
     }

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_cel::PatternMemory;
 use holdfast_resource::conversion::ConversionReviewVersion;
 use holdfast_resource::jsonpath::JsonPath;
-use holdfast_resource::structural::{CustomSchema, SchemaSource};
+use holdfast_resource::structural::{CompileContext, CustomSchema, SchemaSource};
 use holdfast_resource::table::{Cell, Column};
 use holdfast_resource::version_order;
 use holdfast_resource::{
@@ -55,7 +54,7 @@ const KEPT_BY_STATUS: [&[&str]; 6] = [
 pub(crate) fn define(
     defining: &DefiningObject,
     before: Option<&Arc<Resource>>,
-    patterns: &PatternMemory,
+    compile: &CompileContext,
 ) -> Option<Arc<Resource>> {
     let (object, fingerprint) = (&defining.object, fingerprint(&defining.object));
     if !condition(object, "Established") {
@@ -81,7 +80,7 @@ pub(crate) fn define(
             conversion_webhook: None,
         },
         known.map(|(_, definition)| definition),
-        patterns,
+        compile,
     )
     .map(Arc::new)
 }
@@ -112,7 +111,7 @@ fn resource(
     defining: &DefiningObject,
     mut definition: Definition,
     before: Option<&Definition>,
-    patterns: &PatternMemory,
+    compile: &CompileContext,
 ) -> Option<Resource> {
     let (object, names) = (&defining.object, defining.object.at(&["status", "acceptedNames"])?);
     let text = |value: &Value, name: &str| value.str_at(&[name]).map(SmolStr::new).unwrap_or_default();
@@ -140,23 +139,14 @@ fn resource(
     let mut all = Vec::new();
     let mut served = Vec::new();
     for (at, version) in versions.iter().enumerate() {
-        let known = version_of(defining, (&group, &kind), (at, version), before, patterns);
+        let known = version_of(defining, (&group, &kind), (at, version), before, compile);
         if version.get("served").and_then(Value::as_bool) == Some(true) {
             served.push(served_version(version, &known, &group, &kind, names, &hash));
         }
         all.push(known);
     }
     served.sort_by(|a, b| version_order::compare(&a.group_version.version, &b.group_version.version));
-    let wordless = |version: &&ResourceVersion| version.deprecation.as_deref() == Some("");
-    let words = served
-        .iter()
-        .filter(wordless)
-        .map(|version| standard_deprecation(version, &kind, &served, versions));
-    let words: Vec<SmolStr> = words.collect();
-    let deprecations = served.iter_mut().filter_map(|version| version.deprecation.as_mut());
-    for (deprecation, words) in deprecations.filter(|text| text.is_empty()).zip(words) {
-        *deprecation = words;
-    }
+    word_deprecations(&mut served, &kind, versions);
     definition.schemas = all.iter().map(|version| Arc::clone(&version.schema)).collect();
     definition.conversion_webhook = conversion_webhook(object);
     let strategy = Arc::new(CustomResource {
@@ -179,15 +169,7 @@ fn resource(
         scope,
         versions: served,
         unserved: Vec::new(),
-        rules: ResourceRules {
-            generation: Generation::Counted {
-                from_one: true,
-                fields: vec![SmolStr::new_static("*")],
-                subresources: Vec::new(),
-            },
-            namespace_selector: scope == Scope::Namespaced,
-            ..ResourceRules::default()
-        },
+        rules: rules(scope),
         conventions: Conventions::DEFINED,
         capabilities: Capabilities {
             converts: Some(strategy.clone()),
@@ -199,6 +181,32 @@ fn resource(
         kind,
         definition: Some(definition),
     })
+}
+
+/// Gives deprecated versions without a warning of their own the standard one.
+fn word_deprecations(served: &mut [ResourceVersion], kind: &str, versions: &[Value]) {
+    let is_wordless = |version: &&ResourceVersion| version.deprecation.as_deref() == Some("");
+    let words = served
+        .iter()
+        .filter(is_wordless)
+        .map(|version| standard_deprecation(version, kind, served, versions));
+    let words: Vec<SmolStr> = words.collect();
+    let deprecations = served.iter_mut().filter_map(|version| version.deprecation.as_mut());
+    for (deprecation, words) in deprecations.filter(|text| text.is_empty()).zip(words) {
+        *deprecation = words;
+    }
+}
+
+fn rules(scope: Scope) -> ResourceRules {
+    ResourceRules {
+        generation: Generation::Counted {
+            from_one: true,
+            fields: vec![SmolStr::new_static("*")],
+            subresources: Vec::new(),
+        },
+        namespace_selector: scope == Scope::Namespaced,
+        ..ResourceRules::default()
+    }
 }
 
 /// The webhook that converts objects, where the definition has one.
@@ -226,7 +234,7 @@ fn version_of(
     (group, kind): (&SmolStr, &SmolStr),
     (at, version): (usize, &Value),
     before: Option<&Definition>,
-    patterns: &PatternMemory,
+    compile: &CompileContext,
 ) -> Version {
     let name = SmolStr::new(version.str_at(&["name"]).unwrap_or_default());
     let api_version = format_smolstr!("{group}/{name}");
@@ -238,7 +246,7 @@ fn version_of(
     });
     let of = KindName::new(GroupVersion::new(group.clone(), name.clone()), kind.clone());
     let scale = version.at(&["subresources", "scale"]).map(scale_fields);
-    let schema = CustomSchema::new(of, source, Arc::clone(&defining.types), patterns.clone());
+    let schema = CustomSchema::new(of, source, Arc::clone(&defining.types), compile.clone());
     let schema = schema.scaled_by(scale.clone());
     let mut known = before.into_iter().flat_map(|before| &before.schemas);
     let known = known.find(|known| known.name().api_version == api_version);

@@ -6,6 +6,9 @@ mod customresourcedefinition;
 mod define;
 mod validation;
 
+use std::sync::Arc;
+
+use holdfast_resource::structural::CompileContext;
 use holdfast_resource::{AtRestRules, DeletionRules};
 
 use crate::config::Config;
@@ -16,7 +19,10 @@ use crate::metadata_checks::of_apimachinery;
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "customresourcedefinitions" => kind(customresourcedefinition::CustomResourceDefinition {
-            patterns: config.patterns.clone(),
+            compile: CompileContext {
+                patterns: config.patterns.clone(),
+                timings: Arc::clone(&config.rule_timings),
+            },
         })
         .named_by(validation::name_faults)
         .defines()

@@ -11,6 +11,7 @@ use crate::core::persistentvolumeclaim::ClaimRules;
 use crate::core::pod_spec::{validate_restarting, validate_selected, validate_template, validate_template_metadata};
 use crate::defaults::{change_items, set_missing_at};
 use crate::features::{Feature, Features};
+use crate::validation::resources::fractional_claim;
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{at_most_count, collisions_only_grow, validate_selector, workload_warnings};
 
@@ -58,6 +59,15 @@ impl Strategy for StatefulSet {
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = workload_warnings(context, object, old, &["spec", "template"], false);
+        let root = Field::root(object);
+        let spec = root.child("spec");
+        for claim in spec.child("volumeClaimTemplates").items() {
+            // The reference names the field otherwise, and in two ways.
+            let place = claim.path();
+            let place = if old.is_none() { place } else { place.child("Spec") };
+            let place = place.to_string();
+            fractional_claim(&Field::placed(claim.child("spec").value(), &place), &mut warnings);
+        }
         let limit = object.at(&["spec", "revisionHistoryLimit"]).and_then(Value::as_i64);
         let before = old
             .and_then(|old| old.at(&["spec", "revisionHistoryLimit"]))
@@ -171,8 +181,13 @@ impl SpecRules {
         };
         let whole = spec.value().filter(differs).map(as_of_pods);
         let place = template.path();
-        let whole = template.shown_at(Field::placed(whole.as_ref().or(template.value()), place.as_str()));
-        validate_template(&whole, self.settings, check);
+        match &whole {
+            Some(whole) => {
+                let whole = template.shown_at(Field::placed(Some(whole), place.as_str()));
+                validate_template(&whole, self.settings, check);
+            }
+            None => validate_template(template, self.settings, check),
+        }
         validate_template_metadata(template, self.settings.features, &mut check.errors);
     }
 }

@@ -22,6 +22,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             ..RowRules::default()
         })
         .empty_status()
+        .keeps_reset_fields_at_creation()
         .metadata_checks(of_core(0, 1))
         .done(),
         _ => return None,

@@ -46,7 +46,7 @@ impl Strategy for CronJob {
         if old.is_none() {
             name_warnings(context, "Pod names and hostnames", &mut warnings);
         }
-        warnings.extend(template_warnings(object, &TEMPLATE));
+        warnings.extend(template_warnings(&context.parts, object, &TEMPLATE));
         warnings
     }
 }
@@ -88,12 +88,12 @@ impl SpecRules<'_> {
         };
         validate_job_spec(&job, self.settings, check);
         let (selector, manual) = (job.child("selector"), job.child("manualSelector"));
+        if selector.is_set() {
+            check.errors.push(selector.invalid("`selector` will be auto-generated"));
+        }
         if manual.is_true() {
             let error = FieldError::not_supported(&manual.path(), true, &["nil", "false"]);
             check.errors.push(error);
-        }
-        if selector.is_set() {
-            check.errors.push(selector.invalid("`selector` will be auto-generated"));
         }
     }
 }
@@ -176,6 +176,21 @@ spec:
 ";
 
     #[test]
+    fn the_selector_of_jobs_to_come_is_refused_ahead_of_its_flag() {
+        let own = NIGHTLY.replace(
+            "{spec: {template",
+            "{spec: {selector: {matchLabels: {a: b}}, manualSelector: true, template",
+        );
+        assert_eq!(
+            Harness::new().errors(&own),
+            [
+                "spec.jobTemplate.spec.selector: Invalid value: {\"matchLabels\":{\"a\":\"b\"}}: `selector` will be auto-generated",
+                "spec.jobTemplate.spec.manualSelector: Unsupported value: true: supported values: \"nil\", \"false\""
+            ]
+        );
+    }
+
+    #[test]
     fn the_jobs_to_come_get_only_the_defaults_of_pods() {
         let created = Harness::new().create(NIGHTLY);
         assert_eq!(at(&created, "spec.jobTemplate.spec.backoffLimit"), "nothing");
@@ -183,6 +198,15 @@ spec:
             at(&created, "spec.jobTemplate.spec.template.spec.dnsPolicy"),
             r#""ClusterFirst""#
         );
+    }
+
+    #[test]
+    fn what_is_kept_is_checked_after_the_job() {
+        let bad = format!("{NIGHTLY}  successfulJobsHistoryLimit: -1\n")
+            .replace("jobTemplate:", "timeZone: Nowhere\n  jobTemplate:");
+        let errors = Harness::new().errors(&bad);
+        let fields: Vec<&str> = errors.iter().filter_map(|error| error.split(": ").next()).collect();
+        assert_eq!(fields, ["spec.timeZone", "spec.successfulJobsHistoryLimit"]);
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .selector_words(SelectorWords::NamesKind)
             .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
             .empty_status()
+            // Changes are looked at behind the specification.
+            .metadata_checks(of_core(1, 0))
             .done(),
         _ => return None,
     })

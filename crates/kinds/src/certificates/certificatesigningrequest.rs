@@ -59,7 +59,7 @@ impl Strategy for CertificateSigningRequest {
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut check = Check::new(context.types);
+        let mut check = context.new_check();
         if let Some(root) = check.root(object) {
             // All of it is looked at, whatever subresource is written to.
             check.field(&root, "spec", self);

@@ -1,7 +1,9 @@
 //! The kinds of the group `certificates.k8s.io`.
 
+mod armor;
 mod certificatesigningrequest;
 mod clustertrustbundle;
+mod der;
 pub(crate) mod pem;
 mod podcertificaterequest;
 

@@ -3,27 +3,38 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use x509_parser::pem::Pem;
-use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate, X509CertificationRequest};
+use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate, X509CertificationRequest, X509Name};
+
+use super::armor::{Block, blocks};
+use super::der;
 
 const REQUEST: &str = "CERTIFICATE REQUEST";
 const CERTIFICATE: &str = "CERTIFICATE";
 
 /// What is wrong with a request, which stands in its field as the base64 of its PEM.
 pub(super) fn request_fault(encoded: &str) -> Option<String> {
-    let no_request = || Some(format!("PEM block type must be {REQUEST}"));
-    let Some(block) = STANDARD.decode(encoded).ok().and_then(first_block) else {
-        return no_request();
-    };
-    if block.label != REQUEST {
-        return no_request();
+    check_request(encoded).err()
+}
+
+fn check_request(encoded: &str) -> Result<(), String> {
+    let block = request_block(encoded)?;
+    if let Some(fault) = der::request_frame_fault(&block.contents) {
+        return Err(fault);
     }
-    let Ok((_, request)) = X509CertificationRequest::from_der(&block.contents) else {
-        return Some("asn1: structure error: the block is no certificate request".to_owned());
-    };
-    if request.verify_signature().is_err() {
-        return Some("x509: the signature of the request does not fit its key".to_owned());
+    let request = request_in(&block)?;
+    request.verify_signature().map_err(|_| unverified(&request))
+}
+
+/// That the signature does not fit, in the words of Go's `x509.CheckSignature` for the key.
+fn unverified(request: &X509CertificationRequest<'_>) -> String {
+    let key = &request.certification_request_info.subject_pki.algorithm.algorithm;
+    match key.to_id_string().as_str() {
+        "1.2.840.10045.2.1" => "x509: ECDSA verification failure",
+        "1.3.101.112" => "x509: Ed25519 verification failure",
+        "1.2.840.113549.1.1.1" => "crypto/rsa: verification error",
+        _ => "x509: cannot verify signature: algorithm unimplemented",
     }
-    None
+    .to_owned()
 }
 
 /// The organizations of the subject of a request, which stands in its field as the base64 of its PEM.
@@ -31,21 +42,42 @@ pub(super) fn request_fault(encoded: &str) -> Option<String> {
 /// # Errors
 /// Why it cannot be read.
 pub(crate) fn organizations(encoded: &str) -> Result<Vec<String>, String> {
-    let block = STANDARD.decode(encoded).ok().and_then(first_block);
-    let block = block
-        .filter(|block| block.label == REQUEST)
-        .ok_or_else(|| format!("PEM block type must be {REQUEST}"))?;
-    let request = X509CertificationRequest::from_der(&block.contents);
-    let (_, request) = request.map_err(|_| "asn1: structure error: the block is no certificate request".to_owned())?;
-    let subject = &request.certification_request_info.subject;
+    let block = request_block(encoded)?;
+    let subject = subject_of(&block)?;
     // What is no text may be one that others read.
     let text = |name: &AttributeTypeAndValue<'_>| name.as_str().map(str::to_owned);
     let names: Result<Vec<String>, _> = subject.iter_organization().map(text).collect();
     names.map_err(|_| "the subject has an organization that is no text".to_owned())
 }
 
-fn first_block(text: Vec<u8>) -> Option<Pem> {
-    Pem::iter_from_buffer(&text).next()?.ok()
+/// The name of the subject of a request, which stands in its field as the base64 of its PEM; empty where it has none.
+///
+/// # Errors
+/// Why it cannot be read.
+pub(crate) fn common_name(encoded: &str) -> Result<String, String> {
+    let block = request_block(encoded)?;
+    let subject = subject_of(&block)?;
+    let name = subject.iter_common_name().last();
+    let name = name.and_then(|name| name.as_str().ok()).unwrap_or_default();
+    Ok(name.to_owned())
+}
+
+fn request_block(encoded: &str) -> Result<Block, String> {
+    let text = STANDARD.decode(encoded).unwrap_or_default();
+    let block = blocks(&text).next();
+    block
+        .filter(|block| block.label == REQUEST)
+        .ok_or_else(|| format!("PEM block type must be {REQUEST}"))
+}
+
+fn request_in(block: &Block) -> Result<X509CertificationRequest<'_>, String> {
+    let request = X509CertificationRequest::from_der(&block.contents);
+    let (_, request) = request.map_err(|_| "asn1: structure error: the block is no certificate request".to_owned())?;
+    Ok(request)
+}
+
+fn subject_of(block: &Block) -> Result<X509Name<'_>, String> {
+    Ok(request_in(block)?.certification_request_info.subject)
 }
 
 /// Why a certificate and a key, each the base64 of its PEM, are no pair, as far as their PEM shows it; in the words of Go's
@@ -97,21 +129,30 @@ pub(crate) fn key_pair_fault(certificate: &str, key: &str) -> Option<String> {
 /// What is wrong with certificates that were issued, which stand in their field as the base64 of their PEM.
 pub(super) fn certificate_fault(encoded: &str) -> Option<String> {
     let text = STANDARD.decode(encoded).unwrap_or_default();
-    let mut blocks = 0;
-    for block in Pem::iter_from_buffer(&text) {
-        let Ok(block) = block else { break };
+    let mut found = 0;
+    for block in blocks(&text) {
         if block.label != CERTIFICATE {
             return Some(format!(
                 "only {CERTIFICATE} PEM blocks are allowed, found {:?}",
                 block.label
             ));
         }
-        if X509Certificate::from_der(&block.contents).is_err() {
+        if block.has_headers {
+            return Some("no PEM block headers are permitted".to_owned());
+        }
+        let certificates = match der::certificates(&block.contents) {
+            Ok(certificates) => certificates,
+            Err(fault) => return Some(fault),
+        };
+        if certificates.is_empty() {
             return Some("found CERTIFICATE PEM block containing 0 certificates".to_owned());
         }
-        blocks += 1;
+        if certificates.iter().any(|der| X509Certificate::from_der(der).is_err()) {
+            return Some("x509: malformed tbs certificate".to_owned());
+        }
+        found += 1;
     }
-    (blocks == 0).then(|| format!("must contain at least one {CERTIFICATE} PEM block"))
+    (found == 0).then(|| format!("must contain at least one {CERTIFICATE} PEM block"))
 }
 
 /// What a block of a bundle of trust anchors is.

@@ -63,8 +63,8 @@ impl Strategy for Event {
         let mut errors = context.check(object, &self.rules(context));
         if self.of_own_group {
             errors.extend(validate_metadata(context.resource, object));
-            validate_series(&root, &mut errors);
-            validate_new(&root, &mut errors);
+            validate_series(context, &root, &mut errors);
+            validate_new(context, &root, &mut errors);
         }
         errors
     }
@@ -77,7 +77,7 @@ impl Strategy for Event {
             return errors;
         }
         if !same(root.child("series").value(), old.child("series").value()) {
-            validate_series(&root, &mut errors);
+            validate_series(context, &root, &mut errors);
         }
         errors.extend(context.check_changes(object, before, &rules));
         errors
@@ -102,7 +102,7 @@ struct EventRules<'c> {
 
 impl<'v> Rules<'v> for EventRules<'_> {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
-        let timed = !is_zero(part.child("eventTime").value());
+        let timed = check.is_given(&part.child("eventTime"));
         match name {
             "place" => validate_place(part, self.namespace, timed, &mut check.errors),
             // What a reporter has to say of itself since events have a time of their own.
@@ -179,7 +179,7 @@ fn renamed(mut object: Value, to_own: bool) -> Value {
 }
 
 /// How often something happened, and when last (`validateV1EventSeries`).
-fn validate_series(event: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_series(context: &WriteContext<'_>, event: &Field<'_, '_>, errors: &mut Errors) {
     let series = event.child("series");
     if !series.is_set() {
         return;
@@ -188,15 +188,15 @@ fn validate_series(event: &Field<'_, '_>, errors: &mut Errors) {
     if count.number().unwrap_or_default() < 2 {
         errors.push(count.invalid_as("", "should be at least 2"));
     }
-    if is_zero(last.value()) {
+    if is_zero(last.value()) && !context.gives_empty_in(last.path().as_str()) {
         errors.push(last.required(""));
     }
 }
 
 /// What new events of the own group must have, and what only those of the core group have.
-fn validate_new(event: &Field<'_, '_>, errors: &mut Errors) {
+fn validate_new(context: &WriteContext<'_>, event: &Field<'_, '_>, errors: &mut Errors) {
     let time = event.child("eventTime");
-    if is_zero(time.value()) {
+    if is_zero(time.value()) && !context.gives_empty_in("eventTime") {
         errors.push(time.required(""));
     }
     let type_field = event.child("type");
@@ -205,7 +205,8 @@ fn validate_new(event: &Field<'_, '_>, errors: &mut Errors) {
     }
     for part in ["firstTimestamp", "lastTimestamp", "count"] {
         let field = event.child(part);
-        if !is_zero(field.value()) {
+        let own = RENAMED.iter().find(|(core, _)| *core == part).map(|(_, own)| *own);
+        if !is_zero(field.value()) || own.is_some_and(|own| context.gives_empty_in(own)) {
             errors.push(field.invalid_as("", "needs to be unset"));
         }
     }
@@ -367,6 +368,16 @@ mod tests {
             ]
         );
         assert_eq!(errors(time, "", ""), ["action: Required value"]);
+    }
+
+    #[test]
+    fn a_zero_time_that_is_given_is_a_time_to_the_rules() {
+        let time = "eventTime: '0001-01-01T00:00:00.000000Z'";
+        let core = format!(
+            "{{apiVersion: v1, kind: Event, metadata: {{name: e}}, involvedObject: {{namespace: default}}, {time}}}"
+        );
+        let errors = Harness::new().errors(&core);
+        assert!(errors.contains(&"action: Required value".to_owned()), "{errors:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::{Field, FieldError, Refusal, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
-use crate::defaults::{change_items, none_if_empty};
+use crate::defaults::change_items;
 use crate::validation::Errors;
 use crate::validation::resources::{may_overcommit, quantity, validate_container_name, validate_name};
 
@@ -34,12 +34,6 @@ impl Strategy for LimitRange {
             let name: String = head.chars().chain(['-']).chain(tail.chars().rev()).collect();
             object.set_at(&["metadata", "name"], name.as_str().into());
         }
-        none_if_empty(object, &["spec", "limits"]);
-        Ok(())
-    }
-
-    fn prepare_for_update(&self, _context: &WriteContext<'_>, object: &mut Value, _old: &Value) -> Result<(), Refusal> {
-        none_if_empty(object, &["spec", "limits"]);
         Ok(())
     }
 
@@ -137,13 +131,12 @@ fn validate_item(item: &Field<'_, '_>, type_name: &str, errors: &mut Errors) {
         names.insert(name);
         validate_limited(type_name, name, &amount, errors);
     }
-    let lists = [
-        list("max"),
-        list("min"),
-        list("default"),
-        list("defaultRequest"),
-        list("maxLimitRequestRatio"),
-    ];
+    // Defaults that Pods may not have are not compared with anything.
+    let (limits, requests) = match type_name {
+        "Pod" => (Field::root(&Value::Null), Field::root(&Value::Null)),
+        _ => (list("default"), list("defaultRequest")),
+    };
+    let lists = [list("max"), list("min"), limits, requests, list("maxLimitRequestRatio")];
     for name in names {
         validate_order(&lists, name, errors);
     }
@@ -151,84 +144,33 @@ fn validate_item(item: &Field<'_, '_>, type_name: &str, errors: &mut Errors) {
 
 /// Least, default request, default limit and most follow each other.
 fn validate_order(lists: &[Field<'_, '_>; 5], name: &str, errors: &mut Errors) {
-    let [most, least, limit, request, ratio] = lists.each_ref().map(|list| list.entry(name));
-    let [above, below, by_limit, by_request, factor] =
-        [&most, &least, &limit, &request, &ratio].map(|field| quantity(field));
-    let mut ordered = |low: &Field<'_, '_>, high: &Field<'_, '_>, shown: &Field<'_, '_>, names: (&str, &str)| {
-        if let (Some(lower), Some(upper)) = (quantity(low), quantity(high))
-            && lower > upper
-        {
-            let (low_name, high_name) = names;
-            errors.push(shown.invalid_as(
-                low.text(),
-                format!(
-                    "{low_name} value {} is greater than {high_name} value {}",
-                    low.text(),
-                    high.text()
-                ),
-            ));
-        }
-    };
-    ordered(&least, &most, &least, ("min", "max"));
-    if by_request.is_some() {
-        if below.is_some() && below > by_request {
-            errors.push(request.invalid_as(
-                request.text(),
-                format!(
-                    "min value {} is greater than default request value {}",
-                    least.text(),
-                    request.text()
-                ),
-            ));
-        }
-        if above.is_some() && by_request > above {
-            errors.push(request.invalid_as(
-                request.text(),
-                format!(
-                    "default request value {} is greater than max value {}",
-                    request.text(),
-                    most.text()
-                ),
-            ));
-        }
-        if by_limit.is_some() && by_request > by_limit {
-            errors.push(request.invalid_as(
-                request.text(),
-                format!(
-                    "default request value {} is greater than default limit value {}",
-                    request.text(),
-                    limit.text()
-                ),
-            ));
+    let [most, least, limit, request, ratio] = lists.each_ref().map(|list| {
+        let field = list.entry(name);
+        let amount = quantity(&field);
+        (field, amount)
+    });
+    // Two amounts with their names, the field that the error stands at, and the field whose text it shows.
+    let orders = [
+        (&least, "min", &most, "max", &least, &least),
+        (&least, "min", &request, "default request", &request, &request),
+        (&request, "default request", &most, "max", &request, &request),
+        (&request, "default request", &limit, "default limit", &request, &request),
+        (&least, "min", &limit, "default", &limit, &least),
+        (&limit, "default", &most, "max", &limit, &most),
+    ];
+    for ((low, lower), low_name, (high, upper), high_name, (at, _), (shown, _)) in orders {
+        if lower.is_some() && upper.is_some() && lower > upper {
+            let (low, high) = (low.text(), high.text());
+            let why = format!("{low_name} value {low} is greater than {high_name} value {high}");
+            errors.push(at.invalid_as(shown.text(), why));
         }
     }
-    if by_limit.is_some() {
-        if below.is_some() && below > by_limit {
-            errors.push(limit.invalid_as(
-                least.text(),
-                format!(
-                    "min value {} is greater than default value {}",
-                    least.text(),
-                    limit.text()
-                ),
-            ));
-        }
-        if above.is_some() && by_limit > above {
-            errors.push(limit.invalid_as(
-                most.text(),
-                format!(
-                    "default value {} is greater than max value {}",
-                    limit.text(),
-                    most.text()
-                ),
-            ));
-        }
-    }
+    let ((ratio, factor), (request, by_request), (limit, by_limit)) = (ratio, request, limit);
     if factor.is_some_and(|factor| !factor.is_at_least(1)) {
         errors.push(ratio.invalid_as(ratio.text(), format!("ratio {} is less than 1", ratio.text())));
     }
-    if ratio.is_set() && least.is_set() && most.is_set() {
-        validate_ratio(&ratio, &least, &most, errors);
+    if ratio.is_set() && least.0.is_set() && most.0.is_set() {
+        validate_ratio(&ratio, &least.0, &most.0, errors);
     }
     if !may_overcommit(name) && by_limit.is_some() && by_request.is_some() && by_limit != by_request {
         errors.push(request.invalid_as(
@@ -299,6 +241,10 @@ mod tests {
 
     #[test]
     fn limits_follow_each_other() {
+        assert_eq!(
+            Harness::new().errors(&range("{type: Pod, max: {cpu: 1}, defaultRequest: {cpu: 2}}")),
+            ["spec.limits[0].defaultRequest: Forbidden: may not be specified when `type` is 'Pod'"]
+        );
         let errors = Harness::new().errors(&range("{type: Pod, max: {cpu: 1}, min: {cpu: 2}}"));
         assert_eq!(
             errors,

@@ -20,6 +20,8 @@ mod serviceaccount;
 mod token_request;
 pub(crate) mod volume_sources;
 
+pub(crate) use pod::qos_class;
+
 use holdfast_resource::{
     ConnectParameter, DeletionRules, GroupResource, NameRule, ParameterForm, RowRules, SelectorWords,
 };
@@ -113,6 +115,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "pods" => kind(pod::Pod { config: config() })
             .connects_each(pod::of_pod(features).map(|of| (of.name, of)))
             .cells(pod::CELLS)
+            .part(&["spec"])
             .ends_tokens("pod", "pod")
             .action("binding", pod::Binding)
             .action("eviction", pod::Eviction)

@@ -12,7 +12,7 @@ use super::persistentvolume::{BETA_CLASS, deprecated_annotations};
 use crate::cells::{access_modes, phase_or_terminating, storage_class};
 use crate::defaults::{is_zero, put_at, set_missing_at};
 use crate::features::{Feature, Features};
-use crate::validation::resources::{fractional_bytes, is_native, quantity};
+use crate::validation::resources::{fractional_claim, is_native, quantity};
 use crate::validation::{Errors, immutable, optional_text, same};
 
 /// The ways in which a volume may be mounted, as messages list them.
@@ -73,10 +73,7 @@ impl Strategy for PersistentVolumeClaim {
             let root = Field::root(object);
             let (metadata, spec) = (root.child("metadata"), root.child("spec"));
             deprecated_annotations(&metadata.child("annotations"), &[BETA_CLASS], &mut warnings);
-            let resources = spec.child("resources");
-            for list in ["requests", "limits"] {
-                fractional_bytes(&resources.child(list), &mut warnings);
-            }
+            fractional_claim(&spec, &mut warnings);
         }
         warnings
     }
@@ -191,14 +188,17 @@ fn validate_sources_agree(spec: &Field<'_, '_>, errors: &mut Errors) {
 
 /// Checks ways of mounting: known ones, and the one that excludes all others alone.
 pub(crate) fn validate_access_modes(modes: &Field<'_, '_>, errors: &mut Errors) {
-    let mut alone = false;
+    let (mut alone, mut others) = (false, false);
     for mode in modes.items() {
         if !ACCESS_MODES.contains(&mode.text()) {
             errors.push(FieldError::not_supported(&modes.path(), mode.text(), &ACCESS_MODES));
+        } else if mode.text() == "ReadWriteOncePod" {
+            alone = true;
+        } else {
+            others = true;
         }
-        alone |= mode.text() == "ReadWriteOncePod";
     }
-    if alone && modes.len() > 1 {
+    if alone && others {
         errors.push(modes.forbidden("may not use ReadWriteOncePod with other access modes"));
     }
 }

@@ -17,11 +17,11 @@ impl Strategy for PodTemplate {
         self
     }
 
-    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         if old.is_some_and(|old| same(object.get("template"), old.get("template"))) {
             return Vec::new();
         }
-        template_warnings(object, &["template"])
+        template_warnings(&context.parts, object, &["template"])
     }
 }
 

@@ -13,7 +13,7 @@ use holdfast_value::Value;
 
 use crate::cells::first_of;
 use crate::core::endpoints::{own_address, port_of_server, with_parts_of};
-use crate::defaults::{change_items, none_if_empty};
+use crate::defaults::change_items;
 use crate::validation::addresses::{Reading, address_warning, canonical_address, endpoint_address, lenient_address};
 use crate::validation::{Errors, report, same};
 
@@ -35,8 +35,6 @@ const HINTS: usize = 8;
 impl Strategy for EndpointSlice {
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         drop_topology(object);
-        none_if_empty(object, &["endpoints"]);
-        none_if_empty(object, &["ports"]);
         Ok(())
     }
 
@@ -44,8 +42,6 @@ impl Strategy for EndpointSlice {
         if !same(object.get("endpoints"), old.get("endpoints")) {
             drop_topology(object);
         }
-        none_if_empty(object, &["endpoints"]);
-        none_if_empty(object, &["ports"]);
         Ok(())
     }
 

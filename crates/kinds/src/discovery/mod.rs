@@ -21,6 +21,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         .cells(endpointslice::CELLS)
         .read_by(at_rest::endpointslice)
         .metadata_checks(of_core(1, 0))
+        .counts_dropped_fields()
         .done(),
         _ => return None,
     })

@@ -6,7 +6,7 @@ use holdfast_resource::metadata::formats::{Faults, dns_label, dns_subdomain, pat
 use holdfast_resource::schema::EmptyField;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Rules, Strategy, WriteContext};
-use holdfast_value::Value;
+use holdfast_value::{Seen, Value};
 
 use crate::cells::ingress_addresses;
 use crate::validation::addresses::{Reading, address_warning};
@@ -88,7 +88,7 @@ impl Ingress {
 struct IngressRules<'a> {
     reading: Reading,
     /// The addresses of load balancers that were there before.
-    kept: Vec<&'a str>,
+    kept: Seen<&'a str>,
 }
 
 impl<'v> Rules<'v> for IngressRules<'_> {
@@ -148,8 +148,8 @@ fn validate_backends(spec: &Field<'_, '_>, check: &mut Check<'_>) {
         return;
     }
     let path = rules.path();
-    let given = check.empties.iter().find(|empty| empty.path == path);
-    let shown = given.map(EmptyField::value).unwrap_or_default();
+    let empty = check.empties.iter().find(|empty| empty.path == path);
+    let shown = empty.map(EmptyField::value).unwrap_or_default();
     let why = "either `defaultBackend` or `rules` must be specified";
     check.errors.push(spec.invalid_as(shown, why));
 }

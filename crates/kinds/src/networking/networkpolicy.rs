@@ -2,7 +2,7 @@
 
 use holdfast_resource::table::items;
 use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
-use holdfast_value::Value;
+use holdfast_value::{Seen, Value};
 
 use crate::defaults::is_zero;
 use crate::generation::count_given_empties;
@@ -66,7 +66,7 @@ impl NetworkPolicy {
     fn rules_beside<'a>(&self, old: Option<&'a Value>) -> PolicyRules<'a> {
         PolicyRules {
             reading: self.reading,
-            kept: old.map(blocks_of).unwrap_or_default(),
+            kept: old.map(blocks_of).into_iter().flatten().collect(),
         }
     }
 }
@@ -88,7 +88,7 @@ fn blocks_of(policy: &Value) -> Vec<&str> {
 struct PolicyRules<'a> {
     reading: Reading,
     /// The blocks of addresses that were there before, which may stay wherever they stand.
-    kept: Vec<&'a str>,
+    kept: Seen<&'a str>,
 }
 
 impl<'v> Rules<'v> for PolicyRules<'_> {

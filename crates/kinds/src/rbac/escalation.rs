@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use holdfast_authorization::rbac::rule::{has, url_covers};
 use holdfast_authorization::{AccessTarget, Attributes, MASTERS, ResourceTarget, Rule};
-use holdfast_resource::{Refusal, WriteContext};
+use holdfast_resource::{Refusal, WriteContext, same};
 use holdfast_value::{SmolStr, Value};
 
 /// How many single permissions of a role are looked at. A role that names more than this can be written only by who may
@@ -34,7 +34,7 @@ pub(super) fn is_exempt(context: &WriteContext<'_>, verb: &str, group: &str, res
 
 /// Whether an update touches nothing but what the garbage collector writes, which needs no rights on what the object
 /// grants.
-pub(super) fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
+pub(crate) fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
     const FIELDS: [&str; 4] = ["ownerReferences", "finalizers", "managedFields", "selfLink"];
     let without = |object: &Value| {
         let mut object = object.clone();
@@ -43,7 +43,7 @@ pub(super) fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
         }
         object
     };
-    without(object) == without(old)
+    same(Some(&without(object)), Some(&without(old)))
 }
 
 /// Refuses to grant `rules` where the user does not hold all of them in the namespace of the write.

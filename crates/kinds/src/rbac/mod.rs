@@ -8,6 +8,8 @@ mod bootstrap;
 mod escalation;
 mod role;
 
+pub(crate) use escalation::changes_ownership_alone;
+
 use std::sync::Arc;
 
 use holdfast_resource::Scope;

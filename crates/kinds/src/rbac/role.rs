@@ -9,7 +9,6 @@ use holdfast_resource::{Check, Field, Followed, InitialObjects, Part, Refusal, R
 use holdfast_value::Value;
 
 use super::{GROUP, bootstrap, escalation, place};
-use crate::defaults::none_if_empty;
 use crate::validation::Errors;
 
 /// What only Roles, or ClusterRoles, do.
@@ -20,12 +19,10 @@ pub(crate) struct Role {
 
 impl Strategy for Role {
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
-        none_if_empty(object, &["rules"]);
         self.check_escalation(context, "", object, None)
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        none_if_empty(object, &["rules"]);
         if escalation::changes_ownership_alone(object, old) {
             return Ok(());
         }

@@ -38,7 +38,7 @@ pub(super) fn default_taints(spec: &mut Value, now: SystemTime) {
 
 /// What `validateDevice` checks in code.
 pub(super) struct DeviceRules<'o> {
-    /// The device as it was. What is as it was is not looked at again.
+    /// The device as it was. Taints that are as they were are not looked at again.
     pub(super) old: Option<&'o Value>,
     /// Whether each device says where it can be reached from.
     pub(super) by_device: bool,
@@ -48,7 +48,7 @@ impl<'v> Rules<'v> for DeviceRules<'_> {
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         match name {
             "properties" => validate_properties(part, &mut check.errors),
-            "capacity" => self.validate_capacity(part, &mut check.errors),
+            "capacity" => validate_capacity(part, &mut check.errors),
             "taints" if self.has(&part.child("taints"), "taints") => {}
             "taints" => check.field(part, "taints", self),
             "place" => validate_place(part, self.by_device, &mut check.errors),
@@ -63,18 +63,16 @@ impl DeviceRules<'_> {
     fn has(&self, field: &Field<'_, '_>, name: &str) -> bool {
         self.old.is_some_and(|old| same(field.value(), old.get(name)))
     }
+}
 
-    fn validate_capacity(&self, device: &Field<'_, '_>, errors: &mut Errors) {
-        let capacity = device.child("capacity");
-        if self.has(&capacity, "capacity") {
-            return;
-        }
-        let check = match device.child("allowMultipleAllocations").is_true() {
-            true => validate_request_policy,
-            false => forbid_request_policy,
-        };
-        validate_map(&capacity, QUALIFIED_NAME, errors, validate_qualified_name, check);
-    }
+/// How a device may be shared depends on another field, so that this is looked at even where it is as it was.
+fn validate_capacity(device: &Field<'_, '_>, errors: &mut Errors) {
+    let check = match device.child("allowMultipleAllocations").is_true() {
+        true => validate_request_policy,
+        false => forbid_request_policy,
+    };
+    let capacity = device.child("capacity");
+    validate_map(&capacity, QUALIFIED_NAME, errors, validate_qualified_name, check);
 }
 
 /// The attributes of a device, and how many properties it has in all.
@@ -117,26 +115,26 @@ fn validate_place(device: &Field<'_, '_>, by_device: bool, errors: &mut Errors) 
         }
         return;
     }
-    let mut gates = Vec::new();
+    let mut fields = Vec::new();
     if node.is_set() && node.text().is_empty() {
         errors.push(node.invalid("must not be empty"));
     } else if node.is_set() {
-        gates.push("`nodeName`");
+        fields.push("`nodeName`");
         report(&node, dns_subdomain(node.text()), errors);
     }
     if selector.is_set() {
-        gates.push("`nodeSelector`");
+        fields.push("`nodeSelector`");
         validate_node_selector(&selector, errors);
     }
     if all.is_true() {
-        gates.push("`allNodes`");
+        fields.push("`allNodes`");
     } else if all.is_set() {
         errors.push(all.invalid("must be either unset or set to true"));
     }
-    match gates.len() {
+    match fields.len() {
         0 => errors.push(device.required(PLACED)),
         1 => {}
-        _ => errors.push(device.invalid_as(format!("{{{}}}", gates.join(", ")), PLACED)),
+        _ => errors.push(device.invalid_as(format!("{{{}}}", fields.join(", ")), PLACED)),
     }
 }
 

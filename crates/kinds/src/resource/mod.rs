@@ -18,11 +18,11 @@ mod selectors;
 mod status_rights;
 mod versions;
 
-use holdfast_resource::SelectorWords;
+use holdfast_resource::{CreationChecks, SelectorWords};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::of_core;
+use crate::metadata_checks::{MOST, at_creation, of_core};
 use crate::quota;
 
 const GROUP: &str = "resource.k8s.io";
@@ -46,6 +46,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         .empty_status()
         .read_by(at_rest::claim)
         .converts_by(config, GROUP, versions::CLAIMS)
+        .metadata_checks(at_creation(MOST, CreationChecks::Own))
         .done(),
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate)
             .raw(
@@ -54,11 +55,13 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             )
             .read_by(at_rest::template)
             .converts_by(config, GROUP, versions::TEMPLATES)
+            .metadata_checks(at_creation(MOST, CreationChecks::Own))
             .done(),
         "resourceslices" => kind(resourceslice::ResourceSlice)
             .selector_words(SelectorWords::NamesVersion)
             .metadata_checks(of_core(0, 1))
             .converts_by(config, GROUP, versions::SLICES)
+            .counts_dropped_fields()
             .done(),
         "devicetaintrules" => kind(devicetaintrule::DeviceTaintRule)
             .empty_status()

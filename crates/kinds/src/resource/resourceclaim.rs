@@ -1,5 +1,6 @@
 //! ResourceClaims: requested devices, and allocated ones.
 
+use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Field, FieldError, NoRules, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -41,6 +42,7 @@ impl Strategy for ResourceClaim {
         let devices = object.at(&["spec", "devices"]);
         let mut errors = Errors::new();
         admin_access::validate_requests(context, &Field::placed(devices, ""), &mut errors);
+        errors.extend(validate_metadata(context.resource, object));
         errors.extend(context.check(object, &RequestRules::of(devices)));
         errors
     }

@@ -1,5 +1,6 @@
 //! ResourceClaimTemplates: what claims are made of for Pods.
 
+use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -32,12 +33,15 @@ impl Strategy for ResourceClaimTemplate {
         let devices = object.at(&["spec", "spec", "devices"]);
         let mut errors = Errors::new();
         admin_access::validate_requests(context, &Field::placed(devices, ""), &mut errors);
+        errors.extend(validate_metadata(context.resource, object));
         errors.extend(context.check(object, &TemplateRules(RequestRules::of(devices))));
         errors
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        let mut errors = self.validate(context, object);
+        // Who may ask for access of an administrator does not count, as nothing may change.
+        let devices = object.at(&["spec", "spec", "devices"]);
+        let mut errors = context.check(object, &TemplateRules(RequestRules::of(devices)));
         errors.extend(context.check_changes(object, old, &NoRules));
         errors
     }
@@ -99,5 +103,7 @@ mod tests {
         );
         let other = template(&ONE.replace("name: r", "name: s"));
         assert_eq!(Harness::new().update_errors(&template(ONE), &other).len(), 1);
+        let admin = template(&ONE.replace("c.example.com", "c.example.com, adminAccess: true"));
+        assert_eq!(Harness::new().update_errors(&template(ONE), &admin).len(), 1);
     }
 }

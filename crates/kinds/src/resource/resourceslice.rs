@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use holdfast_gotext::quote::quote;
 use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -38,6 +39,18 @@ impl Strategy for ResourceSlice {
         let old = old.get("spec");
         context.check(object, &SliceRules { old })
     }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        let driver = object.str_at(&["spec", "driver"]).unwrap_or_default();
+        let is_lowercase = driver.to_lowercase() == driver;
+        let warning = || {
+            format!(
+                "spec.driver: driver names should be lowercase; {} contains uppercase characters",
+                quote(driver)
+            )
+        };
+        (!is_lowercase).then(warning).into_iter().collect()
+    }
 }
 
 fn prepare(context: &WriteContext<'_>, object: &mut Value) {
@@ -58,7 +71,7 @@ impl<'v> Rules<'v> for SliceRules<'_> {
             "kept" => self.validate_kept(part, &mut check.errors),
             "place" => validate_place(part, &mut check.errors),
             "one_list" => {
-                if part.child("sharedCounters").is_set() && part.child("devices").is_set() {
+                if check.is_given(&part.child("sharedCounters")) && check.is_given(&part.child("devices")) {
                     let why = "only one of `sharedCounters` or `devices` is allowed";
                     check.errors.push(part.invalid_as("", why));
                 }
@@ -112,19 +125,19 @@ impl SliceRules<'_> {
 
 /// Where the devices can be reached from: one way of four.
 fn validate_place(spec: &Field<'_, '_>, errors: &mut Errors) {
-    let mut gates = Vec::new();
+    let mut fields = Vec::new();
     let node = spec.child("nodeName");
     if node.is_set() {
         if node.text().is_empty() {
             errors.push(node.invalid("must be either unset or set to a non-empty string"));
         } else {
-            gates.push("`nodeName`");
+            fields.push("`nodeName`");
             report(&node, dns_subdomain(node.text()), errors);
         }
     }
     let selector = spec.child("nodeSelector");
     if selector.is_set() {
-        gates.push("`nodeSelector`");
+        fields.push("`nodeSelector`");
         validate_node_selector(&selector, errors);
         let terms = selector.child("nodeSelectorTerms");
         if terms.len() != 1 {
@@ -137,16 +150,16 @@ fn validate_place(spec: &Field<'_, '_>, errors: &mut Errors) {
     ] {
         let part = spec.child(part);
         if part.is_true() {
-            gates.push(shown);
+            fields.push(shown);
         } else if part.is_set() {
             errors.push(part.invalid("must be either unset or set to true"));
         }
     }
-    match gates.len() {
+    match fields.len() {
         0 => errors.push(spec.required(WHERE)),
         1 => {}
         _ => {
-            let shown = format!("{{{}}}", gates.join(", "));
+            let shown = format!("{{{}}}", fields.join(", "));
             errors.push(spec.invalid_as(shown, format!("{WHERE}, but multiple fields are set")));
         }
     }
@@ -178,6 +191,40 @@ mod tests {
         assert!(
             both[0].starts_with("spec: Invalid value: \"{`nodeName`, `allNodes`}\": "),
             "{both:?}"
+        );
+    }
+
+    #[test]
+    fn devices_that_are_no_longer_shared_have_no_policies() {
+        let device = |shared: &str| {
+            slice(&format!(
+                "{POOL}, allNodes: true, devices: [{{name: a, {shared} capacity: {{m: {{value: 4Gi, requestPolicy: {{default: 1Gi, \
+                 validRange: {{min: 1Gi}}}}}}}}}}]"
+            ))
+        };
+        assert_eq!(
+            Harness::new().update_errors(&device("allowMultipleAllocations: true,"), &device("")),
+            ["spec.devices[0].capacity[m].requestPolicy: Forbidden: allowMultipleAllocations must be true"]
+        );
+    }
+
+    #[test]
+    fn empty_counters_beside_devices_are_both_lists() {
+        let both = slice(&format!(
+            "{POOL}, allNodes: true, sharedCounters: [], devices: [{{name: a}}]"
+        ));
+        assert_eq!(
+            Harness::new().errors(&both),
+            [r#"spec: Invalid value: "": only one of `sharedCounters` or `devices` is allowed"#]
+        );
+    }
+
+    #[test]
+    fn names_of_drivers_are_lowercase() {
+        let shouted = slice(&format!("{POOL}, allNodes: true").replace("d.example", "D.example"));
+        assert_eq!(
+            Harness::new().warnings(&shouted),
+            [r#"spec.driver: driver names should be lowercase; "D.example.com" contains uppercase characters"#]
         );
     }
 

@@ -86,6 +86,7 @@ impl CsiDriver {
             let audience = request.child("audience");
             if !audiences.insert(audience.text()) {
                 check.errors.push(audience.duplicate());
+                continue;
             }
             check.values(&request, self);
         }
@@ -133,6 +134,15 @@ mod tests {
         let update = harness.update_errors(&driver("attachRequired: false"), &odd);
         assert_eq!(update[..4], messages);
         assert_eq!(update.len(), 6);
+    }
+
+    #[test]
+    fn nothing_more_is_said_of_a_request_for_tokens_that_is_a_duplicate() {
+        let twice = driver("tokenRequests: [{audience: a}, {audience: a, expirationSeconds: 1}]");
+        assert_eq!(
+            Harness::new().errors(&twice),
+            [r#"spec.tokenRequests[1].audience: Duplicate value: "a""#]
+        );
     }
 
     #[test]

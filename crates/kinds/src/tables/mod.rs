@@ -36,8 +36,11 @@ pub enum TablesError {
 
 /// The table of all built-in types.
 pub fn types() -> Result<TypeTable, TextError> {
-    TypeTable::parse(include_str!("types.txt"))
+    Ok(TypeTable::parse(include_str!("types.txt"))?.with_go_types(GO_TYPES))
 }
+
+/// What Go calls the types of fields.
+const GO_TYPES: &str = include_str!("go_types.txt");
 
 /// The types of versions that are off by default: the group, the version, and the table.
 const MORE: [(&str, &str, &str); 14] = [
@@ -66,7 +69,7 @@ pub fn types_of(apis: &Apis) -> Result<TypeTable, TextError> {
         .collect();
     match more.is_empty() {
         true => types(),
-        false => TypeTable::parse(&joined(include_str!("types.txt"), more)),
+        false => Ok(TypeTable::parse(&joined(include_str!("types.txt"), more))?.with_go_types(GO_TYPES)),
     }
 }
 

@@ -79,7 +79,7 @@ fn address_faults(text: &str) -> Faults {
     vec![fault.into()]
 }
 
-/// As [`address`], and reports an address that is not written as all programs write it (`IsValidIP`).
+/// As [`Reading::Strict`] reads an address, and reports one that is not written as all programs write it (`IsValidIP`).
 pub(crate) fn canonical_address(field: &Field<'_, '_>, errors: &mut Errors) {
     report(field, canonical_address_faults(field.text()), errors);
 }
@@ -95,7 +95,7 @@ pub(crate) fn canonical_address_faults(text: &str) -> Faults {
     faults
 }
 
-/// As [`block`], and reports a block that is not written as all programs write it (`IsValidCIDR`).
+/// As [`Reading::Strict`] reads a block, and reports one that is not written as all programs write it (`IsValidCIDR`).
 pub(crate) fn canonical_block(field: &Field<'_, '_>, errors: &mut Errors) {
     let before = errors.len();
     Reading::Strict.block(field, errors);

@@ -1,8 +1,8 @@
 //! Amounts of resources: which names they may have and which quantities make sense.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
-use holdfast_gotext::quantity::Quantity;
+use holdfast_gotext::quantity::{ExactQuantity, Quantity};
 use holdfast_resource::metadata::formats::{dns_label, qualified_name};
 pub(crate) use holdfast_resource::quota::quantity;
 use holdfast_resource::{Field, FieldError};
@@ -113,9 +113,15 @@ pub(crate) fn validate_amount(name: &str, amount: &Field<'_, '_>, errors: &mut E
     if quantity.is_negative() {
         errors.push(amount.invalid("must be greater than or equal to 0"));
     }
-    if (is_counted(name) || is_extended(name)) && !quantity.is_countable() {
+    if (is_counted(name) || is_extended(name)) && is_fraction(amount.text()) {
         errors.push(amount.invalid("must be an integer"));
     }
+}
+
+/// Whether an amount is no whole number, as the reference sees it: by its thousandths as it counts them, so that what 64 bits
+/// do not hold may be either.
+fn is_fraction(amount: &str) -> bool {
+    ExactQuantity::parse(amount).is_ok_and(|quantity| quantity.thousandths() % 1000 != 0)
 }
 
 /// The names of the claims that a Pod has, which its containers may use.
@@ -131,15 +137,28 @@ impl<'v> ClaimNames<'v> {
 
     /// `validateResourceClaimNames`
     fn validate(&self, claims: &Field<'_, '_>, errors: &mut Errors) {
-        let mut seen = HashSet::new();
+        // The requests of each claim that are referred to; an empty text is all of them.
+        let mut seen: HashMap<&str, Vec<&str>> = HashMap::new();
         for claim in claims.items() {
-            let name = claim.child("name").text();
+            let (name, request) = (claim.child("name").text(), claim.child("request"));
             if name.is_empty() {
                 errors.push(claim.required(""));
                 continue;
             }
-            if !seen.insert(name) {
+            let before = seen.entry(name).or_default();
+            if before.contains(&"") {
                 errors.push(FieldError::duplicate(&claim.path(), name));
+            } else {
+                if !request.text().is_empty() {
+                    report(&request, dns_label(request.text()), errors);
+                }
+                if request.text().is_empty() {
+                    errors.extend(before.iter().map(|_| FieldError::duplicate(&claim.path(), name)));
+                } else if before.contains(&request.text()) {
+                    let both = format!("{name}/{}", request.text());
+                    errors.push(FieldError::duplicate(&claim.path(), both));
+                }
+                before.push(request.text());
             }
             if !self.0.contains(name) {
                 let known: Vec<&str> = self.0.iter().copied().collect();
@@ -149,10 +168,6 @@ impl<'v> ClaimNames<'v> {
                 };
                 let detail = format!("must be one of the names in pod.spec.resourceClaims{known}");
                 errors.push(FieldError::not_found(&claim.path(), name).with_detail(detail));
-            }
-            let request = claim.child("request");
-            if !request.text().is_empty() {
-                report(&request, dns_label(request.text()), errors);
             }
         }
     }
@@ -276,6 +291,7 @@ pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, names: &ClaimNames<'_
         let most = quantity(&of_pod);
         if is_of_pods(&name) && most.is_none_or(|most| sum > most) {
             let shown = if most.is_some() { of_pod.text() } else { "0" };
+            let sum = only_request(spec, &name).map_or_else(|| sum.to_string(), str::to_owned);
             errors.push(of_pod.invalid_as(
                 shown,
                 format!("must be greater than or equal to aggregate container requests of {sum}"),
@@ -283,6 +299,22 @@ pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, names: &ClaimNames<'_
         }
     }
     validate_limits_within(spec, &resources, errors);
+}
+
+/// The text of a request that only one container makes: it is no sum, and stays as it was written.
+fn only_request<'v>(spec: &Field<'v, '_>, name: &str) -> Option<&'v str> {
+    let mut found = None;
+    for list in ["containers", "initContainers"] {
+        for container in spec.child(list).items() {
+            let own = container.child("resources");
+            let requests = own.child("requests");
+            let text = requests.entry(name).text();
+            if !text.is_empty() && found.replace(text).is_some() {
+                return None;
+            }
+        }
+    }
+    found
 }
 
 fn validate_limits_within(spec: &Field<'_, '_>, resources: &Field<'_, '_>, errors: &mut Errors) {
@@ -343,16 +375,52 @@ pub(crate) fn validate_divisor(resource: &str, divisor: &Field<'_, '_>, errors: 
 
 const BYTES: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
 
-/// Tells of amounts of memory and storage that are no whole number of bytes.
-pub(crate) fn fractional_bytes(list: &Field<'_, '_>, warnings: &mut Vec<String>) {
-    for name in ["memory", "ephemeral-storage", "storage"] {
-        let amount = list.entry(name);
-        if quantity(&amount).is_some_and(|quantity| !quantity.is_whole()) {
-            warnings.push(format!(
-                "{}: fractional byte value \"{}\" is invalid, must be an integer",
-                amount.path(),
-                amount.text()
-            ));
-        }
+/// Tells of an amount of bytes that is no whole number.
+pub(crate) fn fractional_bytes(list: &Field<'_, '_>, name: &str, warnings: &mut Vec<String>) {
+    let amount = list.entry(name);
+    let Some(text) = Some(amount.text()).filter(|text| !text.is_empty()) else {
+        return;
+    };
+    if is_fraction(text) {
+        let place = amount.path();
+        warnings.push(format!(
+            "{place}: fractional byte value \"{text}\" is invalid, must be an integer"
+        ));
+    }
+}
+
+/// `GetWarningsForPersistentVolumeClaimSpec`
+pub(crate) fn fractional_claim(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
+    let resources = spec.child("resources");
+    for list in ["requests", "limits"] {
+        fractional_bytes(&resources.child(list), "storage", warnings);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    #[test]
+    fn a_claim_is_referred_to_as_a_whole_or_by_each_of_its_requests_once() {
+        let errors = |claims: &str| {
+            let pod = format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {{resourceClaims: [{{name: r, resourceClaimName: x}}], \
+                 containers: [{{name: c, image: i, resources: {{claims: [{claims}]}}}}]}}}}"
+            );
+            Harness::new().errors(&pod)
+        };
+        let repeated = |shown: &str| {
+            vec![format!(
+                "spec.containers[0].resources.claims[1]: Duplicate value: {shown:?}"
+            )]
+        };
+        assert_eq!(
+            errors("{name: r, request: a}, {name: r, request: b}"),
+            Vec::<String>::new()
+        );
+        assert_eq!(errors("{name: r, request: a}, {name: r, request: a}"), repeated("r/a"));
+        assert_eq!(errors("{name: r, request: a}, {name: r}"), repeated("r"));
+        assert_eq!(errors("{name: r}, {name: r, request: A_}"), repeated("r"));
     }
 }

@@ -7,7 +7,7 @@ use std::any::Any;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
-use holdfast_value::{Map, SmolStr, Source, Value, json};
+use holdfast_value::{Limits, Map, SmolStr, Source, Value, json};
 use memchr::memchr;
 
 use super::intern::{Index, hash_text};
@@ -59,6 +59,9 @@ impl Set {
         if let Some(fields) = FieldsV1::of(value) {
             return Ok(fields.set.clone());
         }
+        if let Some(written) = source_of::<Written>(value) {
+            return written.set().clone();
+        }
         let mut reader = Reader::default();
         reader.tree(value, 0)?;
         Ok(reader.finish())
@@ -85,10 +88,94 @@ impl Set {
     }
 }
 
-/// The JSON text of a set of fields as the reference writes it within an object, where `value` was made of a set.
+/// The JSON text of a set of fields as the reference writes it within an object, where `value` was made of a set or of that text.
 pub fn fields_v1_text(value: &Value) -> Option<&[u8]> {
+    if let Some(written) = source_of::<Written>(value) {
+        return Some(written.text.as_bytes());
+    }
     let fields = FieldsV1::of(value)?;
     fields.is_plain.then_some(&fields.text)
+}
+
+/// What the map of a set of fields can be made of: the text as it stands in a stored object. None where the map is empty, or where
+/// the text has escapes beyond those of quotes.
+pub fn fields_v1_source(text: &str) -> Option<Arc<dyn Source>> {
+    let (mut escapes, mut rest) = (0, text.as_bytes());
+    while let Some(at) = memchr(b'\\', rest) {
+        if rest.get(at + 1) != Some(&b'"') {
+            return None;
+        }
+        escapes += 1;
+        rest = rest.get(at + 2..)?;
+    }
+    let written = Written {
+        text: text.into(),
+        length: text.len() - escapes,
+        set: OnceLock::new(),
+        is_by_name: OnceLock::new(),
+    };
+    (text != "{}").then(|| Arc::new(written) as Arc<dyn Source>)
+}
+
+/// A set as it stands in a stored object: its text, which is read for those who ask for the set.
+struct Written {
+    text: Box<str>,
+    /// How long the text is without escapes.
+    length: usize,
+    set: OnceLock<Result<Set, FieldsError>>,
+    /// Whether the text has all keys in the order of names, known once somebody asks.
+    is_by_name: OnceLock<bool>,
+}
+
+impl Written {
+    fn set(&self) -> &Result<Set, FieldsError> {
+        self.set.get_or_init(|| Set::from_fields_v1(self.text.as_bytes()))
+    }
+
+    /// Whether this is the set that has this text. Equal sets have texts of one length, if not of one order.
+    fn is(&self, text: &[u8], set: &Set) -> bool {
+        let own = self.text.as_bytes();
+        own == text || own.len() == text.len() && self.set().as_ref().is_ok_and(|own| own == set)
+    }
+}
+
+impl Source for Written {
+    fn entries(&self) -> Vec<(SmolStr, Value)> {
+        // Text that is no JSON comes from no store of this server, and is no set either.
+        let read = json::parse(self.text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
+        match read {
+            Value::Map(map) => map.into_entries(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn length(&self) -> usize {
+        self.length
+    }
+
+    fn json(&self) -> Option<&[u8]> {
+        let by_name = || self.set().as_ref().is_ok_and(|set| is_by_name(set.level()));
+        self.is_by_name.get_or_init(by_name).then_some(self.text.as_bytes())
+    }
+
+    fn same(&self, other: &dyn Source) -> Option<bool> {
+        let other: &dyn Any = other;
+        if let Some(made) = other.downcast_ref::<FieldsV1>() {
+            return Some(self.is(&made.text, &made.set));
+        }
+        let other: &Self = other.downcast_ref()?;
+        match (self.text == other.text, self.text.len() == other.text.len()) {
+            (true, _) => Some(true),
+            (_, false) => Some(false),
+            _ => Some(self.is(other.text.as_bytes(), other.set().as_ref().ok()?)),
+        }
+    }
+}
+
+/// What a map is made of, if it is that.
+fn source_of<T: Source>(value: &Value) -> Option<&T> {
+    let source: &dyn Any = value.as_map()?.source()?;
+    source.downcast_ref()
 }
 
 /// What the tree of a set is made of: the set, and its text within an object.
@@ -119,8 +206,7 @@ impl FieldsV1 {
     }
 
     fn of(value: &Value) -> Option<&Self> {
-        let source: &dyn Any = value.as_map()?.source()?;
-        source.downcast_ref()
+        source_of(value)
     }
 }
 
@@ -141,6 +227,9 @@ impl Source for FieldsV1 {
 
     fn same(&self, other: &dyn Source) -> Option<bool> {
         let other: &dyn Any = other;
+        if let Some(written) = other.downcast_ref::<Written>() {
+            return Some(written.is(&self.text, &self.set));
+        }
         let other: &Self = other.downcast_ref()?;
         Some(self.set.same(&other.set) || self.text == other.text)
     }
@@ -340,15 +429,16 @@ impl Siblings {
 struct WrittenKeys {
     text: Vec<u8>,
     /// Where each element stands in the text, by its number; nowhere yet if empty.
-    places: Vec<Place>,
+    keys: Vec<WrittenKey>,
     /// How many bytes of all that was written are those of escapes.
     escapes: usize,
     /// Whether anything is written by its code.
     has_codes: bool,
 }
 
+/// Where a key stands in the text, with its quotes and colon.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct WrittenKey {
     start: u32,
     end: u32,
     escapes: u32,
@@ -358,7 +448,7 @@ impl WrittenKeys {
     fn of(level: Level<'_>) -> Self {
         Self {
             text: Vec::with_capacity(24 * level.elements.len()),
-            places: vec![Place::default(); level.elements.len()],
+            keys: vec![WrittenKey::default(); level.elements.len()],
             escapes: 0,
             has_codes: false,
         }
@@ -370,8 +460,8 @@ impl WrittenKeys {
         reason = "nodes hold numbers of the elements of their own table"
     )]
     fn write(&mut self, entry: super::Entry<'_>, out: &mut Vec<u8>) {
-        let place = &mut self.places[entry.node.element()];
-        if place.end == 0 {
+        let key = &mut self.keys[entry.node.element()];
+        if key.end == 0 {
             let start = self.text.len();
             self.text.push(b'"');
             entry.element().write_quoted(&mut self.text);
@@ -380,14 +470,14 @@ impl WrittenKeys {
             self.text.extend_from_slice(b"\":");
             // Inputs are bounded far below what would not fit.
             let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
-            *place = Place {
+            *key = WrittenKey {
                 start: number(start),
                 end: number(self.text.len()),
                 escapes: number(escapes),
             };
         }
-        self.escapes += place.escapes as usize;
-        out.extend_from_slice(&self.text[place.start as usize..place.end as usize]);
+        self.escapes += key.escapes as usize;
+        out.extend_from_slice(&self.text[key.start as usize..key.end as usize]);
     }
 }
 

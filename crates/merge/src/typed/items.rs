@@ -204,24 +204,28 @@ pub(super) fn all_differ(names: &[Name<'_>]) -> bool {
     sorted.windows(2).all(|pair| pair[0].compare(pair[1]).is_ne())
 }
 
-/// What to say of the items whose names occurred before them.
+/// Of each item, whether its name occurred before it.
 #[expect(
     clippy::indexing_slicing,
     reason = "groups are numbered from zero, and hold the places of items"
 )]
-pub(super) fn duplicate_errors(list: &ListType, names: &[Name<'_>]) -> Vec<ValidationError> {
+pub(super) fn repeats(names: &[Name<'_>]) -> Vec<bool> {
     let groups = Groups::of(names, &[]);
     let mut seen = vec![false; groups.count];
     let is_repeated = |group: &usize| std::mem::replace(&mut seen[*group], true);
-    let repeated = groups
-        .left
-        .iter()
-        .map(is_repeated)
-        .zip(names)
-        .filter(|(repeated, _)| *repeated);
-    repeated
-        .map(|(_, name)| ValidationError::new(format!("duplicate entries for key {}", list.element(name))))
-        .collect()
+    groups.left.iter().map(is_repeated).collect()
+}
+
+/// What to say of an item whose name occurred before it.
+pub(super) fn duplicate_error(list: &ListType, name: &Name<'_>) -> ValidationError {
+    ValidationError::new(format!("duplicate entries for key {}", list.element(name)))
+}
+
+/// What to say of the items whose names occurred before them.
+pub(super) fn duplicate_errors(list: &ListType, names: &[Name<'_>]) -> Vec<ValidationError> {
+    let repeats = repeats(names).into_iter().zip(names);
+    let repeated = repeats.filter(|(is_repeated, _)| *is_repeated);
+    repeated.map(|(_, name)| duplicate_error(list, name)).collect()
 }
 
 /// The items of one or two lists, grouped by name.

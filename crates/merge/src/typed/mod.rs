@@ -119,6 +119,17 @@ impl Typed {
         Ok(typed)
     }
 
+    /// A value of the type of `valid`, which fits it. What both share is not looked at. Items of one name are let through.
+    ///
+    /// # Errors
+    /// Everything about the rest that does not fit.
+    pub fn changed(value: Value, valid: &Typed) -> Result<Self, ValidationErrors> {
+        let mut typed = Self::unchecked(value, Arc::clone(&valid.schema), valid.type_ref);
+        typed.validate_beside(Duplicates::Allowed, Some(&valid.value))?;
+        typed.checked = Checked::Valid;
+        Ok(typed)
+    }
+
     /// A value that may not fit its type.
     pub fn unchecked(value: Value, schema: Arc<Schema>, type_ref: TypeRef) -> Self {
         Self {

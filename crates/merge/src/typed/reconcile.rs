@@ -15,11 +15,10 @@ impl Typed {
     pub fn reconcile_field_set_with_schema(&self, set: &Set) -> Result<Option<Set>, ValidationErrors> {
         let mut reconciler = Reconciler {
             schema: &self.schema,
-            path: Path::new(),
             atomic: None,
             errors: Errors::default(),
         };
-        reconciler.node(self.type_ref, set.level(), false);
+        reconciler.node(self.type_ref, set.level(), false, None);
         reconciler.errors.result()?;
         Ok(reconciler
             .atomic
@@ -29,15 +28,33 @@ impl Typed {
 
 struct Reconciler<'a> {
     schema: &'a Schema,
-    path: Path,
     /// The paths that have become atomic.
     atomic: Option<Set>,
     errors: Errors,
 }
 
+/// Where a node stands: nearly all sets are as they should be, so that no path is made of it.
+#[derive(Clone, Copy)]
+struct Place<'p> {
+    element: &'p PathElement,
+    above: Option<&'p Place<'p>>,
+}
+
+impl Place<'_> {
+    fn path(&self) -> Path {
+        let mut elements = Vec::new();
+        let mut at = Some(self);
+        while let Some(place) = at {
+            elements.push(place.element.clone());
+            at = place.above;
+        }
+        elements.into_iter().rev().collect()
+    }
+}
+
 impl Reconciler<'_> {
     /// Looks at a node and what the set has below it; `bare` says that the set has the node itself and nothing below.
-    fn node(&mut self, type_ref: TypeRef, below: Level<'_>, bare: bool) {
+    fn node(&mut self, type_ref: TypeRef, below: Level<'_>, bare: bool, place: Option<&Place<'_>>) {
         let of = self.schema.resolve(type_ref);
         if of.missing {
             let name = of.name.as_deref().unwrap_or("inlined type");
@@ -50,7 +67,7 @@ impl Reconciler<'_> {
             (Some(Kind::Map), Some(map), _) if map.deduced => {}
             (Some(Kind::Map), Some(map), _) if map.atomic => {
                 if !bare && !below.is_empty() {
-                    self.becomes_atomic();
+                    self.becomes_atomic(place);
                 }
             }
             (Some(Kind::Map), Some(map), _) => {
@@ -62,34 +79,34 @@ impl Reconciler<'_> {
                     };
                     let type_ref = declared.map_or(map.element, |field| field.type_ref);
                     if type_ref != TypeRef::NONE {
-                        self.entry(type_ref, entry);
+                        self.entry(type_ref, entry, place);
                     }
                 }
             }
             (Some(Kind::List), _, Some(list)) if list.is_atomic() => {
                 if !bare {
-                    self.becomes_atomic();
+                    self.becomes_atomic(place);
                 }
             }
             (Some(Kind::List), _, Some(list)) => {
                 for entry in below.entries() {
-                    self.entry(list.element, entry);
+                    self.entry(list.element, entry, place);
                 }
             }
             _ => self.errors.push(super::unusable(of)),
         }
     }
 
-    fn entry(&mut self, type_ref: TypeRef, entry: Entry<'_>) {
-        self.path.push(entry.element().clone());
+    fn entry(&mut self, type_ref: TypeRef, entry: Entry<'_>, above: Option<&Place<'_>>) {
         let bare = entry.is_member() && entry.below().is_empty();
         let before = self.errors.count();
-        self.node(type_ref, entry.below(), bare);
-        self.errors.prefix(before, || entry.element().clone());
-        self.path.pop();
+        let element = entry.element();
+        self.node(type_ref, entry.below(), bare, Some(&Place { element, above }));
+        self.errors.prefix(before, || element.clone());
     }
 
-    fn becomes_atomic(&mut self) {
-        self.atomic.get_or_insert_default().insert(&self.path);
+    fn becomes_atomic(&mut self, place: Option<&Place<'_>>) {
+        let path = place.map(Place::path).unwrap_or_default();
+        self.atomic.get_or_insert_default().insert(&path);
     }
 }

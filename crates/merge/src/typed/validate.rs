@@ -3,7 +3,7 @@
 use holdfast_value::text::{Plain, Syntax};
 use holdfast_value::{Map, Value};
 
-use super::items::{Name, all_differ, duplicate_errors, names};
+use super::items::{Name, all_differ, duplicate_error, names, repeats};
 use super::{Errors, Kind, Typed, ValidationError, ValidationErrors, deduce, first_kind, unusable};
 use crate::PathElement;
 use crate::scan::MAX_DEPTH;
@@ -24,13 +24,22 @@ impl Typed {
     /// # Errors
     /// Everything that does not fit.
     pub fn validate(&self, duplicates: Duplicates) -> Result<(), ValidationErrors> {
+        self.validate_beside(duplicates, None)
+    }
+
+    /// As [`Typed::validate`], where what is shared with `valid` is not looked at.
+    pub(super) fn validate_beside(
+        &self,
+        duplicates: Duplicates,
+        valid: Option<&Value>,
+    ) -> Result<(), ValidationErrors> {
         let mut validator = Validator {
             schema: &self.schema,
             duplicates,
             errors: Errors::default(),
             depth: 0,
         };
-        validator.node(self.type_ref, &self.value);
+        validator.node(self.type_ref, &self.value, valid);
         validator.errors.result()
     }
 }
@@ -43,14 +52,18 @@ struct Validator<'a> {
 }
 
 impl Validator<'_> {
-    fn node(&mut self, type_ref: TypeRef, value: &Value) {
+    /// Looks at a node, unless it is `valid`, which stands there in a value that fits its type.
+    fn node(&mut self, type_ref: TypeRef, value: &Value, valid: Option<&Value>) {
+        if valid.is_some_and(|valid| valid.shares(value)) {
+            return;
+        }
         let of = self.schema.resolve(type_ref);
         if of.missing {
             return self.errors.push(unusable(of));
         }
         match (first_kind(deduce(of, value)), &of.map, &of.scalar, &of.list) {
             (Some(Kind::Map), Some(map), ..) => match value {
-                Value::Map(entries) => self.descend(|validator| validator.map(map, entries)),
+                Value::Map(entries) => self.descend(|validator| validator.map(map, entries, valid)),
                 Value::Null => {}
                 _ => self.unexpected("map", value),
             },
@@ -60,7 +73,7 @@ impl Validator<'_> {
                 }
             }
             (Some(Kind::List), _, _, Some(list)) => match value {
-                Value::List(items) => self.descend(|validator| validator.list(list, items)),
+                Value::List(items) => self.descend(|validator| validator.list(list, items, valid)),
                 Value::Null => {}
                 _ => self.unexpected("list", value),
             },
@@ -82,7 +95,7 @@ impl Validator<'_> {
         self.errors.push(ValidationError::new(message));
     }
 
-    fn map(&mut self, map: &MapType, entries: &Map) {
+    fn map(&mut self, map: &MapType, entries: &Map, valid: Option<&Value>) {
         let mut fields = map.cursor();
         for (key, value) in entries {
             let below = fields.find(key).map_or(map.element, |field| field.type_ref);
@@ -92,16 +105,17 @@ impl Validator<'_> {
                 self.errors.prefix(before, || PathElement::Field(key.clone()));
                 return;
             }
-            self.node(below, value);
+            self.node(below, value, valid.and_then(|valid| valid.get(key)));
             self.errors.prefix(before, || PathElement::Field(key.clone()));
         }
     }
 
-    fn list(&mut self, list: &ListType, items: &[Value]) {
+    fn list(&mut self, list: &ListType, items: &[Value], valid: Option<&Value>) {
+        let valid = |at: usize| valid.and_then(|valid| valid.as_list()?.get(at));
         if list.relationship != Relationship::Associative {
             for (at, item) in items.iter().enumerate() {
                 let before = self.errors.count();
-                self.node(list.element, item);
+                self.node(list.element, item, valid(at));
                 self.errors
                     .prefix(before, || PathElement::Index(i64::try_from(at).unwrap_or(i64::MAX)));
             }
@@ -109,22 +123,23 @@ impl Validator<'_> {
         }
         match names(list, items) {
             Ok(names) => {
-                if self.duplicates == Duplicates::Refused && !all_differ(&names) {
-                    duplicate_errors(list, &names)
-                        .into_iter()
-                        .for_each(|error| self.errors.push(error));
-                }
-                for (name, item) in names.iter().zip(items) {
-                    self.item(list, name, item);
+                let is_checked = self.duplicates == Duplicates::Refused && !all_differ(&names);
+                let repeats = if is_checked { repeats(&names) } else { Vec::new() };
+                for (at, (name, item)) in names.iter().zip(items).enumerate() {
+                    // Ahead of what is wrong with the item itself.
+                    if repeats.get(at).is_some_and(|is_repeated| *is_repeated) {
+                        self.errors.push(duplicate_error(list, name));
+                    }
+                    self.item(list, name, item, valid(at));
                 }
             }
             Err(_) => self.list_with_nameless_item(list, items),
         }
     }
 
-    fn item(&mut self, list: &ListType, name: &Name<'_>, item: &Value) {
+    fn item(&mut self, list: &ListType, name: &Name<'_>, item: &Value, valid: Option<&Value>) {
         let before = self.errors.count();
-        self.node(list.element, item);
+        self.node(list.element, item, valid);
         self.errors.prefix(before, || list.element(name));
     }
 
@@ -132,7 +147,7 @@ impl Validator<'_> {
     fn list_with_nameless_item(&mut self, list: &ListType, items: &[Value]) {
         for (at, item) in items.iter().enumerate() {
             match list.name(item) {
-                Ok(name) => self.item(list, &name, item),
+                Ok(name) => self.item(list, &name, item, None),
                 Err(reason) => {
                     return self
                         .errors

@@ -1,7 +1,7 @@
 //! Field sets: their text, their algebra and their filters.
 
-use holdfast_merge::{Filter, Matcher, MemberMatcher, Path, PathElement, Set};
-use holdfast_value::Value;
+use holdfast_merge::{Filter, Matcher, MemberMatcher, Path, PathElement, Set, fields_v1_source, fields_v1_text};
+use holdfast_value::{Limits, Map, Value, json};
 use proptest::prelude::*;
 
 use crate::scenario::fields;
@@ -58,6 +58,16 @@ fn tree_and_text_are_one_form() {
     assert_eq!(set(text).to_fields_v1_value(), tree);
     assert_eq!(Set::from_fields_v1_value(&tree).unwrap(), set(text));
     assert!(Set::from_fields_v1_value(&Value::from(1)).is_err());
+}
+
+#[test]
+fn texts_with_other_escapes_than_of_quotes_are_read_at_once() {
+    assert!(fields_v1_source(r#"{"k:{\"name\":\"x\"}":{}}"#).is_some());
+    for text in ["{}", r#"{"f:\u0001":{}}"#, r#"{"f:\\\"":{}}"#, "{\"f:a\\"] {
+        assert!(fields_v1_source(text).is_none(), "{text}");
+    }
+    let wrong = Value::Map(Map::made_of(fields_v1_source(r#"{"f:a":1}"#).unwrap()));
+    assert!(Set::from_fields_v1_value(&wrong).is_err());
 }
 
 #[test]
@@ -161,6 +171,25 @@ proptest! {
     fn sets_are_read_back_as_they_were_written(set in any_set()) {
         prop_assert_eq!(&Set::from_fields_v1(set.to_fields_v1().as_bytes()).unwrap(), &set);
         prop_assert_eq!(&Set::from_fields_v1_value(&set.to_fields_v1_value()).unwrap(), &set);
+    }
+
+    #[test]
+    fn a_text_that_is_kept_stands_for_its_set(set in any_set(), other in any_set()) {
+        let (made, others) = (set.to_fields_v1_value(), other.to_fields_v1_value());
+        let text = fields_v1_text(&made).map(|text| std::str::from_utf8(text).unwrap());
+        if let Some(source) = text.and_then(fields_v1_source) {
+            let kept = Value::Map(Map::made_of(source));
+            prop_assert_eq!(fields_v1_text(&kept), fields_v1_text(&made));
+            prop_assert_eq!(json::length(&kept), json::length(&made));
+            prop_assert_eq!(&kept, &made);
+            prop_assert_eq!(&made, &kept);
+            prop_assert_eq!(kept == others, set == other);
+            prop_assert_eq!(others == kept, set == other);
+            prop_assert_eq!(json::to_string(&kept), json::to_string(&made));
+            prop_assert_eq!(&Set::from_fields_v1_value(&kept).unwrap(), &set);
+            let tree = json::parse(json::to_string(&kept).as_bytes(), &Limits::default()).unwrap();
+            prop_assert_eq!(&tree, &kept);
+        }
     }
 
     #[test]

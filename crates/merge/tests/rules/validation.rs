@@ -82,6 +82,13 @@ fn errors_are_worded_as_the_reference_words_them() {
             r#".items[name="a"].value: expected numeric (int or float), got string"#,
         ),
         (
+            "{items: [{name: a, value: x}, {name: a, value: w}, {name: b, value: z}]}",
+            "errors:\n  .items[name=\"a\"].value: expected numeric (int or float), got string\n  \
+             .items: duplicate entries for key [name=\"a\"]\n  \
+             .items[name=\"a\"].value: expected numeric (int or float), got string\n  \
+             .items[name=\"b\"].value: expected numeric (int or float), got string",
+        ),
+        (
             "{number: a, text: 1}",
             "errors:\n  .number: expected numeric (int or float), got string\n  \
              .text: expected string, got &value.valueUnstructured{Value:1}",

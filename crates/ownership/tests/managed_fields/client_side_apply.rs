@@ -73,6 +73,7 @@ fn an_annotation_that_says_nothing_covers_nothing() {
         "{}",
         r#"{"apiVersion":"v2","kind":"ConfigMap","data":{"a":"1"}}"#,
         r#"{"apiVersion":"v1","data":{"a":"1"}}"#,
+        r#"{"apiVersion":"v1","kind":"Secret","data":{"a":"1","b":"1"}}"#,
         r#"{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"0"}}"#,
         r#"{"apiVersion":"v1","kind":"ConfigMap","surplus":{"a":"1"}}"#,
     ] {

@@ -281,7 +281,7 @@ impl Host {
     fn store(&mut self, mut new: Value) {
         new.set_at(&["metadata", "uid"], "1".into());
         if let Some(live) = self.versioned() {
-            keep_times(&mut new, &live);
+            keep_times(&mut new, &live, |a, b| a == b);
         }
         self.live = Some(new);
     }

@@ -59,7 +59,7 @@ fn times_are_taken_back_where_nothing_else_changed() {
         ))
     };
     let mut same = later("{a: '1'}", "a", "uid: '1'");
-    keep_times(&mut same, &old);
+    keep_times(&mut same, &old, |a, b| a == b);
     assert_eq!(same, old);
     for changed in [
         later("{a: '2'}", "a", "uid: '1'"),
@@ -67,7 +67,7 @@ fn times_are_taken_back_where_nothing_else_changed() {
         later("{a: '1'}", "a", "uid: '1', labels: {}"),
     ] {
         let mut kept = changed.clone();
-        keep_times(&mut kept, &old);
+        keep_times(&mut kept, &old, |a, b| a == b);
         assert_eq!(kept, changed);
     }
 }

@@ -166,14 +166,9 @@ fn write_any(value: &Value, out: &mut BackToFront) {
 /// Writes a member; what is not there, or what proto3 takes for granted, is not written.
 fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackToFront) {
     let Some(value) = value else { return };
-    let text = |value: &Value, number: u16, out: &mut BackToFront| {
-        if let Some(text) = value.as_str() {
-            out.field(number, text.as_bytes());
-        }
-    };
     match form {
-        Text if value.as_str() != Some("") => text(value, number, out),
-        Texts => list(value).iter().rev().for_each(|value| text(value, number, out)),
+        Text if value.as_str() != Some("") => write_text(value, number, out),
+        Texts => write_texts(list(value), number, out),
         Flag if value.as_bool() == Some(true) => out.number(number, 1),
         Count => match value.as_i64() {
             None | Some(0) => {}
@@ -191,15 +186,7 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
                 within(number, out, |out| write_any(value, out));
             }
         }
-        Scalar => within(number, out, |out| {
-            if let Some(flag) = value.as_bool() {
-                out.number(2, flag.into());
-            }
-            text(value, 3, out);
-            if let Some(float) = float(value) {
-                write_float(1, float, out);
-            }
-        }),
+        Scalar => within(number, out, |out| write_scalar(value, out)),
         One(message) => within(number, out, |out| write(message, value, out)),
         Form::Entry(entry) => within(number, out, |out| write_entry(entry, value, out)),
         Entries(entry) => {
@@ -230,22 +217,10 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
                 write_extensions(extensions, value, out);
             }
         }),
-        Responses(codes, entry) => within(number, out, |out| {
-            write_extensions(codes + 1, value, out);
-            let default = value.get("default").filter(|_| codes > 1);
-            let is_code = |name: &str| !name.starts_with("x-") && (default.is_none() || name != "default");
-            for (code, response) in entries(value).iter().rev().filter(|(name, _)| is_code(name)) {
-                write_named(codes, code, out, |out| {
-                    within(2, out, |out| write_entry(entry, response, out));
-                });
-            }
-            if let Some(response) = default {
-                within(1, out, |out| write_entry(entry, response, out));
-            }
-        }),
+        Responses(codes, entry) => within(number, out, |out| write_responses(codes, entry, value, out)),
         TextsWithin => within(number, out, |out| match value.as_list() {
-            Some(texts) => texts.iter().rev().for_each(|value| text(value, 1, out)),
-            None => text(value, 1, out),
+            Some(texts) => write_texts(texts, 1, out),
+            None => write_text(value, 1, out),
         }),
         Within(entry) => within(number, out, |out| match value.as_list() {
             Some(values) => {
@@ -262,25 +237,63 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
         }),
         Parameters => {
             for parameter in list(value).iter().rev() {
-                within(number, out, |out| match parameter.get("$ref") {
-                    Some(_) => within(2, out, |out| write(&v2::REFERENCE, parameter, out)),
-                    None => within(1, out, |out| write_entry(Entry::Parameter, parameter, out)),
-                });
+                within(number, out, |out| write_parameter(parameter, out));
             }
         }
         Requirements => {
             for requirement in list(value).iter().rev() {
-                within(number, out, |out| {
-                    for (name, scopes) in entries(requirement).iter().rev() {
-                        write_named(1, name, out, |out| {
-                            within(2, out, |out| {
-                                list(scopes).iter().rev().for_each(|scope| text(scope, 1, out));
-                            });
-                        });
-                    }
-                });
+                within(number, out, |out| write_requirement(requirement, out));
             }
         }
+    }
+}
+
+fn write_text(value: &Value, number: u16, out: &mut BackToFront) {
+    if let Some(text) = value.as_str() {
+        out.field(number, text.as_bytes());
+    }
+}
+
+fn write_texts(texts: &[Value], number: u16, out: &mut BackToFront) {
+    texts.iter().rev().for_each(|text| write_text(text, number, out));
+}
+
+fn write_scalar(value: &Value, out: &mut BackToFront) {
+    if let Some(flag) = value.as_bool() {
+        out.number(2, flag.into());
+    }
+    write_text(value, 3, out);
+    if let Some(float) = float(value) {
+        write_float(1, float, out);
+    }
+}
+
+fn write_responses(codes: u16, entry: Entry, value: &Value, out: &mut BackToFront) {
+    write_extensions(codes + 1, value, out);
+    let default = value.get("default").filter(|_| codes > 1);
+    let is_code = |name: &str| !name.starts_with("x-") && (default.is_none() || name != "default");
+    for (code, response) in entries(value).iter().rev().filter(|(name, _)| is_code(name)) {
+        write_named(codes, code, out, |out| {
+            within(2, out, |out| write_entry(entry, response, out));
+        });
+    }
+    if let Some(response) = default {
+        within(1, out, |out| write_entry(entry, response, out));
+    }
+}
+
+fn write_parameter(parameter: &Value, out: &mut BackToFront) {
+    match parameter.get("$ref") {
+        Some(_) => within(2, out, |out| write(&v2::REFERENCE, parameter, out)),
+        None => within(1, out, |out| write_entry(Entry::Parameter, parameter, out)),
+    }
+}
+
+fn write_requirement(requirement: &Value, out: &mut BackToFront) {
+    for (name, scopes) in entries(requirement).iter().rev() {
+        write_named(1, name, out, |out| {
+            within(2, out, |out| write_texts(list(scopes), 1, out));
+        });
     }
 }
 

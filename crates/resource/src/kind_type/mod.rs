@@ -20,7 +20,7 @@ pub use index::KindTypes;
 pub use table::{TableType, TableTypes};
 
 use crate::schema::{EmptyField, FloatAmount};
-use crate::{FieldError, GroupVersion, GroupVersionKind, PatchError, Rules};
+use crate::{FieldError, GroupVersion, GroupVersionKind, Parts, PatchError, Rules};
 
 /// The type of the objects of one kind in one version.
 pub trait KindType: Send + Sync {
@@ -53,6 +53,19 @@ pub trait KindType: Send + Sync {
     /// Why the object does not fit its type, in the words that the reference has for that.
     fn decode_tree(&self, object: &Value) -> Result<TypedObject, String>;
 
+    /// As [`KindType::decode`], or [`KindType::decode_tree`] where `from_tree`, of an object that a change made of `formed`, which
+    /// has the form of the type and its defaults: what both share need not be looked at.
+    ///
+    /// # Errors
+    /// Those of these methods.
+    fn decode_changed(&self, object: &Value, formed: &Value, from_tree: bool) -> Result<TypedObject, String> {
+        let _ = formed;
+        match from_tree {
+            true => self.decode_tree(object),
+            false => self.decode(object),
+        }
+    }
+
     /// What an object holds that says nothing.
     fn empty(&self) -> Value;
 
@@ -71,12 +84,30 @@ pub trait KindType: Send + Sync {
         self.fill_in(object)
     }
 
+    /// As [`KindType::fill_in`], or [`KindType::fill_in_applied`] where `applied`, of an object that a change made of `formed`.
+    ///
+    /// # Errors
+    /// Those of [`KindType::fill_in`].
+    fn fill_in_changed(&self, object: Value, formed: &Value, applied: bool) -> Result<Value, Error> {
+        let _ = formed;
+        match applied {
+            true => self.fill_in_applied(object),
+            false => self.fill_in(object),
+        }
+    }
+
     /// An object that comes from another version, without what the type does not specify.
     fn prune(&self, object: Value) -> Value;
 
     /// Drops the fields of an object whose feature gates are off, unless `old`, which it takes the place of, uses them.
     fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
         let _ = (object, old);
+    }
+
+    /// An object as it comes back from protobuf, which cannot tell empty lists and maps from none. `None` where that is the same.
+    fn without_empty_lists(&self, object: &Value) -> Option<Value> {
+        let _ = object;
+        None
     }
 
     /// Says what is wrong with an object that is written.
@@ -124,6 +155,8 @@ pub struct Validation<'v, 'a> {
     pub rules: &'a dyn Rules<'v>,
     /// What the request gives as empty and the object does not hold for that.
     pub empties: &'a [EmptyField],
+    /// What is known of parts of the object.
+    pub parts: Option<&'a Parts<'a>>,
 }
 
 /// What validation finds.

@@ -6,7 +6,7 @@ use holdfast_value::{Error, Growth, SmolStr, Value};
 
 use super::{Conventions, Findings, KindName, KindType, TypedObject, Validation};
 use crate::schema::{self, DecodeError, Decoded, TypeId, TypeTable};
-use crate::{Check, GroupVersionKind, PatchError, Strategy, TablePatchType, consumed_patch, strategic_merge};
+use crate::{Check, GroupVersionKind, PatchError, Strategy, TablePatchType, consumed_patch, same, strategic_merge};
 
 /// The table of built-in types, with how values of each type merge.
 pub struct TableTypes {
@@ -64,6 +64,33 @@ impl TableType {
     fn patch_type(&self) -> TablePatchType<'_> {
         TablePatchType::new(self.table(), self.id)
     }
+
+    /// Fills in the defaults of an object that a change made of `formed`, which has its own.
+    fn fill_in_beside(&self, object: Value, formed: Option<&Value>) -> Result<Value, Error> {
+        let filled = schema::with_defaults_beside(self.table(), self.id, &object, formed, &mut Growth::default())?;
+        let mut object = filled.unwrap_or(object);
+        if let Some(strategy) = &self.strategy {
+            strategy.default_fields(&self.name.group_version.version, &mut object);
+        }
+        Growth::default().draw_value(&object)?;
+        Ok(object)
+    }
+
+    /// An object that has the form of its type, if that is this one: a patch may make another kind of it.
+    fn formed<'v>(&self, object: &'v Value) -> Option<&'v Value> {
+        let is = |name, own| object.str_at(&[name]) == Some(own);
+        let formed = Some(object).filter(|_| is("kind", self.kind()) && is("apiVersion", self.api_version()));
+        debug_assert!(formed.is_none_or(|formed| self.is_formed(formed)), "{object}");
+        formed
+    }
+
+    /// Whether an object has the form of the type and its defaults.
+    fn is_formed(&self, object: &Value) -> bool {
+        let decoded = schema::decode(self.table(), self.id, object);
+        let filled = schema::with_defaults(self.table(), self.id, object, &mut Growth::default());
+        decoded.is_ok_and(|decoded| same(Some(&decoded.value), Some(object)))
+            && filled.is_ok_and(|filled| filled.is_none())
+    }
 }
 
 fn typed(decoded: Result<Decoded, DecodeError>) -> Result<TypedObject, String> {
@@ -93,18 +120,21 @@ impl KindType for TableType {
         typed(schema::decode_tree(self.table(), self.id, object))
     }
 
+    fn decode_changed(&self, object: &Value, formed: &Value, from_tree: bool) -> Result<TypedObject, String> {
+        let (table, formed) = (self.table(), self.formed(formed));
+        typed(schema::decode_beside(table, self.id, object, from_tree, formed))
+    }
+
     fn empty(&self) -> Value {
         self.table().get(self.id).zero()
     }
 
     fn fill_in(&self, object: Value) -> Result<Value, Error> {
-        let filled = schema::with_defaults(self.table(), self.id, &object, &mut Growth::default())?;
-        let mut object = filled.unwrap_or(object);
-        if let Some(strategy) = &self.strategy {
-            strategy.default_fields(&self.name.group_version.version, &mut object);
-        }
-        Growth::default().draw_value(&object)?;
-        Ok(object)
+        self.fill_in_beside(object, None)
+    }
+
+    fn fill_in_changed(&self, object: Value, formed: &Value, _applied: bool) -> Result<Value, Error> {
+        self.fill_in_beside(object, self.formed(formed))
     }
 
     /// Fields that the type does not know go when the object is decoded. What does not fit its type stays, to be refused.
@@ -116,9 +146,14 @@ impl KindType for TableType {
         self.table().drop_disabled(self.id, object, old);
     }
 
+    fn without_empty_lists(&self, object: &Value) -> Option<Value> {
+        self.table().without_empty_lists(self.id, object)
+    }
+
     fn validate<'v>(&self, write: &Validation<'v, '_>) -> Findings {
         let mut check = Check::new(self.table());
         check.empties = write.empties;
+        check.parts = write.parts;
         check.written(self.id, write);
         Findings {
             errors: check.errors,
@@ -212,6 +247,7 @@ type example.v1.Spec struct
                 subresource,
                 rules: &NoRules,
                 empties: &[],
+                parts: None,
             });
             errors.errors.iter().map(ToString::to_string).collect::<Vec<_>>()
         };

@@ -191,6 +191,25 @@ pub fn validate_metadata_update(
     )
 }
 
+/// What an update may not make of the metadata of `old` (`ValidateObjectMetaUpdate`): for kinds that look at it between other
+/// checks of theirs.
+pub fn validate_metadata_changes(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
+    let root = FieldPath::new("metadata");
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    let mut errors = Vec::new();
+    changes(
+        &root,
+        metadata,
+        old.get("metadata").unwrap_or(&Value::Null),
+        &mut errors,
+    );
+    shape(&root, metadata, &mut errors);
+    if resource.rules.metadata_checks.finalizer_names {
+        finalizer_names(&root, metadata, &mut errors);
+    }
+    errors
+}
+
 /// The faults of an update as often as the reference tells them. Those of the beginning of a name come with it.
 fn repeated_faults(
     checks: &MetadataChecks,
@@ -447,9 +466,7 @@ fn managed_fields(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldErro
             ));
         }
         let manager = entry.str_at(&["manager"]).unwrap_or_default();
-        if !is_field_manager(manager) {
-            errors.extend(validate_field_manager(&field().child("manager"), manager));
-        }
+        field_manager(|| field().child("manager"), manager, errors);
         let subresource = entry.str_at(&["subresource"]).unwrap_or_default();
         if subresource.len() > SUBRESOURCE_MAX {
             errors.push(FieldError::too_long(&field().child("subresource"), SUBRESOURCE_MAX));
@@ -457,24 +474,17 @@ fn managed_fields(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldErro
     }
 }
 
-/// Whether nothing is wrong with the name of a field manager.
-fn is_field_manager(name: &str) -> bool {
-    name.len() <= MANAGER_MAX && name.chars().all(is_printable)
-}
-
-/// What is wrong with the name of a field manager.
-pub fn validate_field_manager(field: &FieldPath, manager: &str) -> Vec<FieldError> {
-    let mut errors = Vec::new();
+/// Reports what is wrong with the name of a field manager.
+fn field_manager(field: impl Fn() -> FieldPath, manager: &str, errors: &mut Vec<FieldError>) {
     if manager.len() > MANAGER_MAX {
-        errors.push(FieldError::too_long(field, MANAGER_MAX));
+        errors.push(FieldError::too_long(&field(), MANAGER_MAX));
     }
     for (at, letter) in manager.char_indices() {
         if !is_printable(letter) {
             let detail = format!("invalid character U+{:04X} (at position {at})", letter as u32);
-            errors.push(FieldError::invalid(field, manager, detail));
+            errors.push(FieldError::invalid(&field(), manager, detail));
         }
     }
-    errors
 }
 
 /// Whether a letter shows: neither a control character nor a space other than the ASCII one.
@@ -495,167 +505,4 @@ fn texts<'a>(metadata: &'a Value, field: &str) -> impl Iterator<Item = &'a SmolS
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::RepeatedChecks;
-
-    fn metadata(json: &str) -> Value {
-        holdfast_value::json::parse(json.as_bytes(), &holdfast_value::Limits::TRUSTED).unwrap()
-    }
-
-    fn texts_of(check: impl Fn(&FieldPath, &Value, &mut Vec<FieldError>), json: &str) -> Vec<String> {
-        let mut errors = Vec::new();
-        check(&FieldPath::new("metadata"), &metadata(json), &mut errors);
-        errors.iter().map(FieldError::to_string).collect()
-    }
-
-    #[test]
-    fn very_many_controllers_are_not_shown_over_and_over() {
-        let owner =
-            |at: usize| format!(r#"{{"apiVersion":"v1","controller":true,"kind":"A","name":"n{at}","uid":"u"}}"#);
-        let owners: Vec<String> = (0..20_000).map(owner).collect();
-        let metadata = metadata(&format!(r#"{{"ownerReferences":[{}]}}"#, owners.join(",")));
-        let mut errors = Vec::new();
-        owner_references(&FieldPath::new("metadata"), &metadata, &mut errors);
-        let shown: usize = errors.iter().map(|error| error.detail.len()).sum();
-        assert!(!errors.is_empty() && shown < 4 * SHOWN_OWNERS, "{shown}");
-    }
-
-    #[test]
-    fn owner_references_need_a_uid_and_one_controller() {
-        let missing = texts_of(
-            owner_references,
-            r#"{"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"x"}]}"#,
-        );
-        assert_eq!(
-            missing,
-            ["metadata.ownerReferences.uid: Invalid value: \"\": must not be empty"]
-        );
-        let two = texts_of(
-            owner_references,
-            r#"{"ownerReferences":[{"apiVersion":"v1","kind":"A","name":"x","uid":"1","controller":true},
-                {"apiVersion":"v1","kind":"B","name":"y","uid":"2","controller":true}]}"#,
-        );
-        assert_eq!(two.len(), 1);
-        assert!(
-            two[0].ends_with("Found \"true\" in references for A/x and B/y"),
-            "{}",
-            two[0]
-        );
-    }
-
-    #[test]
-    fn managers_and_subresources_have_a_length() {
-        let long = "x".repeat(257);
-        let json =
-            format!(r#"{{"managedFields":[{{"operation":"Apply","manager":"{long}","subresource":"{long}"}}]}}"#);
-        assert_eq!(
-            texts_of(managed_fields, &json),
-            [
-                "metadata.managedFields[0].manager: Too long: may not be more than 128 bytes",
-                "metadata.managedFields[0].subresource: Too long: may not be more than 256 bytes",
-            ]
-        );
-    }
-
-    #[test]
-    fn a_finalizer_without_a_domain_must_be_a_standard_one() {
-        let json = r#"{"finalizers":["kubernetes","example.com/a","plain"]}"#;
-        assert_eq!(
-            texts_of(finalizer_names, json),
-            [
-                "metadata.finalizers[2]: Invalid value: \"plain\": name is neither a standard finalizer name nor is it fully qualified"
-            ]
-        );
-    }
-
-    #[test]
-    fn an_object_that_goes_takes_no_new_finalizer() {
-        let old = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b"]}}"#);
-        let new = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b","c/d"]}}"#);
-        let errors = repeated_faults(&MOST, "", (Vec::new(), Vec::new()), &new, &old);
-        assert_eq!(
-            errors[0].to_string(),
-            "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"c/d\"}"
-        );
-    }
-
-    #[test]
-    fn a_change_of_the_uid_is_told_twice() {
-        let errors = repeated_faults(
-            &MOST,
-            "",
-            (Vec::new(), Vec::new()),
-            &metadata(r#"{"metadata":{"uid":"2"}}"#),
-            &metadata(r#"{"metadata":{"uid":"1"}}"#),
-        );
-        let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
-        assert_eq!(texts, ["metadata.uid: Invalid value: \"2\": field is immutable"; 2]);
-    }
-
-    const MOST: MetadataChecks = MetadataChecks {
-        object: RepeatedChecks { whole: 1, update: 1 },
-        subresource: RepeatedChecks { whole: 0, update: 1 },
-        finalizer_names: true,
-        at_creation: crate::CreationChecks::First,
-        whole_first: false,
-    };
-
-    #[test]
-    fn faults_are_told_as_often_as_a_kind_looks() {
-        let new = metadata(r#"{"metadata":{"labels":{"a":"-"},"finalizers":["plain"]}}"#);
-        let old = metadata(r#"{"metadata":{}}"#);
-        let fields = |checks: &MetadataChecks, subresource: &str| {
-            let errors = repeated_faults(checks, subresource, (Vec::new(), Vec::new()), &new, &old);
-            let fields: Vec<String> = errors.iter().map(|error| error.field.to_string()).collect();
-            fields.join(" ")
-        };
-        let (label, finalizer) = ("metadata.labels", "metadata.finalizers[0]");
-        assert_eq!(
-            fields(&MOST, ""),
-            format!("{label} {label} {label} {finalizer} {label} {finalizer}")
-        );
-        assert_eq!(fields(&MOST, "status"), format!("{label} {label} {label} {finalizer}"));
-        assert_eq!(fields(&MetadataChecks::CUSTOM, ""), [label; 3].join(" "));
-    }
-
-    #[test]
-    fn some_kinds_look_at_the_whole_before_the_change() {
-        let new = metadata(r#"{"metadata":{"uid":"2","labels":{"a":"-"}}}"#);
-        let old = metadata(r#"{"metadata":{"uid":"1"}}"#);
-        let order = |whole_first: bool| {
-            let checks = MetadataChecks { whole_first, ..MOST };
-            let errors = repeated_faults(&checks, "", (Vec::new(), Vec::new()), &new, &old);
-            let fields = errors
-                .iter()
-                .filter_map(|error| error.field.as_str().rsplit('.').next());
-            fields.collect::<Vec<_>>().join(" ")
-        };
-        assert_eq!(order(false), "labels uid labels uid labels labels");
-        assert_eq!(order(true), "labels uid labels labels uid labels");
-    }
-
-    #[test]
-    fn annotations_have_a_size_in_total() {
-        let json = format!(
-            r#"{{"annotations":{{"a":"{}","B/c d":""}}}}"#,
-            "x".repeat(ANNOTATIONS_MAX)
-        );
-        let texts = texts_of(annotations, &json);
-        assert_eq!(texts.len(), 2);
-        assert_eq!(
-            texts[1],
-            "metadata.annotations: Too long: may not be more than 262144 bytes"
-        );
-    }
-
-    #[test]
-    fn the_beginning_of_a_name_is_checked_in_updates_too() {
-        let wrong = |why: &str| FieldError::invalid(&FieldPath::new("metadata.generateName"), "a/", why.to_owned());
-        let prefix = (vec![wrong("path")], vec![wrong("kind")]);
-        let object = metadata(r#"{"metadata":{}}"#);
-        let errors = repeated_faults(&MOST, "", prefix, &object, &object);
-        let texts: Vec<&str> = errors.iter().map(|error| error.detail.as_str()).collect();
-        assert_eq!(texts, ["path", "kind"]);
-    }
-}
+mod tests;

@@ -214,7 +214,7 @@ impl<'a> Publication<'a> {
         named
     }
 
-    /// The schemas of types. Of a type of many kinds only those of the core group and of `told` are named, if there is such.
+    /// The schemas of types. Of a type of many kinds only those of the core group and of `marked` are named, if there is such.
     fn schemas(&self, form: Form, types: BTreeSet<TypeId>, marked: Option<&GroupVersion>) -> Value {
         let writer = SchemaWriter {
             table: self.types,

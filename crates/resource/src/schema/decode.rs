@@ -12,7 +12,8 @@ use smol_str::format_smolstr;
 
 use crate::FieldPath;
 use crate::schema::base64;
-use crate::schema::empties::EmptyField;
+use crate::schema::empties::{EmptyField, EmptyKind};
+use crate::schema::go_names::item_of;
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::scalars::{found, not_restored, quantity, restore_number, time, whole_32, wrong_value};
 use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable};
@@ -98,17 +99,25 @@ const MAX_UNKNOWN: usize = 100;
 
 /// Brings `value` into the form of the type `of`.
 pub fn decode(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
-    decode_from(table, of, value, false)
+    decode_beside(table, of, value, false, None)
 }
 
 /// As [`decode`], where the reference makes its struct of a tree and not of JSON: after applies and strategic merge patches.
 /// Whole numbers may be written with a fraction of zero, and are cut to the width of their field; other words tell of what
 /// cannot be read.
 pub fn decode_tree(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
-    decode_from(table, of, value, true)
+    decode_beside(table, of, value, true, None)
 }
 
-fn decode_from(table: &TypeTable, of: TypeId, value: &Value, from_tree: bool) -> Result<Decoded, DecodeError> {
+/// As [`decode`], or `from_tree` as [`decode_tree`], where what `value` shares with `formed` is not looked at: that is in the form
+/// of the type.
+pub fn decode_beside(
+    table: &TypeTable,
+    of: TypeId,
+    value: &Value,
+    from_tree: bool,
+    formed: Option<&Value>,
+) -> Result<Decoded, DecodeError> {
     let mut decoder = Decoder {
         table,
         unknown: Vec::new(),
@@ -121,6 +130,7 @@ fn decode_from(table: &TypeTable, of: TypeId, value: &Value, from_tree: bool) ->
     let root = ValuePath {
         above: None,
         step: Step::Root,
+        formed,
     };
     let changed = decoder.reference(of, value, &root).map_err(|error| {
         decoder.finds_error = true;
@@ -154,6 +164,8 @@ struct Decoder<'t> {
 struct ValuePath<'p> {
     above: Option<&'p ValuePath<'p>>,
     step: Step<'p>,
+    /// What stands there in an object that has the form of its type.
+    formed: Option<&'p Value>,
 }
 
 #[derive(Clone, Copy)]
@@ -177,6 +189,9 @@ enum Outcome {
 impl Decoder<'_> {
     /// The value in the form of its shape; `None` if it has that form.
     fn value(&mut self, shape: &Shape, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
+        if place.is_formed(value) {
+            return Ok(None);
+        }
         match self.shaped(shape, value, place) {
             Err(error) if self.goes_on() && !error.ends_reading() => Ok(None),
             outcome => outcome,
@@ -226,10 +241,7 @@ impl Decoder<'_> {
     fn list(&mut self, item: &Shape, list: &List, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         let mut rebuild = ListRebuild::new(list);
         for (at, value) in list.iter().enumerate() {
-            let place = ValuePath {
-                above: Some(place),
-                step: Step::Item(at),
-            };
+            let place = place.item(at);
             rebuild.replace(at, self.value(item, value, &place)?);
         }
         Ok(rebuild.finish())
@@ -239,10 +251,7 @@ impl Decoder<'_> {
         let mut rebuild = MapRebuild::new(map);
         let is_resources = place.is_resources(self.table, of);
         for (at, (key, value)) in map.iter().enumerate() {
-            let place = ValuePath {
-                above: Some(place),
-                step: Step::Key(key),
-            };
+            let place = place.below(Step::Key(key), key);
             let changed = self.value(of, value, &place)?;
             let rounded = is_resources.then(|| up_to_thousandths(changed.as_ref().unwrap_or(value).as_str()?));
             match rounded.flatten().map(Value::String).or(changed) {
@@ -262,7 +271,7 @@ impl Decoder<'_> {
             Value::Int(number) if self.from_tree => Ok(*number as u8),
             Value::Int(number) if u8::try_from(*number).is_ok() => Ok(*number as u8),
             other if self.from_tree => Err(DecodeError::Tree(
-                not_restored(other, &Shape::Int32).replace("int32", "uint8"),
+                not_restored(other, &Shape::Int32, None).replace("int32", "uint8"),
             )),
             other => Err(self.unfit(found(other, true), "uint8".to_owned(), place)),
         }
@@ -308,10 +317,7 @@ impl Decoder<'_> {
                 self.write_unset(&fields[missing], at, &mut rebuild);
             }
             always.next_if_eq(&index);
-            let place = ValuePath {
-                above: Some(place),
-                step: Step::Field(of, key),
-            };
+            let place = place.below(Step::Field(of, key), key);
             match self.field(&fields[index], value, &place)? {
                 Outcome::Keep => rebuild.keep(at),
                 Outcome::Replace(value) => rebuild.replace(at, value),
@@ -335,10 +341,7 @@ impl Decoder<'_> {
         let mut fields: Vec<&Field> = fields.iter().filter(|field| map.contains_key(&field.name)).collect();
         fields.sort_by(|a, b| a.proto.numbers().cmp(b.proto.numbers()));
         for field in fields {
-            let place = ValuePath {
-                above: Some(place),
-                step: Step::Field(of, &field.name),
-            };
+            let place = place.below(Step::Field(of, &field.name), &field.name);
             if let Some(value) = map.get(&field.name) {
                 self.field(field, value, &place)?;
             }
@@ -360,18 +363,20 @@ impl Decoder<'_> {
                 None => Outcome::Drop,
             });
         }
+        if place.is_formed(value) {
+            return Ok(Outcome::Keep);
+        }
         let changed = self.value(&field.shape, value, place)?;
         let now = changed.as_ref().unwrap_or(value);
-        Ok(match (self.table.leaves_out(field, now), changed) {
-            (true, _) => {
-                if EmptyField::is_one(value) && self.empties.len() < MAX_UNKNOWN {
-                    self.empties.push(EmptyField {
-                        path: place.field_path(),
-                        is_list: matches!(value, Value::List(_)),
-                    });
-                }
-                Outcome::Drop
-            }
+        let left_out = self.table.leaves_out(field, now);
+        if let Some(kind) = EmptyKind::of(value, now).filter(|kind| left_out || *kind == EmptyKind::Time)
+            && self.empties.len() < MAX_UNKNOWN
+        {
+            let path = place.field_path();
+            self.empties.push(EmptyField { path, kind });
+        }
+        Ok(match (left_out, changed) {
+            (true, _) => Outcome::Drop,
             (false, Some(value)) => Outcome::Replace(value),
             (false, None) => Outcome::Keep,
         })
@@ -458,10 +463,20 @@ impl Decoder<'_> {
 
     fn mismatch(&self, value: &Value, shape: &Shape, place: &ValuePath<'_>) -> DecodeError {
         if self.from_tree {
-            return DecodeError::Tree(not_restored(value, shape));
+            return DecodeError::Tree(not_restored(value, shape, self.named_type(place)));
         }
         let found = found(value, matches!(shape, Shape::Int32 | Shape::Int64));
-        self.unfit(found, self.go_type(shape), place)
+        let named = self.named_type(place).map(str::to_owned);
+        self.unfit(found, named.unwrap_or_else(|| self.go_type(shape)), place)
+    }
+
+    /// The name of the type of what stands at `place`, where that has a name of its own.
+    fn named_type(&self, place: &ValuePath<'_>) -> Option<&'static str> {
+        match place.step {
+            Step::Root => None,
+            Step::Field(of, name) => self.table.go_type(of, name),
+            Step::Key(_) | Step::Item(_) => self.named_type(place.above?).and_then(item_of),
+        }
     }
 
     /// The error of something `found` where something else is `expected`.
@@ -508,7 +523,30 @@ impl Decoder<'_> {
     }
 }
 
-impl ValuePath<'_> {
+impl<'p> ValuePath<'p> {
+    /// The place of the member `name` of what stands here.
+    fn below<'s>(&'s self, step: Step<'s>, name: &str) -> ValuePath<'s> {
+        ValuePath {
+            above: Some(self),
+            step,
+            formed: self.formed.and_then(|formed| formed.get(name)),
+        }
+    }
+
+    /// The place of an item of the list that stands here.
+    fn item<'s>(&'s self, at: usize) -> ValuePath<'s> {
+        ValuePath {
+            above: Some(self),
+            step: Step::Item(at),
+            formed: self.formed.and_then(|formed| formed.as_list()?.get(at)),
+        }
+    }
+
+    /// Whether `value` is shared with the object that has the form of its type.
+    fn is_formed(&self, value: &Value) -> bool {
+        self.formed.is_some_and(|formed| formed.shares(value))
+    }
+
     /// Whether a map of `of` at this place holds amounts of resources by their names.
     fn is_resources(&self, table: &TypeTable, of: &Shape) -> bool {
         let is_amount =

@@ -18,7 +18,21 @@ pub fn with_defaults(
     value: &Value,
     growth: &mut Growth,
 ) -> Result<Option<Value>, Error> {
-    Defaults { table, growth }.of_type(table.get(of), value, true)
+    with_defaults_beside(table, of, value, None, growth)
+}
+
+/// As [`with_defaults`], where what `value` shares with `filled` is not looked at: that has its defaults.
+///
+/// # Errors
+/// [`Error::Overgrown`].
+pub fn with_defaults_beside(
+    table: &TypeTable,
+    of: TypeId,
+    value: &Value,
+    filled: Option<&Value>,
+    growth: &mut Growth,
+) -> Result<Option<Value>, Error> {
+    Defaults { table, growth }.of_type(table.get(of), value, true, filled)
 }
 
 /// The defaults of types, with room for what they add.
@@ -28,14 +42,14 @@ struct Defaults<'a> {
 }
 
 impl Defaults<'_> {
-    /// As [`with_defaults`]; `own` says whether the type's own fields take defaults, or only those within them.
+    /// As [`with_defaults_beside`]; `own` says whether the type's own fields take defaults, or only those within them.
     #[expect(
         clippy::indexing_slicing,
         reason = "defaults name fields of their type, and the place is never behind the end of the map"
     )]
-    fn of_type(&mut self, of: &Type, value: &Value, own: bool) -> Result<Option<Value>, Error> {
+    fn of_type(&mut self, of: &Type, value: &Value, own: bool, filled: Option<&Value>) -> Result<Option<Value>, Error> {
         let Value::Map(map) = value else { return Ok(None) };
-        if !of.reaches_default {
+        if !of.reaches_default || filled.is_some_and(|filled| filled.shares(value)) {
             return Ok(None);
         }
         let mut rebuild = MapRebuild::new(map);
@@ -48,20 +62,21 @@ impl Defaults<'_> {
                 at += 1;
             }
             let there = map[at..].first().filter(|(key, _)| *key == field.name);
-            let filled = match there {
+            let default = match there {
                 Some((_, value)) if !takes_default(field, value) => {
-                    self.of_shape(&field.shape, value, !field.undefaulted)?
+                    let filled = filled.and_then(|filled| filled.get(&field.name));
+                    self.of_shape(&field.shape, value, !field.undefaulted, filled)?
                 }
                 _ => match field.default.as_ref().filter(|_| own) {
                     Some(default) => {
                         self.growth.draw_entry(&field.name, default)?;
-                        let within = self.of_shape(&field.shape, default, true)?;
+                        let within = self.of_shape(&field.shape, default, true, None)?;
                         Some(within.unwrap_or_else(|| default.clone()))
                     }
                     None => None,
                 },
             };
-            match (filled, there) {
+            match (default, there) {
                 (Some(value), Some(_)) => rebuild.replace(at, value),
                 (Some(value), None) => rebuild.insert_before(at, field.name.clone(), value),
                 (None, Some(_)) => rebuild.keep(at),
@@ -73,34 +88,42 @@ impl Defaults<'_> {
         Ok(rebuild.finish())
     }
 
-    fn of_shape(&mut self, shape: &Shape, value: &Value, own: bool) -> Result<Option<Value>, Error> {
+    fn of_shape(
+        &mut self,
+        shape: &Shape,
+        value: &Value,
+        own: bool,
+        filled: Option<&Value>,
+    ) -> Result<Option<Value>, Error> {
         match (shape, value) {
-            (Shape::Ref(id), _) => self.of_type(self.table.get(*id), value, own),
-            (Shape::List(item), Value::List(list)) => self.of_list(item, list),
-            (Shape::Map(of), Value::Map(map)) => self.of_map(of, map),
+            _ if filled.is_some_and(|filled| filled.shares(value)) => Ok(None),
+            (Shape::Ref(id), _) => self.of_type(self.table.get(*id), value, own, filled),
+            (Shape::List(item), Value::List(list)) => self.of_list(item, list, filled),
+            (Shape::Map(of), Value::Map(map)) => self.of_map(of, map, filled),
             _ => Ok(None),
         }
     }
 
-    fn of_list(&mut self, item: &Shape, list: &List) -> Result<Option<Value>, Error> {
+    fn of_list(&mut self, item: &Shape, list: &List, filled: Option<&Value>) -> Result<Option<Value>, Error> {
         if !leads_to_default(self.table, item) {
             return Ok(None);
         }
         let mut rebuild = ListRebuild::new(list);
         for (at, value) in list.iter().enumerate() {
-            rebuild.replace(at, self.of_shape(item, value, true)?);
+            let filled = filled.and_then(|filled| filled.as_list()?.get(at));
+            rebuild.replace(at, self.of_shape(item, value, true, filled)?);
         }
         Ok(rebuild.finish())
     }
 
-    fn of_map(&mut self, of: &Shape, map: &Map) -> Result<Option<Value>, Error> {
+    fn of_map(&mut self, of: &Shape, map: &Map, filled: Option<&Value>) -> Result<Option<Value>, Error> {
         if !leads_to_default(self.table, of) {
             return Ok(None);
         }
         let mut rebuild = MapRebuild::new(map);
-        for (at, (_, value)) in map.iter().enumerate() {
-            let filled = self.of_shape(of, value, true)?;
-            rebuild.keep_or_replace(at, filled);
+        for (at, (key, value)) in map.iter().enumerate() {
+            let filled = filled.and_then(|filled| filled.get(key));
+            rebuild.keep_or_replace(at, self.of_shape(of, value, true, filled)?);
         }
         Ok(rebuild.finish())
     }

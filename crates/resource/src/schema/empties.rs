@@ -5,31 +5,45 @@ use holdfast_value::{List, Map, Value};
 
 use crate::{FieldError, FieldPath};
 
-/// An empty list or map that a request gives, and that its type leaves out.
+/// What a request gives as empty, and what the object does not hold for that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmptyField {
     /// Where it stands.
     pub path: FieldPath,
-    /// Whether it is a list, and not a map.
-    pub is_list: bool,
+    /// What is given.
+    pub kind: EmptyKind,
+}
+
+/// What can be given as empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EmptyKind {
+    /// A list that its type leaves out.
+    List,
+    /// A map that its type leaves out.
+    Map,
+    /// The text of Go's zero time. To the reference a time that was read from a text is not the one that nobody set.
+    Time,
 }
 
 impl EmptyField {
     /// What was given.
     pub fn value(&self) -> Value {
-        if self.is_list {
-            Value::List(List::new())
-        } else {
-            Value::Map(Map::new())
+        match self.kind {
+            EmptyKind::List => Value::List(List::new()),
+            EmptyKind::Map => Value::Map(Map::new()),
+            EmptyKind::Time => Value::Null,
         }
     }
+}
 
-    /// Whether `value` is what can be given as empty.
-    pub(crate) fn is_one(value: &Value) -> bool {
+impl EmptyKind {
+    /// What a field is given as by `value`, of which `read` is left.
+    pub(crate) fn of(value: &Value, read: &Value) -> Option<Self> {
         match value {
-            Value::List(list) => list.is_empty(),
-            Value::Map(map) => map.is_empty(),
-            _ => false,
+            Value::List(list) if list.is_empty() => Some(Self::List),
+            Value::Map(map) if map.is_empty() => Some(Self::Map),
+            Value::String(_) if read.is_null() => Some(Self::Time),
+            _ => None,
         }
     }
 }
@@ -53,7 +67,7 @@ mod tests {
     fn errors_show_what_was_given_as_empty() {
         let empty = EmptyField {
             path: FieldPath::new("spec").child("items").index(2).child("labels"),
-            is_list: false,
+            kind: EmptyKind::Map,
         };
         let at = |path: &FieldPath| FieldError::invalid(path, Value::Null, "wrong");
         let mut errors = [at(&empty.path), at(&FieldPath::new("spec"))];

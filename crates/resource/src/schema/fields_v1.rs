@@ -1,8 +1,15 @@
 //! Sets of fields in their JSON form.
 
-use holdfast_merge::{PathElement, fields_v1_text};
+use holdfast_merge::{PathElement, fields_v1_source, fields_v1_text};
+use holdfast_value::json::Deferred;
 use holdfast_value::{Entry, Map, Value, json};
 use smallvec::SmallVec;
+
+/// What managers own of an object that is read: left as it stands for those who do not ask for it.
+pub const OWNED_FIELDS: Deferred<'static> = Deferred {
+    path: &["metadata", "managedFields", "fieldsV1"],
+    make: fields_v1_source,
+};
 
 /// Appends a set of fields as the reference writes it: what stands for a struct's fields by name, then the items of lists by
 /// their keys or values, which are compared as such: `k:{"containerPort":80}` comes before `k:{"containerPort":443}`.

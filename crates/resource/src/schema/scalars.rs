@@ -61,7 +61,7 @@ pub(super) fn restore_number(shape: &Shape, value: &Value) -> Result<Option<Valu
                 _ => f64::NAN,
             };
             if number.trunc() != number {
-                return Err(DecodeError::Tree(not_restored(value, shape)));
+                return Err(DecodeError::Tree(not_restored(value, shape, None)));
             }
             // Go gives the least number for what is out of range.
             if number >= -(2f64.powi(63)) && number < 2f64.powi(63) {
@@ -79,8 +79,8 @@ pub(super) fn restore_number(shape: &Shape, value: &Value) -> Result<Option<Valu
     Ok(Some(Value::Int(cut)))
 }
 
-/// What the reference says of a value of a tree that cannot be made one of `shape`.
-pub(super) fn not_restored(value: &Value, shape: &Shape) -> String {
+/// What the reference says of a value of a tree that cannot be made one of `shape`, whose type may have a name of its own.
+pub(super) fn not_restored(value: &Value, shape: &Shape, named: Option<&str>) -> String {
     let found = match value {
         Value::Null => "invalid",
         Value::Bool(_) => "bool",
@@ -94,7 +94,7 @@ pub(super) fn not_restored(value: &Value, shape: &Shape) -> String {
     let is_number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
     let scalar = |name: &str, convertible: bool| {
         if convertible {
-            format!("cannot convert {found} to {name}")
+            format!("cannot convert {found} to {}", named.unwrap_or(name))
         } else {
             format!("unrecognized type: {name}")
         }

@@ -16,6 +16,8 @@ pub struct TypeTable {
     by_name: HashMap<SmolStr, TypeId>,
     by_kind: HashMap<GroupVersionKind, TypeId>,
     json_schema: Option<TypeId>,
+    /// The names that Go gives to the types of fields; see [`TypeTable::with_go_types`].
+    pub(super) go_types: &'static str,
 }
 
 /// What is wrong with a set of types.
@@ -207,6 +209,7 @@ impl TypeTableBuilder {
             always_written: Vec::new(),
             reaches_default: false,
             default_fields: Vec::new(),
+            written_lists: Vec::new(),
             disabled: Vec::new(),
         }))
     }
@@ -223,6 +226,7 @@ impl TypeTableBuilder {
             by_name: self.ids,
             by_kind: HashMap::new(),
             json_schema: None,
+            go_types: "",
         };
         let json_schema = table.iter().find(|(_, of)| of.short_name() == "JSONSchemaProps");
         table.json_schema = json_schema.map(|(id, _)| id);
@@ -234,6 +238,7 @@ impl TypeTableBuilder {
             }
         }
         table.resolve_defaults();
+        table.resolve_written_lists();
         table.resolve_checks()?;
         Ok(table)
     }

@@ -300,6 +300,32 @@ fn a_cron_job_defaults_the_pods_of_its_jobs_and_not_the_jobs() {
 }
 
 #[test]
+fn what_is_shared_with_an_object_that_has_its_form_is_not_looked_at() {
+    let table = builtin();
+    let of = table.id(DEPLOYMENT).unwrap();
+    let text = r#"{"metadata":{"x":1},"spec":{"replicas":3,"template":{"spec":{"x":1,"containers":[{"name":"a"}]}}}}"#;
+    let formed = object(text);
+    let mut changed = formed.clone();
+    changed.set_at(&["spec", "replicas"], 4.into());
+    let unknown = |formed| {
+        let decoded = decode_beside(&table, of, &changed, true, formed).unwrap();
+        let unknown = decoded.unknown.iter().map(|field| field.path.clone());
+        unknown.collect::<Vec<_>>()
+    };
+    assert_eq!(unknown(None), ["metadata.x", "spec.template.spec.x"]);
+    assert!(unknown(Some(&formed)).is_empty());
+    let other = object(text);
+    assert_eq!(unknown(Some(&other)).len(), 2, "it is equal, and yet another");
+    let filled = |formed| {
+        let filled = with_defaults_beside(&table, of, &changed, formed, &mut Growth::default());
+        filled.unwrap().unwrap()
+    };
+    let policy = |object: Value| object.at(&["spec", "template", "spec", "dnsPolicy"]).cloned();
+    assert_eq!(policy(filled(None)), Some("ClusterFirst".into()));
+    assert_eq!(policy(filled(Some(&formed))), None);
+}
+
+#[test]
 fn what_has_its_defaults_is_left_alone() {
     let table = builtin();
     let of = table.id(DEPLOYMENT).unwrap();

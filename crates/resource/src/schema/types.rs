@@ -43,6 +43,8 @@ pub struct Type {
     pub(crate) reaches_default: bool,
     /// The places of the fields that have such a default or lead to one.
     pub(crate) default_fields: Vec<u16>,
+    /// The places of the fields that hold lists or maps which are never left out, or that lead to such.
+    pub(crate) written_lists: Vec<u16>,
     /// The fields whose feature gate is off, and those that lead to such fields.
     pub(crate) disabled: Vec<DisabledField>,
 }

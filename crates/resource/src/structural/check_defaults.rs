@@ -7,9 +7,8 @@ use super::custom_type::OBJECT_META;
 use super::embedded::{Metadata, identity};
 use super::node::Additional;
 use super::prune::Dropped;
-use holdfast_cel::PatternMemory;
 
-use super::{RuleBudget, Rules};
+use super::{CompileContext, RuleBudget, Rules};
 use crate::schema::TypeTable;
 use crate::{Aggregate, FieldError, FieldPath};
 
@@ -34,7 +33,7 @@ impl Node {
         };
         walk.schema(
             self,
-            Rules::new(self, true, &PatternMemory::default()).as_ref(),
+            Rules::new(self, true, &CompileContext::default()).as_ref(),
             None,
             field,
             0,

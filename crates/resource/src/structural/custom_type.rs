@@ -1,14 +1,15 @@
 //! The type of the objects of a custom resource in one version.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
-use holdfast_cel::{DeclField, DeclType, PatternMemory};
+use holdfast_cel::{DeclField, DeclType};
 use holdfast_merge::{Schema, TypeRef};
 use holdfast_value::{Error, Growth, SmolStr, Value};
 
 use super::embedded::Metadata;
 use super::prune::Dropped;
-use super::{Node, Ratchet, RuleBudget, Rules, merge};
+use super::{CompileContext, Node, Ratchet, RuleBudget, Rules, merge};
 use crate::schema::{TypeId, TypeTable, UnknownField, decl_type};
 use crate::{
     Conventions, FieldError, FieldErrorKind, FieldPath, Findings, KindName, KindType, PatchError, ScaleFields,
@@ -28,7 +29,7 @@ pub struct CustomSchema {
     source: SchemaSource,
     types: Arc<TypeTable>,
     scale: Option<ScaleFields>,
-    patterns: PatternMemory,
+    compile: CompileContext,
     made: OnceLock<Arc<CustomType>>,
     /// The type in the state of the definition before, until this one is made.
     before: Mutex<Option<Arc<CustomType>>>,
@@ -36,14 +37,14 @@ pub struct CustomSchema {
 
 impl CustomSchema {
     /// The type of the objects of that name by the schema that `source` gives, with metadata of the type that stands in
-    /// `types`; their regular expressions are compiled into `patterns`.
-    pub fn new(name: KindName, source: SchemaSource, types: Arc<TypeTable>, patterns: PatternMemory) -> Self {
+    /// `types`; their expressions are compiled with `compile`.
+    pub fn new(name: KindName, source: SchemaSource, types: Arc<TypeTable>, compile: CompileContext) -> Self {
         Self {
             name,
             source,
             types,
             scale: None,
-            patterns,
+            compile,
             made: OnceLock::new(),
             before: Mutex::new(None),
         }
@@ -70,7 +71,7 @@ impl CustomSchema {
     pub fn get(&self) -> &Arc<CustomType> {
         self.made.get_or_init(|| {
             let schema = (self.source)();
-            let made = CustomType::new(schema.as_ref(), Arc::clone(&self.types), self.patterns.clone());
+            let made = CustomType::new(schema.as_ref(), Arc::clone(&self.types), self.compile.clone());
             let before = self.before.lock().unwrap_or_else(PoisonError::into_inner).take();
             before
                 .filter(|before| before.root == made.root && Arc::ptr_eq(&before.types, &made.types))
@@ -179,7 +180,7 @@ impl KindType for CustomSchema {
 /// The type of the objects of a custom resource in one version.
 pub struct CustomType {
     types: Arc<TypeTable>,
-    patterns: PatternMemory,
+    compile: CompileContext,
     metadata: Option<TypeId>,
     root: Node,
     merge: OnceLock<(Arc<Schema>, TypeRef)>,
@@ -196,19 +197,19 @@ pub struct ReadObject {
 }
 
 impl CustomType {
-    /// The type of a JSON schema; without one, any field may be there. Regular expressions are compiled into `patterns`.
-    pub fn new(schema: Option<&Value>, types: Arc<TypeTable>, patterns: PatternMemory) -> Self {
+    /// The type of a JSON schema; without one, any field may be there. Expressions are compiled with `compile`.
+    pub fn new(schema: Option<&Value>, types: Arc<TypeTable>, compile: CompileContext) -> Self {
         let root = schema.map_or_else(
             || Node {
                 preserves_unknown: true,
                 ..Node::default()
             },
-            |schema| Node::read_sharing(schema, &patterns),
+            |schema| Node::read_sharing(schema, &compile.patterns),
         );
         Self {
             metadata: types.id(OBJECT_META),
             types,
-            patterns,
+            compile,
             root,
             merge: OnceLock::new(),
             rules: OnceLock::new(),
@@ -298,9 +299,9 @@ impl CustomType {
             value = changed.unwrap_or(value);
         }
         let mut unknown = dropped.paths;
-        for mut told in [below, embedded] {
-            told.paths.sort_unstable();
-            unknown.extend(told.paths);
+        for mut dropped in [below, embedded] {
+            dropped.paths.sort_unstable();
+            unknown.extend(dropped.paths);
         }
         Ok(ReadObject { value, unknown })
     }
@@ -355,7 +356,7 @@ impl CustomType {
 
     /// The rules of the schema, if it has any.
     fn rules(&self) -> Option<&Rules> {
-        let rules = self.rules.get_or_init(|| Rules::new(&self.root, true, &self.patterns));
+        let rules = self.rules.get_or_init(|| Rules::new(&self.root, true, &self.compile));
         rules.as_ref()
     }
 
@@ -370,7 +371,9 @@ impl CustomType {
             errors.push(unchecked_rules());
             return Vec::new();
         }
+        let begun = Instant::now();
         let findings = rules.validate(&self.root, object, old, true, &root, &mut RuleBudget::default());
+        self.compile.timings.evaluated(begun.elapsed());
         errors.extend(findings.errors);
         findings.warnings
     }
@@ -435,6 +438,7 @@ const BLOCKING: [FieldErrorKind; 5] = [
 
 #[cfg(test)]
 mod tests {
+    use holdfast_cel::PatternMemory;
     use holdfast_value::{Limits, json};
 
     use super::*;
@@ -443,7 +447,7 @@ mod tests {
     fn schema(text: &'static str, types: &Arc<TypeTable>) -> CustomSchema {
         let source: SchemaSource = Arc::new(move || json::parse(text.as_bytes(), &Limits::TRUSTED).ok());
         let name = KindName::new(GroupVersion::new("example.com", "v1"), "Widget".into());
-        CustomSchema::new(name, source, Arc::clone(types), PatternMemory::default())
+        CustomSchema::new(name, source, Arc::clone(types), CompileContext::default())
     }
 
     #[test]
@@ -472,16 +476,16 @@ mod tests {
         let types = Arc::new(TypeTable::default());
         let of = schema(text, &types);
         let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
-        let messages = |new: &str, old: &str| {
+        let error_count = |new: &str, old: &str| {
             let (new, old) = (value(new), value(old));
             let mut errors = of.get().validate_schema(&new, Some(&old));
             of.get().validate_rest(&new, Some(&old), &mut errors);
             errors.len()
         };
-        assert_eq!(messages(r#"{"a":1}"#, r#"{"a":1}"#), 0);
-        assert_eq!(messages(r#"{"a":2}"#, r#"{"a":1}"#), 1);
-        assert_eq!(messages(r#"{"s":[1,1]}"#, r#"{"s":[2,2]}"#), 0);
-        assert_eq!(messages(r#"{"s":[1,1]}"#, r#"{"s":[2]}"#), 1);
+        assert_eq!(error_count(r#"{"a":1}"#, r#"{"a":1}"#), 0);
+        assert_eq!(error_count(r#"{"a":2}"#, r#"{"a":1}"#), 1);
+        assert_eq!(error_count(r#"{"s":[1,1]}"#, r#"{"s":[2,2]}"#), 0);
+        assert_eq!(error_count(r#"{"s":[1,1]}"#, r#"{"s":[2]}"#), 1);
     }
 
     #[test]
@@ -504,6 +508,7 @@ mod tests {
                 subresource,
                 rules: &crate::NoRules,
                 empties: &[],
+                parts: None,
             });
             let fields = found.errors.iter().map(|error| error.field.as_str().to_owned());
             fields.collect::<Vec<_>>()
@@ -521,7 +526,11 @@ mod tests {
             "x-kubernetes-validations":[{"rule":"self.matches('^[a-z]+[0-9]$')"}]}}}"#;
         let schema = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
         let memory = PatternMemory::new(8 << 20);
-        let of = CustomType::new(Some(&schema), Arc::default(), memory.clone());
+        let compile = CompileContext {
+            patterns: memory.clone(),
+            ..CompileContext::default()
+        };
+        let of = CustomType::new(Some(&schema), Arc::default(), compile);
         let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
         let (object, mut errors) = (value(r#"{"a":"abc"}"#), Vec::new());
         for _ in 0..1000 {
@@ -533,6 +542,27 @@ mod tests {
             of.validate_rules(&value(r#"{"b":"abc1"}"#), None, &mut errors);
         }
         assert!(errors.is_empty() && memory.taken() > of_schema);
+    }
+
+    #[test]
+    fn rules_are_timed_when_they_are_compiled_and_for_each_object() {
+        let text = r#"{"type":"object","properties":{"a":{"type":"string","x-kubernetes-validations":[{"rule":"self != ''"},
+            {"rule":"self != 'b'"}]}}}"#;
+        let schema = json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
+        let compile = CompileContext::default();
+        let of = CustomType::new(Some(&schema), Arc::default(), compile.clone());
+        let counted = || {
+            (
+                compile.timings.compilations().count(),
+                compile.timings.evaluations().count(),
+            )
+        };
+        assert_eq!(counted(), (0, 0));
+        let object = json::parse(br#"{"a":"c"}"#, &Limits::TRUSTED).unwrap_or_default();
+        for _ in 0..3 {
+            assert!(of.validate_rules(&object, None, &mut Vec::new()).is_empty());
+        }
+        assert_eq!(counted(), (1, 3));
     }
 
     #[test]

@@ -33,5 +33,7 @@ pub use embedded::read_embedded_defaults;
 pub use formats::unknown_formats;
 pub use node::{Additional, Checks, JsonType, Limit, Node};
 pub use pattern::{Pattern, PatternError};
-pub use rules::{CompiledRule, Notation, Rule, RuleBudget, RuleEnvironment, Rules};
+pub use rules::{
+    CompileContext, CompiledRule, Notation, RULE_BUCKETS, Rule, RuleBudget, RuleEnvironment, RuleTimings, Rules,
+};
 pub use validate::Ratchet;

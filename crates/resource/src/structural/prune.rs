@@ -1,5 +1,7 @@
 //! Dropping what a schema does not specify, and `null` where none may stand.
 
+use std::sync::LazyLock;
+
 use holdfast_value::{List, Map, Value};
 
 use super::Node;
@@ -45,6 +47,9 @@ impl Dropped {
     }
 }
 
+/// A schema that specifies nothing.
+static UNSPECIFIED: LazyLock<Node> = LazyLock::new(Node::default);
+
 /// Fields that every object has, whether a schema specifies them or not.
 const IDENTITY: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
@@ -75,7 +80,7 @@ impl Node {
                 rebuild.keep_or_replace(at, pruned);
             } else if matches!(self.additional, Additional::Allowed(_)) {
                 // Whether other fields may be there is checked later; nothing is specified within them.
-                let pruned = dropped.field(name, |dropped| Node::default().prune(value, false, dropped));
+                let pruned = dropped.field(name, |dropped| UNSPECIFIED.prune(value, false, dropped));
                 rebuild.keep_or_replace(at, pruned);
             } else if keeps {
                 rebuild.keep_or_replace(at, rounded(value));
@@ -88,12 +93,10 @@ impl Node {
     }
 
     fn prune_list(&self, list: &List, keeps: bool, dropped: &mut Dropped) -> Option<Value> {
-        let of = self.items.as_deref();
-        let nothing = Node::default();
-        let of = match of {
+        let of = match self.items.as_deref() {
             Some(of) => of,
             None if keeps => return rounded_list(list),
-            None => &nothing,
+            None => &UNSPECIFIED,
         };
         let mut rebuild = ListRebuild::new(list);
         for (at, value) in list.iter().enumerate() {

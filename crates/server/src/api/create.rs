@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use holdfast_resource::KindType;
-use holdfast_value::{SmolStr, Value};
 use holdfast_writes::metadata;
 
 use super::{filled_in, read_object, written};
@@ -25,12 +23,12 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     target.body.empties = decoded.empties;
     target.body.raw_as_sent = decoded.raw_as_sent;
     let capabilities = &request.served.resource.capabilities;
-    let object = if capabilities.keeps_reset_fields_at_creation {
-        decoded.object
-    } else {
-        without(kind_type.as_ref(), decoded.object, &target.body.reset_fields)?
-    };
-    let mut object = filled_in(kind_type.as_ref(), object)?;
+    let reset = &target.body.reset_fields;
+    if !capabilities.keeps_reset_fields_at_creation && !reset.is_empty() {
+        // What is written even when unset stays.
+        metadata::reset_fields(&mut decoded.object, Some(&kind_type.empty()), reset);
+    }
+    let mut object = filled_in(kind_type.as_ref(), decoded.object)?;
     let repeated = metadata::drop_repeated_owners(&mut object, false);
     decoded.warnings.extend(repeated);
     let mut result = match write::create(&context.write, target, object).await {
@@ -39,15 +37,7 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
         Err(error) => return Err(error.with_warnings(decoded.warnings)),
     };
     result.warnings.splice(0..0, decoded.warnings);
-    written(context, &request, &result).await
-}
-
-/// Takes out of a typed object what stands at `paths`; what is written even when unset stays.
-fn without(kind_type: &dyn KindType, mut object: Value, paths: &[Vec<SmolStr>]) -> Result<Value, ApiError> {
-    if paths.is_empty() {
-        return Ok(object);
-    }
-    metadata::reset_fields(&mut object, None, paths);
-    let typed = kind_type.decode(&object).map_err(ApiError::internal)?;
-    Ok(typed.object)
+    let answer = written(context, &request, &result).await;
+    // The object is made even where it cannot be shown as the client asks.
+    answer.map_err(|error| error.with_warnings(result.warnings))
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt as _, stream};
-use holdfast_value::{Value, json};
 use holdfast_writes::{DeleteOptions, Target, WriteOptions, metadata};
 use http::StatusCode;
 
@@ -13,12 +12,13 @@ use crate::http::ApiError;
 use crate::http::options::{self, ListOptions};
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
+use crate::http::status::{self, Details};
 use crate::objects::{self, Entry};
 use crate::read::list;
 use crate::read::list_answer;
 use crate::representation::RequestedVersion;
 use crate::representation::conversion;
-use crate::write::{self, Written, decode};
+use crate::write::{self, Written, WrittenObject, decode};
 
 /// Answers a DELETE of one object.
 ///
@@ -158,16 +158,13 @@ async fn read_options(context: &Context, request: &mut ResourceRequest) -> Resul
 /// The `Status` that reports an object that is gone.
 fn success(request: &ResourceRequest, result: &Written) -> Vec<u8> {
     let resource = &request.served.resource;
-    let tree = result.object.tree();
-    let text = |value: &str| json::to_string(&Value::from(value));
-    let mut details = format!("{{\"name\":{}", text(&request.name));
-    if !resource.group.is_empty() {
-        details.push_str(&format!(",\"group\":{}", text(&resource.group)));
-    }
-    details.push_str(&format!(",\"kind\":{}", text(&resource.plural)));
-    details.push_str(&format!(",\"uid\":{}}}", text(metadata::uid(&tree))));
-    format!(
-        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{{}},\"status\":\"Success\",\"details\":{details}}}"
-    )
-    .into_bytes()
+    let uid = match &result.object {
+        WrittenObject::Stored(entry, _) => objects::uid(entry).to_string(),
+        WrittenObject::Tree(tree) => metadata::uid(tree).to_owned(),
+    };
+    let details = Details {
+        uid,
+        ..Details::of(&resource.group_resource(), &request.name)
+    };
+    status::success(&details, None)
 }

@@ -29,6 +29,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
         representation,
         StatusCode::OK,
         entry,
+        None,
     )
     .await
 }
@@ -52,12 +53,14 @@ pub(super) async fn snapshot(context: &Context, request: &ResourceRequest) -> Re
 pub(super) fn entry<'a>(snapshot: &'a Snapshot, request: &ResourceRequest) -> Result<&'a Arc<Entry>, ApiError> {
     let resource = &request.served.resource;
     objects::check_key(resource, &request.namespace, &request.name)?;
-    let key = resource
-        .storage
-        .as_ref()
-        .map(|storage| storage.key(&request.namespace, &request.name));
-    let entry = key.and_then(|key| snapshot.get(key.as_bytes()));
-    let entry = entry.ok_or_else(|| ApiError::not_found(&resource.group_resource(), &request.name))?;
+    let entry =
+        stored(snapshot, request).ok_or_else(|| ApiError::not_found(&resource.group_resource(), &request.name))?;
     objects::check_readable(entry)?;
     Ok(entry)
+}
+
+/// What is stored for the object that the request names, whether it can be read or not.
+pub(super) fn stored<'a>(snapshot: &'a Snapshot, request: &ResourceRequest) -> Option<&'a Arc<Entry>> {
+    let storage = request.served.resource.storage.as_ref()?;
+    snapshot.get(storage.key(&request.namespace, &request.name).as_bytes())
 }

@@ -175,8 +175,9 @@ async fn written(context: &Context, request: &ResourceRequest, written: &Written
     };
     let (query, representation) = (&request.query, &request.representation);
     let mut answer = match &written.object {
-        WrittenObject::Stored(entry) => {
-            representation::entry(&context.representation, &shown, query, representation, code, entry).await?
+        WrittenObject::Stored(entry, tree) => {
+            let context = &context.representation;
+            representation::entry(context, &shown, query, representation, code, entry, tree.as_ref()).await?
         }
         WrittenObject::Tree(tree) => {
             representation::tree(

@@ -34,15 +34,16 @@ pub(super) async fn create(
     let (object, warnings) = answered.map_err(|error| error.with_warnings(decoded.warnings.clone()))?;
     let (shown, representation) = (RequestedVersion::of_subresource(&request), &request.representation);
     let code = StatusCode::CREATED;
-    let mut answer = representation::object(
+    let warnings = [decoded.warnings, warnings].concat();
+    let answer = representation::object(
         &context.representation,
         &shown,
         &request.query,
         representation,
         code,
         Tree::Stored(&object),
-    )?;
-    let warnings = [decoded.warnings, warnings].concat();
+    );
+    let mut answer = answer.map_err(|error| error.with_warnings(warnings.clone()))?;
     response::add_warnings(answer.headers_mut(), &warnings);
     Ok(answer)
 }

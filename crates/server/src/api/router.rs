@@ -49,6 +49,8 @@ pub struct Incoming {
     pub audit: Option<Recorder>,
     /// Whether objects are served in CBOR.
     pub cbor: bool,
+    /// Whether policies and webhooks have no say in it.
+    pub unadmitted: bool,
 }
 
 /// The patches that custom resources take, as messages name them.
@@ -126,13 +128,14 @@ pub fn resource_request(
         watch,
         audit,
         cbor,
+        unadmitted,
     } = incoming;
     let place = Route::find(&registry, &target)?;
-    let verb = place.verb(&method, &info)?;
+    let verb = place.verb(&method, &info).map_err(|error| place.refused(error))?;
     let connecter = place.served.resource.capabilities.connecter(&place.subresource);
     let connects = connecter.is_some_and(|connecter| connecter.connects());
     if verb == Verb::Patch && !connects {
-        check_patch_type(&headers, cbor, &place.served.resource)?;
+        check_patch_type(&headers, cbor, &place.served.resource).map_err(|error| place.refused(error))?;
     }
     let watchable = place.name.is_empty() && matches!(verb, Verb::List | Verb::Watch);
     let produced: &[&str] = match connecter {
@@ -144,9 +147,13 @@ pub fn resource_request(
     let representation = if connects {
         Representation::default()
     } else {
-        negotiation::check_acceptable(&headers, produced)?;
+        // Routes of the table say what they answer in; what definitions serve has none.
+        if place.served.resource.conventions.fixed_routes {
+            negotiation::check_acceptable(&headers, produced)?;
+        }
         place.check_named(verb)?;
-        Representation::of_object(&headers, &info.query, place.forms(cbor))?
+        let negotiated = Representation::of_object(&headers, &info.query, place.forms(cbor));
+        negotiated.map_err(|error| error.with_warnings(place.deprecation()))?
     };
     let Route {
         served,
@@ -176,6 +183,7 @@ pub fn resource_request(
         watch,
         audit,
         cbor,
+        unadmitted,
     })
 }
 
@@ -282,6 +290,24 @@ impl Route {
             Some(PathVerb::Watch) => watched && self.subresource.is_empty(),
             None if self.everywhere => watched || verbs.contains(&Verb::List),
             None => self.name.is_empty() || !self.subresource.is_empty() || verbs.iter().any(names_an_object),
+        }
+    }
+
+    /// That the version is deprecated, if it is: what a refusal of the form of the answer warns of.
+    fn deprecation(&self) -> Vec<String> {
+        self.served
+            .version()
+            .deprecation
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    /// A refusal ahead of the handler of the verb: custom resources have no router before the handler that warns.
+    fn refused(&self, error: ApiError) -> ApiError {
+        match self.served.resource.conventions.fixed_routes {
+            true => error,
+            false => error.with_warnings(self.deprecation()),
         }
     }
 

@@ -1,18 +1,19 @@
 //! DELETE of an object that cannot be read, by who may risk that (`ignoreStoreReadErrorWithClusterBreakingPotential`,
-//! <https://kep.k8s.io/3926>): neither finalizers nor admission nor dependents are looked at, since nobody knows them.
+//! <https://kep.k8s.io/3926>): neither finalizers nor admission nor dependents are looked at, since they are unknown.
 
 use std::sync::Arc;
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::{AuditAnnotations as _, FieldError, FieldPath, GroupKind};
-use holdfast_value::{Value, json};
 use holdfast_writes::DeleteOptions;
 use http::StatusCode;
 
+use super::get;
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
+use crate::http::status::{self, Details};
 use crate::objects;
 use crate::write;
 
@@ -72,11 +73,7 @@ pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) ->
     }
     authorize(context, request)?;
     let resource = &request.served.resource;
-    let key = resource
-        .storage
-        .as_ref()
-        .map(|storage| storage.key(&request.namespace, &request.name));
-    let entry = key.and_then(|key| context.shared.store.newest().get(key.as_bytes()).cloned());
+    let entry = get::stored(&context.shared.store.newest(), request).cloned();
     let Some(entry) = entry.filter(|entry| objects::check_readable(entry).is_err()) else {
         const WHY: &str = "is exclusively used to delete corrupt object(s), try again by removing this option";
         let error = FieldError::invalid(&FieldPath::new(OPTION), true, WHY);
@@ -121,14 +118,12 @@ fn authorize(context: &Context, request: &ResourceRequest) -> Result<(), ApiErro
     }
 }
 
-/// The `Status` that tells of an object that is gone and that nobody saw.
+/// The `Status` that reports an object that is gone and was never read.
 fn gone(request: &ResourceRequest) -> Vec<u8> {
-    let text = |value: &str| json::to_string(&Value::from(value));
-    format!(
-        "{{\"kind\":\"Status\",\"apiVersion\":\"v1\",\"metadata\":{{}},\"status\":\"Success\",\"details\":{{\"name\":{},\"kind\":{}}},\
-         \"code\":200}}",
-        text(&request.name),
-        text(&request.served.resource.kind)
-    )
-    .into_bytes()
+    let details = Details {
+        name: request.name.to_string(),
+        kind: request.served.resource.kind.clone(),
+        ..Details::default()
+    };
+    status::success(&details, Some(StatusCode::OK))
 }

@@ -14,6 +14,7 @@ use crate::http::options::ListOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::http::table::IncludeObject;
+use crate::metrics::ListedWatch;
 use crate::objects::EventForm;
 use crate::read::items::Conversion;
 use crate::read::list::{KeyRange, fresh, revision, selection};
@@ -32,18 +33,21 @@ const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static(negotiation::PROTO
 pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let mut options = ListOptions::parse(&request.query, context.config.lists)?;
     options.watch = true;
-    let selection = selection(&request, &options)?;
+    let mut selection = selection(&request, &options)?;
     let wanted = revision(&options.resource_version)?;
-    let format = request.representation.format;
-    if format == Format::Yaml {
-        return Err(ApiError::not_acceptable(format!(
-            "only the following media types are accepted: {}",
-            negotiation::stream_types(request.cbor).join(", ")
-        )));
-    }
+    let format = stream_format(&request)?;
     let include = match request.representation.view {
         View::Table(_) => IncludeObject::parse(&request.query)?,
         _ => IncludeObject::default(),
+    };
+    let (watches, resource) = (context.shared.metrics.watches(), &request.served.resource);
+    let sharded = match selection.shard {
+        Some(_) => {
+            let (sharded, passed_over) = watches.begin_shard(resource);
+            selection.passed_over = passed_over;
+            sharded
+        }
+        None => None,
     };
     let end = Instant::now() + duration(context, &options);
     // What is there already is shown where no version says from where the client knows it.
@@ -88,18 +92,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
         }
         Err(_) => return Err(ApiError::unavailable("the server is shutting down")),
     };
-    let form = EventForm {
-        format,
-        view: request.representation.view,
-        include,
-        api_version: shown.api_version.clone(),
-        drops_managed_fields: request.representation.drops_managed_fields,
-        definition: shown
-            .resource
-            .definition
-            .as_ref()
-            .map_or(0, |definition| definition.serial),
-    };
+    let form = event_form(&request, &shown, include);
     let encoder = WatchEncoder {
         context: Arc::clone(&context.read),
         shown,
@@ -107,19 +100,68 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
         form,
         columns_told: false,
     };
+    let bookmarks = Bookmarks {
+        periodic: options.allow_watch_bookmarks,
+        after_initial_events: options.allow_watch_bookmarks && options.send_initial_events == Some(true),
+    };
+    let listed = bookmarks
+        .after_initial_events
+        .then(|| listed(context, &request))
+        .flatten();
     let watch = WatchStream {
         encoder,
         watcher,
         initial,
         initial_revision: snapshot.revision(),
-        bookmarks: Bookmarks {
-            periodic: options.allow_watch_bookmarks,
-            after_initial_events: options.allow_watch_bookmarks && options.send_initial_events == Some(true),
-        },
+        bookmarks,
         end,
         hold: std::mem::take(&mut request.watch),
+        listed,
+        _sharded: sharded,
     };
     Ok(answer(request, ResponseBody::stream(watch.frames())))
+}
+
+/// What counts the watch when it has shown all that is there.
+fn listed(context: &Context, request: &ResourceRequest) -> Option<ListedWatch> {
+    let scope = match (request.name.as_str(), request.namespace.as_str()) {
+        ("", "") => "cluster",
+        ("", _) => "namespace",
+        _ => "resource",
+    };
+    let (clock, received) = (Arc::clone(&context.shared.clock), request.now);
+    let version = &request.version().group_version.version;
+    let watches = context.shared.metrics.watches();
+    let durations = watches.listed(&request.served.resource, version, scope)?;
+    let age = move || clock.now().duration_since(received).unwrap_or_default();
+    Some(ListedWatch {
+        durations,
+        age: Box::new(age),
+    })
+}
+
+/// The form of a stream.
+fn stream_format(request: &ResourceRequest) -> Result<Format, ApiError> {
+    match request.representation.format {
+        Format::Yaml => Err(ApiError::not_acceptable(format!(
+            "only the following media types are accepted: {}",
+            negotiation::stream_types(request.cbor).join(", ")
+        ))),
+        format => Ok(format),
+    }
+}
+
+/// What the encoded events of a watch depend on.
+fn event_form(request: &ResourceRequest, shown: &RequestedVersion, include: IncludeObject) -> EventForm {
+    let definition = shown.resource.definition.as_ref();
+    EventForm {
+        format: request.representation.format,
+        view: request.representation.view,
+        include,
+        api_version: shown.api_version.clone(),
+        drops_managed_fields: request.representation.drops_managed_fields,
+        definition: definition.map_or(0, |definition| definition.serial),
+    }
 }
 
 /// The answer that shows frames: as they come, or as the messages of a WebSocket.

@@ -1,9 +1,8 @@
 //! Objects in protobuf: answers that are made of the JSON of stored objects.
 
 use holdfast_proto::{Messages, TAIL, write_bytes, write_envelope, write_list};
-use holdfast_resource::schema::{TypeId, TypeTable};
-use holdfast_resource::{GroupVersion, GroupVersionKind};
-use holdfast_value::{Limits, SmolStr, Value, json};
+use holdfast_resource::schema::{OWNED_FIELDS, TypeId, TypeTable};
+use holdfast_value::{Limits, Value, json};
 
 use crate::http::ApiError;
 
@@ -12,8 +11,19 @@ use crate::http::ApiError;
 /// # Errors
 /// 406 where objects of its kind have no protobuf form, 500 where it does not fit its type.
 pub(crate) fn from_json(messages: &Messages, text: &[u8]) -> Result<Vec<u8>, ApiError> {
-    let object = json::parse(text, &Limits::TRUSTED).map_err(|error| ApiError::internal(error.to_string()))?;
-    let (stated_version, kind) = (text_at(&object, "apiVersion"), text_at(&object, "kind"));
+    let object = json::parse_deferring(text, &Limits::TRUSTED, OWNED_FIELDS);
+    of_object(
+        messages,
+        &object.map_err(|error| ApiError::internal(error.to_string()))?,
+    )
+}
+
+/// An object in its envelope.
+///
+/// # Errors
+/// As [`from_json`].
+pub(crate) fn of_object(messages: &Messages, object: &Value) -> Result<Vec<u8>, ApiError> {
+    let (stated_version, kind) = (text_at(object, "apiVersion"), text_at(object, "kind"));
     // Some documents of discovery leave out their version, as the reference's do.
     let api_version = if stated_version.is_empty() {
         "v1"
@@ -21,8 +31,8 @@ pub(crate) fn from_json(messages: &Messages, text: &[u8]) -> Result<Vec<u8>, Api
         stated_version
     };
     let message = match (api_version, kind) {
-        ("meta.k8s.io/v1beta1", "PartialObjectMetadataList") => metadata_list_v1beta1(messages, &object)?,
-        _ => message(messages, api_version, kind, &object)?,
+        ("meta.k8s.io/v1beta1", "PartialObjectMetadataList") => metadata_list_v1beta1(messages, object)?,
+        _ => message(messages, api_version, kind, object)?,
     };
     let mut out = Vec::with_capacity(message.len() + TAIL.len() + 64);
     write_envelope(stated_version, kind, &message, &mut out);
@@ -66,10 +76,7 @@ pub(crate) fn type_of(types: &TypeTable, api_version: &str, kind: &str) -> Optio
         ("meta.k8s.io/v1beta1", "PartialObjectMetadata") => "meta.k8s.io/v1",
         _ => api_version,
     };
-    types.id_of_kind(&GroupVersionKind {
-        group_version: GroupVersion::parse(api_version)?,
-        kind: SmolStr::new(kind),
-    })
+    types.id_of_object(api_version, kind)
 }
 
 /// A list of that version and kind; `metadata` is the JSON of its `ListMeta`, `items` are the messages of its items.

@@ -55,7 +55,14 @@ pub struct ResourceRequest {
     pub audit: Option<Recorder>,
     /// Whether objects are served in CBOR.
     pub cbor: bool,
+    /// Whether policies and webhooks have no say in it, as in some of what the server asks of itself.
+    pub unadmitted: bool,
 }
+
+/// The mark of a request of the server's own in which policies and webhooks have no say. No request that comes over a connection
+/// has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unadmitted;
 
 impl ResourceRequest {
     /// What is known of the resource in the version of the path.

@@ -7,7 +7,7 @@ use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::metadata::formats::path_segment;
 use holdfast_resource::selector::FieldSelector;
 use http::Method;
-use smol_str::SmolStr;
+use smol_str::{SmolStr, StrExt as _};
 
 use crate::http::options::ListOptions;
 use crate::http::query::{self, Query};
@@ -109,7 +109,7 @@ impl RequestInfo {
         let path = query::decode_lossy(uri.path()).ok_or(RequestInfoError::Unreadable)?;
         let mut info = Self {
             path: path.into_owned(),
-            verb: small_letters(method.as_str()),
+            verb: method.as_str().to_ascii_lowercase_smolstr(),
             resource: None,
             query: Query::parse(uri.query().unwrap_or_default()),
             selected_name: SmolStr::default(),
@@ -214,11 +214,6 @@ fn segments(path: &str) -> Vec<&str> {
     }
     segments.push(path.get(start..).unwrap_or_default());
     segments
-}
-
-/// The name of a method in small letters.
-fn small_letters(method: &str) -> SmolStr {
-    method.chars().map(|letter| letter.to_ascii_lowercase()).collect()
 }
 
 fn method_verb(method: &Method) -> &'static str {

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use holdfast_gotext::quote::quote;
 use holdfast_proto::Messages;
-use holdfast_value::{Limits, cbor, json, yaml};
+use holdfast_value::{Limits, Value, cbor, json, yaml};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::PathAndQuery;
 use http::{StatusCode, Uri};
@@ -96,6 +96,15 @@ pub fn encoded(
         (format, _) => converted(messages, format, text)?,
     };
     Ok(bytes(code, representation.format.content_type(), body))
+}
+
+/// An answer of one object in protobuf by `messages`.
+///
+/// # Errors
+/// 406 where the object has no protobuf form.
+pub fn protobuf(messages: &Messages, code: StatusCode, object: &Value) -> Result<Response, ApiError> {
+    let body = protobuf::of_object(messages, object)?;
+    Ok(bytes(code, Format::Protobuf.content_type(), body))
 }
 
 /// The object whose JSON is `text`, in another format.

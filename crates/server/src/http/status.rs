@@ -280,6 +280,8 @@ impl ApiError {
                 retry_after_seconds,
                 causes,
             } => {
+                // A limit of events says no more than its message.
+                let says_more = retry_after_seconds != 0 || !causes.is_empty();
                 let causes = causes.into_iter().map(|(reason, message)| Cause {
                     reason,
                     message,
@@ -290,7 +292,8 @@ impl ApiError {
                     retry_after_seconds,
                     ..Details::default()
                 };
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, Some(details))
+                let details = says_more.then_some(details);
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "TooManyRequests", message, details)
             }
             Refusal::Unavailable(message) => Self::unavailable(message),
             Refusal::Internal(why) => Self::internal(why),
@@ -337,7 +340,7 @@ impl ApiError {
             message: &self.0.message,
             reason: &self.0.reason,
             details: self.0.details.as_ref(),
-            code: self.0.code,
+            code: Some(self.0.code),
         }
     }
 
@@ -346,6 +349,21 @@ impl ApiError {
         // Text and numbers always have a JSON form.
         json::html_safe(serde_json::to_vec(&self.document()).unwrap_or_default())
     }
+}
+
+/// The `Status` that reports success with what `details` name, as compact JSON text. Not every one states its code.
+pub(crate) fn success(details: &Details, code: Option<StatusCode>) -> Vec<u8> {
+    let document = Document {
+        kind: "Status",
+        api_version: "v1",
+        metadata: ListMeta { continue_token: "" },
+        status: "Success",
+        message: "",
+        reason: "",
+        details: Some(details),
+        code: code.map(|code| code.as_u16()),
+    };
+    json::html_safe(serde_json::to_vec(&document).unwrap_or_default())
 }
 
 impl fmt::Display for ApiError {
@@ -362,6 +380,20 @@ mod tests {
 
     use super::*;
     use crate::wire::body::BodyError;
+
+    #[test]
+    fn success_names_what_it_is_about_and_its_code_where_one_is_stated() {
+        let details = Details {
+            name: "a&b".to_owned(),
+            kind: "pods".into(),
+            uid: "u".to_owned(),
+            ..Details::default()
+        };
+        let text = |code| String::from_utf8(success(&details, code)).unwrap();
+        let bare = r#"{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Success","details":{"name":"a\u0026b","kind":"pods","uid":"u"}"#;
+        assert_eq!(text(None), format!("{bare}}}"));
+        assert_eq!(text(Some(StatusCode::OK)), format!("{bare},\"code\":200}}"));
+    }
 
     #[test]
     fn a_body_that_is_not_read_is_refused_by_its_cause() {

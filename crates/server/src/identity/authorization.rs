@@ -1,14 +1,15 @@
 //! Authorization of a request.
 
 use holdfast_audit::Recorder;
-use holdfast_authorization::{Attributes, Authorizer, User};
+use holdfast_authorization::{Attributes, Authorizer, Decision, User};
 use holdfast_resource::AuditAnnotations as _;
 use http::Method;
 
 use crate::http::ApiError;
 use crate::http::request_info::RequestInfo;
 
-/// Refuses a request that `authorizer` does not allow, in the words of the reference. The audit log hears of the decision.
+/// Refuses a request that `authorizer` does not allow, in the words of the reference. The audit log and
+/// `count` hear of the decision.
 ///
 /// # Errors
 /// 403.
@@ -18,6 +19,7 @@ pub fn check(
     request: &RequestInfo,
     method: &Method,
     audit: Option<&Recorder>,
+    count: impl FnOnce(Decision),
 ) -> Result<(), ApiError> {
     let attributes = request.attributes();
     let verb = (!request.is_resource()).then(|| method.as_str().to_ascii_lowercase());
@@ -26,6 +28,7 @@ pub fn check(
         ..attributes
     };
     let decision = authorizer.authorize(user, &attributes);
+    count(decision.decision);
     if let Some(audit) = audit {
         let verdict = if decision.allows() { "allow" } else { "forbid" };
         audit.annotate("authorization.k8s.io/decision", verdict.to_owned());
@@ -65,7 +68,7 @@ mod tests {
     fn ask(authorizer: &dyn Authorizer, user: &User, method: &str, uri: &str) -> Result<(), String> {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let request = RequestInfo::parse(&method, &uri.parse().unwrap()).unwrap();
-        check(authorizer, user, &request, &method, None).map_err(|error| error.to_string())
+        check(authorizer, user, &request, &method, None, |_| {}).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -169,7 +169,7 @@ fn anonymous() -> User {
     }
 }
 
-/// Whether nobody knows who the user is.
+/// Whether the request came without an identity.
 pub(crate) fn is_anonymous(user: &User) -> bool {
     user.name == impersonation::ANONYMOUS || user.is_in(UNAUTHENTICATED)
 }

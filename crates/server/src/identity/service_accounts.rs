@@ -77,20 +77,22 @@ struct BoundKinds {
 }
 
 struct BoundKind {
-    claim: &'static str,
+    /// What messages call an object.
+    called: &'static str,
     resource: Option<Arc<Resource>>,
 }
 
 impl BoundKinds {
     fn of(registry: &Registry) -> Self {
         let of = |claim| {
-            let named = |resource: &&Arc<Resource>| {
-                let token_claim = resource.capabilities.token_claim;
-                token_claim.is_some_and(|token_claim| token_claim.name == claim)
-            };
+            let named = registry.resources().find_map(|resource| {
+                let token_claim = resource.capabilities.token_claim?;
+                (token_claim.name == claim).then(|| (token_claim.called, Arc::clone(resource)))
+            });
+            let (called, resource) = named.unzip();
             BoundKind {
-                claim,
-                resource: registry.resources().find(named).cloned(),
+                called: called.unwrap_or(claim),
+                resource,
             }
         };
         Self {
@@ -105,16 +107,7 @@ impl BoundKinds {
 impl BoundKind {
     /// The name of the resource in messages.
     fn plural(&self) -> &str {
-        self.resource.as_ref().map_or(self.claim, |resource| &resource.plural)
-    }
-
-    /// What messages call an object.
-    fn called(&self) -> &'static str {
-        let token_claim = self
-            .resource
-            .as_ref()
-            .and_then(|resource| resource.capabilities.token_claim);
-        token_claim.map_or(self.claim, |token_claim| token_claim.called)
+        self.resource.as_ref().map_or(self.called, |resource| &resource.plural)
     }
 
     fn key(&self, namespace: &str, name: &str) -> Option<String> {
@@ -344,7 +337,7 @@ impl ServiceAccounts {
     fn check_object(&self, kind: &BoundKind, namespace: &str, named: &Named) -> Result<(), TokenError> {
         let missing = || refused(format!("{} \"{}\" not found", kind.plural(), named.name));
         let object = self.get(kind, namespace, &named.name).ok_or_else(missing)?;
-        let called = kind.called();
+        let called = kind.called;
         let uid = object.str_at(&["metadata", "uid"]).unwrap_or_default();
         if uid != named.uid {
             return Err(refused(format!(

@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGaugeVec, Opts};
 use smol_str::SmolStr;
 
-use super::{Families, registered};
+use super::{Families, registered, stored};
 
 /// The longest time in seconds that counts for each bucket, as the reference has them.
 const BUCKETS: [f64; 23] = [
@@ -103,10 +103,7 @@ impl EtcdCalls {
                 ),
                 &RESOURCE,
             )?,
-            size: IntGaugeVec::new(
-                Opts::new("apiserver_storage_size_bytes", "Size of the file of etcd's database"),
-                &["storage_cluster_id"],
-            )?,
+            size: IntGaugeVec::new(Opts::new(stored::SIZE[0], stored::SIZE[1]), &["storage_cluster_id"])?,
             leased: Histogram::with_opts(leased.buckets(LEASE_BUCKETS.to_vec()))?,
         })
     }

@@ -9,6 +9,7 @@ use holdfast_fairness::{
 };
 
 use super::Family;
+use super::stability::stability;
 
 /// A label and its value.
 type Label<'a> = (&'static str, &'a str);
@@ -214,8 +215,10 @@ pub(super) fn families() -> impl Iterator<Item = Family> {
         let mut labels: Vec<String> = labels.iter().map(|&label| label.to_owned()).collect();
         labels.sort_unstable();
         let prefix = if name.starts_with("apiserver_") { "" } else { PREFIX };
+        let name = format!("{prefix}{name}");
         Family {
-            name: format!("{prefix}{name}"),
+            stability: stability(&name),
+            name,
             kind,
             labels,
             help: help.to_owned(),

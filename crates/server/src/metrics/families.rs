@@ -6,6 +6,8 @@ use parking_lot::Mutex;
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{MetricFamily, MetricType};
 
+use super::stability::{Numbers, stability};
+
 /// What there is of a metric.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Family {
@@ -13,6 +15,8 @@ pub struct Family {
     pub name: String,
     /// Its type, as the text format names it.
     pub kind: &'static str,
+    /// How far it can be relied on, as the reference says: `ALPHA`, `BETA` or `STABLE`.
+    pub stability: &'static str,
     /// Its labels, in the order of the alphabet.
     pub labels: Vec<String>,
     /// What it says.
@@ -24,6 +28,7 @@ pub struct Family {
 pub(crate) struct Families {
     registry: prometheus::Registry,
     collectors: Mutex<Vec<Arc<dyn Collector>>>,
+    numbers: Arc<Numbers>,
 }
 
 /// A collector that the registry and the list of all share.
@@ -43,8 +48,16 @@ impl Families {
     /// Takes a metric, or a collector of several.
     pub(super) fn register(&self, metrics: impl Collector + 'static) -> prometheus::Result<()> {
         let metrics: Arc<dyn Collector> = Arc::new(metrics);
+        for desc in metrics.desc() {
+            self.numbers.add(&desc.fq_name);
+        }
         self.collectors.lock().push(Arc::clone(&metrics));
         self.registry.register(Box::new(Shared(metrics)))
+    }
+
+    /// How many there are of each stage.
+    pub(super) fn numbers(&self) -> Arc<Numbers> {
+        Arc::clone(&self.numbers)
     }
 
     /// All that have values.
@@ -78,6 +91,7 @@ fn of(metrics: &dyn Collector) -> Vec<Family> {
         Family {
             name: desc.fq_name.clone(),
             kind: kind(&desc.fq_name),
+            stability: stability(&desc.fq_name),
             labels,
             help: desc.help.clone(),
         }

@@ -3,30 +3,39 @@
 //! The names and labels are those of kube-apiserver, which dashboards and alerts rely on. Every request is
 //! counted: one lookup in a table finds its counters, and counting adds to numbers.
 
+mod admission;
 mod aggregation;
 mod audit;
+mod conditions;
 mod conversions;
 mod etcd;
 mod fairness;
 mod families;
 mod features;
+mod identities;
 mod lists;
 mod manifests;
 mod policies;
 mod process;
+mod queues;
 mod requests;
+mod rules;
+mod stability;
 mod stored;
+mod watches;
 mod webhooks;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use holdfast_admission::timings::Timings;
 use holdfast_resource::Registry;
 use holdfast_resource::conversion::WebhookFailureKind;
+use holdfast_resource::structural::RuleTimings;
 use http::{HeaderValue, StatusCode, header};
 use prometheus::core::Collector;
-use prometheus::{IntCounter, IntCounterVec, IntGaugeVec, Opts, TextEncoder};
+use prometheus::{IntCounter, IntGaugeVec, Opts, TextEncoder};
 
 use crate::http::ApiError;
 use crate::http::response::{self, Response};
@@ -37,16 +46,23 @@ use crate::wire::in_flight::InFlight;
 
 use aggregation::Aggregation;
 pub use audit::AuditCounters;
+pub(crate) use conditions::ConditionLabels;
+use conditions::Conditions;
 use conversions::Conversions;
 pub use etcd::EtcdCalls;
 use families::Families;
 pub use families::Family;
+use identities::Identities;
 use lists::Lists;
 pub(crate) use lists::Tally;
 pub use manifests::ManifestMetrics;
 use policies::Policies;
+pub use queues::QueueMetrics;
+use queues::Queues;
 pub(crate) use requests::Recording;
 use requests::Requests;
+use watches::Watches;
+pub(crate) use watches::{ListedWatch, ShardedWatch};
 pub(crate) use webhooks::WebhookLabels;
 use webhooks::Webhooks;
 
@@ -62,11 +78,14 @@ pub struct Metrics {
     deprecated: IntGaugeVec,
     in_flight: IntGaugeVec,
     handshake_errors: IntCounter,
-    authentications: IntCounterVec,
+    identities: Identities,
+    conditions: Conditions,
     conversions: Conversions,
     lists: Lists,
     policies: Policies,
     webhooks: Webhooks,
+    queues: Queues,
+    watches: Watches,
     aggregation: Aggregation,
 }
 
@@ -80,9 +99,12 @@ impl Metrics {
         let metrics = Self {
             audit: AuditCounters::new(&families)?,
             requests: Requests::new(&families)?,
+            conditions: Conditions::new(&families)?,
             conversions: Conversions::new(&families)?,
             lists: Lists::new(&families)?,
             webhooks: Webhooks::new(&families)?,
+            queues: Queues::new(&families)?,
+            watches: Watches::new(&families)?,
             aggregation: Aggregation::new(&families)?,
             deprecated: registered(
                 &families,
@@ -111,20 +133,16 @@ impl Metrics {
                     "Connections that ended before their TLS handshake did",
                 )?,
             )?,
-            authentications: registered(
-                &families,
-                IntCounterVec::new(
-                    Opts::new(
-                        "authentication_attempts",
-                        "Requests by whether it is known who makes them",
-                    ),
-                    &["result"],
-                )?,
-            )?,
+            identities: Identities::new(&families)?,
             policies: Policies::new(&families)?,
             families,
         };
         metrics.families.register(process::Process::new()?)?;
+        let numbers = metrics.families.numbers();
+        for family in fairness::families() {
+            numbers.add(&family.name);
+        }
+        metrics.families.register(stability::Registered::new(numbers)?)?;
         Ok(metrics)
     }
 
@@ -133,7 +151,26 @@ impl Metrics {
     /// # Errors
     /// As for [`Metrics::new`].
     pub fn count_objects(&self, store: Arc<Store>, resources: Arc<ArcSwap<Registry>>) -> prometheus::Result<()> {
+        if let Some(size) = stored::SizeOnDisk::new(&store)? {
+            self.families.register(size)?;
+        }
         self.families.register(stored::StoredObjects::new(store, resources)?)
+    }
+
+    /// Shows how long the admission takes that `timings` are of.
+    ///
+    /// # Errors
+    /// As for [`Metrics::new`].
+    pub fn time_admission(&self, timings: Arc<Timings>) -> prometheus::Result<()> {
+        self.families.register(admission::Admission::new(Some(timings))?)
+    }
+
+    /// Shows how long the rules of custom resources take that `timings` are of.
+    ///
+    /// # Errors
+    /// As for [`Metrics::new`].
+    pub fn time_rules(&self, timings: Arc<RuleTimings>) -> prometheus::Result<()> {
+        self.families.register(rules::Rules::new(timings)?)
     }
 
     /// Shows what `calls` counts.
@@ -159,14 +196,32 @@ impl Metrics {
         &self.policies
     }
 
+    /// The counters of match conditions.
+    pub(crate) fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
     /// The counters of lists.
     pub(crate) fn lists(&self) -> &Lists {
         &self.lists
     }
 
+    /// The counters of watches.
+    pub(crate) fn watches(&self) -> &Watches {
+        &self.watches
+    }
+
     /// The counters of webhooks.
     pub(crate) fn webhooks(&self) -> &Webhooks {
         &self.webhooks
+    }
+
+    /// The metrics of the queue of a controller.
+    ///
+    /// # Errors
+    /// As for [`Metrics::new`].
+    pub fn queue(&self, name: &str) -> prometheus::Result<QueueMetrics> {
+        self.queues.queue(name)
     }
 
     /// The counters of aggregated servers.
@@ -187,11 +242,9 @@ impl Metrics {
         self.handshake_errors.inc();
     }
 
-    /// Counts a request with invalid credentials.
-    pub(crate) fn unauthenticated(&self) {
-        if let Ok(counter) = self.authentications.get_metric_with_label_values(&["failure"]) {
-            counter.inc();
-        }
+    /// The counters of authentication and authorization.
+    pub(crate) fn identities(&self) -> &Identities {
+        &self.identities
     }
 
     /// Counts a call of the webhook that converts the objects of a definition from one version to another.
@@ -217,6 +270,7 @@ impl Metrics {
                 gauge.set(now);
             }
         }
+        self.queues.measure();
         let text = TextEncoder::new().encode_to_string(&self.families.gather());
         let mut text = text.map_err(|error| ApiError::internal(error.to_string()))?;
         if let Some(statistics) = &statistics {
@@ -259,9 +313,20 @@ impl Metrics {
     }
 }
 
-/// The metric of `/metrics/slis`.
+/// The metrics of `/metrics/slis`.
 const HEALTHCHECK: &str = "kubernetes_healthcheck";
 const HEALTHCHECK_HELP: &str = "Whether a check of the server's health is well";
+const HEALTHCHECKS: &str = "kubernetes_healthchecks_total";
+const HEALTHCHECKS_HELP: &str = "How often checks of the server's health were run, and how they ended";
+
+/// How a health check stands, and how often an endpoint ran it.
+pub(crate) struct ServiceLevel<'a> {
+    pub(crate) endpoint: &'a str,
+    pub(crate) check: &'a str,
+    pub(crate) well: bool,
+    pub(crate) failures: u64,
+    pub(crate) successes: u64,
+}
 
 /// Every metric that a server may show, in the order of their names.
 ///
@@ -273,28 +338,44 @@ pub fn families() -> prometheus::Result<Vec<Family>> {
     metrics.record_features(std::iter::empty())?;
     metrics.count_etcd(EtcdCalls::new(Arc::default())?)?;
     metrics.families.register(stored::Counts::new()?)?;
+    metrics.families.register(admission::Admission::new(None)?)?;
+    metrics.time_rules(Arc::default())?;
     let mut families = metrics.families.known();
     families.extend(fairness::families());
-    families.push(Family {
-        name: HEALTHCHECK.to_owned(),
-        kind: "gauge",
-        labels: vec!["name".to_owned(), "type".to_owned()],
-        help: HEALTHCHECK_HELP.to_owned(),
-    });
+    for (name, kind, labels, help) in [
+        (HEALTHCHECK, "gauge", &["name", "type"][..], HEALTHCHECK_HELP),
+        (HEALTHCHECKS, "counter", &["name", "status", "type"], HEALTHCHECKS_HELP),
+    ] {
+        families.push(Family {
+            name: name.to_owned(),
+            kind,
+            stability: stability::stability(name),
+            labels: labels.iter().map(|label| (*label).to_owned()).collect(),
+            help: help.to_owned(),
+        });
+    }
     families.sort_unstable();
     Ok(families)
 }
 
 /// The answer of `/metrics/slis`: the health checks as metrics, by their outcome.
-pub(crate) fn service_levels<'a>(checks: impl Iterator<Item = (&'a str, &'a str, bool)>) -> Response {
+pub(crate) fn service_levels<'a>(checks: impl Iterator<Item = ServiceLevel<'a>>) -> Response {
     let mut text = format!("# HELP {HEALTHCHECK} {HEALTHCHECK_HELP}\n# TYPE {HEALTHCHECK} gauge\n");
-    for (endpoint, check, well) in checks {
-        let well = u8::from(well);
+    let mut runs = format!("# HELP {HEALTHCHECKS} {HEALTHCHECKS_HELP}\n# TYPE {HEALTHCHECKS} counter\n");
+    for level in checks {
+        let ServiceLevel { endpoint, check, .. } = level;
+        let well = u8::from(level.well);
         text.push_str(&format!(
             "{HEALTHCHECK}{{name=\"{check}\",type=\"{endpoint}\"}} {well}\n"
         ));
+        for (status, number) in [("error", level.failures), ("success", level.successes)] {
+            if number > 0 {
+                let labels = format!("name=\"{check}\",status=\"{status}\",type=\"{endpoint}\"");
+                runs.push_str(&format!("{HEALTHCHECKS}{{{labels}}} {number}\n"));
+            }
+        }
     }
-    page(text)
+    page(text + &runs)
 }
 
 fn page(text: String) -> Response {
@@ -352,10 +433,20 @@ mod tests {
 
     #[tokio::test]
     async fn checks_are_shown_with_their_outcome() {
-        let checks = [("readyz", "ping", true), ("readyz", "etcd", false)];
+        let level = |check, well, failures, successes| ServiceLevel {
+            endpoint: "readyz",
+            check,
+            well,
+            failures,
+            successes,
+        };
+        let checks = [level("ping", true, 0, 2), level("etcd", false, 0, 0)];
         let text = text(service_levels(checks.into_iter())).await;
-        assert!(text.ends_with(
-            "kubernetes_healthcheck{name=\"ping\",type=\"readyz\"} 1\nkubernetes_healthcheck{name=\"etcd\",type=\"readyz\"} 0\n"
-        ));
+        for lines in [
+            "kubernetes_healthcheck{name=\"ping\",type=\"readyz\"} 1\nkubernetes_healthcheck{name=\"etcd\",type=\"readyz\"} 0\n",
+            "counter\nkubernetes_healthchecks_total{name=\"ping\",status=\"success\",type=\"readyz\"} 2\n",
+        ] {
+            assert!(text.contains(lines), "{text}");
+        }
     }
 }

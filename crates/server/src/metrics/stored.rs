@@ -15,6 +15,43 @@ const SAMPLE: usize = 100;
 /// The digits of a revision that a number of Prometheus holds exactly.
 const DIGITS: u64 = 1_000_000_000_000_000;
 
+/// The name of the metric of the size on disk, and what it says.
+pub(super) const SIZE: [&str; 2] = ["apiserver_storage_size_bytes", "Size of the files of the database"];
+/// What the database of the embedded store is called.
+const EMBEDDED: &str = "embedded";
+
+/// The size of the embedded store on disk.
+pub(super) struct SizeOnDisk {
+    store: Arc<Store>,
+    size: IntGaugeVec,
+}
+
+impl SizeOnDisk {
+    /// That of `store`; `None` where others keep its files.
+    pub(super) fn new(store: &Arc<Store>) -> prometheus::Result<Option<Self>> {
+        let size = IntGaugeVec::new(Opts::new(SIZE[0], SIZE[1]), &["storage_cluster_id"])?;
+        let own = store.size_on_disk().is_some();
+        Ok(own.then(|| Self {
+            store: Arc::clone(store),
+            size,
+        }))
+    }
+}
+
+impl Collector for SizeOnDisk {
+    fn desc(&self) -> Vec<&Desc> {
+        self.size.desc()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let gauge = self.size.get_metric_with_label_values(&[EMBEDDED]);
+        if let (Ok(gauge), Some(bytes)) = (gauge, self.store.size_on_disk()) {
+            gauge.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+        }
+        self.size.collect()
+    }
+}
+
 /// What there is of each resource.
 pub(super) struct StoredObjects {
     store: Arc<Store>,

@@ -30,7 +30,10 @@ pub fn repair(store: &Arc<Store>, registry: &Registry, background: &Background, 
         let work = async move {
             loop {
                 if let Err(error) = mend(&store, &*kind, &prefix).await {
-                    tracing::warn!(error, "claims of objects cannot be mended; tried again later");
+                    tracing::warn!(
+                        error,
+                        "the allocations of objects cannot be repaired; tried again later"
+                    );
                 }
                 tokio::time::sleep(OFTEN).await;
             }
@@ -50,7 +53,12 @@ async fn mend(store: &Store, kind: &dyn Claims, prefix: &str) -> Result<(), Stri
         if claims.is_empty() {
             return Ok(());
         }
-        tracing::info!(claims = claims.len(), prefix, round, "mends what objects hold");
+        tracing::info!(
+            claims = claims.len(),
+            prefix,
+            round,
+            "repairs the allocations of objects"
+        );
         for claim in claims {
             let transaction = written(Transaction::new(), claim, &snapshot);
             match store.commit(transaction).await {

@@ -96,7 +96,7 @@ impl Definitions {
         let mut followed = self.followed.subscribe();
         let reached = tokio::time::timeout(PATIENCE, followed.wait_for(|at| *at >= revision)).await;
         if reached.is_err() {
-            tracing::error!(revision, "the served resources do not follow their definitions");
+            tracing::error!(revision, "the served resources lag behind their definitions");
         }
     }
 

@@ -138,7 +138,7 @@ async fn remove_due(store: &Store, queue: &Mutex<Queue>) {
                 // One that was written since goes later, by what was noted then.
                 Ok(_) | Err(CommitError::GuardFailed { .. }) => {}
                 Err(error) => {
-                    tracing::warn!(%key, %error, "an event whose time is over stays for now");
+                    tracing::warn!(%key, %error, "an expired event cannot be deleted yet");
                     let again = SystemTime::now() + SELDOM;
                     queue.lock().due.push(Reverse((again, key, revision)));
                 }

@@ -76,7 +76,7 @@ impl<F: Follower> Following<F> {
             if broken == HistoryError::Closed {
                 return;
             }
-            tracing::warn!(prefix = %self.prefix, %broken, "changes were missed, so all objects are looked at again");
+            tracing::warn!(prefix = %self.prefix, %broken, "changes were missed, so all objects are read again");
             match self.begin() {
                 Ok(next) => watcher = next,
                 Err(_) => return,

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_resource::{GroupKind, GroupResource, Lookup, Registry};
+use holdfast_resource::{GroupKind, GroupResource, Lookup, Registry, Resource};
 use holdfast_value::Value;
 
 use crate::objects::Trees;
@@ -61,8 +61,8 @@ impl Lookup for SnapshotLookup<'_> {
         }
     }
 
-    fn resource_of(&self, kind: &GroupKind) -> Option<GroupResource> {
-        self.registry.kind(kind).map(|resource| resource.group_resource())
+    fn resource_of(&self, kind: &GroupKind) -> Option<&Resource> {
+        self.registry.kind(kind).map(AsRef::as_ref)
     }
 
     fn storage_health(&self) -> Result<(), String> {

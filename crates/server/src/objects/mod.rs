@@ -33,9 +33,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use holdfast_resource::metadata::formats;
+use holdfast_resource::schema::OWNED_FIELDS;
 use holdfast_resource::selector::selectable_fields;
-use holdfast_resource::{Registry, Resource};
+use holdfast_resource::{Known, Registry, Resource};
 use holdfast_store::{CodecError, Indexer, Key, Transaction};
+use holdfast_value::json::Selected;
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
 
@@ -57,6 +59,8 @@ pub struct Index {
     fields: Vec<(SmolStr, SmolStr)>,
     /// Whether the object cannot be read.
     unreadable: bool,
+    /// What this process knows of the object, which it stored.
+    known: Known,
     /// The serial of the definition whose form the object is known to have; 0 for built-in kinds, and where it is not known.
     definition: AtomicU64,
     /// The parsed object, while it is cached; see [`Index::remember`].
@@ -77,10 +81,22 @@ impl Index {
             labels: labels.unwrap_or_default(),
             fields,
             unreadable: false,
+            known: Known::default(),
             definition: AtomicU64::new(0),
             tree: Mutex::new(None),
             settled: Mutex::new(None),
         }
+    }
+
+    /// The index of an object of which that is known.
+    #[must_use]
+    pub fn with_known(self, known: Known) -> Self {
+        Self { known, ..self }
+    }
+
+    /// What is known of the object; nothing where this process did not store it.
+    pub fn known(&self) -> Known {
+        self.known
     }
 
     /// Whether the object is known to be in the form in which the resource shows it in its storage version. One of a
@@ -266,13 +282,15 @@ pub fn is_unreadable(entry: &Entry) -> bool {
 /// # Errors
 /// 500 with its key where it cannot be read.
 pub fn tree_or_refusal(entry: &Entry) -> Result<Value, ApiError> {
-    if let Some(tree) = entry.index().remembered() {
+    if let Some(tree) = entry.known_index().and_then(Index::remembered) {
         return Ok(tree);
     }
     let bytes = entry.bytes_once();
-    json::parse(&bytes, &Limits::TRUSTED).map_err(|error| match CodecError::of_placeholder(&bytes) {
-        Some(why) => unreadable(entry, &why),
-        None => unreadable(entry, &error),
+    json::parse_deferring(&bytes, &Limits::TRUSTED, OWNED_FIELDS).map_err(|error| {
+        match CodecError::of_placeholder(&bytes) {
+            Some(why) => unreadable(entry, &why),
+            None => unreadable(entry, &error),
+        }
     })
 }
 
@@ -296,10 +314,29 @@ fn unreadable(entry: &Entry, why: &dyn std::fmt::Display) -> ApiError {
     ))
 }
 
+/// `tree`, which is what `entry` holds but for the resource version.
+pub(crate) fn at_revision(mut tree: Value, entry: &Entry) -> Value {
+    let revision = entry.mod_revision().to_string();
+    tree.set_at(&["metadata", "resourceVersion"], revision.into());
+    tree
+}
+
 /// The tree of a stored object; null where it cannot be read.
 pub fn tree(entry: &Entry) -> Value {
     readable(entry).unwrap_or_default()
 }
+
+/// The uid of a stored object, without a look at the rest of it; empty where it cannot be read.
+pub(crate) fn uid(entry: &Entry) -> SmolStr {
+    let mut selected = Selected::nothing();
+    selected.add(UID.into_iter());
+    let cut = json::parse_selected(&entry.bytes_once(), &selected);
+    let cut = cut.unwrap_or_else(|| tree(entry));
+    cut.str_at(&UID).unwrap_or_default().into()
+}
+
+/// Where the uid of an object stands.
+const UID: [&str; 2] = ["metadata", "uid"];
 
 /// The tree of a stored object, if it can be read.
 pub fn readable(entry: &Entry) -> Option<Value> {

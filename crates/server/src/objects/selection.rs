@@ -3,9 +3,10 @@
 use holdfast_resource::Resource;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, selectable_fields};
 use holdfast_value::{Map, SmolStr, Value};
+use prometheus::IntCounter;
 
 use super::sharding::{ShardField, ShardSelector};
-use super::{Entry, is_unreadable, name_of_key, namespace_of_key, tree};
+use super::{Entry, UID, is_unreadable, name_of_key, namespace_of_key, tree, uid};
 
 /// The name and namespace of an object.
 #[derive(Clone, Copy)]
@@ -34,6 +35,8 @@ pub struct Selection {
     pub name: Option<SmolStr>,
     /// By shard.
     pub(crate) shard: Option<ShardSelector>,
+    /// Counts the objects that are in other shards, for a watch.
+    pub(crate) passed_over: Option<IntCounter>,
 }
 
 impl Selection {
@@ -48,11 +51,16 @@ impl Selection {
     }
 
     /// Whether an object is in the shard. `uid` is looked for where that decides.
-    fn shards(&self, namespace: &str, uid: impl FnOnce() -> SmolStr) -> bool {
-        self.shard.as_ref().is_none_or(|shard| match shard.field {
+    fn is_in_shard(&self, namespace: &str, uid: impl FnOnce() -> SmolStr) -> bool {
+        let Some(shard) = &self.shard else { return true };
+        let is_in = match shard.field {
             ShardField::Uid => shard.matches(&uid()),
             ShardField::Namespace => shard.matches(namespace),
-        })
+        };
+        if let Some(passed_over) = self.passed_over.as_ref().filter(|_| !is_in) {
+            passed_over.inc();
+        }
+        is_in
     }
 
     /// Whether the stored object is selected.
@@ -63,14 +71,13 @@ impl Selection {
         if self.is_everything() {
             return true;
         }
-        if !self.shards(namespace_of_key(resource, entry.key()), || uid_of(&tree(entry))) {
-            return false;
-        }
         let index = entry.index();
         // What was indexed under another definition may lack fields, or hold them without their defaults.
         let anew = (!self.fields.is_empty() && !index.is_current(resource)).then(|| fields_anew(resource, entry));
         let identity = Identity::of_key(resource, entry.key());
+        // The uid stands in the object alone, which is read for it last.
         self.matches(identity, &index.labels, anew.as_ref().unwrap_or(&index.fields))
+            && self.is_in_shard(identity.namespace, || uid(entry))
     }
 
     /// Whether the stored object is selected, which `converted` is in the version that is shown: a webhook may have labels
@@ -83,7 +90,7 @@ impl Selection {
             return true;
         }
         let identity = Identity::of_key(resource, entry.key());
-        self.shards(identity.namespace, || uid_of(converted)) && self.matches_tree(resource, identity, converted)
+        self.is_in_shard(identity.namespace, || uid_of(converted)) && self.matches_tree(resource, identity, converted)
     }
 
     /// Whether an object that is not stored is selected.
@@ -120,7 +127,7 @@ impl Selection {
 }
 
 fn uid_of(object: &Value) -> SmolStr {
-    object.str_at(&["metadata", "uid"]).unwrap_or_default().into()
+    object.str_at(&UID).unwrap_or_default().into()
 }
 
 /// The selectable fields of a custom object by the definition of today.

@@ -1,10 +1,13 @@
 //! Shards of a collection: the objects whose uid or namespace has a hash within some ranges (`shardSelector`,
 //! <https://kep.k8s.io/5866>).
 //!
-//! A selector is `shardRange(FIELD, 'FROM', 'TO')`, or several of one field with `||` between them. It is an expression of CEL,
-//! of which nothing but this is allowed, so that no more of CEL is read here.
+//! A selector is `shardRange(FIELD, 'FROM', 'TO')`, or several of one field with `||` between them: an expression of CEL, which
+//! is read and never evaluated.
 
 use std::fmt;
+
+use holdfast_cel::{CelValue, PlainExpr};
+use holdfast_gotext::quote::quote;
 
 /// The fields that objects are sharded by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,20 +43,17 @@ impl ShardSelector {
     /// Reads a selector.
     ///
     /// # Errors
-    /// Why it is none, in the words of the reference but for those of its parser.
+    /// Why it is none, in the words of the reference.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        if text.trim().is_empty() {
+        let text = text.trim();
+        if text.is_empty() {
             return Err("empty shard selector is not allowed; omit the parameter for unfiltered lists".to_owned());
         }
-        let mut words = Words { rest: text, depth: 0 };
-        let expression = words.expression()?;
-        if let Some(word) = words.next()? {
-            return Err(word.is_odd());
-        }
+        let expression = PlainExpr::parse(text).map_err(|why| format!("CEL parse error: {why}"))?;
         let mut calls = Vec::new();
-        expression.calls(&mut calls)?;
+        ranges(&expression, &mut calls)?;
         let Some((field, _)) = calls.first().copied() else {
-            return Err(END.to_owned());
+            return Err("no shardRange() call".to_owned());
         };
         match calls.iter().find(|(other, _)| *other != field) {
             None => Ok(Self {
@@ -95,112 +95,58 @@ fn hash(text: &str) -> u64 {
         .fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME))
 }
 
-/// Why a selector that ends too early cannot be read.
-const END: &str = "CEL parse error: Syntax error: mismatched input '<EOF>'";
-
-#[derive(Debug, PartialEq, Eq)]
-enum Word<'t> {
-    /// An identifier, or several with dots between them.
-    Path(String),
-    Number,
-    /// What stands between quotes.
-    Text(&'t str),
-    Open,
-    Close,
-    Comma,
-    /// An operator, by its name as a function.
-    Operator(&'static str),
-    Other(char),
-}
-
-impl Word<'_> {
-    fn is_odd(&self) -> String {
-        let shown = match self {
-            Self::Path(path) => path.clone(),
-            Self::Number => "number".to_owned(),
-            Self::Text(text) => format!("'{text}'"),
-            Self::Open => "(".to_owned(),
-            Self::Close => ")".to_owned(),
-            Self::Comma => ",".to_owned(),
-            Self::Operator(name) => name.trim_matches('_').to_owned(),
-            Self::Other(other) => other.to_string(),
-        };
-        format!("CEL parse error: Syntax error: mismatched input '{shown}'")
-    }
-}
-
-/// An expression, as far as selectors may have it.
-enum Expression<'t> {
-    Path(String),
-    Number,
-    Text(&'t str),
-    Call(String, Vec<Expression<'t>>),
-}
-
 /// A range of a selector, and the field that it is of.
 type Range = (ShardField, (u64, u128));
 
-impl Expression<'_> {
-    /// The number that the reference gives this kind of expression.
-    fn kind(&self) -> u8 {
-        match self {
-            Self::Call(..) => 1,
-            Self::Path(path) if path.contains('.') => 7,
-            Self::Path(_) => 3,
-            Self::Number | Self::Text(_) => 5,
-        }
-    }
-
-    /// `walkExpr`: the calls that it is made of.
-    fn calls(&self, found: &mut Vec<Range>) -> Result<(), String> {
-        match self {
-            Self::Call(name, of) if name == OR => of.iter().try_for_each(|one| one.calls(found)),
-            Self::Call(name, of) if name == "shardRange" => {
-                found.push(range(of)?);
+/// The ranges that an expression is made of.
+fn ranges(expression: &PlainExpr, found: &mut Vec<Range>) -> Result<(), String> {
+    match expression {
+        PlainExpr::Call { function, args } => match function.as_str() {
+            "_||_" => args.iter().try_for_each(|arg| ranges(arg, found)),
+            "shardRange" => {
+                found.push(range(args)?);
                 Ok(())
             }
-            Self::Call(name, _) => Err(format!(
-                "unsupported function {name:?}; only shardRange() and || are allowed"
-            )),
             other => Err(format!(
-                "unexpected expression kind {}; expected shardRange() call or || operator",
-                other.kind()
+                "unsupported function {}; only shardRange() and || are allowed",
+                quote(other)
             )),
-        }
-    }
-
-    /// `extractHexLiteral`
-    fn bound(&self, name: &str) -> Result<u128, String> {
-        match self {
-            Self::Text(text) => bound(name, text),
-            Self::Number => Err(format!("{name} must be a string literal, got int64")),
-            other => Err(format!(
-                "{name} must be a string literal (e.g. '0xff'), got expression kind {}",
-                other.kind()
-            )),
-        }
+        },
+        other => Err(format!(
+            "unexpected expression kind {}; expected shardRange() call or || operator",
+            kind(other)
+        )),
     }
 }
 
-/// `parseShardRangeCall`
-fn range(arguments: &[Expression<'_>]) -> Result<Range, String> {
+/// The number that cel-go gives this kind of expression.
+fn kind(expression: &PlainExpr) -> u8 {
+    match expression {
+        PlainExpr::Call { .. } => 1,
+        PlainExpr::Name(_) => 3,
+        PlainExpr::List => 4,
+        PlainExpr::Literal(_) => 5,
+        PlainExpr::Map => 6,
+        PlainExpr::Select { .. } => 7,
+        PlainExpr::Struct => 8,
+    }
+}
+
+/// The arguments of a call of `shardRange`.
+fn range(arguments: &[PlainExpr]) -> Result<Range, String> {
     let [field, from, to] = arguments else {
         return Err(format!(
             "shardRange() requires exactly 3 arguments, got {}",
             arguments.len()
         ));
     };
-    let Expression::Path(path) = field else {
-        return Err(format!(
-            "shardRange() first argument: expected field path (e.g. object.metadata.uid), got expression kind {}",
-            field.kind()
-        ));
-    };
-    let known = ShardField::ALL.iter().find(|(name, _)| name == path);
+    let path = path(field).map_err(|why| format!("shardRange() first argument: {why}"))?;
+    let known = ShardField::ALL.iter().find(|(name, _)| *name == path);
     let (_, field) = known.ok_or_else(|| {
-        format!("unsupported field path {path:?}; supported: object.metadata.uid, object.metadata.namespace")
+        let path = quote(&path);
+        format!("unsupported field path {path}; supported: object.metadata.uid, object.metadata.namespace")
     })?;
-    let (from, to) = (from.bound("hexStart")?, to.bound("hexEnd")?);
+    let (from, to) = (literal("hexStart", from)?, literal("hexEnd", to)?);
     match u64::try_from(from) {
         Ok(start) if from < to => Ok((*field, (start, to))),
         _ => Err(format!(
@@ -209,154 +155,48 @@ fn range(arguments: &[Expression<'_>]) -> Result<Range, String> {
     }
 }
 
-const OR: &str = "_||_";
-const OPERATORS: [(&str, &str); 2] = [("||", OR), ("&&", "_&&_")];
-
-/// How deep parentheses may stand within each other.
-const DEPTH: usize = 32;
-
-/// The words of a selector that are still to be read.
-struct Words<'t> {
-    rest: &'t str,
-    depth: usize,
+/// A name and the fields that are selected from it, with dots between them.
+fn path(expression: &PlainExpr) -> Result<String, String> {
+    match expression {
+        PlainExpr::Name(name) => Ok(name.to_string()),
+        PlainExpr::Select { operand, field } => {
+            let mut path = path(operand)?;
+            path.push('.');
+            path.push_str(field);
+            Ok(path)
+        }
+        other => Err(format!(
+            "expected field path (e.g. object.metadata.uid), got expression kind {}",
+            kind(other)
+        )),
+    }
 }
 
-impl<'t> Words<'t> {
-    fn next(&mut self) -> Result<Option<Word<'t>>, String> {
-        self.rest = self.rest.trim_start();
-        let Some(first) = self.rest.chars().next() else {
-            return Ok(None);
-        };
-        let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if is_part(first) {
-            let is_of_path = |c: char| is_part(c) || c == '.' || c.is_whitespace();
-            let end = self.rest.find(|c: char| !is_of_path(c)).unwrap_or(self.rest.len());
-            let taken = self.take(end).trim_end();
-            if taken.split_whitespace().count() > 1 && !taken.contains('.') {
-                return Err(format!("CEL parse error: Syntax error: extraneous input in '{taken}'"));
-            }
-            let path: String = taken.chars().filter(|c| !c.is_whitespace()).collect();
-            return Ok(Some(match first.is_ascii_digit() {
-                true => Word::Number,
-                false => Word::Path(path),
-            }));
+/// The bound of a range that an argument says.
+fn literal(name: &str, expression: &PlainExpr) -> Result<u128, String> {
+    let go_type = match expression {
+        PlainExpr::Literal(CelValue::String(text)) => return bound(name, text),
+        PlainExpr::Literal(CelValue::Bool(_)) => "bool",
+        PlainExpr::Literal(CelValue::Int(_)) => "int64",
+        PlainExpr::Literal(CelValue::Uint(_)) => "uint64",
+        PlainExpr::Literal(CelValue::Double(_)) => "float64",
+        PlainExpr::Literal(CelValue::Bytes(_)) => "[]uint8",
+        PlainExpr::Literal(_) => "structpb.NullValue",
+        other => {
+            return Err(format!(
+                "{name} must be a string literal (e.g. '0xff'), got expression kind {}",
+                kind(other)
+            ));
         }
-        if matches!(first, '\'' | '"') {
-            let inside = self.rest.get(1..).unwrap_or_default();
-            let Some((text, _)) = inside.split_once(first) else {
-                return Err(format!(
-                    "CEL parse error: Syntax error: token recognition error at: '{}'",
-                    self.rest
-                ));
-            };
-            self.take(text.len() + 2);
-            return Ok(Some(Word::Text(text)));
-        }
-        for (sign, name) in OPERATORS {
-            if self.rest.starts_with(sign) {
-                self.take(sign.len());
-                return Ok(Some(Word::Operator(name)));
-            }
-        }
-        self.take(first.len_utf8());
-        Ok(Some(match first {
-            '(' => Word::Open,
-            ')' => Word::Close,
-            ',' => Word::Comma,
-            other => Word::Other(other),
-        }))
-    }
-
-    fn take(&mut self, bytes: usize) -> &'t str {
-        let (taken, rest) = self.rest.split_at(bytes);
-        self.rest = rest;
-        taken
-    }
-
-    /// The next word, which stays.
-    fn peek(&mut self) -> Result<Option<Word<'t>>, String> {
-        let before = self.rest;
-        let word = self.next()?;
-        self.rest = before;
-        Ok(word)
-    }
-
-    /// Terms with operators between them. Which binds stronger makes no difference to what is allowed.
-    fn expression(&mut self) -> Result<Expression<'t>, String> {
-        let mut all = self.term()?;
-        while let Some(Word::Operator(name)) = self.peek()? {
-            self.next()?;
-            let next = self.term()?;
-            all = match all {
-                Expression::Call(before, mut of) if before == name => {
-                    of.push(next);
-                    Expression::Call(before, of)
-                }
-                other => Expression::Call(name.to_owned(), vec![other, next]),
-            };
-        }
-        Ok(all)
-    }
-
-    fn term(&mut self) -> Result<Expression<'t>, String> {
-        self.depth += 1;
-        if self.depth > DEPTH {
-            return Err("CEL parse error: expression recursion limit exceeded".to_owned());
-        }
-        let term = match self.next()? {
-            Some(Word::Open) => {
-                let inside = self.expression()?;
-                self.close()?;
-                inside
-            }
-            Some(Word::Path(path)) => match self.peek()? {
-                Some(Word::Open) => {
-                    self.next()?;
-                    Expression::Call(path, self.arguments()?)
-                }
-                _ => Expression::Path(path),
-            },
-            Some(Word::Number) => Expression::Number,
-            Some(Word::Text(text)) => Expression::Text(text),
-            Some(other) => return Err(other.is_odd()),
-            None => return Err(END.to_owned()),
-        };
-        self.depth -= 1;
-        Ok(term)
-    }
-
-    fn close(&mut self) -> Result<(), String> {
-        match self.next()? {
-            Some(Word::Close) => Ok(()),
-            Some(other) => Err(other.is_odd()),
-            None => Err(END.to_owned()),
-        }
-    }
-
-    /// What stands between the parentheses of a call, and the one that ends them.
-    fn arguments(&mut self) -> Result<Vec<Expression<'t>>, String> {
-        let mut all = Vec::new();
-        if self.peek()? == Some(Word::Close) {
-            self.next()?;
-            return Ok(all);
-        }
-        loop {
-            all.push(self.expression()?);
-            match self.next()? {
-                Some(Word::Comma) => {}
-                Some(Word::Close) => return Ok(all),
-                Some(other) => return Err(other.is_odd()),
-                None => return Err(END.to_owned()),
-            }
-        }
-    }
+    };
+    Err(format!("{name} must be a string literal, got {go_type}"))
 }
 
 /// The number that a bound of a range says.
 fn bound(name: &str, text: &str) -> Result<u128, String> {
     const DIGITS: usize = 16;
     let Some(digits) = text.strip_prefix("0x") else {
-        return Err(format!("{name} must have '0x' prefix, got {text:?}"));
+        return Err(format!("{name} must have '0x' prefix, got {}", quote(text)));
     };
     if digits.is_empty() {
         return Err(format!("{name}: hex value is required after '0x'"));
@@ -364,13 +204,15 @@ fn bound(name: &str, text: &str) -> Result<u128, String> {
     if digits.len() > DIGITS + 1 {
         let length = digits.len();
         return Err(format!(
-            "{name}: hex value too long ({length} chars, max 17): {digits:?}"
+            "{name}: hex value too long ({length} chars, max 17): {}",
+            quote(digits)
         ));
     }
     if let Some(odd) = digits.chars().find(|c| !matches!(c, '0'..='9' | 'a'..='f')) {
         return Err(format!(
-            "{name}: invalid hex character {:?} in {text:?}",
-            odd.to_string()
+            "{name}: invalid hex character {} in {}",
+            quote(odd.encode_utf8(&mut [0; 4])),
+            quote(text)
         ));
     }
     let number = u128::from_str_radix(digits, 16).map_err(|error| error.to_string())?;
@@ -494,18 +336,27 @@ mod tests {
             ShardSelector::parse(&mixed).unwrap_err(),
             "all shard ranges must use the same field, got \"object.metadata.uid\" and \"object.metadata.namespace\""
         );
+    }
+
+    #[test]
+    fn errors_of_syntax_are_those_of_cel() {
+        const OPERAND: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
         let deep = "(".repeat(10_000);
-        for text in [
-            "shardRange(",
-            "shardRange(object.metadata.uid, '0x",
-            "|| ||",
-            "'",
-            "a b",
-            "é",
-            &deep,
+        for (text, why) in [
+            ("a b", "Syntax error: extraneous input 'b' expecting <EOF>".to_owned()),
+            ("||", format!("Syntax error: mismatched input '||' expecting {OPERAND}")),
+            (
+                "f(1, '0x)",
+                "Syntax error: token recognition error at: ''0x)'".to_owned(),
+            ),
+            (
+                "\u{e9}",
+                "Syntax error: token recognition error at: '\u{e9}'".to_owned(),
+            ),
+            (&deep, "expression recursion limit exceeded: 250".to_owned()),
         ] {
-            let why = ShardSelector::parse(text).unwrap_err();
-            assert!(why.starts_with("CEL parse error: "), "{text}: {why}");
+            let expected = format!("CEL parse error: {why}");
+            assert_eq!(ShardSelector::parse(text).unwrap_err(), expected, "{text}");
         }
     }
 }

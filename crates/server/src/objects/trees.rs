@@ -44,18 +44,15 @@ impl Kept {
 
 impl Trees {
     /// Keeps the tree of `entry`, which takes the place of `replaced`, if that was written lately. The tree has any
-    /// resource version.
-    pub(crate) fn remember(&self, entry: &Arc<Entry>, mut tree: Value, replaced: Option<&Entry>) {
-        let Some(replaced) = replaced else { return };
+    /// resource version. Gives it back where it is not kept.
+    pub(crate) fn remember(&self, entry: &Arc<Entry>, tree: Value, replaced: Option<&Entry>) -> Option<Value> {
+        let Some(replaced) = replaced else { return Some(tree) };
         replaced.index().forget();
         if entry.mod_revision() - replaced.mod_revision() > KEPT as u64 {
-            return;
+            return Some(tree);
         }
-        tree.set_at(
-            &["metadata", "resourceVersion"],
-            entry.mod_revision().to_string().into(),
-        );
-        self.written.push(entry, tree);
+        self.written.push(entry, objects::at_revision(tree, entry));
+        None
     }
 
     /// The tree of an object that another write looks up, kept for the next.

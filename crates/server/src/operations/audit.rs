@@ -36,7 +36,7 @@ const CUT_USER_AGENT: &str = "...TRUNCATED";
 /// The audit of one request. Where it is dropped before the answer is complete, the client has given up.
 pub(super) struct Exchange {
     recorder: Recorder,
-    /// What is told of a request without a known user, where the answer does not tell it.
+    /// What the record says of a request without a known user, where the answer does not say it.
     refused: Option<String>,
 }
 

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use crate::http::query::Query;
 use crate::http::response::{self, Response};
+use crate::metrics::ServiceLevel;
 use crate::runtime::background::Background;
 
 /// The checks of the server.
@@ -26,6 +27,20 @@ struct Check {
     outcome: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Whether a report leaves it out as long as it is well.
     told_where_it_fails: bool,
+    /// How often it was run by each endpoint as a whole: in vain, and well.
+    runs: [[AtomicU64; 2]; Endpoint::ALL.len()],
+}
+
+impl Check {
+    /// Runs it for an endpoint as a whole.
+    fn run(&self, endpoint: Endpoint) -> Result<(), String> {
+        let outcome = (self.outcome)();
+        let runs = self.runs.get(endpoint as usize);
+        if let Some(runs) = runs.and_then(|runs| runs.get(usize::from(outcome.is_ok()))) {
+            runs.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    }
 }
 
 /// The endpoints that run checks.
@@ -91,6 +106,7 @@ impl Health {
             endpoints,
             outcome: Box::new(outcome),
             told_where_it_fails: false,
+            runs: Default::default(),
         });
         self
     }
@@ -115,7 +131,7 @@ impl Health {
     }
 
     /// Adds a check for each of the names that is well for as long as the task of that name runs. A report names it where it
-    /// fails; others it would report tasks that run elsewhere in the reference.
+    /// fails, and not where it is well, since the reference runs these tasks elsewhere.
     #[must_use]
     pub fn with_tasks(self, names: impl IntoIterator<Item = &'static str>, tasks: &Background) -> Self {
         names.into_iter().fold(self, |health, name| {
@@ -162,12 +178,21 @@ impl Health {
         }
     }
 
-    /// How each check stands: its endpoint, its name, and whether it is well.
-    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&str, &str, bool)> {
+    /// How each check stands.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = ServiceLevel<'_>> {
         let of = |endpoint: &Endpoint| {
             let endpoint = *endpoint;
-            let checks = self.of(endpoint);
-            checks.map(move |check| (endpoint.name(), &*check.name, (check.outcome)().is_ok()))
+            let runs = move |check: &Check, at: usize| {
+                let runs = check.runs.get(endpoint as usize).and_then(|runs| runs.get(at));
+                runs.map_or(0, |runs| runs.load(Ordering::Relaxed))
+            };
+            self.of(endpoint).map(move |check| ServiceLevel {
+                endpoint: endpoint.name(),
+                check: &check.name,
+                well: (check.outcome)().is_ok(),
+                failures: runs(check, 0),
+                successes: runs(check, 1),
+            })
         };
         Endpoint::ALL.iter().flat_map(of)
     }
@@ -183,21 +208,16 @@ impl Health {
         excluded.sort_unstable();
         excluded.dedup();
         let (mut report, mut failed) = (String::new(), Vec::new());
-        for Check {
-            name,
-            outcome,
-            told_where_it_fails,
-            ..
-        } in self.of(endpoint)
-        {
+        for check in self.of(endpoint) {
+            let name = &check.name;
             if excluded.contains(&&**name) {
                 excluded.retain(|other| other != name);
                 report.push_str(&format!("[+]{name} excluded: ok\n"));
-            } else if let Err(why) = outcome() {
+            } else if let Err(why) = check.run(endpoint) {
                 tracing::warn!(endpoint = endpoint.name(), check = &**name, why, "health check failed");
                 report.push_str(&format!("[-]{name} failed: reason withheld\n"));
                 failed.push(&**name);
-            } else if !told_where_it_fails {
+            } else if !check.told_where_it_fails {
                 report.push_str(&format!("[+]{name} ok\n"));
             }
         }
@@ -302,6 +322,21 @@ mod tests {
                 assert!(report.contains(failed), "{report}");
             }
         }
+    }
+
+    #[tokio::test]
+    async fn what_an_endpoint_as_a_whole_runs_is_counted() {
+        let health = Health::new().with("etcd", &[Endpoint::Readyz], || Err("no disk".to_owned()));
+        ask(&health, "/readyz", "").await;
+        ask(&health, "/readyz", "exclude=etcd").await;
+        ask(&health, "/readyz/etcd", "").await;
+        let counted: Vec<_> = health
+            .outcomes()
+            .map(|level| (level.endpoint, level.check, level.failures, level.successes))
+            .collect();
+        assert!(counted.contains(&("readyz", "etcd", 1, 0)), "{counted:?}");
+        assert!(counted.contains(&("readyz", "ping", 0, 2)), "{counted:?}");
+        assert!(counted.contains(&("livez", "ping", 0, 0)), "{counted:?}");
     }
 
     #[tokio::test]

@@ -14,6 +14,7 @@ pub mod paths;
 pub mod service;
 mod start;
 mod statusz;
+pub mod storage_versions;
 mod zpage;
 
 pub use start::start;

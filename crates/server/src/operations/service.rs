@@ -18,6 +18,7 @@ use crate::api::context::Context;
 use crate::api::router::{self, Incoming};
 use crate::http::ApiError;
 use crate::http::negotiation::{self, ErrorForm, PatchType, Representation};
+use crate::http::request::Unadmitted;
 use crate::http::request_info::{RequestInfo, ResourcePath};
 use crate::http::response::{self, Response};
 use crate::http::status::RETRY_SECONDS;
@@ -31,6 +32,7 @@ use crate::operations::browsers::Browsers;
 use crate::operations::fairness::{Admitted, PriorityAndFairness, SeatRequest, name_level};
 use crate::operations::inflight;
 use crate::operations::paths::Paths;
+use crate::operations::storage_versions::StorageVersionBarrier;
 use crate::wire::body::{RequestBody, ResponseBody};
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::connection::{self, Last, Lasts};
@@ -58,8 +60,10 @@ pub struct Service {
     pub browsers: Option<Arc<Browsers>>,
     /// How likely a request is to be the last of its connection, where any is.
     pub go_away: Option<GoAway>,
-    /// Whether an HTTP/2 connection ends with its first request of a client that nobody knows.
+    /// Whether an HTTP/2 connection ends with its first request of an unknown client.
     pub parts_from_unknown: bool,
+    /// Which writes wait until the versions that objects are kept in were told, where they are.
+    pub storage_versions: Option<Arc<StorageVersionBarrier>>,
 }
 
 /// How likely a request is to be the last of its HTTP/2 connection, so that clients spread over servers.
@@ -165,15 +169,7 @@ impl Service {
             response::add_warnings(headers, &[unseen]);
         }
         headers.insert(AUDIT_ID, audit_id.clone());
-        if let Some(schema) = schema {
-            name_level(headers, &schema);
-        }
-        if !headers.contains_key(header::CACHE_CONTROL) {
-            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
-        }
-        if let Some(browsers) = &self.browsers {
-            browsers.tell(headers, origin);
-        }
+        self.add_headers(headers, schema.as_deref(), origin);
         if lasting {
             response.extensions_mut().insert(Lasts);
         }
@@ -187,22 +183,31 @@ impl Service {
         if method == Method::HEAD {
             *response.body_mut() = ResponseBody::empty();
         }
-        let (code, taken) = (response.status(), started.elapsed());
+        let (code, taken) = (response.status().as_u16(), started.elapsed());
         if let Some(recording) = recording {
             self.finish(recording, &mut response);
         }
         websocket::begin(&mut response);
-        let (code, audit_id, user_agent) = (
-            code.as_u16(),
-            RequestedVersion(Some(&audit_id)),
-            RequestedVersion(user_agent.as_ref()),
-        );
+        let (audit_id, user_agent) = (HeaderInLog(Some(&audit_id)), HeaderInLog(user_agent.as_ref()));
         if taken >= SLOW && !lasting {
             tracing::info!(%method, %uri, code, ?taken, %user_agent, %audit_id, "slow request");
         } else {
             tracing::debug!(%method, %uri, code, ?taken, %user_agent, %audit_id, "request");
         }
         response
+    }
+
+    /// Adds the headers that answers of all kinds have: the priority level, how to cache them, and what browsers need.
+    fn add_headers(&self, headers: &mut HeaderMap, schema: Option<&Schema>, origin: Option<HeaderValue>) {
+        if let Some(schema) = schema {
+            name_level(headers, schema);
+        }
+        if !headers.contains_key(header::CACHE_CONTROL) {
+            headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
+        }
+        if let Some(browsers) = &self.browsers {
+            browsers.tell(headers, origin);
+        }
     }
 
     /// Begins to count the request.
@@ -262,14 +267,11 @@ impl Service {
             *audit = self.refuse(&head, &info, arrival, || audit::attempted(&head, &info, certificate));
         })?;
         *unknown = identity::is_anonymous(&user);
-        if let Some(auditor) = &self.auditor {
-            let clock = self.context.shared.clock.as_ref();
-            *audit = Exchange::begin(auditor, Some(&user), (&head, &info), arrival, clock);
-            if let Some(audit) = audit.as_ref()
-                && !received(audit, annotations, started).await
-            {
-                return Ok(response::internal_error(&head.uri, "failed to store audit event"));
-            }
+        *audit = self.begin_audit(Some(&user), &head, &info, arrival);
+        if let Some(audit) = audit.as_ref()
+            && !received(audit, annotations, started).await
+        {
+            return Ok(response::internal_error(&head.uri, "failed to store audit event"));
         }
         let audit = audit.as_ref().map(Exchange::recorder);
         let user = self.impersonated(user, &head.headers, &info, audit)?;
@@ -281,12 +283,7 @@ impl Service {
             limit,
             started,
         };
-        let began = audit.map(|_| Instant::now());
-        let entered = self.enter(&seat_request, schema).await;
-        if let (Some(audit), Some(began)) = (audit, began) {
-            audit.took(Layer::QueueWait, began.elapsed());
-        }
-        let (seat, watch) = match entered {
+        let (seat, watch) = match self.wait_for_seat(&seat_request, schema, audit).await {
             Ok(entered) => entered,
             Err(retry_seconds) => return Ok(inflight::too_many(retry_seconds)),
         };
@@ -295,8 +292,12 @@ impl Service {
         }
         audited(audit, Layer::Authorization, || {
             let authorizer = self.context.shared.authorizer.as_ref();
-            authorization::check(authorizer, &user, &info, &head.method, audit)
+            let count = |decision| self.context.shared.metrics.identities().authorized(decision);
+            authorization::check(authorizer, &user, &info, &head.method, audit, count)
         })?;
+        if let Some(barrier) = &self.storage_versions {
+            barrier.check(&info, &user, &self.context.shared.registry.load())?;
+        }
         let deadline = limit.and_then(|limit| started.checked_add(limit));
         if let Some(remote) = self.paths.remote(&info.path) {
             let request = Forwarded {
@@ -311,6 +312,7 @@ impl Service {
             return Ok(self.forward(&remote, request, seat).await);
         }
         let upgrade = Upgrade::take(&mut head);
+        let unadmitted = head.extensions.get::<Unadmitted>().is_some();
         let incoming = Incoming {
             method: head.method,
             info,
@@ -323,15 +325,13 @@ impl Service {
             watch,
             audit: audit.cloned(),
             cbor: self.context.config.cbor,
+            unadmitted,
         };
         match self.target_of(&incoming).await {
             Some(target) => self.serve(incoming, target, seat, (limit, schema)).await,
             None => {
-                let mut response = self.paths.respond(self.context.messages(), incoming).await?;
-                if let Some(seat) = seat {
-                    response.body_mut().hold(seat);
-                }
-                Ok(response)
+                let response = self.paths.respond(self.context.messages(), incoming).await?;
+                Ok(holding(response, seat))
             }
         }
     }
@@ -347,7 +347,12 @@ impl Service {
         let outcome = self
             .authenticator
             .authenticate(tokens, &mut head.headers, certificate, now);
-        outcome.inspect_err(|_| shared.metrics.unauthenticated())
+        let counters = shared.metrics.identities();
+        match &outcome {
+            Ok(authenticated) => counters.authenticated(&authenticated.user.name),
+            Err(_) => counters.unauthenticated(),
+        }
+        outcome
     }
 
     /// The user whom a request is judged as: the one that sends it, or the one that its headers name.
@@ -398,11 +403,8 @@ impl Service {
         // The work of a verb is a large future, which is put in one place rather than handed on from layer to layer. The
         // seat goes with it, and then with the answer until the client has that.
         let answer = Box::pin(guarded(incoming.audit.clone(), async move {
-            let mut response = router::serve_resource(&context, incoming, target).await?;
-            if let Some(seat) = seat {
-                response.body_mut().hold(seat);
-            }
-            Ok(response)
+            let response = router::serve_resource(&context, incoming, target).await?;
+            Ok(holding(response, seat))
         }));
         let Some(limit) = limit else {
             return answer.await;
@@ -426,6 +428,21 @@ impl Service {
                 Ok(response::out_of_time())
             }
         }
+    }
+
+    /// [`Self::enter`], with the time that it takes in the audit log.
+    async fn wait_for_seat(
+        &self,
+        request: &SeatRequest<'_>,
+        schema: &mut Option<Arc<Schema>>,
+        audit: Option<&Recorder>,
+    ) -> Result<(Option<Arc<Seat>>, WatchHold), u64> {
+        let began = audit.map(|_| Instant::now());
+        let entered = self.enter(request, schema).await;
+        if let (Some(audit), Some(began)) = (audit, began) {
+            audit.took(Layer::QueueWait, began.elapsed());
+        }
+        entered
     }
 
     /// The place of a request among those that are served, with what it holds if it is a watch. `schema` learns its flow schema.
@@ -462,11 +479,20 @@ impl Service {
         let Some(aggregator) = self.paths.aggregator() else {
             return response::page_not_found();
         };
-        let mut response = Box::pin(aggregator.forward(to, request)).await;
-        if let Some(seat) = seat {
-            response.body_mut().hold(seat);
-        }
-        response
+        holding(Box::pin(aggregator.forward(to, request)).await, seat)
+    }
+
+    /// Begins to audit a request, where it is audited.
+    fn begin_audit(
+        &self,
+        user: Option<&Arc<User>>,
+        head: &http::request::Parts,
+        info: &RequestInfo,
+        arrival: &Arrival<'_>,
+    ) -> Option<Exchange> {
+        let auditor = self.auditor.as_ref()?;
+        let clock = self.context.shared.clock.as_ref();
+        Exchange::begin(auditor, user, (head, info), arrival, clock)
     }
 
     /// Begins to audit a request that is refused before it is known who makes it.
@@ -477,9 +503,7 @@ impl Service {
         arrival: &Arrival<'_>,
         why: impl FnOnce() -> String,
     ) -> Option<Exchange> {
-        let auditor = self.auditor.as_ref()?;
-        let clock = self.context.shared.clock.as_ref();
-        let mut audit = Exchange::begin(auditor, None, (head, info), arrival, clock)?;
+        let mut audit = self.begin_audit(None, head, info, arrival)?;
         audit.refuse(why());
         Some(audit)
     }
@@ -501,13 +525,21 @@ impl Service {
 }
 
 /// A header as the log shows it.
-struct RequestedVersion<'a>(Option<&'a HeaderValue>);
+struct HeaderInLog<'a>(Option<&'a HeaderValue>);
 
-impl std::fmt::Display for RequestedVersion<'_> {
+impl std::fmt::Display for HeaderInLog<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let text = self.0.map(|value| String::from_utf8_lossy(value.as_bytes()));
         write!(f, "{:?}", text.unwrap_or_default())
     }
+}
+
+/// The answer, which keeps the seat of its request until the client has it.
+fn holding(mut response: Response, seat: Option<Arc<Seat>>) -> Response {
+    if let Some(seat) = seat {
+        response.body_mut().hold(seat);
+    }
+    response
 }
 
 /// The outcome of `answer`; a fault in it costs this request alone, and the audit log hears of it.
@@ -528,7 +560,8 @@ async fn guarded(
     })
 }
 
-/// Notes who sends a request, and begins its record in the audit log. Whether that could be written.
+/// Notes what authentication took and found, and begins the record of the request in the audit log. Says whether that could
+/// be written.
 async fn received(audit: &Exchange, annotations: Vec<(&'static str, String)>, started: Instant) -> bool {
     audit.recorder().took(Layer::Authentication, started.elapsed());
     for (key, value) in annotations {

@@ -351,7 +351,7 @@ impl Body {
             };
             if let Err(error) = written {
                 // It is too late for another status; a list that breaks off cannot be read.
-                tracing::error!(%error, "a list is broken off");
+                tracing::error!(%error, "a list ends before its last object");
                 self.ended = true;
             }
         }

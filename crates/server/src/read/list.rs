@@ -83,6 +83,7 @@ pub(crate) fn selection(request: &ResourceRequest, options: &ListOptions) -> Res
         fields,
         name,
         shard,
+        passed_over: None,
     })
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use holdfast_resource::schema::TypeTable;
 use holdfast_resource::table::Column;
-use holdfast_resource::{ConversionWebhook, GroupVersion, GroupVersionKind, Resource, ResourceVersion, convert};
+use holdfast_resource::{ConversionWebhook, Resource, ResourceVersion, convert};
 use holdfast_value::Value;
 use http::StatusCode;
 use smol_str::SmolStr;
@@ -60,13 +60,8 @@ impl RequestedVersion {
 
     /// An object of which nothing is set but what it is.
     pub(crate) fn zero(&self, types: &TypeTable) -> Value {
-        let of = GroupVersion::parse(&self.api_version).map(|group_version| GroupVersionKind {
-            group_version,
-            kind: self.kind.clone(),
-        });
-        let zero = of
-            .and_then(|kind| types.id_of_kind(&kind))
-            .map(|id| types.get(id).zero());
+        let of = types.id_of_object(&self.api_version, &self.kind);
+        let zero = of.map(|id| types.get(id).zero());
         let mut object = zero.unwrap_or_else(Value::empty_map);
         object.set_at(&["kind"], self.kind.clone().into());
         object.set_at(&["apiVersion"], self.api_version.clone().into());
@@ -172,6 +167,11 @@ impl RequestedVersion {
         objects::is_shown_as_stored(&self.resource, &self.api_version, entry)
     }
 
+    /// Whether the stored object, with all that it holds, is what is shown of it.
+    fn is_stored_whole(&self, entry: &Entry) -> bool {
+        !self.drops_managed_fields && self.is_stored_so(entry)
+    }
+
     /// A tree in the version that it is stored in, in the version that is shown.
     ///
     /// # Errors
@@ -263,7 +263,7 @@ impl Tree<'_> {
     }
 }
 
-/// The answer that shows one stored object.
+/// The answer that shows one stored object; `tree` is the same where somebody has it, but for the resource version.
 ///
 /// # Errors
 /// 406 for a view that objects do not have, 500 where the object cannot be converted.
@@ -274,6 +274,7 @@ pub(crate) async fn entry(
     representation: &Representation,
     code: StatusCode,
     entry: &Entry,
+    tree_at_hand: Option<&Value>,
 ) -> Result<Response, ApiError> {
     let of_stored_bytes = representation.view == View::Whole
         && representation.format == Format::Json
@@ -284,6 +285,13 @@ pub(crate) async fn entry(
     }
     if shown.needs_webhook(entry) {
         return tree(context, shown, query, representation, code, objects::tree(entry)).await;
+    }
+    if representation.view == View::Whole && representation.format == Format::Protobuf && shown.is_stored_whole(entry) {
+        let tree = match tree_at_hand {
+            Some(tree) => objects::at_revision(tree.clone(), entry),
+            None => objects::tree_or_refusal(entry)?,
+        };
+        return response::protobuf(&context.messages, code, &tree);
     }
     if representation.view == View::Whole {
         return response::encoded(

@@ -1,4 +1,4 @@
-//! Certificates that this server tells others of.
+//! Certificates and keys as texts, and the certificates that this server tells others of.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,13 +29,13 @@ pub fn joined(texts: &[&str], now: SystemTime) -> Result<String, String> {
             }
         }
     }
-    Ok(all.iter().map(pem).collect())
+    Ok(all.iter().map(|certificate| pem("CERTIFICATE", certificate)).collect())
 }
 
-/// A certificate in PEM, in lines as Go writes them.
-fn pem(certificate: &CertificateDer<'_>) -> String {
-    let text = STANDARD.encode(certificate);
-    let mut pem = String::from("-----BEGIN CERTIFICATE-----\n");
+/// A block of PEM, in lines as Go writes them.
+pub fn pem(label: &str, der: &[u8]) -> String {
+    let text = STANDARD.encode(der);
+    let mut pem = format!("-----BEGIN {label}-----\n");
     let mut rest = text.as_str();
     while !rest.is_empty() {
         let (line, behind) = rest.split_at_checked(64).unwrap_or((rest, ""));
@@ -43,8 +43,7 @@ fn pem(certificate: &CertificateDer<'_>) -> String {
         pem.push('\n');
         rest = behind;
     }
-    pem.push_str("-----END CERTIFICATE-----\n");
-    pem
+    pem + &format!("-----END {label}-----\n")
 }
 
 #[cfg(test)]

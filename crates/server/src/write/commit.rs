@@ -88,6 +88,7 @@ pub(super) async fn store(
     let Staged {
         object,
         raw_as_sent,
+        known,
         after,
         warnings,
         ..
@@ -95,7 +96,7 @@ pub(super) async fn store(
     let encoded = encode(context, &object, raw_as_sent, live, most_bytes).map_err(Failure::Refused)?;
     let write = || {
         let (resource, version) = (&target.resource, &target.api_version);
-        let index = objects::index_of(&target.registry, resource, &object, version);
+        let index = objects::index_of(&target.registry, resource, &object, version).with_known(known);
         guarded().put_indexed(key.as_str(), encoded.clone(), index)
     };
     // Once more by the state of later, where others took from the same objects meanwhile.
@@ -123,9 +124,9 @@ pub(super) async fn store(
     let Some(entry) = committed.entries.into_iter().next().flatten() else {
         return Err(Failure::Refused(ApiError::internal("nothing was stored")));
     };
-    context.trees.remember(&entry, object, live.map(AsRef::as_ref));
+    let tree = context.trees.remember(&entry, object, live.map(AsRef::as_ref));
     Ok(Written {
-        object: WrittenObject::Stored(entry),
+        object: WrittenObject::Stored(entry, tree),
         created,
         removed: false,
         warnings,
@@ -228,6 +229,7 @@ mod tests {
                 write: Write::Put,
                 object: objects::tree(&old),
                 raw_as_sent: false,
+                known: Default::default(),
                 after: AfterCommit::default(),
                 warnings: Vec::new(),
             };

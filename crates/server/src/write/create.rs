@@ -10,6 +10,7 @@ use super::commit::{Destination, Failure, store};
 use super::environment::{lookup, stage};
 use super::freshness::Freshness;
 use super::namespace_guard::NamespaceGuard;
+use super::provision;
 use super::written::Written;
 use crate::http::{ApiError, TakenName};
 use crate::objects::{self, Entry};
@@ -34,6 +35,11 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
     loop {
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
+        if context.admission.provides_namespaces()
+            && provision::provide(context, target, metadata::name(object), &snapshot).await?
+        {
+            continue;
+        }
         let object = object.clone();
         let lookup = lookup(context, &target.registry, &snapshot);
         let stage = stage(context, target, &lookup);

@@ -33,7 +33,7 @@ pub(crate) async fn delete(
 /// Takes away an object that cannot be read, as it stands.
 ///
 /// # Errors
-/// 500 where somebody else changed it meanwhile.
+/// 500 where another writer changed it meanwhile.
 pub(crate) async fn remove_unread(context: &Context, entry: &Entry) -> Result<(), ApiError> {
     let transaction = Transaction::new()
         .guard(entry.key().clone(), entry.mod_revision())
@@ -111,7 +111,8 @@ async fn delete_until_stored(
                 warnings: staged.warnings.clone(),
             });
         }
-        match remove_or_mark(context, target, key.clone(), staged, entry, expected).await {
+        let is_last = staged.object == live.stored;
+        match remove_or_mark(context, target, key.clone(), staged, (entry, is_last), expected).await {
             Ok(written) => return Ok(written),
             Err(Failure::Refused(error)) => return Err(error),
             Err(Failure::Lost) => {}
@@ -119,13 +120,13 @@ async fn delete_until_stored(
     }
 }
 
-/// Stores what a DELETE came to.
+/// Stores what a DELETE of `live` came to; where that `is_last`, its event shows the object as it stands.
 async fn remove_or_mark(
     context: &Arc<Context>,
     target: &Target,
     key: String,
     staged: Staged,
-    live: &Arc<Entry>,
+    (live, is_last): (&Arc<Entry>, bool),
     expected: Revision,
 ) -> Result<Written, Failure> {
     if staged.write == Write::Put {
@@ -138,13 +139,14 @@ async fn remove_or_mark(
         };
         return store(context, target, destination, staged, Vec::new()).await;
     }
-    let last = objects::encode(context.types(), &staged.object);
-    let transaction = Transaction::new()
-        .guard(key.as_str(), expected)
-        .delete_as(key.as_str(), last);
+    let guarded = Transaction::new().guard(key.as_str(), expected);
+    let transaction = match is_last {
+        true => guarded.delete(key.as_str()),
+        false => guarded.delete_as(key.as_str(), objects::encode(context.types(), &staged.object)),
+    };
     let committed = commit_object(context, target, transaction, staged.after).await?;
     let object = match committed.entries.into_iter().next().flatten() {
-        Some(entry) => WrittenObject::Stored(entry),
+        Some(entry) => WrittenObject::Stored(entry, None),
         None => WrittenObject::Tree(staged.object),
     };
     Ok(Written {

@@ -3,18 +3,21 @@
 use std::time::Duration;
 
 use holdfast_admission::policies::Check;
+use holdfast_admission::policies::conditions::ConditionCheck;
 use holdfast_admission::webhooks::{ClientConfig, WebhookType};
 use holdfast_resource::access::Access;
 use holdfast_resource::convert::Converted;
 use holdfast_resource::{ConversionCaller, ConversionWebhook, Lookup, Registry};
 use holdfast_value::Value;
-use holdfast_writes::{Callers, Ending, Environment, Live, Stage, Target, Unanswered, WebhookAnswer, WebhookCall};
+use holdfast_writes::{
+    Callers, ConditionOwner, Ending, Environment, Live, Stage, Target, Unanswered, WebhookAnswer, WebhookCall,
+};
 
 use super::settled::Witness;
 use crate::http::ApiError;
-use crate::metrics::WebhookLabels;
+use crate::metrics::{ConditionLabels, WebhookLabels};
 use crate::objects::lookup::SnapshotLookup;
-use crate::objects::{self, Entry, Snapshot};
+use crate::objects::{self, Entry, Index, Snapshot};
 use crate::webhooks::CallError;
 use crate::write::Context;
 
@@ -57,6 +60,7 @@ pub(super) fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
         shown_as_stored: objects::is_shown_as_stored(&target.resource, &target.api_version, entry),
         raw_as_sent,
         as_created: entry.create_revision() == entry.mod_revision(),
+        known: entry.known_index().map(Index::known).unwrap_or_default(),
     })
 }
 
@@ -134,6 +138,34 @@ impl Callers for Context {
             WebhookType::Mutating => counters.mutated(check),
             WebhookType::Validating => counters.validated(check),
         }
+    }
+
+    fn matched(&self, owner: ConditionOwner, operation: &str, check: &ConditionCheck) {
+        let (kind, admission_type) = match owner {
+            // The reference counts policies that change objects so, too.
+            ConditionOwner::Policy => ("policy", "validate"),
+            ConditionOwner::Webhook(WebhookType::Mutating) => ("webhook", "admit"),
+            ConditionOwner::Webhook(WebhookType::Validating) => ("webhook", "validating"),
+        };
+        let labels = ConditionLabels {
+            kind,
+            admission_type,
+            operation,
+        };
+        self.shared.metrics.conditions().evaluated(labels, check);
+    }
+
+    fn excluded(&self, webhook_type: WebhookType, operation: &str, webhook: &str) {
+        let labels = ConditionLabels {
+            kind: "webhook",
+            admission_type: match webhook_type {
+                WebhookType::Mutating => "admit",
+                // An evaluation counts as `validating`.
+                WebhookType::Validating => "validate",
+            },
+            operation,
+        };
+        self.shared.metrics.conditions().excluded(labels, webhook);
     }
 }
 

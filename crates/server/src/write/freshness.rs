@@ -87,7 +87,7 @@ impl Freshness {
         };
         let doubtful = match outcome {
             Ok(written) => {
-                matches!(&written.object, WrittenObject::Stored(entry) if entry.mod_revision() <= of_objects)
+                matches!(&written.object, WrittenObject::Stored(entry, _) if entry.mod_revision() <= of_objects)
             }
             // What went wrong in the store itself does not depend on what was seen.
             Err(error) => error.code().is_client_error(),

@@ -15,6 +15,7 @@ mod environment;
 mod freshness;
 mod namespace_guard;
 mod patch_body;
+mod provision;
 mod settled;
 mod subresource_action;
 #[cfg(test)]
@@ -49,6 +50,7 @@ pub(crate) fn target(request: &ResourceRequest, options: WriteOptions) -> Target
     let (version, user) = (&request.version().api_version, &request.user);
     let mut target = Target::new(registry, resource, version, &request.subresource, user, request.now);
     (target.namespace, target.name) = (request.namespace.clone(), request.name.clone());
+    target.writer.internal = request.unadmitted;
     target.writer.manager = manager_name(&options.field_manager, &request.user_agent());
     let audit = request.audit.clone();
     target.request = WriteRequest {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_authorization::{Attributes, Authorization, Authorizer, User, UserRules};
-use holdfast_resource::{GroupKind, GroupResource, Lookup};
+use holdfast_resource::{GroupKind, GroupResource, Lookup, Resource};
 use holdfast_store::{Key, Revision};
 use holdfast_value::Value;
 use holdfast_writes::Target;
@@ -164,7 +164,7 @@ impl Lookup for Witness<'_> {
         self.lookup.list_revisions(resource, namespace, visit);
     }
 
-    fn resource_of(&self, kind: &GroupKind) -> Option<GroupResource> {
+    fn resource_of(&self, kind: &GroupKind) -> Option<&Resource> {
         self.looks_beyond();
         self.lookup.resource_of(kind)
     }

@@ -148,7 +148,7 @@ impl World {
 /// The entry that a write stored.
 pub(super) fn stored(outcome: Result<Written, ApiError>) -> Arc<Entry> {
     match outcome.unwrap_or_else(|error| panic!("{error}")).object {
-        WrittenObject::Stored(entry) => entry,
+        WrittenObject::Stored(entry, _) => entry,
         WrittenObject::Tree(_) => panic!("nothing was stored"),
     }
 }

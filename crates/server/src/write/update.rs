@@ -9,6 +9,7 @@ use super::commit::{Destination, Failure, store};
 use super::environment::{live, lookup, stage, witnessed_stage};
 use super::freshness::{Freshness, was_overtaken};
 use super::namespace_guard::NamespaceGuard;
+use super::provision;
 use super::settled::Witness;
 use super::turns::Turn;
 use super::written::Written;
@@ -85,6 +86,13 @@ async fn update_until_stored(
             }
             None => None,
         };
+        if entry.is_none()
+            && context.admission.provides_namespaces()
+            && change.may_create(&target.resource, &target.subresource)
+            && provision::provide(context, target, &target.name, &snapshot).await?
+        {
+            continue;
+        }
         let staged = turn.over(stage.update(change, live.as_ref())).await?;
         let charges = match (staged.write, entry) {
             (Write::Unchanged, Some(entry)) => {
@@ -128,6 +136,10 @@ async fn update_until_stored(
 mod tests {
     use std::time::Instant;
 
+    use holdfast_resource::Known;
+    use holdfast_store::Transaction;
+    use holdfast_value::{Limits, json};
+
     use super::super::testing::{CONFIG, World, applied, merge, put, refusal, stored};
     use super::*;
     use crate::objects;
@@ -138,6 +150,38 @@ mod tests {
         let made = world.create(CONFIG).await;
         let same = world.patch(CONFIG, "", "{data: {k: '1'}}").await;
         assert!(Arc::ptr_eq(&made, &same));
+    }
+
+    /// A workload whose template has a container of that name.
+    fn workload(container: &str) -> String {
+        format!(
+            "{{apiVersion: apps/v1, kind: Deployment, metadata: {{name: a}}, spec: {{selector: {{matchLabels: {{x: z}}}}, \
+             template: {{metadata: {{labels: {{x: z}}}}, spec: {{containers: [{{name: {container}, image: i}}]}}}}}}}}"
+        )
+    }
+
+    #[tokio::test]
+    async fn what_another_server_stored_is_looked_at_whole_and_what_this_one_stored_is_known() {
+        let world = World::new();
+        let made = world.create(&workload("c")).await;
+        let known = made.known_index().unwrap().known();
+        let mut of_form = Known::default();
+        of_form.formed = true;
+        assert!(known.formed && known != of_form, "the template is known, too");
+        // As another server would leave it, whose rules let it through.
+        let text = String::from_utf8(made.bytes().to_vec()).unwrap();
+        let wrong = text.replace(r#""name":"c""#, r#""name":"C""#);
+        let tree = json::parse(wrong.as_bytes(), &Limits::TRUSTED).unwrap();
+        let key = world.target(&workload("c"), "").key("a");
+        let other = Transaction::new().put(key.as_str(), objects::encode(world.context.types(), &tree));
+        world.context.shared.store.commit(other).await.unwrap();
+        let target = world.target(&workload("c"), "");
+        let outcome = update(&world.context, target, merge("{metadata: {labels: {a: b}}}")).await;
+        let (code, why) = refusal(outcome);
+        assert!(
+            code == 422 && why.contains("spec.template.spec.containers[0].name"),
+            "{why}"
+        );
     }
 
     #[tokio::test]

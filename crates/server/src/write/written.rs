@@ -24,8 +24,8 @@ pub(crate) struct Written {
 
 /// An object as a write leaves it.
 pub(crate) enum WrittenObject {
-    /// As it is stored.
-    Stored(Arc<Entry>),
+    /// As it is stored, and its tree without the resource version where nobody else keeps that.
+    Stored(Arc<Entry>, Option<Value>),
     /// As a tree in its storage version, where nothing was stored or the object is gone.
     Tree(Value),
 }
@@ -34,7 +34,7 @@ impl WrittenObject {
     /// The tree, in the storage version.
     pub(crate) fn tree(&self) -> Value {
         match self {
-            Self::Stored(entry) => objects::tree(entry),
+            Self::Stored(entry, _) => objects::tree(entry),
             Self::Tree(tree) => tree.clone(),
         }
     }
@@ -44,7 +44,7 @@ impl Written {
     /// The end of a write that found nothing to change in `entry`.
     pub(super) fn unchanged(entry: &Arc<Entry>, warnings: Vec<String>) -> Self {
         Self {
-            object: WrittenObject::Stored(Arc::clone(entry)),
+            object: WrittenObject::Stored(Arc::clone(entry), None),
             created: false,
             removed: false,
             warnings,

@@ -33,7 +33,7 @@ use holdfast_server::write::FieldManagers;
 use holdfast_store::HistoryLimits;
 use http::{HeaderMap, Request};
 use http_body_util::BodyExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 pub const APPLY: &str = "application/apply-patch+yaml";
 pub const MERGE: &str = "application/merge-patch+json";
@@ -153,13 +153,12 @@ impl Server {
         }));
         start(&context).await.unwrap();
         let in_flight = Arc::default();
-        let mut paths = Paths::new(registry, Health::new(), "localhost:6443", Arc::new(SystemClock));
+        let metrics = Arc::clone(&context.shared.metrics);
+        let mut paths = Paths::new(registry, Health::new(), "localhost:6443", Arc::new(SystemClock))
+            .with_metrics(metrics, Arc::clone(&in_flight));
         if let Some(levels) = &fairness {
             fairness::follow(&context, levels);
-            let metrics = Arc::clone(&context.shared.metrics);
-            paths = paths
-                .with_fairness(fairness.clone())
-                .with_metrics(metrics, Arc::clone(&in_flight));
+            paths = paths.with_fairness(fairness.clone());
         }
         let service = Service {
             context,
@@ -172,6 +171,7 @@ impl Server {
             browsers: None,
             go_away: None,
             parts_from_unknown: true,
+            storage_versions: None,
         };
         service.context.shared.store.begin_history();
         Self {
@@ -195,6 +195,24 @@ impl Server {
 
     pub async fn patch(&self, path: &str, sort: &str, body: &str) -> Answer {
         self.send("PATCH", path, sort, body).await
+    }
+
+    /// Posts a definition and accepts its names, as its controller does.
+    pub async fn define(&self, definition: &Value) {
+        const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+        let answer = self.post(DEFINITIONS, &definition.to_string()).await;
+        assert_eq!(answer.code, 201, "{}", answer.body);
+        let versions = definition["spec"]["versions"].as_array().unwrap();
+        let stored = versions.iter().find(|version| version["storage"] == true).unwrap();
+        let accepted = json!({"status": {
+            "acceptedNames": definition["spec"]["names"],
+            "conditions": [{"type": "Established", "status": "True"}],
+            "storedVersions": [stored["name"]],
+        }});
+        let name = definition["metadata"]["name"].as_str().unwrap();
+        let status = format!("{DEFINITIONS}/{name}/status");
+        let answer = self.patch(&status, MERGE, &accepted.to_string()).await;
+        assert_eq!(answer.code, 200, "{}", answer.body);
     }
 
     pub async fn delete(&self, path: &str) -> Answer {
@@ -221,6 +239,12 @@ impl Server {
     ) -> http::Response<ResponseBody> {
         self.request(method, path, content_type, body, &[("Accept", accept)])
             .await
+    }
+
+    /// All metrics as text.
+    pub async fn metrics(&self) -> String {
+        let answer = self.respond("GET", "/metrics", "", "", "*/*").await;
+        String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
     /// The answer to a body that is no text.

@@ -198,6 +198,7 @@ impl Server {
             browsers: None,
             go_away: None,
             parts_from_unknown: true,
+            storage_versions: None,
         };
         start(&service.context).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -84,7 +84,7 @@ pub(crate) struct Step<'a> {
     pub(crate) rows: &'a [Row<'a>],
     /// Versions to remove; some may be gone already.
     pub(crate) dead: &'a [RowId],
-    /// The history up to here is gone, once the dead are.
+    /// The compacted revision, once the dead versions are removed.
     pub(crate) compacted: Option<Revision>,
 }
 

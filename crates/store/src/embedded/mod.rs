@@ -8,7 +8,7 @@ mod salvage;
 mod sqlite;
 mod writer;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc as sync_mpsc;
@@ -41,6 +41,8 @@ const SETTLE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Embedded<X: Indexer> {
     commands: mpsc::Sender<Command<X>>,
+    /// The database and its write-ahead log.
+    files: [PathBuf; 2],
 }
 
 impl<X: Indexer> Embedded<X> {
@@ -54,7 +56,7 @@ impl<X: Indexer> Embedded<X> {
         let (state, mut publisher) = State::new(indexer, config.history);
         let mut disk = match load(&file, &mut publisher) {
             Err(damage @ OpenError::Damaged { .. }) if config.accept_data_loss => {
-                tracing::error!(%damage, "what can be read of the store is taken into a new file");
+                tracing::error!(%damage, "the store is damaged; its readable part is copied into a new file");
                 let salvaged = salvage::salvage(&file)?;
                 tracing::warn!(?salvaged, "data was lost; the damaged files end in .damaged");
                 load(&file, &mut publisher)
@@ -80,7 +82,10 @@ impl<X: Indexer> Embedded<X> {
             .name("store-writer".into())
             .spawn(move || writer.run(received))
             .map_err(cannot_start)?;
-        Ok((state, Self { commands }))
+        let mut log = file.clone().into_os_string();
+        log.push("-wal");
+        let files = [file, log.into()];
+        Ok((state, Self { commands, files }))
     }
 }
 
@@ -92,6 +97,11 @@ impl<X: Indexer> Engine<X> for Embedded<X> {
             sent.map_err(|_| CommitError::Closed)?;
             answer.await.map_err(|_| CommitError::Closed)?
         })
+    }
+
+    fn size_on_disk(&self) -> Option<u64> {
+        let sizes = self.files.iter().filter_map(|file| file.metadata().ok());
+        Some(sizes.map(|file| file.len()).sum())
     }
 
     fn close(&self) -> Pending<'_, Result<(), StorageError>> {
@@ -142,7 +152,7 @@ fn keep<X: Indexer>(
                 flushed = Instant::now();
             }
             if let Err(error) = acknowledged.sync() {
-                tracing::warn!(%error, "cannot sync how far writes were acknowledged");
+                tracing::warn!(%error, "cannot sync the mark of acknowledged writes");
             }
             // A writer that has no room for this is awake anyway.
             if let Some(commands) = commands.upgrade() {

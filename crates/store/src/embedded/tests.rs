@@ -120,7 +120,16 @@ fn open_failing(directory: &TempDir) -> (Store<()>, Arc<Mutex<Faults>>) {
     );
     writer.directory = Some(taken);
     thread::spawn(move || writer.run(received));
-    (Store::with_engine(state, Box::new(Embedded { commands })), faults)
+    (
+        Store::with_engine(
+            state,
+            Box::new(Embedded {
+                commands,
+                files: Default::default(),
+            }),
+        ),
+        faults,
+    )
 }
 
 async fn put(store: &Store<()>, key: &str, text: &str) -> Result<Revision, CommitError> {
@@ -510,7 +519,13 @@ async fn the_log_is_bounded_however_small_the_writes() {
     writer.log_limit = LIMIT;
     writer.keeper = Some(keep(checkpointer, acknowledged, commands.downgrade()).unwrap());
     thread::spawn(move || writer.run(received));
-    let store = Store::with_engine(state, Box::new(Embedded { commands }));
+    let store = Store::with_engine(
+        state,
+        Box::new(Embedded {
+            commands,
+            files: Default::default(),
+        }),
+    );
     let log = directory.path().join("store.db-wal");
     let mut longest = 0;
     for n in 0..200 {
@@ -521,7 +536,7 @@ async fn the_log_is_bounded_however_small_the_writes() {
     store.close().await.unwrap();
 }
 
-/// A disk that nobody should have to do with.
+/// A disk whose operations panic.
 struct PanickingDisk;
 
 impl Disk for PanickingDisk {
@@ -552,9 +567,23 @@ async fn a_writer_that_panics_ends_watches_and_shows_in_the_health() {
     let (commands, received) = mpsc::channel(WAITING);
     let writer = Writer::new(PanickingDisk, publisher, ManualClock::new());
     let thread = thread::spawn(move || writer.run(received));
-    let store = Store::with_engine(state, Box::new(Embedded { commands }));
+    let store = Store::with_engine(
+        state,
+        Box::new(Embedded {
+            commands,
+            files: Default::default(),
+        }),
+    );
     let mut watcher = store.watch("/", 1).unwrap();
     assert!(matches!(put(&store, "/a", "x").await, Err(CommitError::Closed)));
     assert_eq!(watcher.next().await.unwrap_err(), HistoryError::Closed);
     assert!(thread.join().is_err() && store.is_failing());
+}
+
+#[tokio::test]
+async fn the_size_on_disk_is_that_of_the_files() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::open(Config::new(directory.path()), ()).unwrap();
+    assert!(store.size_on_disk().is_some_and(|bytes| bytes > 0));
+    store.close().await.unwrap();
 }

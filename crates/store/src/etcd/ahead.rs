@@ -12,7 +12,7 @@ use crate::entry::{Entry, Indexer};
 use crate::key::{Key, Revision};
 use crate::state::Snapshot;
 
-/// How many keys are known at most; of others the watch tells.
+/// The most keys that are kept; the watch reports the others.
 const MOST: usize = 1024;
 
 /// One key as etcd held it at a revision.
@@ -26,7 +26,7 @@ pub(crate) struct Known<X: Indexer> {
 
 /// The keys of which more is known than the state shows.
 pub(crate) struct Ahead<X: Indexer> {
-    /// Whether there is any, so that one look tells that there is none.
+    /// Whether there is any key, so that the empty case costs one load.
     any: AtomicBool,
     known: Mutex<Vec<Known<X>>>,
 }

@@ -435,7 +435,7 @@ fn endpoint(server: &str, connection: &Connection) -> Result<Endpoint, String> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests {
-    use super::super::metrics::Unobserved;
+    use super::super::metrics::NoObserver;
     use super::*;
 
     fn client(servers: &[&str]) -> Result<Client, OpenError> {
@@ -443,7 +443,7 @@ mod tests {
             servers: servers.iter().map(ToString::to_string).collect(),
             ..Connection::default()
         };
-        Client::new(&connection, Box::new(Unobserved))
+        Client::new(&connection, Box::new(NoObserver))
     }
 
     #[tokio::test]

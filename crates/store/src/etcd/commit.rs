@@ -10,7 +10,7 @@ use super::Shared;
 use super::client::CallError;
 use super::metrics::Operation;
 use super::proto::{Compare, DeleteRangeRequest, PutRequest, RangeRequest, Request, Response, TxnRequest, TxnResponse};
-use crate::codec::Life;
+use crate::codec::TimeToLive;
 use crate::entry::Indexer;
 use crate::error::{CommitError, ReadError};
 use crate::key::{Key, Revision};
@@ -83,13 +83,13 @@ impl<X: Indexer> Shared<X> {
 
     /// The lease that a new value of `key` hangs on; 0 where it stays.
     async fn lease(&self, key: &Key) -> Result<i64, CommitError> {
-        match self.feed.codec.life(key) {
-            Life::Event => self.leases.next(&self.client).await.map_err(refused),
-            Life::Seconds(seconds) => {
+        match self.feed.codec.time_to_live(key) {
+            TimeToLive::Event => self.leases.next(&self.client).await.map_err(refused),
+            TimeToLive::Seconds(seconds) => {
                 let granted = self.client.grant(seconds.into(), GRANT_PATIENCE).await;
                 granted.map(|granted| granted.id).map_err(refused)
             }
-            Life::Lasting => Ok(0),
+            TimeToLive::Unlimited => Ok(0),
         }
     }
 

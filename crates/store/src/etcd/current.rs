@@ -16,19 +16,19 @@ use super::line::Line;
 use super::metrics::Operation;
 use super::prefix::Prefix;
 use super::proto::{PutRequest, RangeRequest, Request, TxnRequest};
-use super::questions::{Answer, Asking};
+use super::revision_queries::{Answer, Querier};
 use super::{Shared, closed};
 use crate::entry::Indexer;
 use crate::error::ReadError;
 use crate::key::Revision;
 
-/// How long a question may take, at whichever members.
+/// How long a query may take over all members.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a question may take on the connection of its own.
+/// How long a query may take on its own connection.
 const ON_LINE: Duration = Duration::from_secs(2);
 /// How long to wait for the watch before a progress request is sent.
 const HURRY: Duration = Duration::from_millis(5);
-/// How long one who waits is thought to do so. Who asks for a revision that never comes gives up by then.
+/// How long a waiter is counted. A request for a revision that never comes ends before that.
 const WAITS: Duration = Duration::from_secs(4);
 /// How long a fault of etcd may stay unnoticed while no request reaches it.
 const PROBE: Duration = Duration::from_secs(2);
@@ -48,14 +48,14 @@ impl Wanted {
         }
     }
 
-    /// Another one waits.
+    /// Adds a waiter.
     fn add(&mut self, revision: Revision, now: Instant) {
         let others = if now < self.until { self.revision } else { 0 };
         self.revision = others.max(revision);
         self.until = now + WAITS;
     }
 
-    /// Whether anybody waits for more than `current`.
+    /// Whether a waiter needs a revision beyond `current`.
     pub(super) fn is_beyond(&self, current: Revision) -> bool {
         self.revision > current && Instant::now() < self.until
     }
@@ -104,8 +104,8 @@ pub(super) fn revision_request(prefix: &Prefix) -> RangeRequest {
 }
 
 impl<X: Indexer> Shared<X> {
-    /// Puts the question for all who wait by now, and tells them.
-    pub(super) async fn ask_revision(&self, mut asking: Asking) -> Answer {
+    /// Queries the revision for all current waiters, and sends them the answer.
+    pub(super) async fn ask_revision(&self, mut asking: Querier) -> Answer {
         asking.begin();
         let answer = match self.ask_by_line(&mut asking.line).await {
             Some(revision) => Ok(revision),
@@ -136,8 +136,8 @@ impl<X: Indexer> Shared<X> {
                 observer.called(Operation::Get, b"", begun.elapsed(), true);
                 return Some(revision);
             }
-            Ok(Err(error)) => tracing::debug!(%error, "the connection for questions is given up"),
-            Err(_) => tracing::debug!("etcd does not answer on the connection for questions"),
+            Ok(Err(error)) => tracing::debug!(%error, "the connection for revision queries has failed"),
+            Err(_) => tracing::debug!("etcd does not answer on the connection for revision queries"),
         }
         *line = None;
         None
@@ -190,7 +190,7 @@ impl<X: Indexer> Shared<X> {
         };
         let marked = self.client.txn(Operation::Update, b"", request, PATIENCE).await;
         if let Err(error) = marked {
-            tracing::warn!(%error, "cannot ask etcd how far it is");
+            tracing::warn!(%error, "cannot read the current revision of etcd");
         }
     }
 

@@ -332,7 +332,7 @@ impl<X: Indexer> Feed<X> {
     /// hears that it cannot be read.
     fn value(&self, key: &Key, stored: &Bytes, revision: Revision, observer: &dyn Observer) -> Value {
         self.codec.decode(key, stored).unwrap_or_else(|error| {
-            tracing::error!(%error, revision, "what etcd holds cannot be read");
+            tracing::error!(%error, revision, "an object in etcd cannot be read");
             observer.unreadable(key);
             error.placeholder()
         })

@@ -43,7 +43,10 @@ impl<X: Indexer> Shared<X> {
             match self.follow_once().await {
                 End::Closing => return,
                 End::Compacted => {
-                    tracing::warn!(after = before, "etcd no longer has what follows; all is read again");
+                    tracing::warn!(
+                        after = before,
+                        "etcd no longer has the next events; all objects are read again"
+                    );
                     self.feed.broke();
                     if let Err(error) = self.reread().await {
                         tracing::warn!(%error, "etcd cannot be read");
@@ -51,7 +54,7 @@ impl<X: Indexer> Shared<X> {
                 }
                 End::Broken(why) => {
                     if reported.is_none_or(|reported| reported.elapsed() >= TELL) {
-                        tracing::warn!(why, "the watch of etcd broke; it is made anew");
+                        tracing::warn!(why, "the watch of etcd broke; a new one begins");
                         reported = Some(Instant::now());
                     }
                     self.client.leave_member();

@@ -53,7 +53,7 @@ pub(super) struct Exchange {
     window: u32,
     /// How much came since the last window update for the server.
     received: u32,
-    /// What is to be sent along with the next question.
+    /// The frames to send along with the next query.
     owed: BytesMut,
     ping: Option<[u8; 8]>,
     acknowledged: Option<Instant>,
@@ -62,7 +62,7 @@ pub(super) struct Exchange {
 }
 
 impl Exchange {
-    /// The beginning of a connection on which `path` is asked of `authority`.
+    /// The first frames of a connection that calls `path` of `authority`.
     pub(super) fn new(secure: bool, authority: &str, path: &str) -> Self {
         let mut owed = BytesMut::from(PREFACE);
         put_window_update(&mut owed, MORE);

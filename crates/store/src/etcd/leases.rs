@@ -13,7 +13,7 @@ const REUSE_PERCENT: u32 = 5;
 const MOST_KEYS: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long what goes by itself stays, and the lease that was granted last.
+/// The time to live of leased keys, and the lease that was granted last.
 pub(crate) struct Leases {
     life: Duration,
     reuse: Duration,

@@ -34,7 +34,7 @@ impl<X: Indexer> Shared<X> {
             match self.try_load().await {
                 Ok(revision) => {
                     let objects = self.feed.state.snapshot().len();
-                    tracing::info!(objects, revision, took = ?begun.elapsed(), "read what etcd holds");
+                    tracing::info!(objects, revision, took = ?begun.elapsed(), "read all objects from etcd");
                     return Ok(());
                 }
                 Err(error) if error.is_compacted() => {

@@ -59,9 +59,9 @@ pub trait Observer: Send + Sync + 'static {
 
 /// No observer.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Unobserved;
+pub struct NoObserver;
 
-impl Observer for Unobserved {
+impl Observer for NoObserver {
     fn called(&self, _operation: Operation, _key: &[u8], _took: Duration, _succeeded: bool) {}
 
     fn unreadable(&self, _key: &[u8]) {}

@@ -18,7 +18,7 @@ mod load;
 mod metrics;
 mod prefix;
 mod proto;
-mod questions;
+mod revision_queries;
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +31,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use client::Connection;
-pub use metrics::{Observer, Operation, Unobserved};
+pub use metrics::{NoObserver, Observer, Operation};
 
 use crate::clock::{Clock, SystemClock};
 use crate::codec::Codec;
@@ -47,7 +47,7 @@ use current::{Check, Trouble, Wanted};
 use feed::Feed;
 use leases::Leases;
 use prefix::Prefix;
-use questions::{Questions, Turn};
+use revision_queries::{RevisionQueries, Turn};
 
 /// How to use an etcd.
 pub struct EtcdConfig {
@@ -97,7 +97,7 @@ impl EtcdConfig {
             readiness_timeout: Duration::from_secs(2),
             size_interval: Duration::from_secs(30),
             codec,
-            observer: Box::new(Unobserved),
+            observer: Box::new(NoObserver),
             clock: Arc::new(SystemClock),
         }
     }
@@ -123,7 +123,7 @@ struct Shared<X: Indexer> {
     /// What etcd said of keys that the state has yet to show.
     ahead: Ahead<X>,
     /// Readers who want to know etcd's revision.
-    questions: Arc<Questions>,
+    questions: Arc<RevisionQueries>,
     /// What they ask, as it is sent.
     question: Bytes,
     /// Whether etcd answers progress requests of a watch correctly.
@@ -179,7 +179,7 @@ impl<X: Indexer> Engine<X> for Etcd<X> {
         Some(Box::pin(async {
             let revision = match self.shared.questions.turn().await {
                 Turn::Answered(answer) => answer?,
-                Turn::Asks(asking) => self.shared.ask_revision(asking).await?,
+                Turn::Queries(asking) => self.shared.ask_revision(asking).await?,
             };
             self.shared.reach(revision).await?;
             Ok(revision)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::ahead::Ahead;
 use super::feed::{Change, Feed};
-use super::metrics::Unobserved;
+use super::metrics::NoObserver;
 use super::prefix::Prefix;
 use super::proto::{Event, KeyValue};
 use crate::clock::SystemClock;
@@ -63,7 +63,7 @@ impl Script {
             Arc::new(SystemClock),
         );
         let mut draft = feed.draft();
-        feed.first([kv("a", 3, 3), kv("b", 4, 4)].into_iter(), &mut draft, &Unobserved);
+        feed.first([kv("a", 3, 3), kv("b", 4, 4)].into_iter(), &mut draft, &NoObserver);
         feed.begin_at(draft, 10);
         let watcher = Watcher::new(&state, Scope::Prefix("/registry/".into()), 10).unwrap();
         Self { feed, watcher }
@@ -73,7 +73,7 @@ impl Script {
         let changes = events
             .into_iter()
             .filter_map(|event| Change::of(event, &self.feed.prefix));
-        self.feed.watched(changes.collect(), &Unobserved);
+        self.feed.watched(changes.collect(), &NoObserver);
     }
 
     /// A writer sends a put of `name`, whose bytes are those of [`kv`] at `modified`.
@@ -183,7 +183,7 @@ fn after_lost_events_watchers_see_what_differs_and_the_history_begins_anew() {
     assert!(script.feed.committed(id, 21).is_none());
     assert_eq!(script.feed.state.revision(), 10);
     // `a` went and came again, `b` went, `c` came.
-    script.feed.reread(&[kv("a", 14, 15), kv("c", 12, 12)], 20, &Unobserved);
+    script.feed.reread(&[kv("a", 14, 15), kv("c", 12, 12)], 20, &NoObserver);
     let deleted = |name: &str, revision| (EventKind::Delete, name.to_owned(), revision);
     let mut expected = puts(&[("c", 12)]);
     expected.extend([deleted("a", 13)]);
@@ -203,7 +203,7 @@ fn deletions_that_were_not_seen_have_a_revision_each() {
     let mut script = Script::new();
     script.feed.broke();
     // `a` and `b` went, and the newest revisions are those of others.
-    script.feed.reread(&[kv("c", 19, 19), kv("d", 20, 20)], 20, &Unobserved);
+    script.feed.reread(&[kv("c", 19, 19), kv("d", 20, 20)], 20, &NoObserver);
     let deleted = |name: &str, revision| (EventKind::Delete, name.to_owned(), revision);
     let mut expected = vec![deleted("b", 17), deleted("a", 18)];
     expected.extend(puts(&[("c", 19), ("d", 20)]));
@@ -211,7 +211,7 @@ fn deletions_that_were_not_seen_have_a_revision_each() {
     // Where there are not enough, none is before what was seen already.
     let mut script = Script::new();
     script.feed.broke();
-    script.feed.reread(&[], 11, &Unobserved);
+    script.feed.reread(&[], 11, &NoObserver);
     assert_eq!(script.seen(), [deleted("a", 11), deleted("b", 11)]);
 }
 
@@ -223,7 +223,7 @@ fn an_own_write_that_was_read_again_is_not_published_twice() {
     assert!(script.feed.committed(id, 12).is_none());
     script
         .feed
-        .reread(&[kv("a", 3, 3), kv("b", 4, 4), kv("c", 12, 12)], 20, &Unobserved);
+        .reread(&[kv("a", 3, 3), kv("b", 4, 4), kv("c", 12, 12)], 20, &NoObserver);
     assert_eq!(script.feed.state.revision(), 20);
     assert_eq!(script.seen(), puts(&[("c", 12)]));
     assert_eq!(script.feed.made(id, 12)[0].as_ref().unwrap().mod_revision(), 12);
@@ -233,7 +233,7 @@ fn an_own_write_that_was_read_again_is_not_published_twice() {
 fn a_refused_write_is_judged_again_by_what_its_answer_bears() {
     let script = Script::new();
     let ahead = Ahead::default();
-    let known = |name: &str, found, revision| script.feed.known(key(name), found, revision, &Unobserved);
+    let known = |name: &str, found, revision| script.feed.known(key(name), found, revision, &NoObserver);
     let learned = [
         known("a", Some(kv("a", 3, 12)), 14),
         known("b", None, 14),

@@ -42,18 +42,18 @@ impl<X: Indexer> Root<X> {
     }
 
     #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
-    pub(super) fn insert(&mut self, table: usize, entry: Arc<Entry<X>>) -> Option<Arc<Entry<X>>> {
-        let key = entry.key().clone();
+    pub(super) fn insert(&mut self, table: usize, entry: &Arc<Entry<X>>) -> Option<Arc<Entry<X>>> {
+        let key = entry.key();
         let replaced = match self.tables.get_mut(&key[..table]) {
-            Some(entries) => entries.insert(key.clone(), entry),
+            Some(entries) => entries.insert(key.clone(), Arc::clone(entry)),
             None => {
-                self.tables
-                    .insert(key[..table].into(), OrdMap::unit(key.clone(), entry));
+                let entries = OrdMap::unit(key.clone(), Arc::clone(entry));
+                self.tables.insert(key[..table].into(), entries);
                 None
             }
         };
         if replaced.is_none() {
-            self.enter_group(table, &key);
+            self.enter_group(table, key);
         }
         replaced
     }
@@ -90,7 +90,7 @@ impl<X: Indexer> Root<X> {
     /// Takes back what `event` did.
     pub(super) fn undo(&mut self, table: usize, event: &Event<X>) {
         match event.previous() {
-            Some(previous) => self.insert(table, previous.clone()),
+            Some(previous) => self.insert(table, previous),
             None => self.remove(table, event.key()),
         };
     }
@@ -101,7 +101,7 @@ pub struct Snapshot<X: Indexer> {
     pub(super) root: Arc<Root<X>>,
     pub(super) indexer: Arc<X>,
     /// What stores of their own hold, by what their keys begin with.
-    pub(super) elsewhere: Option<Arc<[(Key, Self)]>>,
+    pub(super) overrides: Option<Arc<[(Key, Self)]>>,
 }
 
 impl<X: Indexer> Clone for Snapshot<X> {
@@ -109,7 +109,7 @@ impl<X: Indexer> Clone for Snapshot<X> {
         Self {
             root: self.root.clone(),
             indexer: self.indexer.clone(),
-            elsewhere: self.elsewhere.clone(),
+            overrides: self.overrides.clone(),
         }
     }
 }
@@ -134,8 +134,8 @@ impl<X: Indexer> Snapshot<X> {
     }
 
     /// The same with what stores of their own hold, by what their keys begin with.
-    pub(crate) fn beside(mut self, elsewhere: impl Iterator<Item = (Key, Self)>) -> Self {
-        self.elsewhere = Some(elsewhere.collect());
+    pub(crate) fn beside(mut self, overrides: impl Iterator<Item = (Key, Self)>) -> Self {
+        self.overrides = Some(overrides.collect());
         self
     }
 
@@ -147,7 +147,7 @@ impl<X: Indexer> Snapshot<X> {
     }
 
     fn others(&self) -> &[(Key, Self)] {
-        self.elsewhere.as_deref().unwrap_or_default()
+        self.overrides.as_deref().unwrap_or_default()
     }
 
     /// The same but for one key: absent where there is no `entry`.
@@ -155,7 +155,7 @@ impl<X: Indexer> Snapshot<X> {
         let table = self.indexer.table(key);
         let mut root = Root::clone(&self.root);
         match entry {
-            Some(entry) => root.insert(table, entry),
+            Some(entry) => root.insert(table, &entry),
             None => root.remove(table, key),
         };
         self.root = Arc::new(root);
@@ -235,9 +235,9 @@ impl<X: Indexer> Snapshot<X> {
     }
 }
 
-/// Which of `elsewhere`, each by what its keys begin with, holds the keys that begin so; none where no other does.
-pub(crate) fn home_of<T>(elsewhere: &[(Key, T)], key: &[u8]) -> Option<usize> {
-    elsewhere.iter().position(|(prefix, _)| key.starts_with(prefix))
+/// Which of `overrides`, each by what its keys begin with, holds the keys that begin so; none where no other does.
+pub(crate) fn home_of<T>(overrides: &[(Key, T)], key: &[u8]) -> Option<usize> {
+    overrides.iter().position(|(prefix, _)| key.starts_with(prefix))
 }
 
 /// Entries in key order; see [`Snapshot::range`].

@@ -12,8 +12,9 @@ mod select;
 mod write;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use crate::{Duplicates, Error, Limits, Parsed, Position, Value};
+use crate::{Duplicates, Error, Limits, Parsed, Position, Source, Value};
 
 pub use indent::Indenter;
 pub use places::{number_behind, places};
@@ -31,6 +32,22 @@ pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     let text = checked_text(bytes, limits)?;
     let read = Reader::new(&text, limits, Dialect::Json, Duplicates::Replace).read();
     Ok(read.map_err(|error| as_it_came(error, bytes, &text))?.0)
+}
+
+/// Maps that are not read but made of their text: those at one path of a value.
+#[derive(Clone, Copy)]
+pub struct Deferred<'d> {
+    /// The names of the members that lead there; the items of lists between them have none.
+    pub path: &'d [&'d str],
+    /// What the map is made of; it is read after all where that is nothing.
+    pub make: fn(&str) -> Option<Arc<dyn Source>>,
+}
+
+/// Reads one JSON value that was written by a program, and leaves some of its maps as their text.
+pub fn parse_deferring(bytes: &[u8], limits: &Limits, deferred: Deferred<'_>) -> Result<Value, Error> {
+    let text = checked_text(bytes, limits)?;
+    let reader = Reader::new(&text, limits, Dialect::Json, Duplicates::Replace).deferring(deferred);
+    Ok(reader.read().map_err(|error| as_it_came(error, bytes, &text))?.0)
 }
 
 /// Reads one JSON value and reports repeated keys, of which the last wins.

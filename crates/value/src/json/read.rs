@@ -3,10 +3,15 @@
 //! Members of all open containers lie on two shared stacks, `items` and `entries`. Closing a container cuts its members
 //! off into an allocation of the exact size.
 
+mod escapes;
+mod repetition;
+
 use std::collections::HashSet;
 
+use super::Deferred;
 use crate::finding::MAX_FINDINGS;
 use crate::{Duplicates, Entry, Error, Finding, Limits, List, Map, Position, SmolStr, Value};
+use repetition::{path, without_repetition};
 
 /// An open list or map, with the place of its first member on `items` or `entries`.
 enum Frame {
@@ -57,6 +62,7 @@ pub(crate) struct Reader<'a> {
     tracker: Option<Tracker>,
     /// Whether numbers beyond 64-bit floats are infinite rather than errors.
     takes_infinities: bool,
+    deferred: Option<Deferred<'a>>,
 }
 
 /// Finds repeated keys in the order of the text.
@@ -85,7 +91,14 @@ impl<'a> Reader<'a> {
             unescaped: String::new(),
             tracker: None,
             takes_infinities: false,
+            deferred: None,
         }
+    }
+
+    /// The same, where some maps are left as their text.
+    pub(crate) fn deferring(mut self, deferred: Deferred<'a>) -> Self {
+        self.deferred = Some(deferred);
+        self
     }
 
     /// The same, where numbers beyond 64-bit floats become infinite.
@@ -190,6 +203,10 @@ impl<'a> Reader<'a> {
                 Text::Unescaped => self.place(Value::String(SmolStr::new(&self.unescaped))),
             },
             Some(b'{') => {
+                if let Some(map) = self.deferred_map() {
+                    self.place(Value::Map(map));
+                    return Ok(true);
+                }
                 self.check_depth()?;
                 self.at += 1;
                 self.skip_space();
@@ -230,6 +247,36 @@ impl<'a> Reader<'a> {
             _ => return Err(self.unexpected("looking for beginning of value")),
         }
         Ok(true)
+    }
+
+    /// The map that begins here, if it is one that is left as its text.
+    fn deferred_map(&mut self) -> Option<Map> {
+        let deferred = self.deferred?;
+        if !self.is_at(deferred.path) {
+            return None;
+        }
+        let end = super::end_of_value(self.bytes, self.at)?;
+        let source = (deferred.make)(self.text.get(self.at..end)?)?;
+        self.at = end;
+        Some(Map::made_of(source))
+    }
+
+    /// Whether the value that begins here is the member to which these names lead.
+    fn is_at(&self, path: &[&str]) -> bool {
+        let (Some((name, _)), Some(Frame::Map { .. })) = (self.entries.last(), self.frames.last()) else {
+            return false;
+        };
+        if path.last() != Some(&name.as_str()) {
+            return false;
+        }
+        let starts = self.frames.iter().filter_map(|frame| match frame {
+            Frame::Map { first, .. } => Some(*first),
+            Frame::List { .. } => None,
+        });
+        // The entry before the first one of a map is that in which the map stands.
+        let outer = starts.skip(1).map(|first| self.entries.get(first.wrapping_sub(1)));
+        let names = outer.map(|entry| entry.map_or("", |(name, _)| name.as_str()));
+        names.chain([name.as_str()]).eq(path.iter().copied())
     }
 
     /// Reads a key and its colon, and puts it on `entries` to wait for its value.
@@ -347,82 +394,6 @@ impl<'a> Reader<'a> {
             self.unescaped.push_str(&self.text[self.at..self.at + run]);
             self.at += run;
         }
-    }
-
-    /// Reads what follows a backslash.
-    fn escape(&mut self) -> Result<char, Error> {
-        let character = match self.peek() {
-            Some(b'/') if self.dialect == Dialect::Json => '/',
-            Some(escaped @ (b'"' | b'\\')) => char::from(escaped),
-            Some(b'b') => '\u{8}',
-            Some(b'f') => '\u{c}',
-            Some(b'n') => '\n',
-            Some(b'r') => '\r',
-            Some(b't') => '\t',
-            Some(b'u') => {
-                self.at += 1;
-                let unit = self.hex(4)?;
-                if self.dialect == Dialect::Yaml && (0xD800..0xE000).contains(&unit) {
-                    return Err(self.unexpected("in string escape code"));
-                }
-                return Ok(self.surrogates(unit));
-            }
-            Some(escaped) if self.dialect == Dialect::Yaml => return self.escape_of_yaml(escaped),
-            _ => return Err(self.unexpected("in string escape code")),
-        };
-        self.at += 1;
-        Ok(character)
-    }
-
-    /// Reads an escape that YAML has and JSON has not.
-    fn escape_of_yaml(&mut self, escaped: u8) -> Result<char, Error> {
-        let character = match escaped {
-            b'\'' | b' ' | b'\t' => char::from(escaped),
-            b'0' => '\0',
-            b'a' => '\u{7}',
-            b'v' => '\u{b}',
-            b'e' => '\u{1b}',
-            b'N' => '\u{85}',
-            b'_' => '\u{a0}',
-            b'L' => '\u{2028}',
-            b'P' => '\u{2029}',
-            b'x' | b'U' => {
-                self.at += 1;
-                let code = self.hex(if escaped == b'x' { 2 } else { 8 })?;
-                return char::from_u32(code).ok_or_else(|| self.unexpected("in string escape code"));
-            }
-            _ => return Err(self.unexpected("in string escape code")),
-        };
-        self.at += 1;
-        Ok(character)
-    }
-
-    fn hex(&mut self, digits: usize) -> Result<u32, Error> {
-        let mut unit = 0;
-        for _ in 0..digits {
-            let digit = self.peek().and_then(|byte| char::from(byte).to_digit(16));
-            let Some(digit) = digit else {
-                return Err(self.unexpected("in \\u hexadecimal character escape"));
-            };
-            unit = unit << 4 | digit;
-            self.at += 1;
-        }
-        Ok(unit)
-    }
-
-    /// The character of a UTF-16 unit, with that of a following escape if the two are a pair.
-    fn surrogates(&mut self, unit: u32) -> char {
-        if let (0xD800..0xDC00, Some([b'\\', b'u', digits @ ..])) = (unit, self.bytes.get(self.at..self.at + 6)) {
-            let low = std::str::from_utf8(digits)
-                .ok()
-                .and_then(|digits| u32::from_str_radix(digits, 16).ok());
-            if let Some(low @ 0xDC00..0xE000) = low {
-                self.at += 6;
-                let code = 0x10000 + ((unit - 0xD800) << 10 | (low - 0xDC00));
-                return char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);
-            }
-        }
-        char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER)
     }
 
     fn number(&mut self) -> Result<Value, Error> {
@@ -560,66 +531,6 @@ impl<'a> Reader<'a> {
             tracker.findings.push(finding);
         }
     }
-}
-
-/// The path of the key that waits in the innermost of the open containers.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
-)]
-fn path(frames: &[Frame], items: &[Value], entries: &[Entry]) -> String {
-    use std::fmt::Write;
-
-    let mut path = String::new();
-    for (at, frame) in frames.iter().enumerate() {
-        // The members of a container end where those of the next one of its type begin.
-        match frame {
-            Frame::List { first } => {
-                let end = frames[at + 1..].iter().find_map(|frame| match frame {
-                    Frame::List { first } => Some(*first),
-                    Frame::Map { .. } => None,
-                });
-                let _ = write!(path, "[{}]", end.unwrap_or(items.len()) - first);
-            }
-            Frame::Map { .. } => {
-                let end = frames[at + 1..].iter().find_map(|frame| match frame {
-                    Frame::Map { first, .. } => Some(*first),
-                    Frame::List { .. } => None,
-                });
-                if !path.is_empty() {
-                    path.push('.');
-                }
-                let waiting = entries[..end.unwrap_or(entries.len())].last();
-                path.push_str(waiting.map_or("", |(key, _)| key));
-            }
-        }
-    }
-    path
-}
-
-/// The entries, sorted by key, with one for each key. All of one key are taken together, so that many repetitions of a
-/// large map cost no more than one.
-fn without_repetition(entries: Vec<Entry>, duplicates: Duplicates) -> Vec<Entry> {
-    let mut single = Vec::with_capacity(entries.len());
-    let mut entries = entries.into_iter().peekable();
-    while let Some((key, mut value)) = entries.next() {
-        let mut maps = Vec::new();
-        while let Some((_, later)) = entries.next_if(|(next, _)| *next == key) {
-            match std::mem::replace(&mut value, later) {
-                Value::Map(map) if duplicates == Duplicates::Merge => maps.push(map),
-                // What is no map forgets all that stood before it.
-                _ => maps.clear(),
-            }
-        }
-        if let (false, Value::Map(last)) = (maps.is_empty(), &mut value) {
-            maps.push(std::mem::take(last));
-            let mut merged: Vec<Entry> = maps.into_iter().flat_map(Map::into_entries).collect();
-            merged.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
-            value = Value::Map(Map::from_sorted(without_repetition(merged, duplicates)));
-        }
-        single.push((key, value));
-    }
-    single
 }
 
 /// How many bytes from the start are neither quote, backslash nor control character.

@@ -1,5 +1,7 @@
 //! Where tokens and values of a JSON text stand, without reading them.
 
+use wide::u8x16;
+
 use super::read::plain_run;
 
 /// Whether JSON has no blanks between its tokens.
@@ -17,29 +19,119 @@ pub fn is_compact(text: &[u8]) -> bool {
 
 /// Where the value ends that begins at byte `at` of a JSON text, found by quotes and brackets alone; `None` where it does not
 /// end.
-pub fn end_of_value(text: &[u8], mut at: usize) -> Option<usize> {
-    let mut depth = 0_usize;
-    loop {
-        match text.get(at)? {
-            b'"' => {
-                at = end_of_string(text, at)?;
-                if depth == 0 {
-                    return Some(at);
-                }
-                continue;
-            }
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => {
-                depth = depth.checked_sub(1)?;
-                if depth == 0 {
-                    return Some(at + 1);
-                }
-            }
-            _ if depth == 0 => return end_of_scalar(text, at),
-            _ => {}
-        }
-        at += 1;
+pub fn end_of_value(text: &[u8], at: usize) -> Option<usize> {
+    match text.get(at)? {
+        b'"' => end_of_string(text, at),
+        b'{' | b'[' => end_of_container(text, at + 1),
+        _ => end_of_scalar(text, at),
     }
+}
+
+/// Where the container ends whose first bracket stands before `at`. The text is looked at in blocks, each as four sets of bytes:
+/// where little is closed, nobody asks which bracket is which.
+fn end_of_container(text: &[u8], at: usize) -> Option<usize> {
+    let mut scan = Scan::default();
+    let mut depth = 1_u32;
+    let mut place = at;
+    let mut rest = text.get(at..)?;
+    while !rest.is_empty() {
+        let block = match rest.split_first_chunk() {
+            Some((block, behind)) => {
+                rest = behind;
+                scan.brackets(block)
+            }
+            None => {
+                let mut block = [b' '; BLOCK];
+                block.get_mut(..rest.len())?.copy_from_slice(rest);
+                rest = &[];
+                scan.brackets(&block)
+            }
+        };
+        let closed = block.closing.count_ones();
+        if depth > closed {
+            depth = depth - closed + block.opening.count_ones();
+        } else {
+            let mut brackets = block.opening | block.closing;
+            while brackets != 0 {
+                let lowest = brackets & brackets.wrapping_neg();
+                if block.opening & lowest != 0 {
+                    depth += 1;
+                } else {
+                    depth -= 1;
+                }
+                if depth == 0 {
+                    return Some(place + lowest.trailing_zeros() as usize + 1);
+                }
+                brackets ^= lowest;
+            }
+        }
+        place += BLOCK;
+    }
+    None
+}
+
+/// How many bytes are looked at together: a bit each in a set.
+const BLOCK: usize = 64;
+
+/// Brackets of a block that stand in no string.
+struct Brackets {
+    opening: u64,
+    closing: u64,
+}
+
+/// What a block needs to know of those before it.
+#[derive(Default)]
+struct Scan {
+    /// All bits where the block begins in a string.
+    in_string: u64,
+    /// Whether the first byte of the block is escaped.
+    escapes: bool,
+}
+
+impl Scan {
+    fn brackets(&mut self, block: &[u8; BLOCK]) -> Brackets {
+        let (mut quotes, mut backslashes, mut opening, mut closing) = (0, 0, 0, 0);
+        let (quarters, _) = block.as_chunks();
+        for (at, quarter) in quarters.iter().enumerate() {
+            let bytes = u8x16::new(*quarter);
+            // A square bracket differs from a curly one in this bit alone.
+            let curly = bytes | u8x16::splat(0x20);
+            let set = |of: u8x16, byte: u8| (of.cmp_eq(u8x16::splat(byte)).move_mask() as u64) << (at * 16);
+            quotes |= set(bytes, b'"');
+            backslashes |= set(bytes, b'\\');
+            opening |= set(curly, b'{');
+            closing |= set(curly, b'}');
+        }
+        if backslashes != 0 || self.escapes {
+            quotes &= !self.escaped(backslashes);
+        }
+        let in_string = parity(quotes) ^ self.in_string;
+        self.in_string = if in_string >> 63 == 1 { u64::MAX } else { 0 };
+        Brackets {
+            opening: opening & !in_string,
+            closing: closing & !in_string,
+        }
+    }
+
+    /// Which bytes are escaped: those behind an odd number of backslashes. A run of them that begins at an odd place carries
+    /// into the bits behind it when its beginning is added to it, which tells where it ends.
+    fn escaped(&mut self, backslashes: u64) -> u64 {
+        const EVEN: u64 = 0x5555_5555_5555_5555;
+        let backslashes = backslashes & !u64::from(self.escapes);
+        let behind = backslashes << 1 | u64::from(self.escapes);
+        let odd_starts = backslashes & !EVEN & !behind;
+        let (sum, carries) = odd_starts.overflowing_add(backslashes);
+        self.escapes = carries;
+        (EVEN ^ (sum << 1)) & behind
+    }
+}
+
+/// The bits up to whose place, itself among them, an odd number of bits is set.
+fn parity(mut bits: u64) -> u64 {
+    for distance in [1, 2, 4, 8, 16, 32] {
+        bits ^= bits << distance;
+    }
+    bits
 }
 
 /// Where the string ends whose first quote stands at `at`.
@@ -64,6 +156,8 @@ fn end_of_scalar(text: &[u8], start: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -71,6 +165,45 @@ mod tests {
         const COMPACT: &str = r#"{"b":[1,{"c":"x,{\"\\"},[],{}],"a":{"d":null,"e":[true]},"f":""}"#;
         assert!(is_compact(COMPACT.as_bytes()) && is_compact(br#"{"a \" b":" \\"}"#));
         assert!(!is_compact(br#"{"a":"\\", "b":1}"#) && !is_compact(b"[1,\n2]"));
+    }
+
+    /// The end of a container by one byte after the other.
+    fn end_by_bytes(text: &[u8]) -> Option<usize> {
+        let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
+        for (at, byte) in text.iter().enumerate() {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_string => escaped = true,
+                b'"' => in_string = !in_string,
+                b'{' | b'[' if !in_string => depth += 1,
+                b'}' | b']' if !in_string => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                return Some(at + 1);
+            }
+        }
+        None
+    }
+
+    /// Brackets, and strings of any length that hold brackets and escapes.
+    fn tokens() -> impl Strategy<Value = String> {
+        let token = prop_oneof![
+            4 => "[\\{\\}\\[\\],:]",
+            2 => "\"([a{}\\[\\]é]|\\\\[\"\\\\n]){0,90}\"",
+            1 => "[0-9]{1,70}",
+        ];
+        proptest::collection::vec(token, 0..60).prop_map(|tokens| tokens.concat())
+    }
+
+    proptest! {
+        #[test]
+        fn containers_end_where_one_byte_after_the_other_says(tokens in tokens(), cut in 0..4000_usize) {
+            let text = format!("{{{tokens}");
+            let text = text.as_bytes().get(..cut).unwrap_or(text.as_bytes());
+            prop_assume!(!text.is_empty());
+            prop_assert_eq!(end_of_value(text, 0), end_by_bytes(text));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ fn delete(world: &World, stored: &Value, options: &DeleteOptions) -> Result<Stag
         shown_as_stored: true,
         raw_as_sent: false,
         as_created: false,
+        known: Default::default(),
     };
     let target = target(world, stored, "");
     run(world, &target, async |stage| stage.delete(options, &live).await)

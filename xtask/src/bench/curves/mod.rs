@@ -79,12 +79,12 @@ impl Curve {
         }
     }
 
-    /// How many times as much the last point is as the first.
+    /// How many times as much the last point is as the first; `None` where the first is too little to be measured.
     fn growth(&self) -> Option<f64> {
         let [(_, first), .., (_, last)] = self.points.as_slice() else {
             return None;
         };
-        Some(last / first)
+        Some(last / first).filter(|growth| growth.is_finite())
     }
 }
 

@@ -1,4 +1,4 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
@@ -10,6 +10,10 @@ pub(in super::super) struct CertificateApproval;
 impl AdmissionPlugin for CertificateApproval {
     fn name(&self) -> &'static str {
         "CertificateApproval"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Update])
     }
 
     fn interests(&self) -> &[Interest] {

@@ -1,9 +1,10 @@
-//! Admission of CertificateSigningRequests: permissions to approve and sign them, and subjects that are refused
+//! Admission of CertificateSigningRequests and trust bundles: permissions to approve and sign, and subjects that are refused
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#authorization>).
 
 mod approval;
 mod signing;
 mod subject_restriction;
+mod trust_bundles;
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::{Refusal, WriteContext};
@@ -12,6 +13,7 @@ use holdfast_value::Value;
 pub(super) use approval::CertificateApproval;
 pub(super) use signing::CertificateSigning;
 pub(super) use subject_restriction::CertificateSubjectRestriction;
+pub(super) use trust_bundles::ClusterTrustBundleAttest;
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";

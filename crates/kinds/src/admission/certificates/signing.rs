@@ -1,4 +1,4 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
@@ -11,6 +11,10 @@ pub(in super::super) struct CertificateSigning;
 impl AdmissionPlugin for CertificateSigning {
     fn name(&self) -> &'static str {
         "CertificateSigning"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Update])
     }
 
     fn interests(&self) -> &[Interest] {

@@ -1,6 +1,6 @@
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_authorization::MASTERS;
-use holdfast_resource::{Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, REQUESTS, signer};
@@ -14,6 +14,10 @@ const OF_CLIENTS: &str = "kubernetes.io/kube-apiserver-client";
 impl AdmissionPlugin for CertificateSubjectRestriction {
     fn name(&self) -> &'static str {
         "CertificateSubjectRestriction"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Create])
     }
 
     fn interests(&self) -> &[Interest] {

@@ -8,6 +8,7 @@ use holdfast_resource::Field;
 
 use super::policy::{Level, Standard};
 use super::restricted;
+use crate::core::pod_spec::CONTAINERS;
 
 /// A violation: what is violated, and by what.
 pub(super) struct Violation {
@@ -83,7 +84,7 @@ pub(super) fn violations_text(violations: &[Violation]) -> String {
 impl Checked<'_> {
     /// Shows each container of any type with its security context.
     pub(super) fn each_container(&self, visit: &mut dyn FnMut(&Field<'_, '_>, &Field<'_, '_>)) {
-        for list in ["initContainers", "containers", "ephemeralContainers"] {
+        for list in CONTAINERS {
             for container in self.spec.child(list).items() {
                 visit(&container, &container.child("securityContext"));
             }

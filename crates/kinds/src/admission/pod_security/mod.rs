@@ -8,7 +8,7 @@ mod restricted;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use holdfast_admission::{AdmissionPlugin, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::{Aggregate, Field, FieldError, Operation, Refusal, Resource, WriteContext};
 use holdfast_value::Value;
 
@@ -36,6 +36,10 @@ const INTERESTS: [Interest; 2] = [
 impl AdmissionPlugin for PodSecurity {
     fn name(&self) -> &'static str {
         "PodSecurity"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Create, Operation::Update])
     }
 
     fn interests(&self) -> &[Interest] {

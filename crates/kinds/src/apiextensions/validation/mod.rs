@@ -9,13 +9,14 @@ mod structural;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests;
+mod version;
 
 use std::collections::HashSet;
 
 use holdfast_admission::webhooks::authorities_fault;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
 use holdfast_resource::schema::TypeTable;
-use holdfast_resource::structural::{JsonType, Node, Notation};
+use holdfast_resource::structural::{Node, RuleTimings};
 use holdfast_resource::{Field, FieldError, FieldPath};
 use holdfast_value::Value;
 
@@ -30,11 +31,15 @@ const MAX_SELECTABLE: usize = 8;
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
 /// What is wrong with a definition that is to be created, or to take the place of `old`.
-pub(super) fn validate(types: &TypeTable, definition: &Value, old: Option<&Value>) -> Errors {
+pub(super) fn validate(
+    (types, timings): (&TypeTable, &RuleTimings),
+    definition: &Value,
+    old: Option<&Value>,
+) -> Errors {
     let mut errors = Errors::new();
     let null = Value::Null;
     let spec = definition.get("spec").unwrap_or(&null);
-    validate_spec(spec, &Known::of(types, old), &mut errors);
+    validate_spec(spec, &Known::of(types, timings, old), &mut errors);
     if let Some(old) = old {
         immutable(definition, old, &mut errors);
         authorities(spec, old, &mut errors);
@@ -165,10 +170,10 @@ impl Shared {
 
     fn validate_parts(&self, version: &Value, root: &FieldPath, above: bool, errors: &mut Errors) {
         if self.subresources == above {
-            subresources(version, &root.child("subresources"), errors);
+            version::subresources(version, &root.child("subresources"), errors);
         }
         if self.columns == above {
-            columns(version, &root.child("additionalPrinterColumns"), errors);
+            version::columns(version, &root.child("additionalPrinterColumns"), errors);
         }
         if self.selectable == above {
             let schema = version
@@ -184,7 +189,7 @@ impl Shared {
                     .is_none()
                     .then_some("may only be set when `version.schema.openAPIV3Schema` is not included"),
             };
-            selectable_fields(version, refused, &root.child("selectableFields"), errors);
+            version::selectable_fields(version, refused, &root.child("selectableFields"), errors);
         }
     }
 }
@@ -295,15 +300,18 @@ fn names(names: &Value, root: &FieldPath, errors: &mut Errors) {
 struct Known<'v> {
     /// The types of the built-in kinds, which metadata is read by.
     types: &'v TypeTable,
+    /// Where is noted how long rules take to compile.
+    timings: &'v RuleTimings,
     /// The versions of the definition before, by which is known which schemas are as they were.
     before: &'v [Value],
 }
 
 impl<'v> Known<'v> {
-    fn of(types: &'v TypeTable, old: Option<&'v Value>) -> Self {
+    fn of(types: &'v TypeTable, timings: &'v RuleTimings, old: Option<&'v Value>) -> Self {
         let versions = old.and_then(|old| old.get("spec"));
         Self {
             types,
+            timings,
             before: versions.map_or(&[], |spec| items(spec, "versions")),
         }
     }
@@ -344,7 +352,7 @@ fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut
     schema::validate(schema, &field, &mut wrong);
     rules::words(schema, &node, &field, &mut wrong);
     let expressions = if found.is_empty() && unreadable.is_none() {
-        rules::expressions(&node, &field, &wrong, known.has(version))
+        rules::expressions(&node, &field, &wrong, (known.has(version), known.timings))
     } else {
         Errors::new()
     };
@@ -364,122 +372,6 @@ fn structure(types: &TypeTable, schema: &Value, node: &Node, field: &FieldPath) 
         node.validate_defaults(types, field, &mut found);
     }
     found
-}
-
-fn subresources(version: &Value, root: &FieldPath, errors: &mut Errors) {
-    let Some(scale) = version.at(&["subresources", "scale"]).filter(|scale| !scale.is_null()) else {
-        return;
-    };
-    for (name, required, below, why) in [
-        (
-            "specReplicasPath",
-            true,
-            &[".spec."][..],
-            "should be a json path under .spec",
-        ),
-        (
-            "statusReplicasPath",
-            true,
-            &[".status."],
-            "should be a json path under .status",
-        ),
-        (
-            "labelSelectorPath",
-            false,
-            &[".spec.", ".status."],
-            "should be a json path under either .spec or .status",
-        ),
-    ] {
-        let (field, path) = (root.child("scale").child(name), text(scale, name));
-        if path.is_empty() {
-            if required {
-                errors.push(FieldError::required(&field, ""));
-            }
-        } else if let Some(error) = simple_path(path, &field) {
-            errors.push(error);
-        } else if !below.iter().any(|below| path.starts_with(below)) {
-            errors.push(FieldError::invalid(&field, path, why));
-        }
-    }
-}
-
-fn simple_path(path: &str, field: &FieldPath) -> Option<FieldError> {
-    let why = "must be a simple json path starting with .";
-    (!path.starts_with('.')).then(|| FieldError::invalid(field, path, why))
-}
-
-fn columns(version: &Value, root: &FieldPath, errors: &mut Errors) {
-    const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
-    const FORMATS: [&str; 8] = [
-        "byte",
-        "date",
-        "date-time",
-        "double",
-        "float",
-        "int32",
-        "int64",
-        "password",
-    ];
-    for (at, column) in items(version, "additionalPrinterColumns").iter().enumerate() {
-        let field = root.index(at);
-        if text(column, "name").is_empty() {
-            errors.push(FieldError::required(&field.child("name"), ""));
-        }
-        let (types, field_of_type) = (format!("must be one of {}", TYPES.join(",")), field.child("type"));
-        match text(column, "type") {
-            "" => errors.push(FieldError::required(&field_of_type, types)),
-            of if TYPES.contains(&of) => {}
-            of => errors.push(FieldError::invalid(&field_of_type, of, types)),
-        }
-        let format = text(column, "format");
-        if !format.is_empty() && !FORMATS.contains(&format) {
-            let why = format!("must be one of {}", FORMATS.join(","));
-            errors.push(FieldError::invalid(&field.child("format"), format, why));
-        }
-        let (path, field) = (text(column, "jsonPath"), field.child("JSONPath"));
-        if path.is_empty() {
-            errors.push(FieldError::required(&field, ""));
-        } else {
-            errors.extend(simple_path(path, &field));
-        }
-    }
-}
-
-/// The fields that objects can be selected by, which `refused` says why there may be none of.
-fn selectable_fields(version: &Value, refused: Option<&str>, root: &FieldPath, errors: &mut Errors) {
-    let selectable = items(version, "selectableFields");
-    if selectable.is_empty() {
-        return;
-    }
-    if let Some(why) = refused {
-        errors.push(FieldError::invalid(root, "", why));
-        return;
-    }
-    let schema = Node::read(version.at(&["schema", "openAPIV3Schema"]).unwrap_or(&Value::Null));
-    let mut known: HashSet<String> = HashSet::new();
-    for (at, selectable) in selectable.iter().enumerate() {
-        let (field, path) = (root.index(at).child("jsonPath"), text(selectable, "jsonPath"));
-        if path.is_empty() {
-            errors.push(FieldError::required(&field, ""));
-            continue;
-        }
-        match schema.at_path(path, Notation::Dotted) {
-            Err(why) => errors.push(FieldError::invalid(&field, path, format!("is an invalid path: {why}"))),
-            Ok((found, of)) => {
-                let kind = of.and_then(|of| of.kind);
-                if !matches!(kind, Some(JsonType::String | JsonType::Boolean | JsonType::Integer)) {
-                    let why = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-                    errors.push(FieldError::invalid(&field, path, why));
-                }
-                if !known.insert(found.as_str().to_owned()) {
-                    errors.push(FieldError::duplicate(&field, path));
-                }
-            }
-        }
-    }
-    if known.len() > MAX_SELECTABLE {
-        errors.push(FieldError::too_many(root, known.len(), MAX_SELECTABLE));
-    }
 }
 
 #[expect(clippy::indexing_slicing, reason = "the place of one of the versions")]

@@ -1,11 +1,12 @@
 //! What the rules of a definition may say, whether they compile, and what they may cost.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use holdfast_cel::limits::{ESTIMATED_RULE, ESTIMATED_SCHEMA, excess};
 use holdfast_cel::{DeclType, Environment, Program};
 use holdfast_resource::schema::ListType;
-use holdfast_resource::structural::{Additional, JsonType, Node, Rule, RuleEnvironment};
+use holdfast_resource::structural::{Additional, JsonType, Node, Rule, RuleEnvironment, RuleTimings};
 use holdfast_resource::{FieldError, FieldErrorKind, FieldPath};
 use holdfast_value::Value;
 
@@ -68,7 +69,7 @@ pub(super) fn words(schema: &Value, node: &Node, field: &FieldPath, errors: &mut
         if has_breaks(path) {
             invalid("must not contain line breaks");
         }
-        if unreadable(schema).is_none() && node.field_path(path).is_err() {
+        if node.field_path(path).is_err() && unreadable(schema).is_none() {
             invalid("must be a valid path");
         }
     }
@@ -97,13 +98,20 @@ fn has_breaks(text: &str) -> bool {
 }
 
 /// What is wrong with the expressions of a structural schema, whose defaults are right. `wrong` is what else is wrong with
-/// it: rules above that are not looked at. Where the schema is `unchanged` each of them may cost what it costs.
-pub(super) fn expressions(schema: &Node, field: &FieldPath, wrong: &[FieldError], unchanged: bool) -> Errors {
+/// it: rules above that are not looked at. Where the schema is `unchanged` each of them may cost what it costs. How long they
+/// take to compile is noted in `timings`.
+pub(super) fn expressions(
+    schema: &Node,
+    field: &FieldPath,
+    wrong: &[FieldError],
+    (unchanged, timings): (bool, &RuleTimings),
+) -> Errors {
     let mut wrong: Vec<&str> = wrong.iter().map(|error| error.field.as_str()).collect();
     wrong.sort_unstable();
     let mut walk = RuleCheck {
         wrong,
         unchanged,
+        timings,
         base: Environment::new(),
         errors: Errors::new(),
         total: 0,
@@ -162,6 +170,7 @@ struct RuleCheck<'w> {
     /// The fields with which something else is wrong, in order.
     wrong: Vec<&'w str>,
     unchanged: bool,
+    timings: &'w RuleTimings,
     base: Environment,
     errors: Errors,
     /// What all expressions may cost.
@@ -232,10 +241,13 @@ impl RuleCheck<'_> {
             return;
         };
         let times = level.cardinality.unwrap_or_else(|| decl.max_cardinality());
+        let begun = Instant::now();
         let environment = RuleEnvironment::new(&self.base, Arc::clone(decl));
-        for (at, rule) in level.node.rules.iter().enumerate() {
+        let rules = level.node.rules.iter().map(|rule| (rule, environment.compile(rule)));
+        let rules: Vec<_> = rules.collect();
+        self.timings.compiled(begun.elapsed());
+        for (at, (rule, compiled)) in rules.into_iter().enumerate() {
             let field = field.index(at);
-            let compiled = environment.compile(rule);
             match &compiled.program {
                 Ok(Some(program)) => self.cost(program, times, "estimated rule cost", field.child("rule")),
                 Ok(None) => {}

@@ -1,6 +1,7 @@
 use std::sync::LazyLock;
 
 use holdfast_resource::schema::TypeTable;
+use holdfast_resource::structural::RuleTimings;
 use holdfast_value::{Limits, Value, json};
 
 use super::{Errors, name_faults};
@@ -13,7 +14,7 @@ const WIDGETS: &str = r#"{"metadata":{"name":"widgets.example.com"},"spec":{"gro
 
 fn validate(definition: &Value, old: Option<&Value>) -> Errors {
     static TYPES: LazyLock<TypeTable> = LazyLock::new(|| crate::tables::types().unwrap());
-    super::validate(&TYPES, definition, old)
+    super::validate((&TYPES, &RuleTimings::default()), definition, old)
 }
 
 fn value(text: &str) -> Value {
@@ -372,9 +373,7 @@ fn parts_of_a_map_are_told_apart_unless_its_type_is_unknown() {
     }
     let unknown = told_of_rules(&map("future"));
     assert!(
-        unknown
-            .last()
-            .is_some_and(|messages| messages.contains("uncorrelatable")),
+        unknown.last().is_some_and(|message| message.contains("uncorrelatable")),
         "{unknown:?}"
     );
 }

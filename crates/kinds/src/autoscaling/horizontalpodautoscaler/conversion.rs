@@ -2,6 +2,7 @@
 
 use holdfast_value::{Limits, Map, Value, json};
 
+use super::CPU_TARGET;
 use crate::defaults::is_zero;
 
 /// Holds the metrics that `v1` has no fields for.
@@ -9,6 +10,16 @@ const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
+
+/// The annotations that objects have under `v1` alone. No client can set them: each conversion writes them anew.
+const ANNOTATIONS: [&str; 6] = [
+    METRICS,
+    CURRENT_METRICS,
+    CONDITIONS,
+    BEHAVIOR,
+    "autoscaling.alpha.kubernetes.io/scale-down-tolerance",
+    "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
+];
 
 /// The order in which annotations write keys; where two types share keys they agree on it.
 const KEY_ORDER: [&str; 39] = [
@@ -70,11 +81,13 @@ fn is_cpu(metric: &Value) -> bool {
 /// The object in `autoscaling/v1`.
 pub(super) fn to_v1(mut object: Value) -> Value {
     object.set_at(&["apiVersion"], "autoscaling/v1".into());
+    drop_annotations(&mut object);
     let metrics = take_list(&mut object, &["spec", "metrics"]);
     let (mut target, mut others) = (None, Vec::new());
     for metric in metrics {
         match metric.at(&["resource", "target", "averageUtilization"]) {
-            Some(percentage) if is_cpu(&metric) => target = Some(percentage.clone()),
+            // Of several the first counts, and the others are lost.
+            Some(percentage) if is_cpu(&metric) => target = target.or_else(|| Some(percentage.clone())),
             _ => others.push(metric_to_v1(&metric)),
         }
     }
@@ -88,7 +101,7 @@ pub(super) fn to_v1(mut object: Value) -> Value {
     let used = current.iter().filter(|metric| is_cpu(metric));
     let percentage = used
         .filter_map(|metric| metric.at(&["resource", "current", "averageUtilization"]))
-        .next();
+        .next_back();
     if let Some(percentage) = percentage.cloned() {
         object.set_at(&["status", "currentCPUUtilizationPercentage"], percentage);
     }
@@ -116,24 +129,18 @@ pub(super) fn to_v2(mut object: Value) -> Value {
     if let Some(percentage) = object.remove_at(&["spec", "targetCPUUtilizationPercentage"]) {
         metrics.push(cpu_metric(&percentage));
     }
-    if !metrics.is_empty() {
-        object.set_at(&["spec", "metrics"], metrics.into());
+    if metrics.is_empty() {
+        // It is the conversion that has this default, so that what an apply gives up is still there.
+        metrics.push(cpu_metric(&CPU_TARGET.into()));
     }
-    if let Some(behavior @ Value::Map(_)) = annotated(&object, BEHAVIOR) {
-        object.set_at(&["spec", "behavior"], with_lower_names(&behavior));
+    object.set_at(&["spec", "metrics"], metrics.into());
+    if let Some(behavior @ Value::Map(_)) = annotated(&object, BEHAVIOR).map(|found| with_lower_names(&found))
+        && !is_zero(Some(&behavior))
+    {
+        object.set_at(&["spec", "behavior"], behavior);
+        super::default_behavior(&mut object);
     }
-    let mut current: Vec<Value> = annotated_list(&object, CURRENT_METRICS)
-        .iter()
-        .map(current_to_v2)
-        .collect();
-    let percentage = object.remove_at(&["status", "currentCPUUtilizationPercentage"]);
-    if let Some(percentage) = percentage.filter(|_| current.is_empty()) {
-        let mut metric = Value::empty_map();
-        metric.set_at(&["type"], "Resource".into());
-        metric.set_at(&["resource", "name"], "cpu".into());
-        metric.set_at(&["resource", "current", "averageUtilization"], percentage);
-        current.push(metric);
-    }
+    let current = current_metrics_to_v2(&mut object);
     object.set_at(
         &["status", "currentMetrics"],
         if current.is_empty() {
@@ -149,16 +156,41 @@ pub(super) fn to_v2(mut object: Value) -> Value {
     if is_zero(object.at(&["status", "currentReplicas"])) {
         object.remove_at(&["status", "currentReplicas"]);
     }
-    for annotation in [METRICS, BEHAVIOR, CURRENT_METRICS, CONDITIONS] {
-        object.remove_at(&["metadata", "annotations", annotation]);
-    }
-    if object
-        .at(&["metadata", "annotations"])
-        .is_some_and(|annotations| is_zero(Some(annotations)))
-    {
-        object.remove_at(&["metadata", "annotations"]);
-    }
+    drop_annotations(&mut object);
     object
+}
+
+/// What `v2` says of current metrics: an annotation that can be read says more than the use of CPU.
+fn current_metrics_to_v2(object: &mut Value) -> Vec<Value> {
+    let percentage = object.remove_at(&["status", "currentCPUUtilizationPercentage"]);
+    match (annotated(object, CURRENT_METRICS), percentage) {
+        (Some(Value::List(current)), _) => current.iter().map(current_to_v2).collect(),
+        (Some(Value::Null), _) | (_, None) => Vec::new(),
+        (_, Some(percentage)) => {
+            let mut metric = Value::empty_map();
+            metric.set_at(&["type"], "Resource".into());
+            metric.set_at(&["resource", "name"], "cpu".into());
+            metric.set_at(&["resource", "current", "averageUtilization"], percentage);
+            vec![metric]
+        }
+    }
+}
+
+/// Takes away what stands in annotations under `v1`.
+pub(super) fn drop_annotations(object: &mut Value) {
+    const PLACE: [&str; 2] = ["metadata", "annotations"];
+    let Some(annotations) = object.at(&PLACE).and_then(Value::as_map) else {
+        return;
+    };
+    if !ANNOTATIONS.iter().any(|name| annotations.contains_key(name)) {
+        return;
+    }
+    for name in ANNOTATIONS {
+        object.remove_at(&[PLACE[0], PLACE[1], name]);
+    }
+    if is_zero(object.at(&PLACE)) {
+        object.remove_at(&PLACE);
+    }
 }
 
 fn take_list(object: &mut Value, path: &[&str]) -> Vec<Value> {
@@ -410,51 +442,45 @@ fn move_to_v1(metric: &Value, moves: Moves) -> Value {
 fn metric_to_v2(metric: &Value) -> Value {
     let mut moved = move_to_v2(metric, TARGETS);
     // `v1` has no type of target: it shows from the fields that are set.
-    for (metric_type, types) in [
-        (
-            "resource",
-            &[("averageUtilization", "Utilization"), ("averageValue", "AverageValue")][..],
-        ),
-        (
-            "containerResource",
-            &[("averageUtilization", "Utilization"), ("averageValue", "AverageValue")],
-        ),
-        ("pods", &[("averageValue", "AverageValue")]),
-        ("object", &[("averageValue", "AverageValue"), ("value", "Value")]),
-        ("external", &[("value", "Value"), ("averageValue", "AverageValue")]),
+    for (metric_type, decisive, with, without) in [
+        ("resource", "averageUtilization", "Utilization", "AverageValue"),
+        ("containerResource", "averageUtilization", "Utilization", "AverageValue"),
+        ("pods", "averageValue", "AverageValue", "AverageValue"),
+        ("object", "averageValue", "AverageValue", "Value"),
+        ("external", "value", "Value", "AverageValue"),
     ] {
-        let Some(target) = moved.at(&[metric_type, "target"]) else {
-            continue;
-        };
-        let set = |field: &str| target.get(field).is_some_and(|value| !is_zero(Some(value)));
-        let found = types.iter().find(|(field, _)| set(field)).map(|(_, name)| *name);
-        if let Some(name) = found {
-            moved.set_at(&[metric_type, "target", "type"], name.into());
+        if moved.at(&[metric_type]).is_some_and(|source| !source.is_null()) {
+            let set = moved.at(&[metric_type, "target", decisive]).is_some();
+            let target_type = if set { with } else { without };
+            moved.set_at(&[metric_type, "target", "type"], target_type.into());
         }
+    }
+    // `v1` cannot leave out the value of an object's metric, and `v2` must not have it beside an average.
+    let target = ["object", "target"];
+    if moved.str_at(&[target[0], target[1], "type"]) == Some("AverageValue")
+        && moved.str_at(&[target[0], target[1], "value"]) == Some("0")
+    {
+        moved.remove_at(&[target[0], target[1], "value"]);
     }
     moved
 }
 
-/// Amounts that `v1` writes for unset fields count as unset.
 fn current_to_v2(metric: &Value) -> Value {
-    let mut moved = move_to_v2(metric, CURRENTS);
-    for (metric_type, place, _, unset) in CURRENTS {
-        let mut path = vec![*metric_type];
-        path.extend_from_slice(place);
-        if unset.is_some() && moved.str_at(&path) == *unset {
-            moved.remove_at(&path);
-        }
-    }
-    moved
+    move_to_v2(metric, CURRENTS)
 }
 
 fn move_to_v2(metric: &Value, moves: Moves) -> Value {
     let mut moved = sort_alone(metric);
-    for (metric_type, place, name, _) in moves {
-        if let Some(value) = metric.at(&[metric_type, name]) {
+    for (metric_type, place, name, unset) in moves {
+        let Some(source) = metric.get(metric_type).filter(|source| !source.is_null()) else {
+            continue;
+        };
+        let set = source.get(name).filter(|value| !value.is_null()).cloned();
+        // Amounts that `v1` cannot leave out are there even where the annotation has none.
+        if let Some(value) = set.or_else(|| unset.map(Value::from)) {
             let mut path = vec![*metric_type];
             path.extend_from_slice(place);
-            moved.set_at(&path, value.clone());
+            moved.set_at(&path, value);
         }
     }
     moved
@@ -535,13 +561,52 @@ mod tests {
                 r#"[{"Type":"Pods","Value":4,"PeriodSeconds":15}],"Tolerance":null},"ScaleDown":null}"#
             )
         );
-        assert_eq!(to_v2(v1), v2);
+        super::super::default_behavior(&mut v2);
+        assert_eq!(to_v2(v1), v2, "what the annotation leaves out is completed");
+    }
+
+    #[test]
+    fn of_several_metrics_of_cpu_v1_has_the_first_and_of_several_uses_the_last() {
+        let mut v2 = read(V2);
+        let of = |percentage: i64| cpu_metric(&percentage.into());
+        v2.set_at(&["spec", "metrics"], vec![of(3), of(70)].into());
+        let used = |percentage: i64| {
+            read(&format!(
+                r#"{{"type":"Resource","resource":{{"name":"cpu","current":{{"averageUtilization":{percentage}}}}}}}"#
+            ))
+        };
+        v2.set_at(&["status", "currentMetrics"], vec![used(1), used(2)].into());
+        let v1 = to_v1(v2);
+        let at = |path: &[&str]| v1.at(path).and_then(Value::as_i64);
+        assert_eq!(at(&["spec", "targetCPUUtilizationPercentage"]), Some(3));
+        assert_eq!(at(&["status", "currentCPUUtilizationPercentage"]), Some(2));
+    }
+
+    #[test]
+    fn an_average_of_an_object_has_no_value_beside_it() {
+        let mut v1 = read(r#"{"apiVersion":"autoscaling/v1","metadata":{},"spec":{}}"#);
+        let metrics = r#"[{"type":"Object","object":{"target":{"kind":"S","name":"s"},"metricName":"m","targetValue":"0","averageValue":"2"}}]"#;
+        v1.set_at(&["metadata", "annotations", METRICS], metrics.into());
+        let v2 = to_v2(v1);
+        let target = v2
+            .at(&["spec", "metrics"])
+            .and_then(|metrics| metrics.as_list()?.first()?.at(&["object", "target"]));
+        assert_eq!(target, Some(&read(r#"{"averageValue":"2","type":"AverageValue"}"#)));
+    }
+
+    #[test]
+    fn no_client_sets_the_annotations_of_v1() {
+        let mut v2 = read(V2);
+        v2.set_at(&["metadata", "annotations", BEHAVIOR], "{}".into());
+        drop_annotations(&mut v2);
+        assert_eq!(v2, read(V2));
     }
 
     #[test]
     fn unreadable_annotations_are_passed_over() {
         let mut v1 = read(r#"{"apiVersion":"autoscaling/v1","metadata":{},"spec":{}}"#);
         v1.set_at(&["metadata", "annotations", METRICS], "[{".into());
-        assert_eq!(to_v2(v1).at(&["spec", "metrics"]), None);
+        let default = cpu_metric(&CPU_TARGET.into());
+        assert_eq!(to_v2(v1).at(&["spec", "metrics"]), Some(&vec![default].into()));
     }
 }

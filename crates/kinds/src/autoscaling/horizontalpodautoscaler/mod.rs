@@ -35,6 +35,7 @@ impl Strategy for HorizontalPodAutoscaler {
             }
             return;
         }
+        conversion::drop_annotations(object);
         if object.get("spec").is_some() && is_zero(object.at(&["spec", "metrics"])) {
             object.set_at(
                 &["spec", "metrics"],
@@ -233,7 +234,9 @@ mod tests {
             )
         };
         let harness = Harness::new();
-        assert_eq!(harness.errors(&of_object("v1")), Vec::<String>::new());
+        for version in ["v1", "apps/", "/"] {
+            assert_eq!(harness.errors(&of_object(version)), Vec::<String>::new(), "{version}");
+        }
         assert_eq!(
             harness.update_errors(&of_object("v1"), &of_object("a/b/c")),
             [
@@ -243,6 +246,15 @@ mod tests {
         assert_eq!(
             harness.update_errors(&of_object("d/e/f"), &of_object("a/b/c")),
             Vec::<String>::new()
+        );
+    }
+
+    #[test]
+    fn a_list_of_no_policies_is_refused() {
+        let spec = format!("{TARGET}, maxReplicas: 3, behavior: {{scaleUp: {{policies: []}}}}");
+        assert_eq!(
+            Harness::new().errors(&of("v2", &spec)),
+            ["spec.behavior.scaleUp.policies: Required value: must specify at least one Policy"]
         );
     }
 

@@ -1,6 +1,6 @@
 //! What is wrong with an autoscaler.
 
-use holdfast_resource::{Check, Field, GroupVersion, Part, Rules};
+use holdfast_resource::{Check, Field, Part, Rules};
 
 use crate::features::{Feature, Features};
 use crate::validation::Errors;
@@ -53,6 +53,14 @@ impl<'v> Rules<'v> for AutoscalerRules {
             "target_version" => validate_api_version(&part.child("scaleTargetRef"), false, errors),
             "metric" => self.validate_metric(part, check),
             "scaling_to_zero" => validate_scaling_to_zero(part, errors),
+            "policies" => {
+                // Where none are given there are defaults; a list of none is refused.
+                let (policies, given) = (part.child("policies"), check.empties);
+                let path = policies.path();
+                if given.iter().any(|empty| empty.path == path) {
+                    errors.push(policies.required("must specify at least one Policy"));
+                }
+            }
             "object_version" if self.keeps_object_version => {}
             "object_version" => validate_api_version(&part.child("describedObject"), true, errors),
             "container_resource" => {
@@ -151,9 +159,9 @@ fn validate_api_version(reference: &Field<'_, '_>, takes_core: bool, errors: &mu
 /// `ValidateAPIVersion`: what is wrong with the version of a reference. `takes_core` says whether it needs no group.
 fn version_fault(reference: &Field<'_, '_>, takes_core: bool) -> Option<String> {
     let version = reference.child("apiVersion").text();
-    match GroupVersion::parse(version) {
-        None if !version.is_empty() => Some(format!("unexpected GroupVersion string: {version}")),
-        Some(parsed) if !parsed.group.is_empty() => None,
+    match version.split_once('/') {
+        Some((_, number)) if number.contains('/') => Some(format!("unexpected GroupVersion string: {version}")),
+        Some((group, _)) if !group.is_empty() => None,
         _ if takes_core || reference.child("kind").text() == "ReplicationController" => None,
         _ => Some("apiVersion must specify API group".to_owned()),
     }

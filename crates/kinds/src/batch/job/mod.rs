@@ -8,7 +8,8 @@ mod validation;
 pub(super) use cells::CELLS;
 
 use holdfast_resource::metadata::formats::label_value;
-use holdfast_resource::{Check, Field, FieldError, Old, Refusal, Strategy, WriteContext};
+use holdfast_resource::metadata::validate_metadata_changes;
+use holdfast_resource::{Field, FieldError, Old, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 pub(super) use self::validation::validate_job_spec;
@@ -74,7 +75,7 @@ impl Strategy for Job {
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
-        let mut check = Check::new(context.types);
+        let mut check = context.new_check();
         if let Some(job) = check.root(object) {
             validation::validate_job(&job, self.config.pods(), &mut check);
         }
@@ -88,8 +89,9 @@ impl Strategy for Job {
             return errors;
         }
         let mut errors = self.validate(context, object);
+        errors.extend(validate_metadata_changes(context.resource, object, old));
         // The reference checks the specification once more as part of the change.
-        let mut check = Check::new(context.types);
+        let mut check = context.new_check();
         if let Some(job) = check.root(object) {
             validation::validate_own_spec(&job, self.config.pods(), &mut check);
         }

@@ -4,6 +4,7 @@
 use std::ops::ControlFlow;
 
 use holdfast_resource::metadata::labels::LabelSelector;
+use holdfast_resource::table::condition;
 use holdfast_resource::{
     ActionStep, Field, FieldError, FieldPath, GroupKind, GroupResource, Refusal, SubresourceAction, WriteContext,
 };
@@ -280,12 +281,7 @@ fn disrupt(context: &WriteContext<'_>, pod: &str, mut budget: Value) -> Result<V
 fn none_allowed(budget: &Value) -> String {
     let name = name_of(budget);
     let (desired, healthy) = (count(budget, "desiredHealthy"), count(budget, "currentHealthy"));
-    let conditions = budget.at(&["status", "conditions"]).and_then(Value::as_list);
-    let condition = conditions
-        .into_iter()
-        .flat_map(|list| list.iter())
-        .find(|condition| condition.str_at(&["type"]) == Some(DISRUPTION_ALLOWED))
-        .filter(|condition| condition.str_at(&["status"]) == Some("False"));
+    let condition = condition(budget, DISRUPTION_ALLOWED).filter(|found| found.str_at(&["status"]) == Some("False"));
     let text = |field: &str| {
         condition
             .and_then(|condition| condition.str_at(&[field]))

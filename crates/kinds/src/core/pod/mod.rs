@@ -11,13 +11,14 @@ mod update;
 
 use std::time::SystemTime;
 
-use holdfast_resource::{Check, Field, FieldError, Refusal, RowConditions, Strategy, WriteContext};
+use holdfast_resource::{Field, FieldError, Refusal, RowConditions, Strategy, WriteContext};
 use holdfast_value::{Map, Value};
 
 pub(super) use binding::Binding;
 pub(super) use cells::CELLS;
 pub(super) use connect::of_pod;
 pub(super) use eviction::Eviction;
+pub(crate) use qos::class as qos_class;
 
 use super::pod_spec::{
     PodRules, app_armor_fields, default_pod, pod_spec_warnings, validate_annotation_changes, validate_only_for_pod,
@@ -72,7 +73,12 @@ impl Strategy for Pod {
         }
         let mut status = Map::new();
         status.insert("phase", "Pending");
-        status.insert("qosClass", qos::class(&Field::root(object).child("spec")));
+        // `GetPodQOS`: a class that is given stays.
+        let given = object.at(&["status", "qosClass"]).filter(|class| !is_zero(Some(class)));
+        let class = given
+            .cloned()
+            .unwrap_or_else(|| qos::class(&Field::root(object).child("spec")).into());
+        status.insert("qosClass", class);
         if !is_zero(object.at(&["spec", "schedulingGates"])) {
             status.insert("conditions", Value::from(vec![gated_condition(context.now)]));
         }
@@ -168,7 +174,7 @@ impl Strategy for Pod {
         let mut warnings = Vec::new();
         crate::workload::name_warnings(context, "the Pod's hostname", &mut warnings);
         let root = Field::root(object);
-        pod_spec_warnings(&root.child("metadata"), &root.child("spec"), &mut warnings);
+        pod_spec_warnings(&root.child("metadata"), &root.child("spec"), false, &mut warnings);
         warnings
     }
 }
@@ -214,7 +220,7 @@ pub(super) fn grace_period(object: &Value, requested: Option<i64>) -> i64 {
 
 impl Pod {
     fn validate_all(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
-        let mut check = Check::new(context.types);
+        let mut check = context.new_check();
         let Some(root) = check.root(object) else {
             return check.errors;
         };
@@ -230,9 +236,12 @@ impl Pod {
         );
         let name = metadata.child("name");
         let old_spec = old.and_then(|old| old.get("spec"));
-        let rules = PodRules::new(self.config.pods(), Some(name.text()), old_spec);
-        validate_pod_spec(&spec, rules, &mut check);
-        validate_only_for_pod(&spec, &mut check.errors);
+        // What `old` has already is allowed as long as it has it, and the name stays.
+        check.alone(&spec, |check| {
+            let rules = PodRules::new(self.config.pods(), Some(name.text()), old_spec);
+            validate_pod_spec(&spec, rules, check);
+            validate_only_for_pod(&spec, &mut check.errors);
+        });
         check.errors
     }
 }
@@ -278,7 +287,7 @@ spec:
 
     #[test]
     fn an_address_is_the_first_of_all_addresses() {
-        for (selector, matched) in [
+        for (sent, matched) in [
             (
                 r#"{"podIP":"10.0.0.1"}"#,
                 r#"{"podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]}"#,
@@ -295,7 +304,7 @@ spec:
             ("{}", "{}"),
         ] {
             let limits = holdfast_value::Limits::TRUSTED;
-            let mut status = holdfast_value::json::parse(selector.as_bytes(), &limits).unwrap();
+            let mut status = holdfast_value::json::parse(sent.as_bytes(), &limits).unwrap();
             match_addresses(&mut status);
             assert_eq!(holdfast_value::json::to_string(&status), matched);
         }
@@ -306,6 +315,28 @@ spec:
         let created = Harness::new().create(&format!("{WORKER}status: {{phase: Running}}\n"));
         assert_eq!(at(&created, "status"), r#"{"phase":"Pending","qosClass":"BestEffort"}"#);
         assert_eq!(at(&created, "spec.enableServiceLinks"), "true");
+        let classed = Harness::new().create(&format!("{WORKER}status: {{phase: Running, qosClass: Burstable}}\n"));
+        assert_eq!(at(&classed, "status"), r#"{"phase":"Pending","qosClass":"Burstable"}"#);
+    }
+
+    #[test]
+    fn rules_of_an_init_container_need_a_policy() {
+        let rules = "restartPolicyRules: [{action: Odd}]";
+        let pod = format!("{WORKER}  initContainers: [{{name: i, image: i, {rules}}}]\n");
+        assert_eq!(
+            Harness::new().errors(&pod),
+            [
+                "spec.initContainers[0].restartPolicy: Required value: must specify restartPolicy when restart rules are used"
+            ]
+        );
+    }
+
+    #[test]
+    fn files_of_variables_are_in_volumes_with_names_of_volumes() {
+        let env = "env: [{name: A, valueFrom: {fileKeyRef: {key: a, path: p, volumeName: a/b}}}]";
+        let errors = Harness::new().errors(&WORKER.replace("busybox:1", &format!("busybox:1, {env}")));
+        assert_eq!(errors.len(), 2, "{errors:?}");
+        assert!(errors[0].contains("fileKeyRef.volumeName: Invalid value"), "{errors:?}");
     }
 
     #[test]

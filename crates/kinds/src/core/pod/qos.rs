@@ -7,7 +7,7 @@ use crate::validation::resources::quantity;
 const COUNTED: [&str; 2] = ["cpu", "memory"];
 
 /// The quality of service class of a pod specification.
-pub(super) fn class(spec: &Field<'_, '_>) -> &'static str {
+pub(crate) fn class(spec: &Field<'_, '_>) -> &'static str {
     let whole = spec.child("resources");
     if ["limits", "requests"].iter().any(|part| !whole.child(part).is_empty()) {
         let (any, guaranteed) = rate(&whole);

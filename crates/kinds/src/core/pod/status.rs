@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
 use holdfast_resource::metadata::formats::{dns_label, dns_subdomain, qualified_name};
+use holdfast_resource::table::items;
 use holdfast_resource::{Check, Field, FieldError, NoRules, Part, WriteContext};
 use holdfast_value::Value;
 
@@ -30,16 +31,19 @@ pub(super) fn keep_observed_generations(object: &mut Value, old: &Value) {
     {
         status.set_at(&[FIELD], generation.clone());
     }
+    let (now, before) = (items(status, &["conditions"]), items(before, &["conditions"]));
+    let is_lost = now.iter().any(|condition| is_zero(condition.get(FIELD)))
+        && before.iter().any(|condition| condition.get(FIELD).is_some());
+    if !is_lost {
+        return;
+    }
     // Conditions may share a type: the first of one is that of the first of the other.
     let mut known: HashMap<&str, VecDeque<Option<&Value>>> = HashMap::new();
-    for condition in conditions(before) {
+    for condition in before {
         known
             .entry(type_of(condition))
             .or_default()
             .push_back(condition.get(FIELD));
-    }
-    if known.values().flatten().all(Option::is_none) {
-        return;
     }
     let list = status.at_mut(&["conditions"]).and_then(Value::as_list_mut);
     for condition in list.into_iter().flat_map(|list| list.make_mut()) {
@@ -55,11 +59,6 @@ pub(super) fn keep_observed_generations(object: &mut Value, old: &Value) {
     }
 }
 
-fn conditions(status: &Value) -> impl Iterator<Item = &Value> {
-    let list = status.get("conditions").and_then(Value::as_list);
-    list.into_iter().flat_map(|list| list.iter())
-}
-
 fn type_of(condition: &Value) -> &str {
     condition.str_at(&["type"]).unwrap_or_default()
 }
@@ -71,7 +70,7 @@ pub(super) fn validate_status_update(
     object: &Value,
     old: &Value,
 ) -> Errors {
-    let mut check = Check::new(context.types);
+    let mut check = context.new_check();
     let (Some(new), Some(old)) = (check.root(object), check.root(old)) else {
         return check.errors;
     };
@@ -330,22 +329,14 @@ fn shown_at_item<'v, 'p>(item: &Field<'v, '_>, place: &'p str) -> Field<'v, 'p> 
     Field::placed(item.child("ip").value(), place)
 }
 
-fn validate_unrepeated(addresses: &Field<'_, '_>, errors: &mut Errors) {
-    let mut seen = HashSet::new();
-    for one in addresses.items() {
-        if !seen.insert(one.child("ip").text()) {
-            errors.push(one.duplicate());
-        }
-    }
-}
-
 /// At most one address of IPv4 and one of IPv6.
 fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
     let mut families = HashSet::new();
     let mut unreadable = false;
     for (at, one) in addresses.items().enumerate() {
         let text = one.child("ip").text();
-        match lenient_address(text) {
+        // An address of IPv4 within IPv6 is one of IPv4.
+        match lenient_address(text).map(|address| address.to_canonical()) {
             Some(IpAddr::V4(_)) => drop(families.insert("IPv4")),
             Some(IpAddr::V6(_)) => drop(families.insert("IPv6")),
             None => {
@@ -359,7 +350,14 @@ fn validate_families(addresses: &Field<'_, '_>, errors: &mut Errors) {
         }
     }
     if unreadable || families.len() < 2 || addresses.len() > 2 {
-        errors.push(addresses.invalid(ONE_OF_EACH));
+        // The reference shows its own structs here.
+        let shown = addresses.items().map(|one| {
+            let mut shown = Value::empty_map();
+            shown.set_at(&["IP"], one.child("ip").text().into());
+            shown
+        });
+        let shown: Vec<Value> = shown.collect();
+        errors.push(addresses.invalid_as(Value::from(shown), ONE_OF_EACH));
     }
 }
 
@@ -375,7 +373,6 @@ fn validate_host_ips(status: &Field<'_, '_>, old: &Field<'_, '_>, reading: Readi
     }
     validate_each(&addresses, &old.child("hostIPs"), reading, errors);
     if addresses.len() > 1 {
-        validate_unrepeated(&addresses, errors);
         validate_families(&addresses, errors);
     }
 }

@@ -11,12 +11,13 @@ use crate::features::{Feature, Features};
 use crate::validation::paths::descending;
 use crate::validation::{Errors, read_json};
 
-const MIRROR: &str = "kubernetes.io/config.mirror";
+/// Marks a Pod that shows what a node runs by itself.
+pub(crate) const MIRROR: &str = "kubernetes.io/config.mirror";
 const TOLERATIONS: &str = "scheduler.alpha.kubernetes.io/tolerations";
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
-const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
-const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
-const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
+pub(super) const SECCOMP: &str = "seccomp.security.alpha.kubernetes.io/pod";
+pub(super) const SECCOMP_OF_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
+pub(super) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 const LOCALHOST: &str = "localhost/";
 
 /// `ValidatePodSpecificAnnotations`
@@ -187,7 +188,7 @@ pub(crate) fn app_armor_fields(pod: &mut Value) -> Vec<String> {
         return warnings;
     }
     let of_pod = pod.at(&["spec", "securityContext", "appArmorProfile"]).cloned();
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
+    for list in super::CONTAINERS {
         let count = pod
             .at(&["spec", list])
             .and_then(Value::as_list)
@@ -216,7 +217,7 @@ fn app_armor_of_container(
     match (pod.str_at(&["metadata", "annotations", &key]), own) {
         (None, _) | (Some(_), Some(_)) => {}
         (Some(text), None) => {
-            let profile = field_of(text);
+            let profile = app_armor_field(text);
             if profile.is_none() || profile.as_ref() != of_pod {
                 warnings.push(format!(
                     "metadata.annotations[{key}]: deprecated since v1.30; use the \"appArmorProfile\" field instead"
@@ -233,7 +234,7 @@ fn app_armor_of_container(
 }
 
 /// The profile that says what an annotation says, if that is a valid one.
-fn field_of(annotation: &str) -> Option<Value> {
+pub(super) fn app_armor_field(annotation: &str) -> Option<Value> {
     let mut profile = Map::new();
     match annotation {
         "unconfined" => profile.insert("type", "Unconfined"),

@@ -26,7 +26,7 @@ pub(super) struct PodParts<'a, 'v> {
 
 /// Calls `with` for each container, in the order of the reference: init containers first.
 pub(super) fn visit_containers(spec: &Field<'_, '_>, with: &mut dyn FnMut(&Field<'_, '_>)) {
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
+    for list in super::CONTAINERS {
         for container in spec.child(list).items() {
             with(&container);
         }
@@ -86,7 +86,12 @@ fn validate_init<'v>(spec: &Part<'v, '_>, pod: &PodParts<'_, 'v>, names: &mut Se
     let containers = spec.child("initContainers");
     for container in check.items(spec, "initContainers", &containers) {
         check.values(&container, pod);
-        validate_restart_policy(&container, pod, check);
+        if container.child("restartPolicy").is_set() {
+            validate_restart_policy(&container, pod, check);
+        } else {
+            // `validateInitContainerRestartPolicy`: rules are not looked at where there is no policy.
+            require_restart_policy(&container, check);
+        }
         let always = container.child("restartPolicy").text() == "Always";
         let name = container.child("name");
         if names.contains(&name.text()) {
@@ -213,11 +218,8 @@ fn validate_host_port_conflicts<'v: 'p, 'p>(containers: impl Iterator<Item = Fie
 /// `validateContainerRestartPolicy`
 fn validate_restart_policy<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check: &mut Check<'_>) {
     check.field(container, "restartPolicy", pod);
-    let (policy, rules) = (container.child("restartPolicy"), container.child("restartPolicyRules"));
-    if !policy.is_set() && !rules.is_empty() {
-        let fault = "must specify restartPolicy when restart rules are used";
-        check.errors.push(policy.required(fault));
-    }
+    let rules = container.child("restartPolicyRules");
+    require_restart_policy(container, check);
     check.field(container, "restartPolicyRules", pod);
     if pod.rules.restarts_all {
         return;
@@ -227,6 +229,14 @@ fn validate_restart_policy<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>,
         if action.text() == super::RESTART_ALL {
             check.errors.push(action.not_supported(&["Restart"]));
         }
+    }
+}
+
+fn require_restart_policy<'v>(container: &Part<'v, '_>, check: &mut Check<'_>) {
+    let policy = container.child("restartPolicy");
+    if !policy.is_set() && !container.child("restartPolicyRules").is_empty() {
+        let fault = "must specify restartPolicy when restart rules are used";
+        check.errors.push(policy.required(fault));
     }
 }
 

@@ -3,6 +3,7 @@
 use holdfast_resource::Field;
 use holdfast_value::{Map, Value};
 
+use super::image;
 use crate::defaults::{change_items, set_missing};
 use crate::pod_resources::of_containers;
 use crate::validation::resources::is_of_pods;
@@ -121,36 +122,14 @@ fn has_no_source(volume: &Value) -> bool {
         .is_some_and(|volume| volume.iter().all(|(key, _)| key == "name"))
 }
 
-fn pull_policy(container: &mut Value, image: &str, policy: &str) {
-    let always = container.get(image).and_then(Value::as_str).is_some_and(is_latest);
+fn pull_policy(container: &mut Value, field: &str, policy: &str) {
+    let always = container
+        .get(field)
+        .and_then(Value::as_str)
+        .is_some_and(image::is_latest);
     set_missing(container, policy, || {
         if always { "Always" } else { "IfNotPresent" }.into()
     });
-}
-
-/// Whether an image is the latest one: by its tag, or because it has neither tag nor digest. Malformed names are not.
-fn is_latest(image: &str) -> bool {
-    let (name, digest) = match image.split_once('@') {
-        Some((name, _)) => (name, true),
-        None => (image, false),
-    };
-    let (path, tag) = match name.rsplit_once(':') {
-        Some((path, tag)) if !tag.contains('/') => (path, Some(tag)),
-        _ => (name, None),
-    };
-    let repository = match path.split_once('/') {
-        Some((domain, rest)) if domain.contains(['.', ':']) || domain == "localhost" => rest,
-        _ => path,
-    };
-    let allowed =
-        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'.' | b'_' | b'-' | b'/');
-    if repository.is_empty() || !repository.bytes().all(allowed) {
-        return false;
-    }
-    match tag {
-        Some(tag) => tag == "latest",
-        None => !digest,
-    }
 }
 
 fn lacks_requests(container: &Value) -> bool {
@@ -184,27 +163,4 @@ fn host_ports(container: &mut Value) {
             port.set_at(&["hostPort"], number);
         }
     });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn images_without_tag_are_the_latest() {
-        for (image, latest) in [
-            ("nginx", true),
-            ("nginx:latest", true),
-            ("nginx:1.27", false),
-            ("registry:5000/a/b", true),
-            ("registry:5000/a/b:1", false),
-            ("a@sha256:0123", false),
-            ("a:latest@sha256:0123", true),
-            ("localhost/a", true),
-            ("Bad/Name", false),
-            ("", false),
-        ] {
-            assert_eq!(is_latest(image), latest, "{image}");
-        }
-    }
 }

@@ -6,9 +6,11 @@ mod annotations;
 mod containers;
 mod defaults;
 mod env;
+mod image;
 mod networking;
 mod overlapping_paths;
 mod probes;
+mod references;
 mod scheduling;
 mod security;
 mod stop_signal;
@@ -18,10 +20,11 @@ mod warnings;
 mod windows;
 
 pub(crate) use annotations::{
-    app_armor_fields, validate_annotation_changes, validate_pod_annotations, validate_profile_annotations,
+    MIRROR, app_armor_fields, validate_annotation_changes, validate_pod_annotations, validate_profile_annotations,
 };
 pub(crate) use containers::validate_container_updates;
 pub(crate) use defaults::{default_pod, default_template};
+pub(crate) use references::{names_config_map, names_secret};
 pub(crate) use scheduling::{validate_node_selector, validate_taint_effect, validate_tolerations};
 pub(crate) use template::{
     Template, validate_restarting, validate_selected, validate_template, validate_template_metadata,
@@ -37,6 +40,9 @@ use holdfast_value::Value;
 use crate::config::PodSettings;
 use crate::features::{Feature, Features};
 use crate::validation::Errors;
+
+/// The lists of containers, in the order in which the reference visits them.
+pub(crate) const CONTAINERS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 use crate::validation::addresses::Reading;
 use crate::validation::paths::no_back_steps;
 use crate::validation::ports::port_number_or_name;

@@ -68,8 +68,12 @@ pub(crate) fn validate_template_metadata(template: &Field<'_, '_>, features: Fea
     validate_pod_annotations(&placed, &template.child("spec"), features, errors);
 }
 
-/// Checks a template of Pods.
+/// Checks a template of Pods, by what it holds alone.
 pub(crate) fn validate_template(template: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
+    check.alone(template, |check| validate_whole_template(template, settings, check));
+}
+
+fn validate_whole_template(template: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     validate_template_metadata(template, settings.features, &mut check.errors);
     let Some(spec) = check.child(template, "spec") else {
         return;

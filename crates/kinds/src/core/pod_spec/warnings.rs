@@ -1,12 +1,20 @@
 //! Warnings about pod specifications that are accepted but unlikely to do what their writers want.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use holdfast_resource::Field;
+use holdfast_resource::metadata::formats::label_value;
+use holdfast_resource::{Fact, Field, Parts};
 use holdfast_value::{Seen, Value};
 
-use super::overlapping_paths;
+use super::annotations::{APP_ARMOR, SECCOMP, SECCOMP_OF_CONTAINER, app_armor_field};
+use super::{CONTAINERS, overlapping_paths};
+use crate::validation::addresses::address_warning;
 use crate::validation::resources;
+
+/// What is counted in bytes.
+const BYTES: [&str; 2] = ["memory", "ephemeral-storage"];
+/// How many warnings there may be before ports are no longer compared: an answer takes fewer.
+const MOST_OF_PORTS: usize = 500;
 
 /// Labels of nodes that have a newer name: label, since when, what to use instead.
 const DEPRECATED_NODE_LABELS: [(&str, &str, &str); 5] = [
@@ -30,14 +38,10 @@ const DEPRECATED_NODE_LABELS: [(&str, &str, &str); 5] = [
 ];
 
 /// Annotations of Pods that fields have replaced.
-const DEPRECATED_ANNOTATIONS: [(&str, &str); 4] = [
+const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
     (
         "scheduler.alpha.kubernetes.io/critical-pod",
         "non-functional in v1.16+; use the \"priorityClassName\" field instead",
-    ),
-    (
-        "seccomp.security.alpha.kubernetes.io/pod",
-        "non-functional in v1.27+; use the \"seccompProfile\" field instead",
     ),
     (
         "security.alpha.kubernetes.io/sysctls",
@@ -56,16 +60,36 @@ pub(crate) fn deprecated_node_label(label: &str) -> Option<String> {
 }
 
 /// What is to be said of the template at `path` of a workload, if it is new or changed.
-pub(crate) fn template_warnings(object: &Value, path: &[&str]) -> Vec<String> {
-    let place = path.join(".");
-    let template = Field::placed(object.at(path), &place);
-    let mut warnings = Vec::new();
-    pod_spec_warnings(&template.child("metadata"), &template.child("spec"), &mut warnings);
-    warnings
+pub(crate) fn template_warnings(parts: &Parts<'_>, object: &Value, path: &[&str]) -> Vec<String> {
+    with_field(&Field::root(object), path, |template| {
+        let mut warnings = Vec::new();
+        if !parts.knows(Fact::Harmless, template) {
+            let (metadata, spec) = (template.child("metadata"), template.child("spec"));
+            pod_spec_warnings(&metadata, &spec, true, &mut warnings);
+            if warnings.is_empty() {
+                parts.found(Fact::Harmless, template);
+            }
+        }
+        warnings
+    })
 }
 
-/// What is to be said of a pod specification and the metadata beside it.
-pub(crate) fn pod_spec_warnings(metadata: &Field<'_, '_>, spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
+/// What `of` makes of the field that `path` leads to.
+fn with_field<T>(field: &Field<'_, '_>, path: &[&str], of: impl FnOnce(&Field<'_, '_>) -> T) -> T {
+    match path.split_first() {
+        Some((name, path)) => with_field(&field.child(name), path, of),
+        None => of(field),
+    }
+}
+
+/// What is to be said of a pod specification and the metadata beside it: `warningsForPodSpecAndMeta`. A new Pod is told of
+/// annotations of AppArmor where fields are made of them.
+pub(crate) fn pod_spec_warnings(
+    metadata: &Field<'_, '_>,
+    spec: &Field<'_, '_>,
+    is_template: bool,
+    warnings: &mut Vec<String>,
+) {
     for (label, selected) in spec.child("nodeSelector").entries() {
         if let Some(text) = deprecated_node_label(label) {
             warnings.push(format!("{}: {text}", selected.path()));
@@ -98,13 +122,36 @@ pub(crate) fn pod_spec_warnings(metadata: &Field<'_, '_>, spec: &Field<'_, '_>, 
     let secrets = spec.child("imagePullSecrets");
     duplicates(&secrets, "name", warnings);
     unnamed(&secrets, warnings);
-    for list in ["initContainers", "containers", "ephemeralContainers"] {
+    let overhead = spec.child("overhead");
+    for name in BYTES {
+        resources::fractional_bytes(&overhead, name, warnings);
+    }
+    let annotations = metadata.child("annotations");
+    let is_annotated = annotations.is_set();
+    let security = spec.child("securityContext");
+    if !security.child("seccompProfile").is_set() {
+        seccomp_annotation(&annotations, SECCOMP, warnings);
+    }
+    let of_pod = security.child("appArmorProfile");
+    for list in CONTAINERS {
         for container in spec.child(list).items() {
+            let name = container.child("name");
+            let security = container.child("securityContext");
+            if is_annotated && !security.child("seccompProfile").is_set() {
+                seccomp_annotation(
+                    &annotations,
+                    &format!("{SECCOMP_OF_CONTAINER}{}", name.text()),
+                    warnings,
+                );
+            }
+            if is_template && is_annotated && !security.child("appArmorProfile").is_set() {
+                app_armor_annotation(&annotations, name.text(), of_pod.value(), warnings);
+            }
             container_warnings(&container, warnings);
         }
     }
-    let overhead = spec.child("overhead");
-    resources::fractional_bytes(&overhead, warnings);
+    port_warnings(spec, warnings);
+    port_name_warnings(spec, warnings);
     let grace = spec.child("terminationGracePeriodSeconds");
     if grace.number().is_some_and(|seconds| seconds < 0) {
         warnings.push(format!(
@@ -113,6 +160,41 @@ pub(crate) fn pod_spec_warnings(metadata: &Field<'_, '_>, spec: &Field<'_, '_>, 
         ));
     }
     pod_affinity(spec, warnings);
+    let dns = spec.child("dnsConfig");
+    warnings.extend(
+        dns.child("nameservers")
+            .items()
+            .filter_map(|server| address_warning(&server)),
+    );
+    for host in spec.child("hostAliases").items() {
+        warnings.extend(address_warning(&host.child("ip")));
+    }
+}
+
+fn seccomp_annotation(annotations: &Field<'_, '_>, key: &str, warnings: &mut Vec<String>) {
+    let entry = annotations.entry(key);
+    if entry.is_set() {
+        let place = entry.path();
+        warnings.push(format!(
+            "{place}: non-functional in v1.27+; use the \"seccompProfile\" field instead"
+        ));
+    }
+}
+
+fn app_armor_annotation(
+    annotations: &Field<'_, '_>,
+    container: &str,
+    of_pod: Option<&Value>,
+    warnings: &mut Vec<String>,
+) {
+    let key = format!("{APP_ARMOR}{container}");
+    let entry = annotations.entry(&key);
+    if entry.is_set() && (of_pod.is_none() || of_pod != app_armor_field(entry.text()).as_ref()) {
+        let place = entry.path();
+        warnings.push(format!(
+            "{place}: deprecated since v1.30; use the \"appArmorProfile\" field instead"
+        ));
+    }
 }
 
 fn node_affinity(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
@@ -120,48 +202,63 @@ fn node_affinity(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let node = affinity.child("nodeAffinity");
     node_selector_warnings(&node.child("requiredDuringSchedulingIgnoredDuringExecution"), warnings);
     for preferred in node.child("preferredDuringSchedulingIgnoredDuringExecution").items() {
-        deprecated_keys(&preferred.child("preference"), warnings);
+        let term = preferred.child("preference");
+        for expression in term.child("matchExpressions").items() {
+            deprecated_key(&expression, warnings);
+            for value in expression.child("values").items() {
+                for fault in label_value(value.text()) {
+                    warnings.push(format!("{}: {} is invalid, {fault}", value.path(), value.text()));
+                }
+            }
+        }
     }
 }
 
 /// What is to be said of a selector of nodes.
 pub(crate) fn node_selector_warnings(selector: &Field<'_, '_>, warnings: &mut Vec<String>) {
     for term in selector.child("nodeSelectorTerms").items() {
-        deprecated_keys(&term, warnings);
-    }
-}
-
-fn deprecated_keys(term: &Field<'_, '_>, warnings: &mut Vec<String>) {
-    for expression in term.child("matchExpressions").items() {
-        let key = expression.child("key");
-        if let Some(text) = deprecated_node_label(key.text()) {
-            warnings.push(format!("{}: {} is {text}", key.path(), key.text()));
+        for expression in term.child("matchExpressions").items() {
+            deprecated_key(&expression, warnings);
         }
     }
 }
 
+fn deprecated_key(expression: &Field<'_, '_>, warnings: &mut Vec<String>) {
+    let key = expression.child("key");
+    if let Some(text) = deprecated_node_label(key.text()) {
+        warnings.push(format!("{}: {} is {text}", key.path(), key.text()));
+    }
+}
+
 fn volumes(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
-    const REMOVED: [(&str, &str); 5] = [
+    const REMOVED: [(&str, &str); 7] = [
         ("photonPersistentDisk", "deprecated in v1.11, non-functional in v1.16+"),
         ("gitRepo", "deprecated in v1.11, and disabled by default in v1.33+"),
         ("scaleIO", "deprecated in v1.16, non-functional in v1.22+"),
         ("flocker", "deprecated in v1.22, non-functional in v1.25+"),
         ("storageos", "deprecated in v1.22, non-functional in v1.25+"),
-    ];
-    const LATER: [(&str, &str); 4] = [
         ("quobyte", "deprecated in v1.22, non-functional in v1.25+"),
         ("glusterfs", "deprecated in v1.25, non-functional in v1.26+"),
+    ];
+    const LATER: [(&str, &str); 2] = [
         ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
         ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
     ];
-    for volume in spec.child("volumes").items() {
-        for (source, text) in REMOVED.iter().chain(&LATER) {
+    let tell = |volume: &Field<'_, '_>, sources: &[(&str, &str)], warnings: &mut Vec<String>| {
+        for (source, text) in sources {
             // One of them is shown by its name in Go.
             let shown = if *source == "storageos" { "storageOS" } else { source };
             if volume.child(source).is_set() {
                 warnings.push(format!("{}: {text}", volume.child(shown).path()));
             }
         }
+    };
+    for volume in spec.child("volumes").items() {
+        tell(&volume, &REMOVED, warnings);
+        let ephemeral = volume.child("ephemeral");
+        let template = ephemeral.child("volumeClaimTemplate");
+        resources::fractional_claim(&template.child("spec"), warnings);
+        tell(&volume, &LATER, warnings);
     }
 }
 
@@ -186,16 +283,19 @@ fn unnamed(items: &Field<'_, '_>, warnings: &mut Vec<String>) {
 
 fn container_warnings(container: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let parts = container.child("resources");
-    for list in ["limits", "requests"] {
-        resources::fractional_bytes(&parts.child(list), warnings);
+    for name in BYTES {
+        for list in ["limits", "requests"] {
+            resources::fractional_bytes(&parts.child(list), name, warnings);
+        }
     }
     let mut names = Seen::new();
     for variable in container.child("env").items() {
         let name = variable.child("name").text();
         if !names.insert(name) {
             // Redefining in terms of the earlier definition is deliberate, such as PATH=/opt:$(PATH).
-            let refers = variable.child("value").text().contains(&format!("$({name})"));
-            if !refers {
+            let (value, reference) = (variable.child("value"), format!("$({name})"));
+            let extends = value.text() != reference && value.text().contains(&reference);
+            if variable.child("valueFrom").is_set() || !extends {
                 warnings.push(format!(
                     "{}: hides previous definition of \"{name}\", which may be dropped when using apply",
                     variable.path()
@@ -203,22 +303,120 @@ fn container_warnings(container: &Field<'_, '_>, warnings: &mut Vec<String>) {
             }
         }
     }
-    let list = container.child("ports");
-    if list.len() > 1 {
-        port_warnings(&list, warnings);
+}
+
+/// What stands out among the ports of all containers.
+fn port_warnings(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
+    let mut taken: HashMap<(i64, &str), TakenPorts<'_>> = HashMap::new();
+    for list in CONTAINERS {
+        for (of, container) in spec.child(list).items().enumerate() {
+            for (at, port) in container.child("ports").items().enumerate() {
+                let place = PortPlace { list, of, at };
+                let on_host = HostPort {
+                    ip: port.child("hostIP").text(),
+                    port: port.child("hostPort").number().unwrap_or_default(),
+                };
+                if !on_host.ip.is_empty() && on_host.port == 0 {
+                    warnings.push(ip_without_port(&port));
+                }
+                let number = port.child("containerPort").number().unwrap_or_default();
+                let others = taken.entry((number, port.child("protocol").text())).or_default();
+                others.tell(on_host, place, spec, warnings);
+            }
+        }
     }
 }
 
-fn port_warnings(list: &Field<'_, '_>, warnings: &mut Vec<String>) {
-    let mut ports = HashSet::new();
-    let mut first_of = HashMap::new();
-    for port in list.items() {
-        let (number, protocol) = (port.child("containerPort").number(), port.child("protocol").text());
-        let on_host = (port.child("hostIP").text(), port.child("hostPort").number());
-        let earlier = *first_of.entry((number, protocol)).or_insert(port);
-        if !ports.insert((number, protocol, on_host)) {
-            let (place, earlier) = (port.path(), earlier.path());
-            warnings.push(format!("{place}: duplicate port definition with {earlier}"));
+/// Where a port stands in a specification; its path is written where there is something to tell.
+#[derive(Clone, Copy)]
+struct PortPlace {
+    list: &'static str,
+    /// The number of the container in the list.
+    of: usize,
+    /// The number of the port of the container.
+    at: usize,
+}
+
+impl PortPlace {
+    fn path(self, spec: &Field<'_, '_>) -> String {
+        let Self { list, of, at } = self;
+        format!("{}[{of}].ports[{at}]", spec.child(list).path())
+    }
+}
+
+/// Where a port of a container is on its host.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+struct HostPort<'v> {
+    ip: &'v str,
+    port: i64,
+}
+
+/// The ports of one number and protocol that came before, by where they are on the host.
+#[derive(Default)]
+struct TakenPorts<'v> {
+    places: Vec<(HostPort<'v>, PortPlace)>,
+}
+
+impl<'v> TakenPorts<'v> {
+    /// How many of the ports before are compared with each: what a list holds is up to its writer.
+    const COMPARED: usize = 100;
+
+    fn tell(&mut self, on_host: HostPort<'v>, place: PortPlace, spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
+        for (other, before) in &self.places {
+            if warnings.len() >= MOST_OF_PORTS {
+                return;
+            }
+            let how = if *other == on_host {
+                "duplicate"
+            } else if on_host.port == 0 || other.port == 0 {
+                "overlapping"
+            } else if on_host.port == other.port && on_host.ip.is_empty() != other.ip.is_empty() {
+                "dangerously ambiguous"
+            } else {
+                continue;
+            };
+            let (place, before) = (place.path(spec), before.path(spec));
+            warnings.push(format!("{place}: {how} port definition with {before}"));
+        }
+        if self.places.len() < Self::COMPARED {
+            self.places.push((on_host, place));
+        }
+    }
+}
+
+fn ip_without_port(port: &Field<'_, '_>) -> String {
+    format!(
+        "{}: hostIP set without hostPort: {{Name:{} HostPort:0 ContainerPort:{} Protocol:{} HostIP:{}}}",
+        port.path(),
+        port.child("name").text(),
+        port.child("containerPort").number().unwrap_or_default(),
+        port.child("protocol").text(),
+        port.child("hostIP").text()
+    )
+}
+
+/// Tells of ports of one name.
+fn port_name_warnings(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
+    let mut names: HashMap<&str, PortPlace> = HashMap::new();
+    for list in CONTAINERS {
+        for (of, container) in spec.child(list).items().enumerate() {
+            for (at, port) in container.child("ports").items().enumerate() {
+                let place = PortPlace { list, of, at };
+                let name = port.child("name").text();
+                if name.is_empty() {
+                    continue;
+                }
+                match names.get(name) {
+                    Some(first) => {
+                        let (place, first) = (place.path(spec), first.path(spec));
+                        warnings.push(format!(
+                            "{place}: duplicate port name \"{name}\" with {first}, services and probes that select ports by name \
+                             will use {first}"
+                        ));
+                    }
+                    None => drop(names.insert(name, place)),
+                }
+            }
         }
     }
 }
@@ -249,6 +447,66 @@ fn missing_selector(term: &Field<'_, '_>, warnings: &mut Vec<String>) {
 #[cfg(test)]
 mod tests {
     use crate::harness::Harness;
+
+    #[test]
+    fn ports_are_compared_across_containers() {
+        let pod = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {initContainers: [{name: i, image: i, ports: \
+                   [{name: a, containerPort: 80}]}], containers: [{name: c, image: i, ports: [{name: a, containerPort: 80}, \
+                   {name: b, containerPort: 80, hostPort: 8}, {containerPort: 81, hostPort: 9}, {containerPort: 81, hostPort: 9, \
+                   hostIP: 10.0.0.1}, {containerPort: 7, hostIP: 10.0.0.1}]}]}}";
+        let port = |at: usize| format!("spec.containers[0].ports[{at}]");
+        let init = "spec.initContainers[0].ports[0]";
+        assert_eq!(
+            Harness::new().warnings(pod),
+            [
+                format!("{}: duplicate port definition with {init}", port(0)),
+                format!("{}: overlapping port definition with {init}", port(1)),
+                format!("{}: overlapping port definition with {}", port(1), port(0)),
+                format!("{}: dangerously ambiguous port definition with {}", port(3), port(2)),
+                format!(
+                    "{}: hostIP set without hostPort: {{Name: HostPort:0 ContainerPort:7 Protocol:TCP HostIP:10.0.0.1}}",
+                    port(4)
+                ),
+                format!(
+                    "{}: duplicate port name \"a\" with {init}, services and probes that select ports by name will use {init}",
+                    port(0)
+                ),
+            ]
+        );
+    }
+
+    #[test]
+    fn old_annotations_amounts_and_addresses_are_told_of() {
+        let spec = "containers: [{name: c, image: i, env: [{name: A, value: b}, {name: A, value: \"$(A)\"}, {name: A, value: \
+                    \"x$(A)\"}]}], hostAliases: [{ip: \"2001:DB8::1\"}], dnsConfig: {nameservers: [\"2001:DB8::2\"]}, volumes: \
+                    [{name: v, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: \
+                    {storage: \"1.5\"}}}}}}]";
+        let metadata = "annotations: {seccomp.security.alpha.kubernetes.io/pod: unconfined, \
+                        container.seccomp.security.alpha.kubernetes.io/c: unconfined, \
+                        container.apparmor.security.beta.kubernetes.io/c: unconfined}";
+        let template = format!(
+            "{{apiVersion: v1, kind: PodTemplate, metadata: {{name: p}}, template: {{metadata: {{{metadata}}}, spec: \
+             {{{spec}}}}}}}"
+        );
+        assert_eq!(
+            Harness::new().warnings(&template),
+            [
+                "template.spec.volumes[0].ephemeral.volumeClaimTemplate.spec.resources.requests[storage]: fractional byte value \
+                 \"1500m\" is invalid, must be an integer",
+                "template.metadata.annotations[seccomp.security.alpha.kubernetes.io/pod]: non-functional in v1.27+; use the \
+                 \"seccompProfile\" field instead",
+                "template.metadata.annotations[container.seccomp.security.alpha.kubernetes.io/c]: non-functional in v1.27+; use \
+                 the \"seccompProfile\" field instead",
+                "template.metadata.annotations[container.apparmor.security.beta.kubernetes.io/c]: deprecated since v1.30; use \
+                 the \"appArmorProfile\" field instead",
+                "template.spec.containers[0].env[1]: hides previous definition of \"A\", which may be dropped when using apply",
+                "template.spec.dnsConfig.nameservers[0]: IPv6 address \"2001:DB8::2\" should be in RFC 5952 canonical format \
+                 (\"2001:db8::2\")",
+                "template.spec.hostAliases[0].ip: IPv6 address \"2001:DB8::1\" should be in RFC 5952 canonical format \
+                 (\"2001:db8::1\")",
+            ]
+        );
+    }
 
     #[test]
     fn warnings_name_the_field_that_repeats() {

@@ -7,6 +7,7 @@ mod families;
 mod proxy;
 mod repair;
 mod validation;
+mod warnings;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -22,7 +23,7 @@ use self::allocation::Allocations;
 use self::validation::ServiceRules;
 use crate::config::Config;
 use crate::defaults::{change_items, is_zero, set_missing};
-use crate::validation::addresses::{Reading, address_warning, block_warning};
+use crate::validation::addresses::Reading;
 use crate::validation::{Errors, same};
 
 /// What only Services do: they take addresses and ports that no other Service has.
@@ -128,59 +129,13 @@ impl Strategy for Service {
         errors
     }
 
-    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
-        let mut warnings = Vec::new();
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let root = Field::root(object);
-        if let Some(subresource) = context.subresource {
-            if subresource == "status" {
-                let status = root.child("status");
-                let balancer = status.child("loadBalancer");
-                for (at, point) in balancer.child("ingress").items().enumerate() {
-                    let place = balancer.path().child("ingress").index(at);
-                    let ip = point.child("ip");
-                    warnings.extend(address_warning(&Field::placed(ip.value(), place.as_str())));
-                }
-            }
-            return warnings;
+        match context.subresource {
+            None => warnings::of_object(&root),
+            Some("status") => warnings::of_status(&root.child("status")),
+            Some(_) => Vec::new(),
         }
-        let (metadata, spec) = (root.child("metadata"), root.child("spec"));
-        let hints = "service.kubernetes.io/topology-aware-hints";
-        if metadata.child("annotations").entry(hints).is_set() {
-            warnings.push(format!(
-                "annotation {hints} is deprecated, please use service.kubernetes.io/topology-mode instead"
-            ));
-        }
-        if spec.child("clusterIP").text() != "None" {
-            warnings.extend(address_warnings(&spec));
-        }
-        if !spec.child("externalIPs").is_empty() {
-            warnings.push(if spec.child("type").text() == "ExternalName" {
-                "spec.externalIPs is ignored when spec.type is \"ExternalName\"".to_owned()
-            } else {
-                "spec.externalIPs is deprecated and may no longer be implemented in some clusters".to_owned()
-            });
-        }
-        let balancer_ip = spec.child("loadBalancerIP");
-        if spec.child("clusterIP").text() != "None" && !balancer_ip.text().is_empty() {
-            warnings.extend(address_warning(&balancer_ip));
-        }
-        if !spec.child("externalName").text().is_empty() && spec.child("type").text() != "ExternalName" {
-            warnings.push("spec.externalName is ignored when spec.type is not \"ExternalName\"".to_owned());
-        }
-        let distribution = |object: &Value| object.str_at(&["spec", "trafficDistribution"]).map(str::to_owned);
-        let changed = old.is_none_or(|old| distribution(old) != distribution(object));
-        if changed && spec.child("trafficDistribution").text() == "PreferClose" {
-            warnings.push("spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\"".to_owned());
-        }
-        if spec.child("clusterIP").text() == "None" {
-            if spec.child("sessionAffinity").text() == "ClientIP" {
-                warnings.push("spec.SessionAffinity is ignored for headless services".to_owned());
-            }
-            if !spec.child("loadBalancerIP").text().is_empty() {
-                warnings.push("spec.loadBalancerIP is ignored for headless services".to_owned());
-            }
-        }
-        warnings
     }
 }
 
@@ -265,18 +220,6 @@ fn hide_internal_policy(object: &mut Value) {
     }
 }
 
-/// What is to be said of the addresses and blocks that a Service names.
-fn address_warnings(spec: &Field<'_, '_>) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for list in ["clusterIPs", "externalIPs"] {
-        warnings.extend(spec.child(list).items().filter_map(|one| address_warning(&one)));
-    }
-    for range in spec.child("loadBalancerSourceRanges").items() {
-        warnings.extend(block_warning(&range));
-    }
-    warnings
-}
-
 /// Whether a Service stands for something outside of the cluster and has no address of its own.
 fn is_external(object: &Value) -> bool {
     sort_of(object) == "ExternalName"
@@ -332,14 +275,14 @@ fn mirror_cluster_ip(object: &mut Value, old: Option<&Value>) {
         }
         return;
     };
-    let (old_ip, old_list) = (
-        old.str_at(&["spec", "clusterIP"]).unwrap_or_default(),
-        texts_at(old, "clusterIPs"),
-    );
+    let old_ip = old.str_at(&["spec", "clusterIP"]).unwrap_or_default();
+    let old_list = texts_at(old, "clusterIPs");
     if old_ip == ip {
-        if list.is_empty() && !old_list.is_empty() {
-            let kept: Vec<Value> = old_list.into_iter().map(Value::from).collect();
-            object.set_at(&["spec", "clusterIPs"], kept.into());
+        if list.is_empty()
+            && !old_list.is_empty()
+            && let Some(kept) = old.at(&["spec", "clusterIPs"])
+        {
+            object.set_at(&["spec", "clusterIPs"], kept.clone());
         }
         return;
     }

@@ -1,11 +1,12 @@
 use std::sync::Arc;
+use std::time::Instant;
 
-use holdfast_cel::{Activation, CelValue, CompileError, DeclType, Environment, PatternMemory, Program, Type, escape};
+use holdfast_cel::{Activation, CelValue, CompileError, DeclType, Environment, Program, Type, escape};
 use holdfast_value::SmolStr;
 
 use super::super::Node;
 use super::super::node::{Additional, JsonType};
-use super::Rule;
+use super::{CompileContext, Rule, RuleTimings};
 
 /// What the rules of one schema may name: `self`, and `oldSelf`, which is what stood there before.
 #[derive(Debug)]
@@ -116,15 +117,16 @@ pub(super) struct OwnRule {
 
 impl Rules {
     /// The rules of `node`; `None` where there are none. `is_resource` says that its values are objects of their own.
-    pub fn new(node: &Node, is_resource: bool, memory: &PatternMemory) -> Option<Self> {
+    pub fn new(node: &Node, is_resource: bool, context: &CompileContext) -> Option<Self> {
         if !node.within.rules {
             return None;
         }
         let decl = Arc::new(node.decl_type(is_resource)?);
-        Self::of(node, decl, &Environment::new().with_pattern_memory(memory))
+        let base = Environment::new().with_pattern_memory(&context.patterns);
+        Self::of(node, decl, (&base, &context.timings))
     }
 
-    fn of(node: &Node, decl: Arc<DeclType>, base: &Environment) -> Option<Self> {
+    fn of(node: &Node, decl: Arc<DeclType>, base: (&Environment, &RuleTimings)) -> Option<Self> {
         if !node.within.rules {
             return None;
         }
@@ -143,14 +145,20 @@ impl Rules {
         };
         let items = node.items.as_deref().zip(decl.items());
         let items = items.and_then(|(of, decl)| Self::of(of, Arc::clone(decl), base));
+        let (base, timings) = base;
+        let begun = Instant::now();
         let environment = RuleEnvironment::new(base, decl);
         let own = node.rules.iter().map(|rule| OwnRule {
             compiled: environment.compile(rule),
             field: node.field_named(rule),
             rule: rule.clone(),
         });
+        let own: Vec<OwnRule> = own.collect();
+        if !own.is_empty() {
+            timings.compiled(begun.elapsed());
+        }
         Some(Self {
-            own: own.collect(),
+            own,
             environment,
             type_name: node.kind.map(JsonType::name).unwrap_or_default(),
             properties,

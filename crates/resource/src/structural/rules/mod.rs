@@ -12,8 +12,10 @@ mod run;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests;
+mod timings;
 
 pub use compile::{CompiledRule, RuleEnvironment, Rules};
 pub use field_path::Notation;
 pub use rule::Rule;
 pub use run::RuleBudget;
+pub use timings::{CompileContext, RULE_BUCKETS, RuleTimings};

@@ -4,11 +4,11 @@ use holdfast_cel::limits::{PER_CALL, PER_REQUEST};
 use holdfast_value::{Limits, Value, json};
 
 use super::super::{CustomType, Node};
+use super::CompileContext;
 use super::{RuleBudget, Rules};
 use crate::FieldPath;
 use crate::Findings;
 use crate::schema::TypeTable;
-use holdfast_cel::PatternMemory;
 
 fn value(text: &str) -> Value {
     json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
@@ -16,7 +16,7 @@ fn value(text: &str) -> Value {
 
 fn run_within(schema: &str, object: &str, old: Option<&str>, budget: &mut RuleBudget) -> Findings {
     let node = Node::read(&value(schema));
-    let rules = Rules::new(&node, true, &PatternMemory::default()).unwrap();
+    let rules = Rules::new(&node, true, &CompileContext::default()).unwrap();
     let old = old.map(value);
     let root = FieldPath::default();
     rules.validate(&node, &value(object), old.as_ref(), true, &root, budget)
@@ -44,7 +44,7 @@ fn field(name: &str, schema: &str, rules: &str) -> String {
 #[test]
 fn a_schema_without_rules_has_none_to_run() {
     let node = Node::read(&value(r#"{"type":"object","properties":{"a":{"type":"string"}}}"#));
-    assert!(Rules::new(&node, true, &PatternMemory::default()).is_none());
+    assert!(Rules::new(&node, true, &CompileContext::default()).is_none());
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn rules_are_not_asked_about_objects_that_could_break_them() {
         &["x-kubernetes-validations"],
         value(r#"[{"rule":"self.a == 'ok'","message":"not ok"}]"#),
     );
-    let of = CustomType::new(Some(&schema), TypeTable::default().into(), PatternMemory::default());
+    let of = CustomType::new(Some(&schema), TypeTable::default().into(), CompileContext::default());
     let message = |object: &str| {
         let object = value(object);
         let mut errors = of.validate_schema(&object, None);

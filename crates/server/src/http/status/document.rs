@@ -119,7 +119,8 @@ pub(super) struct Document<'a> {
     pub(super) reason: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) details: Option<&'a Details>,
-    pub(super) code: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) code: Option<u16>,
 }
 
 #[derive(Serialize)]

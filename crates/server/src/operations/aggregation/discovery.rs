@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use holdfast_authorization::MASTERS;
-use holdfast_resource::GroupVersion;
+use holdfast_resource::{GroupVersion, version_order};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use parking_lot::Mutex;
@@ -21,6 +21,21 @@ use crate::operations::discovery::legacy::ApiResources;
 
 /// What other servers say, by the names of their APIServices.
 pub(crate) type RemoteVersions = BTreeMap<SmolStr, Arc<VersionDiscovery>>;
+
+/// What another server says of one of its resources.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemoteResource {
+    /// Its group and version.
+    pub group_version: GroupVersion,
+    /// The kind of its objects.
+    pub kind: SmolStr,
+    /// Its plural name.
+    pub plural: SmolStr,
+    /// Whether its objects are in namespaces.
+    pub namespaced: bool,
+    /// What may be done with it.
+    pub verbs: Vec<SmolStr>,
+}
 
 /// What other servers say of their resources.
 #[derive(Default)]
@@ -87,6 +102,29 @@ impl Aggregator {
     /// What other servers say of their resources.
     pub(crate) fn remote_versions(&self) -> Arc<RemoteVersions> {
         self.discovery.versions.load_full()
+    }
+
+    /// What another server says of a resource, in the version that stands first.
+    pub fn remote_resource(&self, group: &str, plural: &str) -> Option<RemoteResource> {
+        let (known, versions) = (self.known(), self.remote_versions());
+        let of_group = known.proxied_all().filter(|proxied| proxied.service.group == group);
+        let found = of_group.filter_map(|proxied| {
+            let service = &proxied.service;
+            let (kind, namespaced, verbs) = versions.get(&service.name)?.resource(plural)?;
+            let resource = RemoteResource {
+                group_version: service.group_version(),
+                kind: kind.clone(),
+                plural: plural.into(),
+                namespaced,
+                verbs: verbs.to_vec(),
+            };
+            Some((service.priority.version, resource))
+        });
+        let first = found.max_by(|(one, of_one), (other, of_other)| {
+            let by_name = || version_order::compare(&of_other.group_version.version, &of_one.group_version.version);
+            one.cmp(other).then_with(by_name)
+        });
+        first.map(|(_, resource)| resource)
     }
 
     /// Asks the server of an APIService for its resources. While it does not answer, discovery says that nothing fresh is known.

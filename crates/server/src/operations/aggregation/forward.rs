@@ -95,7 +95,7 @@ impl Aggregator {
         let backend = backend.map_err(|why| failed(StatusCode::INTERNAL_SERVER_ERROR, why))?;
         let remote = to.service.remote.as_ref().ok_or_else(unavailable)?;
         let place = self.resolve(remote).map_err(|why| {
-            tracing::error!(api_service = %to.service.name, %why, "a service is not reached");
+            tracing::error!(api_service = %to.service.name, %why, "a service cannot be reached");
             unavailable()
         })?;
         let authority = authority(&place);
@@ -238,8 +238,8 @@ pub(super) fn authority((host, port): &(String, u16)) -> String {
 }
 
 /// The URL of the same path and query at another server.
-fn request(authority: &str, forwarding: &Uri) -> Result<Uri, http::Error> {
-    let path = forwarding.path_and_query().map_or("/", |path| path.as_str());
+fn request(authority: &str, uri: &Uri) -> Result<Uri, http::Error> {
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
     Uri::builder()
         .scheme("https")
         .authority(authority)
@@ -248,18 +248,18 @@ fn request(authority: &str, forwarding: &Uri) -> Result<Uri, http::Error> {
 }
 
 /// Tells the other server where the request came to.
-fn forwarded(headers: &mut HeaderMap, forwarding: &Uri, authority: &str) {
-    let mut tell = |name: HeaderName, text: &str| {
+fn forwarded(headers: &mut HeaderMap, uri: &Uri, authority: &str) {
+    let mut set = |name: HeaderName, text: &str| {
         if let Ok(value) = HeaderValue::from_str(text) {
             headers.insert(name, value);
         }
     };
-    tell(FORWARDED_URI, forwarding.path());
-    tell(FORWARDED_HOST, authority);
-    tell(FORWARDED_PROTO, "https");
+    set(FORWARDED_URI, uri.path());
+    set(FORWARDED_HOST, authority);
+    set(FORWARDED_PROTO, "https");
 }
 
-/// Adds the address that the request came from behind those that proxies before this server added.
+/// Adds the address that the request came from behind those that earlier proxies added.
 fn came_from(headers: &mut HeaderMap, peer: IpAddr) {
     let mut addresses: Vec<u8> = Vec::new();
     for before in headers.get_all(FORWARDED_FOR) {
@@ -363,9 +363,9 @@ mod tests {
 
     #[test]
     fn discovery_is_what_asks_for_the_resources_of_a_group_version() {
-        let forwarding = |uri: &str| is_discovery(&RequestInfo::parse(&Method::GET, &uri.parse().unwrap()).unwrap());
-        assert!(forwarding("/apis/a.example/v1") && forwarding("/apis/a.example/v1/"));
-        assert!(!forwarding("/apis/a.example/v1/things") && !forwarding("/apis/a.example"));
+        let is_one = |uri: &str| is_discovery(&RequestInfo::parse(&Method::GET, &uri.parse().unwrap()).unwrap());
+        assert!(is_one("/apis/a.example/v1") && is_one("/apis/a.example/v1/"));
+        assert!(!is_one("/apis/a.example/v1/things") && !is_one("/apis/a.example"));
     }
 
     #[test]
@@ -397,8 +397,8 @@ mod tests {
 
     #[test]
     fn path_and_query_stay_and_the_client_learns_where_redirects_lead() {
-        let forwarding: Uri = "/apis/a.example/v1/things?labelSelector=a%3Db".parse().unwrap();
-        let uri = request("10.0.0.5:443", &forwarding).unwrap();
+        let uri: Uri = "/apis/a.example/v1/things?labelSelector=a%3Db".parse().unwrap();
+        let uri = request("10.0.0.5:443", &uri).unwrap();
         assert_eq!(
             uri.to_string(),
             "https://10.0.0.5:443/apis/a.example/v1/things?labelSelector=a%3Db"

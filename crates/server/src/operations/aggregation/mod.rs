@@ -38,6 +38,7 @@ use discovery::RemoteDiscovery;
 use openapi::RemoteDocuments;
 
 pub use availability::Availability;
+pub use discovery::RemoteResource;
 pub use identity::{IdentityError, ProxyIdentity};
 
 /// The group of APIServices, which comes before all others in discovery.

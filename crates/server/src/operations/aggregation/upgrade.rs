@@ -81,7 +81,7 @@ impl Client {
             () = shutdown.closing() => Ok(()),
         };
         if let Err(error) = outcome {
-            tracing::debug!(%error, "a connection to an aggregated server did not become what it was to be");
+            tracing::debug!(%error, "an aggregated server did not upgrade a connection");
         }
         drop(self.held);
     }

@@ -324,6 +324,14 @@ impl ApiGroups {
 }
 
 impl VersionDiscovery {
+    /// What another server says of the resource of that plural name: its kind, whether its objects are in namespaces, and its
+    /// verbs.
+    pub(crate) fn resource(&self, plural: &str) -> Option<(&SmolStr, bool, &[SmolStr])> {
+        let found = self.resources.iter().find(|resource| resource.resource == plural)?;
+        let namespaced = found.scope == "Namespaced";
+        Some((&found.response_kind.kind, namespaced, &found.verbs))
+    }
+
     /// What another server says of a version, if it says anything; `fresh` where it was asked now and answered.
     pub(crate) fn of_server(version: SmolStr, said: Option<Self>, fresh: bool) -> Self {
         Self {

@@ -113,7 +113,7 @@ impl Client {
     fn watch_below(&self, prefix: String) -> Result<(Objects, Changes), Lost> {
         let store = self.service.context.shared.store.of(prefix.as_bytes());
         let elsewhere = store
-            .elsewhere()
+            .overrides()
             .iter()
             .filter(|(of, _)| of.starts_with(prefix.as_bytes()));
         let elsewhere = elsewhere.map(|(of, store)| {

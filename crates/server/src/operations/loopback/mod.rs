@@ -18,13 +18,16 @@ use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{GroupResource, Registry, Resource};
 use holdfast_value::{Limits, Value, json};
 use holdfast_writes::{DeleteOptions, Target};
-use http::{HeaderValue, Method, header};
-use http_body_util::BodyExt as _;
+use http::header::{self, HeaderName};
+use http::{HeaderValue, Method};
+use http_body_util::{BodyExt as _, Limited};
 use smol_str::SmolStr;
 
 use crate::http::ApiError;
 use crate::http::negotiation::{PATCH_TYPES, PatchType};
+use crate::http::request::Unadmitted;
 use crate::identity::ClientCertificate;
+use crate::metrics::QueueMetrics;
 use crate::operations::aggregation::Aggregator;
 use crate::operations::service::Service;
 use crate::runtime::shutdown::Shutdown;
@@ -45,6 +48,8 @@ const USER_AGENT: HeaderValue = HeaderValue::from_static("kube-controller-manage
 pub struct Client {
     service: Arc<Service>,
     user: Arc<User>,
+    /// Whether policies and webhooks have no say in what it asks.
+    unadmitted: bool,
 }
 
 /// Why a request failed: the `Status` that any client would get.
@@ -92,6 +97,16 @@ impl Client {
         Self {
             service,
             user: Arc::new(user),
+            unadmitted: false,
+        }
+    }
+
+    /// The same, where policies and webhooks have no say in what it asks.
+    #[must_use]
+    pub fn unadmitted(self) -> Self {
+        Self {
+            unadmitted: true,
+            ..self
         }
     }
 
@@ -119,6 +134,11 @@ impl Client {
         self.service.paths.aggregator().cloned()
     }
 
+    /// The metrics of the queue of a controller.
+    pub fn queue_metrics(&self, name: &str) -> Option<QueueMetrics> {
+        self.service.context.shared.metrics.queue(name).ok()
+    }
+
     /// The time of day.
     pub fn time(&self) -> SystemTime {
         self.service.context.shared.clock.now()
@@ -127,6 +147,15 @@ impl Client {
     /// The time of day, as `metadata` and conditions write it.
     pub fn now(&self) -> String {
         Timestamp::from(self.time()).text(Precision::Seconds).to_string()
+    }
+
+    /// Lists what is at `path`, as metadata alone.
+    ///
+    /// # Errors
+    /// What the server refuses, or that the answer is too long.
+    pub async fn list_metadata(&self, path: &str) -> Result<Value, RequestError> {
+        let accept = (header::ACCEPT, HeaderValue::from_static(METADATA));
+        self.exchange(Method::GET, path, accept, Bytes::new(), &ELSEWHERE).await
     }
 
     /// Creates `object` in the collection at `path`.
@@ -153,6 +182,19 @@ impl Client {
         let named = PATCH_TYPES.iter().find(|(_, known)| *known == patch_type);
         let media_type = named.map_or(JSON, |(name, _)| *name);
         self.send(Method::PATCH, path, media_type, Some(patch)).await
+    }
+
+    /// Applies to the object at `path` of another server.
+    ///
+    /// # Errors
+    /// What the servers refuse, or that the answer is too long.
+    pub async fn apply_elsewhere(&self, path: &str, configuration: &Value) -> Result<(), RequestError> {
+        let named = PATCH_TYPES.iter().find(|(_, known)| *known == PatchType::Apply);
+        let media_type = named.map_or(JSON, |(name, _)| *name);
+        let content_type = (header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        let bytes = Bytes::from(json::to_string(configuration));
+        let applied = self.exchange(Method::PATCH, path, content_type, bytes, &ELSEWHERE);
+        applied.await.map(drop)
     }
 
     /// Deletes what is at `path`, an object or a collection; `options` is a `DeleteOptions`.
@@ -187,25 +229,46 @@ impl Client {
         body: Option<&Value>,
     ) -> Result<Value, RequestError> {
         let bytes = body.map(|body| Bytes::from(json::to_string(body))).unwrap_or_default();
+        let content_type = (header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+        self.exchange(method, path, content_type, bytes, &Limits::TRUSTED).await
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        (name, value): (HeaderName, HeaderValue),
+        bytes: Bytes,
+        limits: &Limits,
+    ) -> Result<Value, RequestError> {
         let request = http::Request::builder()
             .method(method)
             .uri(path)
             .header(header::USER_AGENT, USER_AGENT)
-            .header(header::CONTENT_TYPE, media_type)
-            .body(RequestBody::from_bytes(bytes))
-            .map_err(|error| unreadable(&error))?;
+            .header(name, value)
+            .body(RequestBody::from_bytes(bytes));
+        let mut request = request.map_err(|error| unreadable(&error))?;
+        if self.unadmitted {
+            request.extensions_mut().insert(Unadmitted);
+        }
         let credential = ClientCertificate::User(Arc::clone(&self.user), None);
         let answer = self
             .service
             .respond(request, Some(&credential), Some(OWN_ADDRESS))
             .await;
         let code = answer.status();
-        let body = answer.into_body().collect().await;
+        let body = Limited::new(answer.into_body(), limits.max_bytes).collect().await;
         let body = body.map_err(|error| unreadable(&error))?.to_bytes();
-        let object = json::parse(&body, &Limits::TRUSTED).map_err(|error| unreadable(&error))?;
+        let object = json::parse(&body, limits);
         if code.is_success() {
-            return Ok(object);
+            return object.map_err(|error| unreadable(&error));
         }
+        // What goes wrong on the way to another server is reported in plain text.
+        let object = object.unwrap_or_else(|_| {
+            let mut status = Value::empty_map();
+            status.set_at(&["message"], String::from_utf8_lossy(&body).trim().into());
+            status
+        });
         Err(RequestError {
             code: code.as_u16(),
             reason: object.str_at(&["reason"]).unwrap_or_default().into(),
@@ -215,6 +278,13 @@ impl Client {
 }
 
 const JSON: &str = "application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+/// Bounds of answers that other servers may have made.
+const ELSEWHERE: Limits = Limits {
+    max_bytes: 64 << 20,
+    max_depth: Limits::TRUSTED.max_depth,
+    max_nodes: 5_000_000,
+};
 
 fn unreadable(why: &dyn std::fmt::Display) -> RequestError {
     RequestError {

@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::events::WatchEncoder;
 use crate::http::ApiError;
+use crate::metrics::{ListedWatch, ShardedWatch};
 use crate::objects::Objects;
 use crate::read::items::{ListItems, TimeSlice};
 use crate::wire::fairness::WatchHold;
@@ -52,6 +53,10 @@ pub(crate) struct WatchStream {
     pub(crate) end: Instant,
     /// What it holds.
     pub(crate) hold: WatchHold,
+    /// Counts it while it shows what is there.
+    pub(crate) listed: Option<ListedWatch>,
+    /// Counts it among the watches of shards.
+    pub(crate) _sharded: Option<ShardedWatch>,
 }
 
 impl WatchStream {
@@ -162,6 +167,9 @@ impl Run {
                         Ok(frame) => run.extend_from_slice(&frame),
                         Err(error) => run.extend_from_slice(&self.fail(&error)),
                     }
+                }
+                if let Some(listed) = self.watch.listed.take().filter(|_| !self.ended) {
+                    listed.end();
                 }
                 return (run.freeze(), false);
             };

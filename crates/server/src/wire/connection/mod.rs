@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use http::header::UPGRADE;
+use hyper::server::conn::{http1, http2};
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::pki_types::CertificateDer;
@@ -171,7 +172,7 @@ pub async fn serve<S: Service>(
     }
     drop((listener, open));
     if tokio::time::timeout(limits.drain, all_closed.recv()).await.is_err() {
-        tracing::warn!(after = ?limits.drain, "requests did not end in time and are broken off");
+        tracing::warn!(after = ?limits.drain, "requests did not end in time and are cancelled");
     }
 }
 
@@ -207,48 +208,19 @@ impl<S: Service> Acceptor<S> {
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%peer, %error, "cannot switch off delays");
         }
-        let tls = self.tls.0.load_full();
-        let handshake = TlsAcceptor::from(Arc::clone(&tls.config)).accept(stream);
-        let stream = match tokio::time::timeout(self.limits.handshake, handshake).await {
-            Ok(Ok(stream)) => stream,
-            failed => {
-                self.service.handshake_failed();
-                return match failed {
-                    Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
-                    _ => tracing::debug!(%peer, "TLS handshake took too long"),
-                };
-            }
+        let Some((stream, client)) = self.handshake(stream, peer).await else {
+            return;
         };
-        let client = self.client(&tls, &stream);
-        drop(tls);
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let span = tracing::debug_span!("connection", %peer);
         let last = Arc::new(Notify::new());
         let respond = service_fn(|request: http::Request<hyper::body::Incoming>| {
-            let service = Arc::clone(&self.service);
-            let client = client.clone();
-            let body_time = self.limits.body;
-            let last = Arc::clone(&last);
-            let held = request.headers().contains_key(UPGRADE).then(|| held.clone());
-            let respond = async move {
-                let mut request = request.map(|body| RequestBody::new(body, body_time));
-                if let Some(held) = held {
-                    request.extensions_mut().insert(held);
-                }
-                let mut response = service.respond(request, client.as_ref(), Some(peer)).await;
-                if response.extensions().get::<Last>().is_some() {
-                    last.notify_one();
-                }
-                if response.extensions().get::<Lasts>().is_some() {
-                    stream_lasts();
-                } else if response.body().is_large()
-                    && let Some(untaken) = answer_untaken()
-                {
-                    response.body_mut().hold(untaken);
-                }
-                Ok::<_, Infallible>(response)
-            };
-            respond.instrument(span.clone())
+            let mut request = request.map(|body| RequestBody::new(body, self.limits.body));
+            if request.headers().contains_key(UPGRADE) {
+                request.extensions_mut().insert(held.clone());
+            }
+            let (service, last) = (Arc::clone(&self.service), Arc::clone(&last));
+            respond(service, request, client.clone(), peer, last).instrument(span.clone())
         });
         let stream = WriteTimeout::new(stream, self.limits.exchange);
         let streams = Streams::new(self.limits.exchange);
@@ -273,30 +245,62 @@ impl<S: Service> Acceptor<S> {
         }
         if http2 {
             let watches = streams.watches();
-            let mut builder = hyper::server::conn::http2::Builder::new(streams);
-            builder
-                .timer(TokioTimer::new())
-                .max_concurrent_streams(self.limits.concurrent_streams)
-                .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
-                .max_local_error_reset_streams(MAX_FAULTY_STREAMS)
-                .max_header_list_size(self.limits.head_bytes)
-                .keep_alive_interval(PING_INTERVAL)
-                .keep_alive_timeout(PING_TIMEOUT);
+            let builder = self.http2(streams);
             let stream = Gathered::new(stream, watches);
             // A stream has room for the larger of a request that is served and an answer that is sent, as long as it lasts.
             let respond = service_fn(|request| Box::pin(respond.call(request)));
             let connection = builder.serve_connection(TokioIo::new(stream.clone()), respond);
             drive!(connection = connection, stream.serve(connection.as_mut()));
         } else {
-            let mut builder = hyper::server::conn::http1::Builder::new();
-            builder
-                .timer(TokioTimer::new())
-                .header_read_timeout(self.limits.head)
-                .max_headers(MAX_HEADERS)
-                .max_buf_size(self.limits.head_bytes as usize);
-            let connection = builder.serve_connection(TokioIo::new(stream), respond).with_upgrades();
+            let connection = self
+                .http1()
+                .serve_connection(TokioIo::new(stream), respond)
+                .with_upgrades();
             drive!(connection = connection, connection.as_mut());
         }
+    }
+
+    /// The connection behind its TLS handshake, and its client.
+    async fn handshake(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+    ) -> Option<(TlsStream<TcpStream>, Option<S::Client>)> {
+        let tls = self.tls.0.load_full();
+        let handshake = TlsAcceptor::from(Arc::clone(&tls.config)).accept(stream);
+        match tokio::time::timeout(self.limits.handshake, handshake).await {
+            Ok(Ok(stream)) => {
+                let client = self.client(&tls, &stream);
+                return Some((stream, client));
+            }
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+            Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
+        }
+        self.service.handshake_failed();
+        None
+    }
+
+    fn http2(&self, streams: Streams) -> http2::Builder<Streams> {
+        let mut builder = http2::Builder::new(streams);
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(self.limits.concurrent_streams)
+            .max_pending_accept_reset_streams(MAX_RESET_STREAMS)
+            .max_local_error_reset_streams(MAX_FAULTY_STREAMS)
+            .max_header_list_size(self.limits.head_bytes)
+            .keep_alive_interval(PING_INTERVAL)
+            .keep_alive_timeout(PING_TIMEOUT);
+        builder
+    }
+
+    fn http1(&self) -> http1::Builder {
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.head)
+            .max_headers(MAX_HEADERS)
+            .max_buf_size(self.limits.head_bytes as usize);
+        builder
     }
 
     /// The client of the connection, if it shows certificates and any authority is trusted.
@@ -305,4 +309,26 @@ impl<S: Service> Acceptor<S> {
         let authorities = tls.authorities.as_ref()?;
         Some(self.service.client(authorities, shown))
     }
+}
+
+/// Answers a request, and tells its connection what the answer means for it. `last` learns that no request is to follow.
+async fn respond<S: Service>(
+    service: Arc<S>,
+    request: http::Request<RequestBody>,
+    client: Option<S::Client>,
+    peer: SocketAddr,
+    last: Arc<Notify>,
+) -> Result<Response, Infallible> {
+    let mut response = service.respond(request, client.as_ref(), Some(peer)).await;
+    if response.extensions().get::<Last>().is_some() {
+        last.notify_one();
+    }
+    if response.extensions().get::<Lasts>().is_some() {
+        stream_lasts();
+    } else if response.body().is_large()
+        && let Some(untaken) = answer_untaken()
+    {
+        response.body_mut().hold(untaken);
+    }
+    Ok(response)
 }

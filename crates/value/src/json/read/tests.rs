@@ -244,3 +244,62 @@ fn bytes_that_are_no_text_are_shown_as_they_came() {
         "invalid character '[' exceeded max depth"
     );
 }
+
+/// A map as its text.
+struct AsText(String);
+
+impl crate::Source for AsText {
+    fn entries(&self) -> Vec<Entry> {
+        match parse(&self.0) {
+            Value::Map(map) => map.into_entries(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn length(&self) -> usize {
+        self.0.len()
+    }
+
+    fn json(&self) -> Option<&[u8]> {
+        Some(self.0.as_bytes())
+    }
+
+    fn same(&self, _other: &dyn crate::Source) -> Option<bool> {
+        None
+    }
+}
+
+#[test]
+fn maps_at_the_path_alone_are_left_as_their_text() {
+    let deferred = Deferred {
+        path: &["a", "b", "c"],
+        make: |text| {
+            (text != "{}").then(|| std::sync::Arc::new(AsText(text.to_owned())) as std::sync::Arc<dyn crate::Source>)
+        },
+    };
+    let read = |text: &str| json::parse_deferring(text.as_bytes(), &Limits::default(), deferred);
+    let left = |value: &Value, at: &[&str]| value.at(at).and_then(Value::as_map).unwrap().source().is_some();
+    let text = r#"{"a":{"b":{"c":{"x":{"c":{}},"y":"}\""}},"c":{"z":1}},"b":{"c":{"d":1}},"c":{"e":[{"c":{"f":1}}]}}"#;
+    let value = read(text).unwrap();
+    assert!(left(&value, &["a", "b", "c"]));
+    for at in [&["a", "c"][..], &["b", "c"], &["c"]] {
+        assert!(!left(&value, at), "{at:?}");
+    }
+    assert_eq!(json::to_string(&value), text);
+    assert_eq!(value, parse(text));
+    // Items of lists have no name; a list of lists leads nowhere, and neither does what is in the map itself.
+    let items = read(r#"{"a":[{"b":[{"c":{"d":1}}]},{"b":{"c":[{"x":{}}]}}]}"#).unwrap();
+    let list = |value: &Value, at: usize| value.as_list().unwrap()[at].clone();
+    let first = list(items.get("a").unwrap(), 0);
+    assert!(left(&list(first.get("b").unwrap(), 0), &["c"]));
+    let second = list(items.get("a").unwrap(), 1);
+    assert!(
+        list(second.at(&["b", "c"]).unwrap(), 0)
+            .as_map()
+            .unwrap()
+            .source()
+            .is_none()
+    );
+    assert!(!left(&read(r#"{"a":{"b":{"c":{}}}}"#).unwrap(), &["a", "b", "c"]));
+    assert!(read(r#"{"a":{"b":{"c":{"x":1}}"#).is_err());
+}

@@ -1,4 +1,4 @@
-//! Rounds in which an object is changed: when one who changes objects changes it, those before that wish so see it again
+//! Reinvocation in which an object is changed: when one who changes objects changes it, those before that wish so see it again
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#reinvocation-policy>).
 
 use std::collections::HashSet;
@@ -6,18 +6,18 @@ use std::hash::Hash;
 
 use holdfast_value::Value;
 
-/// What is known of the rounds; `K` names who changes objects.
+/// The rounds of a write; `K` names a policy or a webhook.
 #[derive(Debug)]
-pub struct Rounds<K> {
+pub struct Reinvocation<K> {
     second: bool,
-    /// Those that had a go and wish to have another.
+    /// Those that were invoked and ask for reinvocation.
     invoked: Vec<K>,
-    /// Those that have another.
+    /// Those that are invoked again.
     again: HashSet<K>,
     output: Option<Value>,
 }
 
-impl<K> Default for Rounds<K> {
+impl<K> Default for Reinvocation<K> {
     fn default() -> Self {
         Self {
             second: false,
@@ -28,8 +28,8 @@ impl<K> Default for Rounds<K> {
     }
 }
 
-impl<K: Eq + Hash> Rounds<K> {
-    /// A round begins with the object as it is.
+impl<K: Eq + Hash> Reinvocation<K> {
+    /// Begins a round with this object.
     pub fn begin(&mut self, object: Option<&Value>) {
         if self.second && self.output.as_ref() != object {
             // Others changed it meanwhile.
@@ -37,12 +37,12 @@ impl<K: Eq + Hash> Rounds<K> {
         }
     }
 
-    /// Whether it is the turn of `key` in this round.
+    /// Whether this round invokes `key`.
     pub fn is_due(&self, key: &K) -> bool {
         !self.second || self.again.contains(key)
     }
 
-    /// `key` had its go: whether it changed the object, and whether it wishes to see it again if others do.
+    /// Notes that `key` was invoked: whether it changed the object, and whether it asks for reinvocation.
     pub fn invoked(&mut self, key: K, changed: bool, wishes: bool) {
         if changed {
             self.again.extend(self.invoked.drain(..));
@@ -52,22 +52,22 @@ impl<K: Eq + Hash> Rounds<K> {
         }
     }
 
-    /// Something was patched in this round, be it as it was before: those that wish so, the last among them, see it again.
+    /// Notes that a patch was applied, even one without effect: all that ask for reinvocation are invoked again, the last one too.
     pub fn patched(&mut self) {
         self.again.extend(self.invoked.drain(..));
     }
 
-    /// Whether any round took place.
-    pub fn took_place(&self) -> bool {
+    /// Whether a round has ended.
+    pub fn has_begun(&self) -> bool {
         self.second
     }
 
-    /// Whether anybody has more to do now that the object is as it is.
+    /// Whether another round is needed for this object.
     pub fn has_more(&self, object: Option<&Value>) -> bool {
         !self.again.is_empty() || !self.invoked.is_empty() && self.output.as_ref() != object
     }
 
-    /// A round ends with the object as it is.
+    /// Ends a round with this object.
     pub fn end(&mut self, object: Option<&Value>) {
         self.output = object.cloned();
         self.second = true;
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn who_wishes_sees_an_object_again_that_changed_later() {
         let object = |text: &str| Value::from(text);
-        let mut rounds = Rounds::default();
+        let mut rounds = Reinvocation::default();
         rounds.begin(Some(&object("a")));
         for (key, changed, wishes) in [("first", true, true), ("second", false, false), ("third", true, true)] {
             assert!(rounds.is_due(&key));
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn who_patches_last_sees_the_object_again_too() {
-        let mut rounds = Rounds::default();
+        let mut rounds = Reinvocation::default();
         rounds.begin(None);
         rounds.invoked("one", true, true);
         rounds.patched();
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn a_change_between_the_rounds_counts_for_all_that_wish() {
         let object = |text: &str| Value::from(text);
-        let mut rounds = Rounds::default();
+        let mut rounds = Reinvocation::default();
         rounds.begin(Some(&object("a")));
         rounds.invoked("one", false, true);
         rounds.invoked("two", false, false);

@@ -1,8 +1,8 @@
-//! Who asks etcd for its revision, and who shares the answer.
+//! Queries of etcd's revision, whose answers readers share.
 //!
-//! Only an answer to a question that was put after a read began is good for it. One question is under way at a time, put by
-//! one of those who read; who comes meanwhile waits, and shares the next. Who asks may go away at any time, as readers do;
-//! then the next one asks.
+//! A read needs an answer to a query that was sent after the read began. One query is under way at a time, sent by one of the
+//! readers; readers that come meanwhile wait and share the next one. A reader may be cancelled at any time; then the next one
+//! sends the query.
 
 use std::sync::Arc;
 
@@ -13,40 +13,40 @@ use super::line::Line;
 use crate::error::ReadError;
 use crate::key::Revision;
 
-/// What a question comes to.
+/// The result of a query.
 pub(super) type Answer = Result<Revision, ReadError>;
 
-/// The readers who want to know etcd's revision.
+/// The readers that wait for etcd's revision.
 #[derive(Default)]
-pub(super) struct Questions(Mutex<Inner>);
+pub(super) struct RevisionQueries(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// Whether one of them asks.
+    /// Whether a query is under way.
     is_put: bool,
     waiting: Vec<oneshot::Sender<Turn>>,
-    /// The connection for questions, while it is free.
+    /// The connection for queries, while it is free.
     line: Option<Box<Line>>,
 }
 
 /// What becomes of a reader.
 pub(super) enum Turn {
-    /// Another reader has put the question.
+    /// Another reader has queried the revision.
     Answered(Answer),
-    /// It asks.
-    Asks(Asking),
+    /// This reader queries the revision.
+    Queries(Querier),
 }
 
-/// The reader whose turn it is.
-pub(super) struct Asking {
-    questions: Arc<Questions>,
-    /// Those who came before the question was put.
+/// The reader that queries the revision for others.
+pub(super) struct Querier {
+    questions: Arc<RevisionQueries>,
+    /// The readers that came before the query was sent.
     sharers: Vec<oneshot::Sender<Turn>>,
     pub(super) line: Option<Box<Line>>,
 }
 
-impl Questions {
-    /// Waits until another reader has put the question, or it is this one's turn.
+impl RevisionQueries {
+    /// Waits until another reader has queried the revision, or this one has to.
     pub(super) async fn turn(self: &Arc<Self>) -> Turn {
         let waits = {
             let mut inner = self.0.lock();
@@ -60,14 +60,14 @@ impl Questions {
             }
         };
         match waits {
-            None => Turn::Asks(Asking::new(self)),
+            None => Turn::Queries(Querier::new(self)),
             Some(turn) => turn.await.unwrap_or(Turn::Answered(Err(ReadError::Closed))),
         }
     }
 }
 
-impl Asking {
-    fn new(questions: &Arc<Questions>) -> Self {
+impl Querier {
+    fn new(questions: &Arc<RevisionQueries>) -> Self {
         Self {
             questions: Arc::clone(questions),
             sharers: Vec::new(),
@@ -91,7 +91,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for Querier {
     fn drop(&mut self) {
         let mut inner = self.questions.0.lock();
         if let Some(line) = self.line.take() {
@@ -108,7 +108,7 @@ impl Drop for Asking {
         drop(inner);
         if let Some(next) = next {
             // One that goes right now passes its turn on in the same way.
-            let _ = next.send(Turn::Asks(Self::new(&self.questions)));
+            let _ = next.send(Turn::Queries(Self::new(&self.questions)));
         }
     }
 }
@@ -120,9 +120,9 @@ mod tests {
 
     use super::*;
 
-    fn asks(turn: Option<Turn>) -> Asking {
+    fn asks(turn: Option<Turn>) -> Querier {
         match turn {
-            Some(Turn::Asks(asking)) => asking,
+            Some(Turn::Queries(asking)) => asking,
             Some(Turn::Answered(answer)) => panic!("answered: {answer:?}"),
             None => panic!("it waits"),
         }
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn who_comes_after_a_question_was_put_shares_the_next_one() {
-        let questions = Arc::new(Questions::default());
+        let questions = Arc::new(RevisionQueries::default());
         let mut first = asks(questions.turn().now_or_never());
         first.begin();
         let (mut second, mut third) = (Box::pin(questions.turn()), Box::pin(questions.turn()));
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn the_turn_of_one_who_goes_away_passes_on() {
-        let questions = Arc::new(Questions::default());
+        let questions = Arc::new(RevisionQueries::default());
         let mut first = asks(questions.turn().now_or_never());
         let mut shares = Box::pin(questions.turn());
         assert!((&mut shares).now_or_never().is_none());

@@ -1,0 +1,8 @@
+/// The source of a policy, a binding or a webhook configuration. Those of files come first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// A file of the server, which no client changes.
+    File,
+    /// An object of the API.
+    Api,
+}

@@ -1,0 +1,53 @@
+//! Ranges of sizes and of costs, and how they are reckoned with.
+
+/// A range of sizes or of costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// At least so much.
+    pub min: u64,
+    /// At most so much; `u64::MAX` where nothing bounds it.
+    pub max: u64,
+}
+
+impl Range {
+    pub(super) const UNKNOWN: Range = Range { min: 0, max: u64::MAX };
+
+    pub(crate) const fn fixed(size: u64) -> Self {
+        Self { min: size, max: size }
+    }
+
+    pub(super) fn up_to(max: u64) -> Self {
+        Self { min: 0, max }
+    }
+
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self {
+            min: self.min.saturating_add(other.min),
+            max: self.max.saturating_add(other.max),
+        }
+    }
+
+    pub(super) fn times(self, other: Self) -> Self {
+        Self {
+            min: self.min.saturating_mul(other.min),
+            max: self.max.saturating_mul(other.max),
+        }
+    }
+
+    /// Times `factor`, rounded up.
+    pub(super) fn scaled(self, factor: f64) -> Self {
+        // A float above what 64 bits hold becomes the largest number, which is what is wanted.
+        let scale = |size: u64| (size as f64 * factor).ceil() as u64;
+        Self {
+            min: scale(self.min),
+            max: scale(self.max),
+        }
+    }
+
+    pub(super) fn union(self, other: Self) -> Self {
+        Self {
+            min: self.min.min(other.min),
+            max: self.max.max(other.max),
+        }
+    }
+}

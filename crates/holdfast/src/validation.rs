@@ -1,0 +1,269 @@
+//! Flags that do not go together or hold what they may not hold, told as kube-apiserver tells it before anything is begun.
+
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use holdfast_gotext::errors::aggregate;
+use holdfast_gotext::{duration, url};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::admission;
+use crate::flags::Serve;
+
+/// Reads a number that may not be below zero; `refusal` says so.
+pub(crate) fn number<N>(refusal: &'static str) -> impl Fn(&str) -> Result<N, String> + Clone
+where
+    N: FromStr<Err: Display>,
+{
+    move |text: &str| {
+        if text.parse().is_ok_and(|number: i64| number < 0) {
+            return Err(refusal.to_owned());
+        }
+        text.parse().map_err(|error: N::Err| error.to_string())
+    }
+}
+
+/// Reads a duration that may not be below zero; `refusal` says so.
+pub(crate) fn time(refusal: &'static str) -> impl Fn(&str) -> Result<Duration, String> + Clone {
+    move |text: &str| {
+        let nanoseconds = u64::try_from(duration::parse(text)?);
+        nanoseconds.map(Duration::from_nanos).map_err(|_| refusal.to_owned())
+    }
+}
+
+/// Refuses what kube-apiserver refuses of flags before it begins anything, all of it at once.
+///
+/// # Errors
+/// All that is wrong.
+pub(crate) fn check(flags: &Serve) -> Result<()> {
+    let mut faults = flags.transport.faults();
+    if flags.fairness.enable_priority_and_fairness {
+        faults.extend(fairness_fault(&flags.served.runtime_config));
+    }
+    faults.extend(issuer_faults(&flags.service_account_issuer));
+    faults.extend(flags.service_account_jwks_uri.as_deref().and_then(keys_fault));
+    faults.extend(overlap(flags));
+    faults.extend(flags.audit.faults());
+    faults.extend(admission::faults(
+        &flags.enable_admission_plugins,
+        &flags.disable_admission_plugins,
+    ));
+    faults.extend(flags.served.apis().err().map(|fault| fault.to_string()));
+    match faults.is_empty() {
+        true => Ok(()),
+        false => bail!(aggregate(&faults)),
+    }
+}
+
+fn issuer_faults(issuers: &[String]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let fault = |issuer: &String| {
+        if issuer.contains(':')
+            && let Err(why) = url::parse(issuer)
+        {
+            return Some(format!(
+                "service-account-issuer {issuer:?} contained a ':' but was not a valid URL: {why}"
+            ));
+        }
+        if issuer.is_empty() {
+            return Some("service-account-issuer should not be an empty string".to_owned());
+        }
+        (!seen.insert(issuer.clone())).then(|| format!("service-account-issuer {issuer:?} is already specified"))
+    };
+    issuers.iter().filter_map(fault).collect()
+}
+
+fn keys_fault(address: &str) -> Option<String> {
+    if address.is_empty() {
+        return None;
+    }
+    match url::parse(address) {
+        Err(why) => Some(format!("service-account-jwks-uri must be a valid URL: {why}")),
+        Ok(parsed) if parsed.scheme != "https" => Some(format!(
+            "service-account-jwks-uri requires https scheme, parsed as: {address}"
+        )),
+        Ok(_) => None,
+    }
+}
+
+/// An authority of clients that is one of front proxies too would let any client name any user.
+fn overlap(flags: &Serve) -> Option<String> {
+    let clients = flags.client_ca_file.as_deref()?;
+    let proxies = flags.aggregation.requestheader_client_ca_file.as_deref()?;
+    if !flags.aggregation.requestheader_allowed_names.is_empty() {
+        return None;
+    }
+    let (clients, proxies) = (certificates(clients)?, certificates(proxies)?);
+    let overlap = clients.iter().any(|certificate| proxies.contains(certificate));
+    overlap.then(|| {
+        "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; \
+         --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating \
+         proxy headers for arbitrary users"
+            .to_owned()
+    })
+}
+
+/// The certificates of a file. One that cannot be read is told of by who uses it.
+fn certificates(path: &Path) -> Option<Vec<CertificateDer<'static>>> {
+    CertificateDer::pem_file_iter(path).ok()?.collect::<Result<_, _>>().ok()
+}
+
+/// Priority levels are objects of an API, which has to be served.
+fn fairness_fault(runtime_config: &[String]) -> Option<String> {
+    let words = runtime_config.iter().flat_map(|flag| flag.split(','));
+    let pairs: Vec<(&str, &str)> = words
+        .map(|word| word.split_once('=').unwrap_or((word, "")))
+        .map(|(key, value)| (key.trim(), value.trim()))
+        .collect();
+    for key in ["flowcontrol.apiserver.k8s.io/v1", "api/ga", "api/all"] {
+        let said = pairs.iter().rev().find(|(known, _)| *known == key);
+        match said.map(|(_, value)| *value) {
+            Some("false") => {
+                return Some(format!(
+                    "--runtime-config={key}=false conflicts with --enable-priority-and-fairness=true"
+                ));
+            }
+            Some("true") => return None,
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::flags::Arguments;
+
+    fn checked(flags: &[&str]) -> Result<(), String> {
+        let arguments = Arguments::try_parse_from(["holdfast"].iter().chain(flags));
+        let arguments = arguments.map_err(|error| error.to_string())?;
+        check(&arguments.serve).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn numbers_and_durations_below_zero_are_refused() {
+        for flag in [
+            "max-requests-inflight",
+            "max-mutating-requests-inflight",
+            "min-request-timeout",
+        ] {
+            let refusal = checked(&[&format!("--{flag}=-1")]).unwrap_err();
+            assert!(
+                refusal.contains(&format!("--{flag} can not be negative value")),
+                "{refusal}"
+            );
+        }
+        for (flag, what) in [
+            ("request-timeout", "negative value"),
+            ("shutdown-delay-duration", "negative value"),
+            ("livez-grace-period", "a negative value"),
+        ] {
+            let refusal = checked(&[&format!("--{flag}=-1s")]).unwrap_err();
+            assert!(refusal.contains(&format!("--{flag} can not be {what}")), "{refusal}");
+        }
+        assert_eq!(checked(&["--max-requests-inflight=1", "--request-timeout=1s"]), Ok(()));
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let flags = [
+            "--goaway-chance=1",
+            "--strict-transport-security-directives=",
+            "--audit-log-path=-",
+            "--audit-log-mode=bad",
+            "--enable-admission-plugins=Nope,AlwaysAdmit",
+            "--disable-admission-plugins=AlwaysAdmit",
+            "--runtime-config=a.io/v1",
+        ];
+        assert_eq!(
+            checked(&flags).unwrap_err(),
+            "[--goaway-chance can not be less than 0 or greater than 0.02, empty value in \
+             strict-transport-security-directives, invalid audit log mode bad, allowed modes are \
+             \"batch,blocking,blocking-strict\", enable-admission-plugins plugin \"Nope\" is unknown, [AlwaysAdmit] in \
+             enable-admission-plugins and disable-admission-plugins overlapped, unknown api groups a.io/v1]"
+        );
+    }
+
+    #[test]
+    fn issuers_are_told_apart() {
+        let two = ["--service-account-issuer=a", "--service-account-issuer=a"];
+        assert_eq!(
+            checked(&two).unwrap_err(),
+            "service-account-issuer \"a\" is already specified"
+        );
+        assert_eq!(
+            checked(&["--service-account-issuer="]).unwrap_err(),
+            "service-account-issuer should not be an empty string"
+        );
+        let refusal = checked(&["--service-account-issuer=:a"]).unwrap_err();
+        assert!(refusal.contains("contained a ':' but was not a valid URL"), "{refusal}");
+        assert_eq!(
+            checked(&["--service-account-jwks-uri=http://a/b"]).unwrap_err(),
+            "service-account-jwks-uri requires https scheme, parsed as: http://a/b"
+        );
+        assert_eq!(
+            checked(&["--service-account-issuer=https://a", "--service-account-issuer=b"]),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn priority_levels_need_their_api() {
+        let conflict = |key: &str| {
+            Err(format!(
+                "--runtime-config={key}=false conflicts with --enable-priority-and-fairness=true"
+            ))
+        };
+        assert_eq!(
+            checked(&["--runtime-config=api/all=false,apps/v1=true"]),
+            conflict("api/all")
+        );
+        assert_eq!(checked(&["--runtime-config=api/ga=false"]), conflict("api/ga"));
+        let version = "flowcontrol.apiserver.k8s.io/v1";
+        assert_eq!(
+            checked(&[&format!("--runtime-config={version}=false")]),
+            conflict(version)
+        );
+        assert_eq!(
+            checked(&[&format!("--runtime-config=api/all=false,{version}=true")]),
+            Ok(())
+        );
+        assert_eq!(
+            checked(&["--runtime-config=api/ga=false", "--enable-priority-and-fairness=false"]),
+            Ok(())
+        );
+    }
+
+    #[test]
+    fn authorities_of_clients_are_none_of_front_proxies() {
+        let folder = tempfile::tempdir().unwrap();
+        let certificate = || {
+            let key = rcgen::KeyPair::generate().unwrap();
+            rcgen::CertificateParams::default().self_signed(&key).unwrap().pem()
+        };
+        let (one, other) = (certificate(), certificate());
+        let file = |name: &str, text: String| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path.display().to_string()
+        };
+        let clients = format!("--client-ca-file={}", file("clients", format!("{one}{other}")));
+        let same = format!("--requestheader-client-ca-file={}", file("same", other));
+        let third = format!("--requestheader-client-ca-file={}", file("third", certificate()));
+        let refusal = checked(&[&clients, &same]).unwrap_err();
+        assert!(refusal.contains("contain overlapping certificates"), "{refusal}");
+        assert_eq!(checked(&[&clients, &third]), Ok(()));
+        assert_eq!(
+            checked(&[&clients, &same, "--requestheader-allowed-names=proxy"]),
+            Ok(())
+        );
+    }
+}

@@ -1,0 +1,103 @@
+//! Webhooks that a kubeconfig names: connections that are kept, and what is sent over them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use holdfast_kinds::admission::{ImageReview, ImageReviewer};
+use http::StatusCode;
+use parking_lot::Mutex;
+
+use crate::remote::{Access, Client};
+
+/// A webhook.
+pub(crate) struct Webhook {
+    access: Access,
+    /// Idle connections.
+    idle: Mutex<Vec<Client>>,
+}
+
+/// The time limit that the webhook is given.
+const QUERY: &str = "timeout=30s";
+
+/// How many idle connections are kept.
+const IDLE: usize = 4;
+
+impl Webhook {
+    /// The webhook that the kubeconfig at `path` names.
+    ///
+    /// # Errors
+    /// Where the file cannot be used.
+    pub(crate) fn read(path: &Path) -> Result<Self> {
+        let access = Access::read(path, None)?;
+        access.check()?;
+        Ok(Self {
+            access,
+            idle: Mutex::default(),
+        })
+    }
+
+    /// Posts JSON, and gives the answer.
+    ///
+    /// # Errors
+    /// Where there is none.
+    pub(crate) async fn send(&self, body: Bytes) -> Result<(StatusCode, Bytes)> {
+        let kept = self.idle.lock().pop();
+        if let Some(mut client) = kept {
+            // A connection that was kept may be closed by now, which is no fault of the webhook.
+            if let Ok(answer) = client.post(QUERY, body.clone()).await {
+                self.keep(client);
+                return Ok(answer);
+            }
+        }
+        let mut client = Client::connect(&self.access).await?;
+        let answer = client.post(QUERY, body).await?;
+        self.keep(client);
+        Ok(answer)
+    }
+
+    fn keep(&self, client: Client) {
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE {
+            idle.push(client);
+        }
+    }
+}
+
+/// A webhook that reviews images.
+pub(crate) struct ImageWebhook {
+    /// The webhook.
+    pub(crate) webhook: Webhook,
+    /// How long to wait before a review is sent once more.
+    pub(crate) backoff: Duration,
+}
+
+/// How often a review is sent, and by how much the wait grows.
+const ATTEMPTS: usize = 5;
+const FACTOR: f64 = 1.5;
+
+impl ImageWebhook {
+    async fn ask(&self, review: Bytes) -> Result<Vec<u8>> {
+        let mut wait = self.backoff;
+        for attempt in 1.. {
+            let (status, body) = self.webhook.send(review.clone()).await?;
+            if status.is_success() {
+                return Ok(body.to_vec());
+            }
+            let may_pass = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+            if !may_pass || attempt >= ATTEMPTS {
+                bail!("Error contacting webhook: {}", status.as_u16());
+            }
+            tokio::time::sleep(wait).await;
+            wait = wait.mul_f64(FACTOR);
+        }
+        bail!("the webhook was not asked")
+    }
+}
+
+impl ImageReviewer for ImageWebhook {
+    fn review(&self, review: String) -> ImageReview<'_> {
+        Box::pin(async move { self.ask(review.into()).await.map_err(|error| format!("{error:#}")) })
+    }
+}

@@ -1,0 +1,100 @@
+//! Plugins that say the same of every write.
+
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
+use holdfast_authorization::User;
+use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+/// Admits everything, as if it were not there.
+pub(super) struct AlwaysAdmit;
+
+impl AdmissionPlugin for AlwaysAdmit {
+    fn name(&self) -> &'static str {
+        "AlwaysAdmit"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::ALL
+    }
+
+    fn on_by_default(&self) -> bool {
+        false
+    }
+
+    fn interests(&self) -> &[Interest] {
+        &[]
+    }
+}
+
+/// Refuses everything but what the server itself writes, which it needs to start.
+pub(super) struct AlwaysDeny;
+
+impl AdmissionPlugin for AlwaysDeny {
+    fn name(&self) -> &'static str {
+        "AlwaysDeny"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::ALL
+    }
+
+    fn on_by_default(&self) -> bool {
+        false
+    }
+
+    fn interests(&self) -> &[Interest] {
+        const {
+            &[Interest {
+                operations: &[
+                    Operation::Create,
+                    Operation::Update,
+                    Operation::Delete,
+                    Operation::Connect,
+                ],
+                ..Interest::EVERYTHING
+            }]
+        }
+    }
+
+    fn mutate(
+        &self,
+        context: &WriteContext<'_>,
+        _resource: &Resource,
+        _object: Option<&mut Value>,
+        _old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        match context.user.name == User::server().name {
+            true => Ok(()),
+            false => Err(Refusal::forbidden("admission control is denying all modifications")),
+        }
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        _object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        self.mutate(context, resource, None, old)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::harness::Harness;
+
+    const CONFIG: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}";
+
+    #[test]
+    fn everything_is_admitted_or_refused() {
+        let harness = Harness::new();
+        assert!(harness.admit("AlwaysAdmit", CONFIG).is_ok());
+        let refused = "admission control is denying all modifications";
+        assert_eq!(harness.admit("AlwaysDeny", CONFIG).unwrap_err(), refused);
+        let updated = harness.admit_update("AlwaysDeny", Some("status"), CONFIG, CONFIG);
+        assert_eq!(updated.unwrap_err(), refused);
+        let server = Harness::new().written_by("system:apiserver", &[]);
+        assert!(server.admit("AlwaysDeny", CONFIG).is_ok());
+    }
+}

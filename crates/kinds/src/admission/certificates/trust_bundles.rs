@@ -1,0 +1,90 @@
+use holdfast_admission::{AdmissionPlugin, Calls, Interest};
+use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use super::{GROUP, may_use_signer, signer};
+use crate::features::Feature;
+use crate::rbac::changes_ownership_alone;
+
+/// Who says what certificates to trust in the name of a signer needs `attest` for it.
+pub(in super::super) struct ClusterTrustBundleAttest;
+
+impl AdmissionPlugin for ClusterTrustBundleAttest {
+    fn name(&self) -> &'static str {
+        "ClusterTrustBundleAttest"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Create, Operation::Update])
+    }
+
+    fn gate(&self) -> Option<&'static str> {
+        Some(Feature::ClusterTrustBundle.name())
+    }
+
+    fn interests(&self) -> &[Interest] {
+        const {
+            &[Interest {
+                subresources: Interest::EVERYTHING.subresources,
+                ..Interest::in_written(GROUP, "clustertrustbundles")
+            }]
+        }
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        _resource: &Resource,
+        object: Option<&Value>,
+        old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        let Some(bundle) = object.filter(|bundle| !signer(bundle).is_empty()) else {
+            return Ok(());
+        };
+        if old.is_some_and(|old| changes_ownership_alone(bundle, old)) {
+            return Ok(());
+        }
+        let signer = signer(bundle);
+        match may_use_signer(context, "attest", signer) {
+            true => Ok(()),
+            false => Err(Refusal::forbidden(format!(
+                "user not permitted to attest for signerName {signer:?}"
+            ))),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::harness::Harness;
+
+    fn bundle(signer: &str, rest: &str) -> String {
+        format!(
+            "{{apiVersion: certificates.k8s.io/v1beta1, kind: ClusterTrustBundle, metadata: {{name: bundle{rest}}}, spec: \
+             {{signerName: '{signer}', trustBundle: t}}}}"
+        )
+    }
+
+    fn harness(rights: &[&str]) -> Harness {
+        let harness = Harness::serving("certificates.k8s.io/v1beta1=true", "ClusterTrustBundle=true");
+        harness.allowing(rights)
+    }
+
+    #[test]
+    fn who_speaks_for_a_signer_needs_the_right_to() {
+        const PLUGIN: &str = "ClusterTrustBundleAttest";
+        let (named, unnamed) = (bundle("a.io/b", ""), bundle("", ""));
+        let refused = "user not permitted to attest for signerName \"a.io/b\"";
+        assert_eq!(harness(&[]).admit(PLUGIN, &named).unwrap_err(), refused);
+        assert!(harness(&[]).admit(PLUGIN, &unnamed).is_ok());
+        assert!(harness(&["attest signers/"]).admit(PLUGIN, &named).is_ok());
+        let update = |old: &str, new: &str| harness(&[]).admit_update(PLUGIN, None, old, new);
+        assert_eq!(update(&unnamed, &named).unwrap_err(), refused);
+        assert_eq!(update(&named, &bundle("a.io/b", ", finalizers: [a.io/b]")), Ok(()));
+        assert_eq!(
+            update(&named, &bundle("a.io/b", ", labels: {a: b}")).unwrap_err(),
+            refused
+        );
+    }
+}

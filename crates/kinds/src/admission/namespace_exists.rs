@@ -1,0 +1,62 @@
+use holdfast_admission::{AdmissionPlugin, Calls};
+use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_value::Value;
+
+use super::group_resource;
+
+/// Nothing is written in a namespace that is not there.
+pub(super) struct NamespaceExists;
+
+impl AdmissionPlugin for NamespaceExists {
+    fn name(&self) -> &'static str {
+        "NamespaceExists"
+    }
+
+    fn calls(&self) -> Calls {
+        Calls::validating(&[Operation::Create, Operation::Update, Operation::Delete])
+    }
+
+    fn on_by_default(&self) -> bool {
+        false
+    }
+
+    fn validate(
+        &self,
+        context: &WriteContext<'_>,
+        resource: &Resource,
+        _object: Option<&Value>,
+        _old: Option<&Value>,
+    ) -> Result<(), Refusal> {
+        if context.namespace.is_empty() || !resource.namespaced() {
+            return Ok(());
+        }
+        let namespaces = group_resource("", "namespaces");
+        match context.lookup.get(&namespaces, "", context.namespace) {
+            Some(_) => Ok(()),
+            None => Err(Refusal::NotFound {
+                resource: namespaces,
+                name: context.namespace.to_owned(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::harness::Harness;
+
+    #[test]
+    fn objects_need_a_namespace_that_is_there() {
+        const CONFIG: &str = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: default}}";
+        const NODE: &str = "{apiVersion: v1, kind: Node, metadata: {name: one}}";
+        const PLUGIN: &str = "NamespaceExists";
+        let harness = Harness::new();
+        assert!(harness.admit(PLUGIN, CONFIG).unwrap_err().contains("NotFound"));
+        let changed = harness.admit_update(PLUGIN, None, CONFIG, CONFIG);
+        assert!(changed.unwrap_err().contains("NotFound"));
+        assert!(harness.admit(PLUGIN, NODE).is_ok());
+        let there = harness.with("{apiVersion: v1, kind: Namespace, metadata: {name: default}}");
+        assert!(there.admit(PLUGIN, CONFIG).is_ok());
+    }
+}

@@ -1,0 +1,294 @@
+//! Which addresses and ports are taken.
+//!
+//! What a Service holds is taken from the moment a write reserves it until the Service is gone. A reservation becomes
+//! lasting when the write is stored, and is given back when it is not.
+
+mod taking;
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use holdfast_resource::{Field, Refusal};
+use holdfast_value::Value;
+
+use self::taking::Taking;
+pub(super) use self::taking::{refused_address, set_node_port};
+use super::{is_external, sort_of, takes_node_ports};
+use crate::config::Config;
+use crate::validation::addresses::Block;
+
+/// The addresses and ports of all Services.
+pub(super) struct Allocations {
+    block: Block,
+    ports: RangeInclusive<u16>,
+    random: fn() -> u64,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Default)]
+struct Taken {
+    addresses: HashMap<IpAddr, Hold>,
+    ports: HashMap<u16, Hold>,
+    /// Ports that the map of all servers marks, though no Service is known to have them.
+    marked: HashSet<u16>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// By a write whose outcome is not known.
+    Reserved,
+    /// By a stored Service.
+    Stored,
+}
+
+/// What one write has reserved.
+#[derive(Clone, Copy)]
+pub(super) enum Reservation {
+    Address(IpAddr),
+    Port(u16),
+}
+
+/// The start of a range is left for clients that ask for a certain address or port, as long as others are free: how much of
+/// it, at least and at most, and the part of the whole.
+#[derive(Clone, Copy)]
+struct Band {
+    least: u128,
+    most: u128,
+    part: u128,
+}
+
+pub(super) const TAKEN_ADDRESS: &str = "provided IP is already allocated";
+const TAKEN_PORT: &str = "provided port is already allocated";
+
+/// The first port that a dry run is shown stands behind this one.
+const DRY_RUN_PORT: i64 = 32768;
+
+const ADDRESSES: Band = Band {
+    least: 16,
+    most: 256,
+    part: 16,
+};
+const PORTS: Band = Band {
+    least: 16,
+    most: 128,
+    part: 32,
+};
+
+impl Band {
+    /// How much of a range of `size` is left: nothing of a small one.
+    fn of(self, size: u128) -> u128 {
+        if size <= self.least {
+            return 0;
+        }
+        (size / self.part).clamp(self.least, self.most)
+    }
+}
+
+/// All places from `from` to before `to`, beginning at a random one.
+fn around(from: u128, to: u128, random: u64) -> impl Iterator<Item = u128> {
+    let size = to.saturating_sub(from);
+    let start = u128::from(random) % size.max(1);
+    (0..size).map(move |step| from + (start + step) % size)
+}
+
+impl Allocations {
+    pub(super) fn new(config: &Config) -> Self {
+        Self {
+            block: config.service_cidr,
+            ports: config.node_ports.clone(),
+            random: config.random,
+            taken: Mutex::default(),
+        }
+    }
+
+    pub(super) fn is_ipv4(&self) -> bool {
+        self.block.is_ipv4()
+    }
+
+    /// Gives `object` the addresses and ports that it needs and lacks, and reserves those that it asks for and did not
+    /// have. On failure nothing stays reserved. A dry run reserves nothing, and what it is given is a stand-in.
+    pub(super) fn allocate(
+        &self,
+        object: &mut Value,
+        old: Option<&Value>,
+        dry_run: bool,
+    ) -> Result<Vec<Reservation>, Refusal> {
+        let mut taking = Taking {
+            allocations: self,
+            dry_run,
+            ports: BTreeSet::new(),
+            made: Vec::new(),
+        };
+        let result = taking
+            .take_address(object, old)
+            .and_then(|()| taking.take_ports(object, old))
+            .and_then(|()| taking.take_health_check(object, old));
+        match result {
+            Ok(()) => Ok(taking.made),
+            Err(refusal) => {
+                self.finish(&taking.made, false);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Makes reservations lasting, or gives them back.
+    pub(super) fn finish(&self, reservations: &[Reservation], stored: bool) {
+        let mut taken = self.taken();
+        for reservation in reservations {
+            match reservation {
+                Reservation::Address(address) => finish_one(&mut taken.addresses, address, stored),
+                Reservation::Port(port) => finish_one(&mut taken.ports, port, stored),
+            }
+        }
+    }
+
+    /// Follows the stored Services.
+    pub(super) fn observe(&self, old: Option<&Value>, new: Option<&Value>) {
+        let mut taken = self.taken();
+        let (addresses, ports) = new.map(held).unwrap_or_default();
+        let (old_addresses, old_ports) = old.map(held).unwrap_or_default();
+        for address in old_addresses.iter().filter(|address| !addresses.contains(address)) {
+            taken.addresses.remove(address);
+        }
+        for port in old_ports.iter().filter(|port| !ports.contains(port)) {
+            taken.ports.remove(port);
+        }
+        // Whose they are, or were, is known now.
+        for port in old_ports.iter().chain(&ports) {
+            taken.marked.remove(port);
+        }
+        taken
+            .addresses
+            .extend(addresses.into_iter().map(|address| (address, Hold::Stored)));
+        taken.ports.extend(ports.into_iter().map(|port| (port, Hold::Stored)));
+    }
+
+    /// A port turned out to be marked as taken in the map of all servers. The next attempt reports it to who requested it.
+    pub(super) fn is_marked(&self, port: u16) {
+        self.taken().marked.insert(port);
+    }
+
+    fn holds_port(&self, number: i64) -> bool {
+        u16::try_from(number).is_ok_and(|port| self.taken().ports.contains_key(&port))
+    }
+
+    fn taken(&self) -> MutexGuard<'_, Taken> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reserve_address(&self, address: IpAddr) -> Result<(), String> {
+        if !self.block.offset(address).is_some_and(|offset| self.usable(offset)) {
+            return Err("the provided network does not match the current range".to_owned());
+        }
+        match self.taken().addresses.entry(address) {
+            Entry::Occupied(_) => Err(TAKEN_ADDRESS.to_owned()),
+            Entry::Vacant(free) => {
+                free.insert(Hold::Reserved);
+                Ok(())
+            }
+        }
+    }
+
+    /// The first address names the block, and the last of IPv4 reaches all of them.
+    fn usable(&self, offset: u128) -> bool {
+        offset > 0 && (!self.is_ipv4() || offset + 1 < self.block.size())
+    }
+
+    fn free_address(&self) -> Option<IpAddr> {
+        let mut taken = self.taken();
+        // The first address names the block, the second is the API server's own, and the last of IPv4 reaches all of them.
+        let end = self.block.size().saturating_sub(u128::from(self.is_ipv4()));
+        let middle = ADDRESSES.of(self.block.size()).clamp(2, end.max(2));
+        let random = (self.random)();
+        // Of more addresses than are taken one is free, so the search ends.
+        let enough = taken.addresses.len().saturating_add(1);
+        let offsets = around(middle, end, random)
+            .take(enough)
+            .chain(around(2, middle.min(end), random));
+        for offset in offsets {
+            let address = self.block.nth(offset);
+            if let Entry::Vacant(free) = taken.addresses.entry(address) {
+                free.insert(Hold::Reserved);
+                return Some(address);
+            }
+        }
+        None
+    }
+
+    fn reserve_port(&self, number: i64) -> Result<u16, String> {
+        let port = u16::try_from(number).ok().filter(|port| self.ports.contains(port));
+        let Some(port) = port else {
+            let (first, last) = (self.ports.start(), self.ports.end());
+            return Err(format!(
+                "provided port is not in the valid range. The range of valid ports is {first}-{last}"
+            ));
+        };
+        let mut taken = self.taken();
+        // A mark may have gone since: the next one who asks finds out.
+        if taken.ports.contains_key(&port) || taken.marked.remove(&port) {
+            return Err(TAKEN_PORT.to_owned());
+        }
+        taken.ports.insert(port, Hold::Reserved);
+        Ok(port)
+    }
+
+    fn free_port(&self) -> Option<u16> {
+        let mut taken = self.taken();
+        let size = self.ports.len() as u128;
+        let middle = PORTS.of(size).min(size);
+        let random = (self.random)();
+        let mut ports = around(middle, size, random)
+            .chain(around(0, middle, random))
+            .filter_map(|offset| self.ports.start().checked_add(u16::try_from(offset).ok()?));
+        let free = ports.find(|port| !taken.ports.contains_key(port) && !taken.marked.contains(port));
+        drop(ports);
+        if free.is_none() {
+            taken.marked.clear();
+        }
+        taken.ports.insert(free?, Hold::Reserved);
+        free
+    }
+}
+
+fn finish_one<K: std::hash::Hash + Eq>(holds: &mut HashMap<K, Hold>, key: &K, stored: bool) {
+    match holds.get_mut(key) {
+        Some(hold) if stored => *hold = Hold::Stored,
+        Some(Hold::Reserved) => {
+            holds.remove(key);
+        }
+        _ => {}
+    }
+}
+
+/// The addresses and ports that a Service holds.
+pub(super) fn held(service: &Value) -> (Vec<IpAddr>, Vec<u16>) {
+    let root = Field::root(service);
+    let spec = root.child("spec");
+    let mut addresses = Vec::new();
+    let mut ports = Vec::new();
+    if !is_external(service) {
+        let list = spec.child("clusterIPs");
+        let texts = list
+            .slice()
+            .iter()
+            .filter_map(Value::as_str)
+            .chain([spec.child("clusterIP").text()]);
+        addresses.extend(texts.filter_map(|text| text.parse::<IpAddr>().ok()));
+    }
+    if takes_node_ports(sort_of(service)) {
+        let list = spec.child("ports");
+        let numbers = list.items().filter_map(|port| port.child("nodePort").number());
+        let check = spec.child("healthCheckNodePort").number();
+        let in_range = |number: i64| u16::try_from(number).ok().filter(|port| *port != 0);
+        ports.extend(numbers.chain(check).filter_map(in_range));
+    }
+    (addresses, ports)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

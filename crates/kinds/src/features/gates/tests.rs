@@ -1,0 +1,326 @@
+use super::*;
+use crate::apis::Apis;
+use crate::harness::{Harness, at};
+
+fn set(flags: &[&str]) -> Result<FeatureGates, String> {
+    let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+    FeatureGates::set(&flags).map_err(|error| error.to_string())
+}
+
+fn is_on(gates: &FeatureGates, name: &str) -> bool {
+    gates.gate(name).unwrap().on
+}
+
+#[test]
+fn every_line_of_the_table_is_a_gate_and_every_feature_has_one() {
+    let lines = include_str!("../../tables/features.txt").lines();
+    let gates = FeatureGates::default();
+    assert_eq!(gates.gates.len(), lines.filter(|line| !line.starts_with('#')).count());
+    assert!(gates.gates.is_sorted_by_key(|gate| gate.name));
+    for feature in Feature::ALL {
+        assert!(gates.gate(feature.name()).is_some(), "{feature:?}");
+    }
+    for needed in gates.gates.iter().flat_map(|gate| &gate.needs) {
+        assert!(gates.gate(needed).is_some(), "{needed}");
+    }
+    assert_eq!(gates.unmet(), Vec::<String>::new());
+    assert!(Feature::ALL.len() <= 128);
+}
+
+#[test]
+fn defaults_are_those_of_the_reference() {
+    let features = Features::default();
+    assert!(features.has(Feature::WatchList) && features.has(Feature::MutatingAdmissionPolicy));
+    assert!(!features.has(Feature::ContainerStopSignals) && !features.has(Feature::MaxUnavailableStatefulSet));
+}
+
+#[test]
+fn gates_are_set_by_name_by_stage_and_by_several_flags() {
+    let gates = set(&["ContainerStopSignals=true,WatchList=0", "MaxUnavailableStatefulSet=T"]).unwrap();
+    let features = gates.features();
+    assert!(features.has(Feature::ContainerStopSignals) && features.has(Feature::MaxUnavailableStatefulSet));
+    assert!(!features.has(Feature::WatchList));
+    let gates = set(&[
+        "kube:GenericWorkload=false,kube:AllAlpha=true",
+        "kube:GangScheduling=false",
+    ]);
+    assert_eq!(
+        gates.unwrap_err(),
+        "[DRAWorkloadResourceClaims is enabled, but depends on features that are disabled: [GenericWorkload], \
+         TopologyAwareWorkloadScheduling is enabled, but depends on features that are disabled: [GenericWorkload], \
+         WorkloadAwarePreemption is enabled, but depends on features that are disabled: [GangScheduling], \
+         WorkloadWithJob is enabled, but depends on features that are disabled: [GenericWorkload]]"
+    );
+    let gates = set(&["AllAlpha=true,ContainerStopSignals=false,AllBeta=true"]).unwrap();
+    assert!(is_on(&gates, "GenericWorkload") && !is_on(&gates, "ContainerStopSignals"));
+    assert!(is_on(&gates, "AllAlpha") && is_on(&gates, "SELinuxMount"));
+    assert!(!is_on(&gates, "WindowsHostNetwork"));
+}
+
+#[test]
+fn refusals_are_in_the_words_of_the_reference() {
+    for (flag, error) in [
+        ("Nope=true", "unrecognized feature gate: Nope"),
+        ("WatchList", "missing bool value for WatchList"),
+        (
+            "WatchList=maybe",
+            "invalid value of WatchList=maybe, err: strconv.ParseBool: parsing \"maybe\": invalid syntax",
+        ),
+        (
+            "APIServerTracing=false",
+            "cannot set feature gate APIServerTracing to false, feature is locked to true",
+        ),
+        (
+            "ClusterTrustBundleProjection=true",
+            "ClusterTrustBundleProjection is enabled, but depends on features that are disabled: [ClusterTrustBundle]",
+        ),
+        ("wardle:A=true", "component not registered: wardle"),
+        (
+            "kube:WatchList=true,WatchList=true",
+            "set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use",
+        ),
+    ] {
+        assert_eq!(set(&[flag]).unwrap_err(), error);
+    }
+}
+
+#[test]
+fn gates_that_will_go_are_warned_of() {
+    let gates = set(&["APIServerTracing=true,WindowsHostNetwork=false,WatchList=true"]).unwrap();
+    assert_eq!(
+        gates.warnings(),
+        [
+            "setting GA feature gate APIServerTracing=true. It will be removed in a future release.",
+            "setting deprecated feature gate WindowsHostNetwork=false. It will be removed in a future release."
+        ]
+    );
+}
+
+#[test]
+fn every_gate_that_may_be_set_changes_something_or_says_why_not() {
+    for gate in FeatureGates::default()
+        .iter()
+        .filter(|gate| !gate.is_locked() && !gate.is_of_stage())
+    {
+        let is_felt = Feature::named(gate.name).is_some();
+        let is_elsewhere = !gate.components().is_empty();
+        let told = [is_felt, is_elsewhere, gate.idle().is_some()];
+        assert_eq!(told.iter().filter(|told| **told).count(), 1, "{}", gate.name);
+    }
+}
+
+#[test]
+fn every_gate_of_a_field_is_a_feature() {
+    let apis = Apis::set(&["api/all=true".to_owned()]).unwrap();
+    let types = crate::tables::types_of(&apis).unwrap();
+    let fields = types.iter().flat_map(|(_, of)| of.fields());
+    let gates: Vec<&str> = fields
+        .filter_map(|field| Some(field.marks.gate.as_ref()?.name.as_str()))
+        .collect();
+    assert!(!gates.is_empty());
+    for gate in gates {
+        assert!(Feature::named(gate).is_some(), "{gate}");
+    }
+}
+
+#[test]
+fn objects_keep_the_fields_of_features_that_they_use() {
+    let lease = "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a, namespace: b}, spec: {strategy: \
+                 OldestEmulationVersion, preferredHolder: h}}";
+    let harness = Harness::new();
+    let mut old = harness.read(lease);
+    old.remove_at(&["spec", "preferredHolder"]);
+    let kept = harness.update(&old, lease);
+    assert_eq!(at(&kept, "spec"), r#"{"strategy":"OldestEmulationVersion"}"#);
+    let pod = |containers: &str| {
+        format!("{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {{containers: [{containers}]}}}}")
+    };
+    let stops = |name: &str| format!("{{name: {name}, image: i, lifecycle: {{stopSignal: SIGTERM}}}}");
+    let (one, two) = (pod(&stops("a")), pod(&format!("{}, {}", stops("a"), stops("b"))));
+    let kept = harness.update(&harness.read(&one), &two);
+    assert_eq!(at(&kept, "spec.containers.1.lifecycle.stopSignal"), "\"SIGTERM\"");
+    assert_eq!(at(&harness.create(&two), "spec.containers.1.lifecycle"), "nothing");
+}
+
+#[test]
+fn kinds_keep_the_fields_of_features_that_are_on() {
+    for (gates, object, path, kept) in [
+        (
+            "MaxUnavailableStatefulSet=true",
+            "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}, spec: {serviceName: s, selector: \
+             {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}, \
+             updateStrategy: {type: RollingUpdate, rollingUpdate: {}}}}",
+            "spec.updateStrategy.rollingUpdate.maxUnavailable",
+            "1",
+        ),
+        (
+            "CoordinatedLeaderElection=true",
+            "{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: a, namespace: b}, spec: {strategy: \
+             OldestEmulationVersion}}",
+            "spec.strategy",
+            "\"OldestEmulationVersion\"",
+        ),
+        (
+            "VolumeLimitScaling=true",
+            "{apiVersion: storage.k8s.io/v1, kind: CSIDriver, metadata: {name: a}, spec: {}}",
+            "spec.preventPodSchedulingIfMissing",
+            "false",
+        ),
+        (
+            "GenericWorkload=true",
+            "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {schedulingGroup: {podGroupName: g}, containers: \
+             [{name: c, image: i}]}}",
+            "spec.schedulingGroup.podGroupName",
+            "\"g\"",
+        ),
+    ] {
+        assert_eq!(at(&Harness::with_gates(gates).create(object), path), kept, "{gates}");
+        assert_eq!(at(&Harness::new().create(object), path), "nothing", "{gates}");
+    }
+    let scaler = "{apiVersion: autoscaling/v2, kind: HorizontalPodAutoscaler, metadata: {name: a}, spec: {minReplicas: 0, \
+                  maxReplicas: 3, scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: d}, metrics: [{type: External, \
+                  external: {metric: {name: m}, target: {type: Value, value: 1}}}]}}";
+    let refused = ["spec.minReplicas: Invalid value: 0: must be greater than or equal to 1"];
+    assert_eq!(Harness::new().errors(scaler), refused);
+    assert_eq!(
+        Harness::with_gates("HPAScaleToZero=true").errors(scaler),
+        Vec::<String>::new()
+    );
+}
+
+const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {hostnameOverride: h, resources: {limits: {cpu: 1}}, \
+     initContainers: [{name: i, image: i, restartPolicy: Always}], containers: [{name: c, image: i, restartPolicy: Never, \
+     restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}], env: [{name: E, valueFrom: \
+     {fileKeyRef: {volumeName: v, path: p, key: k}}}]}], volumes: [{name: v, emptyDir: {}}]}}";
+
+/// What a Pod has of fields that features hold back.
+fn fields_of_pod(gates: &str, old: Option<&str>) -> Vec<String> {
+    let harness = Harness::with_gates(gates);
+    let pod = match old {
+        None => harness.create(POD),
+        Some(old) => harness.shaped(None, &Harness::new().create(old), harness.read(POD)),
+    };
+    let paths = [
+        "spec.hostnameOverride",
+        "spec.resources.limits.cpu",
+        "spec.initContainers.0.restartPolicy",
+        "spec.containers.0.restartPolicy",
+        "spec.containers.0.env.0.valueFrom.fileKeyRef.key",
+    ];
+    paths.iter().map(|path| at(&pod, path)).collect()
+}
+
+#[test]
+fn fields_are_dropped_while_their_features_are_off() {
+    let all = fields_of_pod("WatchList=true", None);
+    let off = "HostnameOverride=false,PodLevelResources=false,InPlacePodLevelResourcesVerticalScaling=false,\
+               ContainerRestartRules=false,RestartAllContainersOnContainerExits=false,EnvFiles=false";
+    let none = fields_of_pod(off, None);
+    let kept: Vec<bool> = all.iter().zip(&none).map(|(with, without)| with == without).collect();
+    // What a sidecar says has nothing to do with these features.
+    assert_eq!(kept, [false, false, true, false, false]);
+    assert_eq!(fields_of_pod(off, Some(POD)), all);
+}
+
+#[test]
+fn old_fields_take_addresses_that_not_all_read_alike_where_that_is_allowed() {
+    const OBJECTS: [&str; 7] = [
+        "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}], hostAliases: [{ip: \
+         010.1.2.3}], dnsConfig: {nameservers: ['::ffff:1.2.3.4']}}}",
+        "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {ports: [{port: 80}], externalIPs: [010.1.2.3]}}",
+        "{apiVersion: v1, kind: Service, metadata: {name: s}, spec: {type: LoadBalancer, ports: [{port: 80}], \
+         loadBalancerSourceRanges: [10.0.0.1/8]}}",
+        "{apiVersion: v1, kind: Node, metadata: {name: node}, spec: {podCIDR: 10.0.0.1/8, podCIDRs: [10.0.0.1/8]}}",
+        "{apiVersion: v1, kind: Endpoints, metadata: {name: e}, subsets: [{addresses: [{ip: 010.1.2.3}], ports: [{port: \
+         80}]}]}",
+        "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: e}, addressType: IPv4, endpoints: \
+         [{addresses: [010.1.2.3]}]}",
+        "{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: net}, spec: {podSelector: {}, ingress: \
+         [{from: [{ipBlock: {cidr: 10.0.0.1/8, except: [010.1.0.0/16]}}]}]}}",
+    ];
+    let (strict, lenient) = (
+        Harness::with_gates("StrictIPCIDRValidation=true"),
+        Harness::with_gates("StrictIPCIDRValidation=false"),
+    );
+    for object in OBJECTS {
+        assert_ne!(strict.errors(object), [""; 0], "{object}");
+        assert_eq!(lenient.errors(object), [""; 0], "{object}");
+        // What is stored may stay.
+        let update_of_all = !object.contains("kind: Pod") && !object.contains("kind: Node");
+        if update_of_all {
+            assert_eq!(strict.update_errors(object, object), [""; 0], "{object}");
+        }
+    }
+    let slice = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: e}, addressType: IPv6, endpoints: \
+         [{addresses: ['2001:DB8::1']}]}";
+    assert_ne!(lenient.errors(slice), [""; 0]);
+}
+
+#[test]
+fn writes_of_service_blocks_keep_or_change_their_status() {
+    let block = "{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: c}, spec: {cidrs: [10.1.0.0/16]}, \
+                 status: {conditions: [{type: Ready, status: 'True', reason: R, message: m, lastTransitionTime: \
+                 '2024-01-01T00:00:00Z'}]}}";
+    let reason = |gates| at(&Harness::with_gates(gates).create(block), "status.conditions.0.reason");
+    assert_eq!(reason("ServiceCIDRStatusFieldWiping=true"), "nothing");
+    assert_eq!(reason("ServiceCIDRStatusFieldWiping=false"), "\"R\"");
+}
+
+#[test]
+fn fields_of_templates_go_as_those_of_pods() {
+    let deployment = "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {selector: {matchLabels: {a: b}}, \
+         template: {metadata: {labels: {a: b}}, spec: {hostnameOverride: h, containers: [{name: c, image: i}]}}}}";
+    let with = |gates| {
+        at(
+            &Harness::with_gates(gates).create(deployment),
+            "spec.template.spec.hostnameOverride",
+        )
+    };
+    assert_ne!(with("HostnameOverride=true"), with("HostnameOverride=false"));
+}
+
+#[test]
+fn values_are_refused_or_taken_as_their_features_say() {
+    let pod = |spec: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p}}, spec: {{containers: [{{name: c, image: i}}], {spec}}}}}"
+        )
+    };
+    let compares = pod("tolerations: [{key: a, operator: Gt, value: '5'}]");
+    let wrong = pod("tolerations: [{key: a, operator: Gt, value: '05'}]");
+    let labels = pod("securityContext: {seLinuxChangePolicy: MountOption}");
+    let network = pod("hostUsers: false, hostNetwork: true");
+    let service = "{apiVersion: v1, kind: Service, metadata: {name: 1a}, spec: {ports: [{port: 80}]}}";
+    let cost = "{apiVersion: v1, kind: Pod, metadata: {name: p, annotations: {controller.kubernetes.io/pod-deletion-cost: x}}, \
+         spec: {containers: [{name: c, image: i}]}}";
+    for (object, allowing, refusing) in [
+        (
+            compares.as_str(),
+            "TaintTolerationComparisonOperators=true",
+            "TaintTolerationComparisonOperators=false",
+        ),
+        (&labels, "SELinuxMount=true", "SELinuxMount=false"),
+        (
+            &network,
+            "UserNamespacesHostNetworkSupport=true",
+            "UserNamespacesHostNetworkSupport=false",
+        ),
+        (
+            service,
+            "RelaxedServiceNameValidation=true",
+            "RelaxedServiceNameValidation=false",
+        ),
+        (cost, "PodDeletionCost=false", "PodDeletionCost=true"),
+    ] {
+        assert_eq!(
+            Harness::with_gates(allowing).errors(object),
+            Vec::<String>::new(),
+            "{allowing}"
+        );
+        assert_eq!(Harness::with_gates(refusing).errors(object).len(), 1, "{refusing}");
+    }
+    assert_eq!(
+        Harness::with_gates("TaintTolerationComparisonOperators=true").errors(&wrong),
+        ["spec.tolerations[0].value: Invalid value: \"05\": must be a valid decimal integer in canonical form"]
+    );
+}

@@ -1,0 +1,170 @@
+//! Parts of objects that need no second look.
+//!
+//! Some parts are checked by what they hold alone: the template of the Pods of a workload is right or wrong whatever stands
+//! beside it. Where a write leaves such a part as it is, and this process has found it right when it stored the object, it is right
+//! again. What another server stored, or this one before its last start, is not known: there the part is looked at.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use holdfast_value::Value;
+
+use crate::Field;
+
+/// What this process knows of an object that it stored. It is kept beside the object in memory, and nowhere else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Whether the object has the form of its type and its defaults.
+    pub formed: bool,
+    /// What is known of its parts, two bits for each of them.
+    parts: u8,
+}
+
+/// What may be known of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// Nothing is wrong with it.
+    Right,
+    /// Nobody is to be warned of it.
+    Harmless,
+}
+
+/// The parts of an object under way to its place, and what is known of them.
+#[derive(Debug, Default)]
+pub struct Parts<'a> {
+    places: &'a [&'static [&'static str]],
+    before: Option<(&'a Value, Known)>,
+    found: AtomicU8,
+}
+
+impl<'a> Parts<'a> {
+    /// The most parts that an object may have.
+    pub const MOST: usize = u8::BITS as usize / 2;
+
+    /// The parts at `places`; of those behind [`Parts::MOST`] nothing is known.
+    pub fn at(places: &'a [&'static [&'static str]]) -> Self {
+        Self {
+            places,
+            ..Self::default()
+        }
+    }
+
+    /// The same where the object takes the place of `old`, of which that is known.
+    #[must_use]
+    pub fn in_place_of(mut self, old: &'a Value, known: Known) -> Self {
+        self.before = Some((old, known));
+        self
+    }
+
+    /// Whether that is known of `part`: it was found when the object in place was stored, which holds the same.
+    pub fn knows(&self, fact: Fact, part: &Field<'_, '_>) -> bool {
+        let Some(at) = self.place_of(part) else { return false };
+        let known = self
+            .before
+            .is_some_and(|(old, known)| known.parts & bit(at, fact) != 0 && self.value_in(old, at) == part.value());
+        if known {
+            self.keep(bit(at, fact));
+        }
+        known
+    }
+
+    /// Keeps in mind what was found of `part`.
+    pub fn found(&self, fact: Fact, part: &Field<'_, '_>) {
+        if let Some(at) = self.place_of(part) {
+            self.keep(bit(at, fact));
+        }
+    }
+
+    /// All that is known of the parts of `object`, which is about to be stored: what was found now, and what was known of parts
+    /// that nobody asked about and that are as they were. `formed` says whether it has the form of its type.
+    pub fn of_stored(&self, object: &Value, formed: bool) -> Known {
+        let mut parts = self.found.load(Ordering::Relaxed);
+        let Some((old, known)) = self.before else {
+            return Known { formed, parts };
+        };
+        for at in 0..self.places.len().min(Self::MOST) {
+            let of_part = known.parts & (bit(at, Fact::Right) | bit(at, Fact::Harmless));
+            if of_part & !parts != 0 && self.value_in(old, at) == self.value_in(object, at) {
+                parts |= of_part;
+            }
+        }
+        Known { formed, parts }
+    }
+
+    fn keep(&self, bits: u8) {
+        self.found.fetch_or(bits, Ordering::Relaxed);
+    }
+
+    fn place_of(&self, part: &Field<'_, '_>) -> Option<usize> {
+        let mut places = self.places.iter().take(Self::MOST);
+        places.position(|place| part.stands_at(place))
+    }
+
+    fn value_in<'v>(&self, object: &'v Value, at: usize) -> Option<&'v Value> {
+        object.at(self.places.get(at)?).filter(|value| !value.is_null())
+    }
+}
+
+fn bit(at: usize, fact: Fact) -> u8 {
+    1 << (2 * at + fact as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+
+    const PLACES: &[&[&str]] = &[&["a"], &["b", "c"]];
+
+    fn object(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+    }
+
+    /// What is known of an object once `fact` was found of `b.c`.
+    fn known(object: &Value, fact: Fact) -> Known {
+        let parts = Parts::at(PLACES);
+        let root = Field::root(object);
+        parts.found(fact, &root.child("b").child("c"));
+        parts.found(fact, &root.child("b"));
+        parts.of_stored(object, false)
+    }
+
+    #[test]
+    fn what_was_found_of_a_part_is_known_as_long_as_it_stays_as_it_is() {
+        let old = object(r#"{"a":1,"b":{"c":{"d":1}}}"#);
+        let known = known(&old, Fact::Right);
+        let knows = |new: &Value, fact| {
+            let root = Field::root(new);
+            let b = root.child("b");
+            let parts = Parts::at(PLACES).in_place_of(&old, known);
+            assert!(!parts.knows(fact, &root.child("a")), "nothing was found of it");
+            parts.knows(fact, &b.child("c"))
+        };
+        let same = object(r#"{"a":2,"b":{"c":{"d":1},"e":1}}"#);
+        assert!(knows(&same, Fact::Right) && !knows(&same, Fact::Harmless));
+        assert!(!knows(&object(r#"{"a":1,"b":{"c":{"d":2}}}"#), Fact::Right));
+        assert!(!knows(&object(r#"{"a":1}"#), Fact::Right));
+    }
+
+    #[test]
+    fn what_is_shown_at_the_place_of_a_part_is_another() {
+        let old = object(r#"{"a":1}"#);
+        let parts = Parts::at(PLACES);
+        parts.found(Fact::Right, &Field::placed(old.get("a"), "a"));
+        assert_eq!(parts.of_stored(&old, false), Known::default());
+    }
+
+    #[test]
+    fn what_nobody_asked_about_stays_known_where_it_is_as_it_was() {
+        let old = object(r#"{"a":1,"b":{"c":2}}"#);
+        let known = known(&old, Fact::Harmless);
+        let after = |text| {
+            Parts::at(PLACES)
+                .in_place_of(&old, known)
+                .of_stored(&object(text), false)
+        };
+        assert_eq!(after(r#"{"a":2,"b":{"c":2}}"#), known);
+        assert_eq!(after(r#"{"a":1,"b":{"c":3}}"#), Known::default());
+        assert_eq!(after(r#"{"a":1}"#), Known::default());
+    }
+}

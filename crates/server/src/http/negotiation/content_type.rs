@@ -1,0 +1,100 @@
+//! The Content-Type header: the formats of bodies, and the types of patches.
+
+use std::borrow::Cow;
+
+use http::header::{self, HeaderMap};
+
+use super::formats::{Format, JSON, formats, named_types};
+use crate::http::ApiError;
+use crate::http::headers;
+
+/// The content type of a body, without its parameters. Objects are read as JSON where there is none; `cbor` says whether they
+/// are read in CBOR.
+///
+/// # Errors
+/// 415 where it is none that objects are read in.
+pub fn body_format(headers: &HeaderMap, cbor: bool) -> Result<Format, ApiError> {
+    let bare = content_type(headers).filter(|_| has_parameters_to_read(headers));
+    let stated = headers.get(header::CONTENT_TYPE).is_some_and(|value| !value.is_empty());
+    let bare = bare.as_deref().unwrap_or(if stated { "" } else { JSON });
+    // The names of media types are read in any case here, while the router's check of patches is exact.
+    let mut read = formats(cbor).iter().copied();
+    let found = read.find(|format| bare.eq_ignore_ascii_case(format.media_type()));
+    found.ok_or_else(|| ApiError::unsupported_body_type(named_types(cbor)))
+}
+
+/// The types of patches, by the content type of their bodies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatchType {
+    /// `application/json-patch+json` (RFC 6902).
+    Json,
+    /// `application/merge-patch+json` (RFC 7396).
+    Merge,
+    /// `application/strategic-merge-patch+json`.
+    Strategic,
+    /// `application/apply-patch+yaml`: Server-Side Apply.
+    Apply,
+    /// `application/apply-patch+cbor`: Server-Side Apply, in CBOR.
+    ApplyCbor,
+}
+
+impl PatchType {
+    /// Whether it is Server-Side Apply.
+    pub fn applies(self) -> bool {
+        matches!(self, Self::Apply | Self::ApplyCbor)
+    }
+}
+
+/// The content types of patches, in the order in which messages name them.
+pub const PATCH_TYPES: [(&str, PatchType); 5] = [
+    ("application/json-patch+json", PatchType::Json),
+    ("application/merge-patch+json", PatchType::Merge),
+    ("application/strategic-merge-patch+json", PatchType::Strategic),
+    ("application/apply-patch+yaml", PatchType::Apply),
+    ("application/apply-patch+cbor", PatchType::ApplyCbor),
+];
+
+/// The type of the patch that a body is; `cbor` says whether CBOR is read.
+///
+/// # Errors
+/// 415 where its content type is that of none.
+pub fn patch_type(headers: &HeaderMap, cbor: bool) -> Result<PatchType, ApiError> {
+    let bare = content_type(headers).unwrap_or_default();
+    let found = PATCH_TYPES.iter().find(|(name, _)| *name == bare);
+    found
+        .map(|(_, patch_type)| *patch_type)
+        .filter(|patch_type| cbor || *patch_type != PatchType::ApplyCbor)
+        .ok_or_else(ApiError::unsupported_patch_type)
+}
+
+/// The bare content type of a body, if one is stated.
+fn content_type(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    let text = headers::text(headers, header::CONTENT_TYPE).filter(|text| !text.is_empty())?;
+    let bare = |text: &str| text.split(';').next().map_or(0, str::len);
+    Some(match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text[..bare(text)].trim()),
+        Cow::Owned(text) => Cow::Owned(text[..bare(&text)].trim().to_owned()),
+    })
+}
+
+/// Whether what stands behind the media type in Content-Type reads as parameters do: each a name and a value. Where it does
+/// not, whoever reads the whole of it knows no format.
+fn has_parameters_to_read(headers: &HeaderMap) -> bool {
+    let text = headers::text(headers, header::CONTENT_TYPE).unwrap_or_default();
+    let mut parameters = text.split(';').skip(1).map(str::trim).peekable();
+    while let Some(parameter) = parameters.next() {
+        let last = parameters.peek().is_none();
+        let named = parameter
+            .split_once('=')
+            .is_some_and(|(name, value)| !name.is_empty() && !value.is_empty() && name.bytes().all(is_token_byte));
+        if !(named || last && parameter.is_empty()) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Whether a byte may stand in the name of a parameter (RFC 9110).
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}

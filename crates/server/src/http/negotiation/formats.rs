@@ -1,0 +1,79 @@
+//! The formats of bodies and answers, and the media types that messages name.
+
+use http::header::HeaderValue;
+
+/// How trees are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// `application/json`.
+    #[default]
+    Json,
+    /// `application/yaml`.
+    Yaml,
+    /// `application/vnd.kubernetes.protobuf`; of the built-in kinds alone.
+    Protobuf,
+    /// `application/cbor`; of objects alone, and where the server is told to serve it.
+    Cbor,
+}
+
+impl Format {
+    /// The media type, as it stands in Content-Type.
+    pub fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(self.media_type())
+    }
+
+    /// The media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            Self::Json => JSON,
+            Self::Yaml => YAML,
+            Self::Protobuf => PROTOBUF,
+            Self::Cbor => CBOR,
+        }
+    }
+}
+
+pub(super) const JSON: &str = "application/json";
+const YAML: &str = "application/yaml";
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
+const CBOR: &str = "application/cbor";
+
+/// The formats, in the order in which one is looked for that a clause accepts.
+const FORMATS: [Format; 4] = [Format::Json, Format::Yaml, Format::Protobuf, Format::Cbor];
+
+/// The formats of objects, with or without CBOR. Documents have those without.
+pub(crate) fn formats(cbor: bool) -> &'static [Format] {
+    if cbor { &FORMATS } else { &FORMATS[..3] }
+}
+
+/// The media types that messages name, as the reference does.
+pub const NAMED_TYPES: [&str; 3] = [JSON, YAML, PROTOBUF];
+
+/// The media types that messages name of what is an object, with or without CBOR.
+pub fn named_types(cbor: bool) -> &'static [&'static str] {
+    const WITH_CBOR: [&str; 4] = [JSON, YAML, PROTOBUF, CBOR];
+    if cbor { &WITH_CBOR } else { &NAMED_TYPES }
+}
+
+/// The media types of watches that messages name, with or without CBOR.
+pub fn stream_types(cbor: bool) -> &'static [&'static str] {
+    if cbor { &STREAM_TYPES } else { &STREAM_TYPES[..2] }
+}
+
+const JSON_STREAM: &str = "application/json;stream=watch";
+pub(crate) const PROTOBUF_STREAM: &str = "application/vnd.kubernetes.protobuf;stream=watch";
+pub(crate) const CBOR_SEQUENCE: &str = "application/cbor-seq";
+const STREAM_TYPES: [&str; 3] = [JSON_STREAM, PROTOBUF_STREAM, CBOR_SEQUENCE];
+
+/// The media types that messages of routes name which can be watched, with or without CBOR.
+pub fn named_watch_types(cbor: bool) -> &'static [&'static str] {
+    const WITHOUT_CBOR: [&str; 5] = [JSON, YAML, PROTOBUF, JSON_STREAM, PROTOBUF_STREAM];
+    const WITH_CBOR: [&str; 7] = [JSON, YAML, PROTOBUF, CBOR, JSON_STREAM, PROTOBUF_STREAM, CBOR_SEQUENCE];
+    if cbor { &WITH_CBOR } else { &WITHOUT_CBOR }
+}
+
+/// The media types that the routes of logs name, with or without CBOR.
+pub fn log_types(cbor: bool) -> &'static [&'static str] {
+    const WITH_CBOR: [&str; 5] = ["text/plain", JSON, YAML, PROTOBUF, CBOR];
+    if cbor { &WITH_CBOR } else { &WITH_CBOR[..4] }
+}

@@ -1,0 +1,122 @@
+//! The metrics of authentication and authorization. The counters of all outcomes are there from the start, so that a request
+//! looks nothing up.
+
+use holdfast_authorization::Decision;
+use prometheus::{IntCounter, IntCounterVec, Opts};
+
+use super::{Families, registered};
+
+/// The users who are counted by their names.
+const KNOWN: [&str; 5] = [
+    "admin",
+    "client",
+    "kube_proxy",
+    "kubelet",
+    "system:serviceaccount:kube-system:default",
+];
+
+/// Counters of who makes requests, and of what they may do.
+pub(crate) struct Identities {
+    authenticated: IntCounter,
+    unauthenticated: IntCounter,
+    known: [IntCounter; KNOWN.len()],
+    /// Whose names look like an address of mail.
+    by_mail: IntCounter,
+    others: IntCounter,
+    allowed: IntCounter,
+    denied: IntCounter,
+    undecided: IntCounter,
+}
+
+impl Identities {
+    pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
+        let counter = |name: &str, help: &str, label: &str| {
+            registered(registry, IntCounterVec::new(Opts::new(name, help), &[label])?)
+        };
+        let attempts = counter(
+            "authentication_attempts",
+            "Requests by whether it is known who makes them",
+            "result",
+        )?;
+        let users = counter(
+            "authenticated_user_requests",
+            "Requests by the name of the user who makes them; most are `other`",
+            "username",
+        )?;
+        let decisions = counter(
+            "authorization_attempts_total",
+            "Requests by whether they are allowed",
+            "result",
+        )?;
+        let [admin, client, proxy, kubelet, account] = KNOWN.map(|name| users.get_metric_with_label_values(&[name]));
+        Ok(Self {
+            authenticated: attempts.get_metric_with_label_values(&["success"])?,
+            unauthenticated: attempts.get_metric_with_label_values(&["failure"])?,
+            known: [admin?, client?, proxy?, kubelet?, account?],
+            by_mail: users.get_metric_with_label_values(&["email_id"])?,
+            others: users.get_metric_with_label_values(&["other"])?,
+            allowed: decisions.get_metric_with_label_values(&["allowed"])?,
+            denied: decisions.get_metric_with_label_values(&["denied"])?,
+            undecided: decisions.get_metric_with_label_values(&["no-opinion"])?,
+        })
+    }
+
+    /// Counts a request of the user of that name.
+    pub(crate) fn authenticated(&self, name: &str) {
+        self.authenticated.inc();
+        let known = KNOWN.iter().position(|known| *known == name);
+        let counter = match known.and_then(|at| self.known.get(at)) {
+            Some(counter) => counter,
+            None if name.contains('@') => &self.by_mail,
+            None => &self.others,
+        };
+        counter.inc();
+    }
+
+    /// Counts a request with invalid credentials.
+    pub(crate) fn unauthenticated(&self) {
+        self.unauthenticated.inc();
+    }
+
+    /// Counts a request that authorizers decided about.
+    pub(crate) fn authorized(&self, decision: Decision) {
+        match decision {
+            Decision::Allow => self.allowed.inc(),
+            Decision::Deny => self.denied.inc(),
+            Decision::NoOpinion => self.undecided.inc(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::TextEncoder;
+
+    use super::*;
+
+    #[test]
+    fn requests_are_counted_by_user_and_decision() {
+        let registry = Families::default();
+        let identities = Identities::new(&registry).unwrap();
+        for name in ["alice", "kubelet", "alice@example.com", "system:admin"] {
+            identities.authenticated(name);
+        }
+        identities.unauthenticated();
+        for decision in [Decision::Allow, Decision::NoOpinion, Decision::Deny, Decision::Allow] {
+            identities.authorized(decision);
+        }
+        let text = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+        for line in [
+            "authentication_attempts{result=\"success\"} 4\n",
+            "authentication_attempts{result=\"failure\"} 1\n",
+            "authenticated_user_requests{username=\"other\"} 2\n",
+            "authenticated_user_requests{username=\"kubelet\"} 1\n",
+            "authenticated_user_requests{username=\"email_id\"} 1\n",
+            "authorization_attempts_total{result=\"allowed\"} 2\n",
+            "authorization_attempts_total{result=\"denied\"} 1\n",
+            "authorization_attempts_total{result=\"no-opinion\"} 1\n",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! How far the names of metrics can be relied on, as the reference says, and how many metrics of each stage there are.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{IntCounter, IntCounterVec, Opts};
+
+/// The metrics whose names and labels stay.
+const STABLE: [&str; 13] = [
+    "apiserver_admission_controller_admission_duration_seconds",
+    "apiserver_admission_step_admission_duration_seconds",
+    "apiserver_admission_webhook_admission_duration_seconds",
+    "apiserver_current_inflight_requests",
+    "apiserver_longrunning_requests",
+    "apiserver_request_duration_seconds",
+    "apiserver_request_total",
+    "apiserver_requested_deprecated_apis",
+    "apiserver_response_sizes",
+    "apiserver_storage_objects",
+    "apiserver_storage_size_bytes",
+    "kubernetes_healthcheck",
+    "kubernetes_healthchecks_total",
+];
+
+/// The metrics that may get further labels.
+const BETA: [&str; 15] = [
+    "apiserver_cel_compilation_duration_seconds",
+    "apiserver_cel_evaluation_duration_seconds",
+    "apiserver_flowcontrol_current_executing_requests",
+    "apiserver_flowcontrol_current_executing_seats",
+    "apiserver_flowcontrol_current_inqueue_requests",
+    "apiserver_flowcontrol_dispatched_requests_total",
+    "apiserver_flowcontrol_nominal_limit_seats",
+    "apiserver_flowcontrol_rejected_requests_total",
+    "apiserver_flowcontrol_request_wait_duration_seconds",
+    "apiserver_validating_admission_policy_check_duration_seconds",
+    "apiserver_validating_admission_policy_check_total",
+    "disabled_metrics_total",
+    "hidden_metrics_total",
+    "kubernetes_feature_enabled",
+    "registered_metrics_total",
+];
+
+/// The stages, and the names of the metrics that are not of the first one.
+const STAGES: [(&str, &[&str]); 3] = [("ALPHA", &[]), ("BETA", &BETA), ("STABLE", &STABLE)];
+
+/// How far a name can be relied on: `ALPHA`, `BETA` or `STABLE`.
+pub(super) fn stability(name: &str) -> &'static str {
+    STAGES.get(stage(name)).map_or("ALPHA", |(stage, _)| stage)
+}
+
+/// The place of a metric's stage.
+fn stage(name: &str) -> usize {
+    let stage = STAGES.iter().position(|(_, names)| names.contains(&name));
+    stage.unwrap_or(0)
+}
+
+/// How many metrics there are of each stage.
+#[derive(Default)]
+pub(super) struct Numbers([AtomicU64; STAGES.len()]);
+
+impl Numbers {
+    /// Counts a metric of that name.
+    pub(super) fn add(&self, name: &str) {
+        if let Some(number) = self.0.get(stage(name)) {
+            number.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// The metrics about metrics.
+pub(super) struct Registered {
+    numbers: Arc<Numbers>,
+    registered: IntCounterVec,
+    /// No metric is hidden or disabled.
+    others: [IntCounter; 2],
+}
+
+impl Registered {
+    pub(super) fn new(numbers: Arc<Numbers>) -> prometheus::Result<Self> {
+        let registered = Opts::new(
+            "registered_metrics_total",
+            "Metrics that there are, by how stable they are",
+        );
+        Ok(Self {
+            numbers,
+            registered: IntCounterVec::new(registered, &["deprecated_version", "stability_level"])?,
+            others: [
+                IntCounter::new("disabled_metrics_total", "Metrics that are switched off")?,
+                IntCounter::new("hidden_metrics_total", "Metrics that are no longer shown")?,
+            ],
+        })
+    }
+}
+
+impl Collector for Registered {
+    fn desc(&self) -> Vec<&Desc> {
+        let others = self.others.iter().flat_map(Collector::desc);
+        self.registered.desc().into_iter().chain(others).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        for ((stage, _), number) in STAGES.iter().zip(&self.numbers.0) {
+            if let Ok(counter) = self.registered.get_metric_with_label_values(&["", stage]) {
+                counter.reset();
+                counter.inc_by(number.load(Relaxed));
+            }
+        }
+        let others = self.others.iter().flat_map(Collector::collect);
+        self.registered.collect().into_iter().chain(others).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus::TextEncoder;
+
+    use super::super::Families;
+    use super::*;
+
+    #[test]
+    fn metrics_are_counted_by_their_stage() {
+        let families = Families::default();
+        families.register(Registered::new(families.numbers()).unwrap()).unwrap();
+        let counter = IntCounter::new("apiserver_request_total", "a").unwrap();
+        families.register(counter).unwrap();
+        families.register(IntCounter::new("a", "a").unwrap()).unwrap();
+        let text = TextEncoder::new().encode_to_string(&families.gather()).unwrap();
+        for line in [
+            "registered_metrics_total{deprecated_version=\"\",stability_level=\"ALPHA\"} 1\n",
+            "registered_metrics_total{deprecated_version=\"\",stability_level=\"BETA\"} 3\n",
+            "registered_metrics_total{deprecated_version=\"\",stability_level=\"STABLE\"} 1\n",
+            "disabled_metrics_total 0\n",
+            "hidden_metrics_total 0\n",
+        ] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+    }
+
+    #[test]
+    fn every_stage_is_one_of_a_metric_that_there_is() {
+        let known = super::super::families().unwrap();
+        let known: Vec<_> = known.iter().map(|family| family.name.as_str()).collect();
+        for name in BETA.iter().chain(&STABLE) {
+            assert!(known.contains(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The metrics of watches that are begun: those of shards, and those that begin with a list.
+
+use std::time::Duration;
+
+use holdfast_resource::Resource;
+use prometheus::{Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts};
+
+use super::{Families, registered};
+
+/// The longest time in seconds that counts for each bucket, as the reference has them.
+const BUCKETS: [f64; 17] = [
+    0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0,
+];
+
+/// Counters of watches by resource.
+pub(crate) struct Watches {
+    sharded: IntGaugeVec,
+    passed_over: IntCounterVec,
+    listed: HistogramVec,
+}
+
+impl Watches {
+    pub(super) fn new(registry: &Families) -> prometheus::Result<Self> {
+        const RESOURCE: [&str; 2] = ["group", "resource"];
+        let sharded = Opts::new("apiserver_watch_shards_total", "Watches of shards that are under way");
+        let passed_over = Opts::new(
+            "apiserver_watch_filtered_events_total",
+            "Objects that were kept from watches as they are in other shards",
+        );
+        let listed = HistogramOpts::new(
+            "apiserver_watch_list_duration_seconds",
+            "How long watches took to show what was there when they began",
+        );
+        let listed = listed.buckets(BUCKETS.to_vec());
+        Ok(Self {
+            sharded: registered(registry, IntGaugeVec::new(sharded, &RESOURCE)?)?,
+            passed_over: registered(registry, IntCounterVec::new(passed_over, &RESOURCE)?)?,
+            listed: registered(
+                registry,
+                HistogramVec::new(listed, &["group", "version", "resource", "scope"])?,
+            )?,
+        })
+    }
+
+    /// Counts a watch of a shard of `resource` until what is given is dropped, with the counter of the objects of other shards.
+    pub(crate) fn begin_shard(&self, resource: &Resource) -> (Option<ShardedWatch>, Option<IntCounter>) {
+        let labels = [resource.group.as_str(), resource.plural.as_str()];
+        let watch = self.sharded.get_metric_with_label_values(&labels).ok().map(|gauge| {
+            gauge.inc();
+            ShardedWatch(gauge)
+        });
+        (watch, self.passed_over.get_metric_with_label_values(&labels).ok())
+    }
+
+    /// The durations of watches of `resource` that begin with a list.
+    pub(crate) fn listed(&self, resource: &Resource, version: &str, scope: &str) -> Option<Histogram> {
+        let labels = [resource.group.as_str(), version, resource.plural.as_str(), scope];
+        self.listed.get_metric_with_label_values(&labels).ok()
+    }
+}
+
+/// A watch of a shard that is under way.
+pub(crate) struct ShardedWatch(IntGauge);
+
+impl Drop for ShardedWatch {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+/// A watch that shows what is there, and is then to be counted.
+pub(crate) struct ListedWatch {
+    pub(crate) durations: Histogram,
+    /// How long it has been under way since the request came.
+    pub(crate) age: Box<dyn Fn() -> Duration + Send + Sync>,
+}
+
+impl ListedWatch {
+    /// All was shown that was there.
+    pub(crate) fn end(self) {
+        self.durations.observe((self.age)().as_secs_f64());
+    }
+}

@@ -1,0 +1,141 @@
+//! Namespaces that the server makes for new objects, where the admission plugin `NamespaceAutoProvision` is on.
+
+use std::sync::Arc;
+
+use holdfast_resource::Refusal;
+use holdfast_resource::metadata::new_object;
+use holdfast_value::SmolStr;
+use holdfast_writes::Target;
+use http::StatusCode;
+
+use super::create::create;
+use crate::http::ApiError;
+use crate::objects::Snapshot;
+use crate::write::Context;
+
+/// Makes the namespace in which `target` makes the object `name`, where `snapshot` does not show it. Returns whether there is one
+/// from now on, so that the write needs a newer snapshot. A dry run makes none.
+///
+/// # Errors
+/// Where the namespace is refused; the refusal is one of the object.
+pub(super) async fn provide(
+    context: &Arc<Context>,
+    target: &Target,
+    name: &str,
+    snapshot: &Snapshot,
+) -> Result<bool, ApiError> {
+    let (registry, namespace) = (&target.registry, &target.namespace);
+    if target.request.dry_run || namespace.is_empty() || !target.resource.namespaced() {
+        return Ok(false);
+    }
+    let Some(namespaces) = registry.namespaces() else {
+        return Ok(false);
+    };
+    let key = namespaces.storage.as_ref().map(|storage| storage.key("", namespace));
+    if key.is_none_or(|key| snapshot.get(key.as_bytes()).is_some()) {
+        return Ok(false);
+    }
+    let Some(mut own) = Target::of_server(registry, namespaces, "", target.request.now) else {
+        return Ok(false);
+    };
+    // Policies and webhooks hear of it as of any other.
+    own.writer.internal = false;
+    own.writer.manager = SmolStr::new_static("kube-apiserver");
+    own.request.deadline = target.request.deadline;
+    let Some(of) = own.body.kind_type.clone() else {
+        return Ok(false);
+    };
+    let object = new_object(&own.api_version, &namespaces.kind, "", namespace);
+    let typed = of.decode(&object).map_err(ApiError::internal)?;
+    let object = of.fill_in(typed.object).map_err(ApiError::too_large_because)?;
+    match Box::pin(create(context, own, object)).await {
+        Ok(_) => Ok(true),
+        // Somebody else was faster.
+        Err(error) if error.code() == StatusCode::CONFLICT => Ok(true),
+        Err(error) if error.code() == StatusCode::FORBIDDEN => Err(error),
+        Err(error) => {
+            let (resource, kind) = (&target.resource, target.resource.stored_kind());
+            let refusal = Refusal::forbidden(error.status().message.clone());
+            Err(ApiError::refusal(refusal, &resource.group_resource(), &kind, name))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_admission::{AdmissionPlugin, Interest};
+    use holdfast_value::Value;
+
+    use super::super::testing::{CONFIG, World, applied, refusal};
+    use super::super::update::update;
+    use super::*;
+
+    struct Provides;
+
+    impl AdmissionPlugin for Provides {
+        fn name(&self) -> &'static str {
+            "Provides"
+        }
+
+        fn interests(&self) -> &[Interest] {
+            &[]
+        }
+
+        fn provides_namespaces(&self) -> bool {
+            true
+        }
+    }
+
+    fn namespace(name: &str) -> String {
+        format!("{{apiVersion: v1, kind: Namespace, metadata: {{name: {name}}}}}")
+    }
+
+    fn target(world: &World, namespace: &str) -> Target {
+        let mut target = world.target(CONFIG, "");
+        target.namespace = namespace.into();
+        target
+    }
+
+    fn object(world: &World) -> Value {
+        world.object(CONFIG)
+    }
+
+    #[tokio::test]
+    async fn the_namespace_of_a_new_object_is_made() {
+        let world = World::with_plugins(vec![Box::new(Provides)]);
+        let made = create(&world.context, target(&world, "made"), object(&world)).await;
+        assert!(made.is_ok() && world.entry(&namespace("made")).is_some());
+        let again = create(&world.context, target(&world, "made"), object(&world)).await;
+        assert_eq!(refusal(again).0, 409);
+        let applied = update(&world.context, target(&world, "applied"), applied(CONFIG)).await;
+        assert!(applied.is_ok() && world.entry(&namespace("applied")).is_some());
+        let mut dry = target(&world, "dry");
+        dry.request.dry_run = true;
+        assert!(create(&world.context, dry, object(&world)).await.is_ok());
+        assert!(world.entry(&namespace("dry")).is_none());
+    }
+
+    #[tokio::test]
+    async fn who_makes_an_object_is_told_of_a_namespace_that_cannot_be() {
+        let world = World::with_plugins(vec![Box::new(Provides)]);
+        let (code, why) = refusal(create(&world.context, target(&world, "No_Name"), object(&world)).await);
+        assert_eq!(code, 403);
+        assert!(
+            why.starts_with(
+                "configmaps \"a\" is forbidden: Namespace \"No_Name\" is invalid: metadata.name: Invalid value"
+            ),
+            "{why}"
+        );
+    }
+
+    #[tokio::test]
+    async fn no_namespace_is_made_unless_the_plugin_is_on() {
+        let world = World::new();
+        assert!(
+            create(&world.context, target(&world, "made"), object(&world))
+                .await
+                .is_ok()
+        );
+        assert!(world.entry(&namespace("made")).is_none());
+    }
+}

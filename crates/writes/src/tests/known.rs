@@ -1,0 +1,102 @@
+//! What this process found of an object when it stored it is not looked for again.
+
+use holdfast_resource::Known;
+
+use super::*;
+
+const WORKLOADS: [&str; 3] = [
+    "{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}, spec: {selector: {matchLabels: {x: z}}, template: TEMPLATE}}",
+    "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: a}, spec: {selector: {matchLabels: {x: z}}, template: TEMPLATE}}",
+    "{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {schedule: '* * * * *', jobTemplate: {spec: {template: TEMPLATE}}}}",
+];
+
+fn workload(text: &str) -> String {
+    let restart = if text.contains("Job") {
+        "restartPolicy: Never, "
+    } else {
+        ""
+    };
+    let spec = format!("{{{restart}containers: [{{name: c, image: i}}]}}");
+    text.replace("TEMPLATE", &format!("{{metadata: {{labels: {{x: z}}}}, spec: {spec}}}"))
+}
+
+/// The object with a container whose name cannot be.
+fn broken(object: &Value) -> Value {
+    let text = json::to_string(object).replace(r#""name":"c""#, r#""name":"C""#);
+    json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
+}
+
+fn patched(world: &World, stored: &Value, known: Known, patch: &str) -> Result<Staged, Error> {
+    let live = Live {
+        stored: stored.clone(),
+        shown_as_stored: true,
+        raw_as_sent: false,
+        as_created: false,
+        known,
+    };
+    let change = Change::Patch {
+        patch: Ok((Patch::Merge(tree(patch)), Vec::new())),
+        validation: FieldValidation::Strict,
+    };
+    let target = target(world, stored, "");
+    run(world, &target, async |stage| stage.update(&change, Some(&live)).await)
+}
+
+const LABELS: &str = "{metadata: {labels: {a: b}}}";
+
+#[test]
+fn a_stored_template_that_is_wrong_is_refused_where_this_process_did_not_find_it_right() {
+    let world = world();
+    for text in WORKLOADS {
+        let stored = broken(&stored(&world, &workload(text)));
+        let refused = kind_of(patched(&world, &stored, Known::default(), LABELS));
+        assert!(matches!(refused, ErrorKind::Invalid { .. }), "{text}");
+    }
+}
+
+#[test]
+fn a_template_that_is_known_to_be_right_is_not_looked_at_until_it_changes() {
+    let world = world();
+    for text in WORKLOADS {
+        let staged = create(&world, &workload(text)).unwrap();
+        let mut stored = staged.object;
+        stored.set_at(&["metadata", "resourceVersion"], "7".into());
+        // Only for who does not look at it.
+        let stored = broken(&stored);
+        let staged = patched(&world, &stored, staged.known, LABELS).unwrap();
+        assert!(staged.known.formed, "{text}");
+        assert!(
+            patched(&world, &stored, staged.known, LABELS).is_ok(),
+            "and so on: {text}"
+        );
+        let minimal = "{terminationGracePeriodSeconds: 5}";
+        let template = match text.contains("CronJob") {
+            true => format!("{{spec: {{jobTemplate: {{spec: {{template: {{spec: {minimal}}}}}}}}}}}"),
+            false => format!("{{spec: {{template: {{spec: {minimal}}}}}}}"),
+        };
+        let refused = kind_of(patched(&world, &stored, staged.known, &template));
+        assert!(matches!(refused, ErrorKind::Invalid { .. }), "{text}");
+    }
+}
+
+#[test]
+fn a_write_to_the_status_leaves_known_what_is_known_of_the_rest() {
+    let world = world();
+    let staged = create(&world, &workload(WORKLOADS[0])).unwrap();
+    let mut stored = staged.object;
+    stored.set_at(&["metadata", "resourceVersion"], "7".into());
+    let live = Live {
+        stored: stored.clone(),
+        shown_as_stored: true,
+        raw_as_sent: false,
+        as_created: false,
+        known: staged.known,
+    };
+    let change = Change::Patch {
+        patch: Ok((Patch::Merge(tree("{status: {replicas: 1}}")), Vec::new())),
+        validation: FieldValidation::Strict,
+    };
+    let target = target(&world, &stored, "status");
+    let after = run(&world, &target, async |stage| stage.update(&change, Some(&live)).await);
+    assert_eq!(after.unwrap().known, staged.known);
+}
