@@ -262,7 +262,7 @@ async fn who_goes_away_leaves_the_queue() {
 async fn a_request_waits_for_a_quarter_of_its_time() {
     let server = server_with_one_seat(QUEUE).await;
     let held = hold(&server).await;
-    let refused = bob(&server, &format!("{CONFIG_MAPS}?timeout=200ms")).await;
+    let refused = bob(&server, &format!("{CONFIG_MAPS}?timeout=4s")).await;
     assert_eq!(refused.code, 429);
     assert_eq!(header(&refused, "retry-after"), Some("1"));
     drop(held);

@@ -21,7 +21,7 @@ use wire::{ADMIN, Client, Server, Setup, request};
 /// So long that a test fails by its own clock before, so short that nobody waits for it.
 const SHORT: Duration = Duration::from_millis(150);
 /// The same where a write, or what comes before the wait, must be over by then on a machine that does much else.
-const ENOUGH: Duration = Duration::from_secs(2);
+const ENOUGH: Duration = Duration::from_secs(5);
 /// Longer than any test lasts.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -101,7 +101,8 @@ async fn a_head_that_does_not_end_is_given_up_in_its_time() {
 
     let server = server(limits(SHORT)).await;
     let mut stream = server.connect(b"http/1.1", None).await.unwrap();
-    stream.write_all(BEGIN).await.unwrap();
+    // The time may be over before.
+    let _ = stream.write_all(BEGIN).await;
     let answer = read_all(&mut stream).await;
     assert!(!answer.contains("200 OK"), "{answer}");
 }

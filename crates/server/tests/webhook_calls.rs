@@ -234,24 +234,25 @@ async fn a_certificate_in_the_bundle_is_still_checked() {
 #[tokio::test]
 async fn what_is_not_there_is_told_as_the_network_has_it() {
     let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
+    // A name that does not exist may take many seconds to be looked up.
     let webhook = |url: &str| {
         hook.webhook(
             "a.b.c",
             &["CREATE"],
             CONFIG_MAP,
-            json!({"clientConfig": {"url": url, "caBundle": hook.bundle}}),
+            json!({"timeoutSeconds": 30, "clientConfig": {"url": url, "caBundle": hook.bundle}}),
         )
     };
     let said = reported(&server, webhook("https://127.0.0.1:1/gone")).await;
     assert!(
         said.ends_with(
-            "Post \"https://127.0.0.1:1/gone?timeout=10s\": dial tcp 127.0.0.1:1: connect: connection refused"
+            "Post \"https://127.0.0.1:1/gone?timeout=30s\": dial tcp 127.0.0.1:1: connect: connection refused"
         ),
         "{said}"
     );
     let said = reported(&server, webhook("https://nowhere.invalid")).await;
     assert!(
-        said.ends_with("Post \"https://nowhere.invalid/?timeout=10s\": dial tcp: lookup nowhere.invalid: no such host"),
+        said.ends_with("Post \"https://nowhere.invalid/?timeout=30s\": dial tcp: lookup nowhere.invalid: no such host"),
         "{said}"
     );
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::{PATIENCE, next, refusal, start, until};
+use crate::{PATIENCE, next, start, until};
 
 /// A cache of several shards; each is a ConfigMap that the operator keeps.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq)]

@@ -456,17 +456,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_that_was_not_sent_is_tried_at_the_next_member() {
-        // A port without a listener.
-        let port = || {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            listener.local_addr().unwrap().port()
-        };
-        let servers = [
-            format!("http://127.0.0.1:{}", port()),
-            format!("http://127.0.0.1:{}", port()),
-        ];
+        // Ports that nobody listens on, and that nobody else is given.
+        let sockets = [(), ()].map(|()| {
+            let socket = tokio::net::TcpSocket::new_v4().unwrap();
+            socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+            socket
+        });
+        let servers = sockets
+            .each_ref()
+            .map(|socket| format!("http://{}", socket.local_addr().unwrap()));
         let client = client(&[&servers[0], &servers[1]]).unwrap();
-        let patience = Duration::from_millis(100);
+        let patience = Duration::from_secs(2);
         let error = client
             .txn(Operation::Create, b"/a", TxnRequest::default(), patience)
             .await;
