@@ -123,7 +123,10 @@ impl Cell {
                     .first()
                     .map_or(Value::Null, |value| defined_cell(value, data_type, now));
             }
-            Rule::Text(path) => at(object, path).map(scalar_text).unwrap_or_default(),
+            Rule::Text(path) => match at(object, path) {
+                Some(Value::String(text)) if !text.is_empty() => return Value::String(text.clone()),
+                found => found.map(scalar_text).unwrap_or_default(),
+            },
             Rule::Age(paths) => {
                 let time = paths.iter().find_map(|path| at(object, path)?.as_str());
                 match (time, self.missing.is_empty()) {
@@ -132,10 +135,7 @@ impl Cell {
                 }
             }
             Rule::Labels(path) => at(object, path).map(labels_text).unwrap_or_default(),
-            Rule::Selector(path) => {
-                let selector = at(object, path).map(LabelSelector::from_object);
-                selector.map(|selector| selector.to_string()).unwrap_or_default()
-            }
+            Rule::Selector(path) => at(object, path).map(selector_text).unwrap_or_default(),
             Rule::Join(path, field, separator) => join(at(object, path), field, separator),
             Rule::Pair(a, b) => {
                 let [a, b] = [a, b].map(|path| at(object, path).map_or_else(|| "0".to_owned(), scalar_text));
@@ -240,20 +240,48 @@ fn defined_cell(value: &Value, data_type: &str, now: SystemTime) -> Value {
 }
 
 /// A map as `k=v`, comma-joined in the order of the keys.
-pub(super) fn labels_text(labels: &Value) -> String {
-    let pairs = labels.as_map().into_iter().flatten();
-    let pairs: Vec<String> = pairs
-        .map(|(key, value)| format!("{key}={}", scalar_text(value)))
-        .collect();
-    pairs.join(",")
+fn labels_text(labels: &Value) -> String {
+    let mut text = String::new();
+    for (at, (key, value)) in labels.as_map().into_iter().flatten().enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        text.push_str(key);
+        text.push('=');
+        push_scalar(value, &mut text);
+    }
+    text
+}
+
+/// A label selector as text; one of labels alone is the text of these.
+fn selector_text(selector: &Value) -> String {
+    match selector.get("matchExpressions") {
+        Some(_) => LabelSelector::from_object(selector).to_string(),
+        None => selector.get("matchLabels").map(labels_text).unwrap_or_default(),
+    }
 }
 
 fn join(list: Option<&Value>, field: &str, separator: &str) -> String {
     let items = list.and_then(Value::as_list).map_or(&[][..], |list| &list[..]);
-    let texts = items
+    let scalars = items
         .iter()
         .filter_map(|item| if field == "." { Some(item) } else { item.get(field) });
-    texts.map(scalar_text).collect::<Vec<_>>().join(separator)
+    let mut text = String::new();
+    for (at, scalar) in scalars.enumerate() {
+        if at > 0 {
+            text.push_str(separator);
+        }
+        push_scalar(scalar, &mut text);
+    }
+    text
+}
+
+/// Appends what [`scalar_text`] says.
+fn push_scalar(value: &Value, text: &mut String) {
+    match value {
+        Value::String(scalar) => text.push_str(scalar),
+        other => text.push_str(&other.to_string()),
+    }
 }
 
 fn entries(value: &Value) -> usize {

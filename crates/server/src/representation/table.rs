@@ -14,7 +14,7 @@ use super::{RequestedVersion, Tree, write_partial};
 use crate::http::ApiError;
 use crate::http::negotiation::MetaVersion;
 use crate::http::table::IncludeObject;
-use crate::objects::{self, Entry};
+use crate::objects::{self, Entry, Index};
 use crate::representation::Context;
 
 /// How the rows of a table are made.
@@ -69,7 +69,7 @@ impl Rows {
         let (selected, shown) = (self.selected.as_ref()?, &self.shown);
         let bytes = entry.bytes();
         let takes_whole = !shown.is_stored_so(entry)
-            || entry.index().is_remembered()
+            || entry.known_index().is_some_and(Index::is_remembered)
             || !objects::is_of_version(bytes, &shown.kind, &shown.api_version);
         if takes_whole {
             return None;

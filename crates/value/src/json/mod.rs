@@ -19,6 +19,7 @@ use crate::{Duplicates, Error, Limits, Parsed, Position, Source, Value};
 pub use indent::Indenter;
 pub use places::{number_behind, places};
 pub(crate) use read::{Dialect, Reader};
+use scan::end_of_open_container;
 pub use scan::{end_of_string, end_of_value, is_compact};
 pub use select::{Selected, parse_selected, parse_selected_beside};
 pub(crate) use write::number_length;

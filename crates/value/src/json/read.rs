@@ -25,6 +25,26 @@ enum Frame {
     },
 }
 
+/// How much the stacks of a reader hold before they grow.
+struct Room {
+    frames: usize,
+    items: usize,
+    entries: usize,
+}
+
+impl Room {
+    const OF_OBJECT: Self = Self {
+        frames: 16,
+        items: 16,
+        entries: 64,
+    };
+    const OF_PART: Self = Self {
+        frames: 8,
+        items: 8,
+        entries: 16,
+    };
+}
+
 /// A string that was read.
 #[derive(Clone, Copy)]
 enum Text<'a> {
@@ -75,6 +95,15 @@ struct Tracker {
 
 impl<'a> Reader<'a> {
     pub(crate) fn new(text: &'a str, limits: &'a Limits, dialect: Dialect, duplicates: Duplicates) -> Self {
+        Self::with_room(text, limits, dialect, duplicates, Room::OF_OBJECT)
+    }
+
+    /// The same for one who reads small parts of the text.
+    pub(super) fn of_parts(text: &'a str, limits: &'a Limits, dialect: Dialect, duplicates: Duplicates) -> Self {
+        Self::with_room(text, limits, dialect, duplicates, Room::OF_PART)
+    }
+
+    fn with_room(text: &'a str, limits: &'a Limits, dialect: Dialect, duplicates: Duplicates, room: Room) -> Self {
         Self {
             text,
             bytes: text.as_bytes(),
@@ -85,9 +114,9 @@ impl<'a> Reader<'a> {
             duplicates,
             has_duplicates: false,
             root: Value::Null,
-            frames: Vec::with_capacity(16),
-            items: Vec::with_capacity(16),
-            entries: Vec::with_capacity(64),
+            frames: Vec::with_capacity(room.frames),
+            items: Vec::with_capacity(room.items),
+            entries: Vec::with_capacity(room.entries),
             unescaped: String::new(),
             tracker: None,
             takes_infinities: false,
@@ -317,6 +346,16 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// Reads the string that begins here, and the space behind it.
+    pub(super) fn text(&mut self) -> Result<Value, Error> {
+        let text = match self.string()? {
+            Text::Plain(text) => SmolStr::new(text),
+            Text::Unescaped => SmolStr::new(&self.unescaped),
+        };
+        self.skip_space();
+        Ok(Value::String(text))
+    }
+
     fn name_and_colon(&mut self) -> Result<Text<'a>, Error> {
         let text = self.string()?;
         self.skip_space();
@@ -336,6 +375,12 @@ impl<'a> Reader<'a> {
     pub(super) fn pass(&mut self) -> Option<()> {
         self.at = super::end_of_value(self.bytes, self.at)?;
         self.skip_space();
+        Some(())
+    }
+
+    /// Passes over all that is left of the container that is open. `None` where it does not end.
+    pub(super) fn pass_rest(&mut self) -> Option<()> {
+        self.at = super::end_of_open_container(self.bytes, self.at)?;
         Some(())
     }
 

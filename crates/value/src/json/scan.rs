@@ -22,14 +22,14 @@ pub fn is_compact(text: &[u8]) -> bool {
 pub fn end_of_value(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' => end_of_string(text, at),
-        b'{' | b'[' => end_of_container(text, at + 1),
+        b'{' | b'[' => end_of_open_container(text, at + 1),
         _ => end_of_scalar(text, at),
     }
 }
 
 /// Where the container ends whose first bracket stands before `at`. The text is looked at in blocks, each as four sets of bytes:
 /// where little is closed, nobody asks which bracket is which.
-fn end_of_container(text: &[u8], at: usize) -> Option<usize> {
+pub(super) fn end_of_open_container(text: &[u8], at: usize) -> Option<usize> {
     let mut scan = Scan::default();
     let mut depth = 1_u32;
     let mut place = at;

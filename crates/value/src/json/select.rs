@@ -39,7 +39,8 @@ impl Selected {
 }
 
 /// Reads the selected parts of a JSON text that was written by a program. `None` where it cannot be read this way; then it is
-/// to be read whole, which tells what is wrong with it. What is not selected is not checked.
+/// to be read whole, which tells what is wrong with it. What is not selected is not checked, and what stands in a map behind
+/// the last selected member is not looked at.
 pub fn parse_selected(bytes: &[u8], selected: &Selected) -> Option<Value> {
     parse_selected_beside(bytes, selected, "").map(|(value, _)| value)
 }
@@ -47,7 +48,7 @@ pub fn parse_selected(bytes: &[u8], selected: &Selected) -> Option<Value> {
 /// The same with the place of the value of the member `noted`, where the text is a map that has it.
 pub fn parse_selected_beside(bytes: &[u8], selected: &Selected, noted: &str) -> Option<(Value, Option<Range<usize>>)> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let mut reader = Reader::new(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace);
+    let mut reader = Reader::of_parts(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace);
     reader.skip_space();
     let mut place = None;
     let value = match (selected, reader.peek()?) {
@@ -62,6 +63,7 @@ fn read(reader: &mut Reader<'_>, selected: &Selected) -> Option<Value> {
     match (selected, reader.peek()?) {
         (Selected::Members(members), b'{') => read_members(reader, members, None),
         (Selected::Members(members), b'[') => read_items(reader, members),
+        (_, b'"') => reader.text().ok(),
         _ => reader.one().ok(),
     }
 }
@@ -72,19 +74,28 @@ fn read_members(
     mut noted: Option<(&str, &mut Option<Range<usize>>)>,
 ) -> Option<Value> {
     let mut entries: Vec<Entry> = Vec::with_capacity(members.len());
+    // Which members were not found yet.
+    let mut missing = Missing::of(members.len());
     skip(reader, b'{');
     while !reader.take(b'}') {
+        if missing.is_nothing() && noted.as_ref().is_none_or(|(_, place)| place.is_some()) {
+            reader.pass_rest()?;
+            break;
+        }
         if reader.peek() != Some(b'"') {
             return None;
         }
         let name = reader.name().ok()?;
-        let wanted = members.iter().find(|(known, _)| known == name);
+        let wanted = (members.iter().enumerate()).find(|(_, (known, _))| known == name);
         let place = noted.as_mut().filter(|(noted, _)| *noted == name);
         reader.skip_space();
         let start = reader.at();
         match wanted {
             None => reader.pass()?,
-            Some((name, selected)) => entries.push((name.clone(), read(reader, selected)?)),
+            Some((at, (name, selected))) => {
+                entries.push((name.clone(), read(reader, selected)?));
+                missing.found(at);
+            }
         }
         if let Some((_, place)) = place {
             **place = Some(start..reader.at());
@@ -92,8 +103,25 @@ fn read_members(
         separate(reader, b'}')?;
     }
     reader.skip_space();
-    // Of repeated names the last counts.
+    // Of repeated names the last counts that was read.
     Some(Value::Map(Map::from_unsorted(entries)))
+}
+
+/// Which of the selected members of a map were not found yet, a bit each. Of more than it has room for some are always missing.
+struct Missing(u64);
+
+impl Missing {
+    fn of(members: usize) -> Self {
+        Self(1_u64.checked_shl(members as u32).map_or(u64::MAX, |bit| bit - 1))
+    }
+
+    fn found(&mut self, at: usize) {
+        self.0 &= !1_u64.checked_shl(at as u32).unwrap_or_default();
+    }
+
+    fn is_nothing(&self) -> bool {
+        self.0 == 0
+    }
 }
 
 fn read_items(reader: &mut Reader<'_>, members: &[(SmolStr, Selected)]) -> Option<Value> {
@@ -102,6 +130,7 @@ fn read_items(reader: &mut Reader<'_>, members: &[(SmolStr, Selected)]) -> Optio
     while !reader.take(b']') {
         items.push(match reader.peek()? {
             b'{' => read_members(reader, members, None)?,
+            b'"' => reader.text().ok()?,
             _ => reader.one().ok()?,
         });
         separate(reader, b']')?;
@@ -169,11 +198,30 @@ mod tests {
 
     #[test]
     fn of_repeated_names_the_last_counts_and_escaped_names_are_names() {
-        let found = parse_selected(br#"{"a":1,"\u0061":2,"b":3}"#, &selected(&["a"]));
+        let found = parse_selected(br#"{"a":1,"\u0061":2,"b":3,"c":4}"#, &selected(&["a", "b"]));
         assert_eq!(
             found.map(|value| json::to_string(&value)).as_deref(),
-            Some(r#"{"a":2}"#)
+            Some(r#"{"a":2,"b":3}"#)
         );
+    }
+
+    #[test]
+    fn what_stands_behind_the_last_selected_member_is_passed_over() {
+        let text = r#"{"a":{"b":1,"c":{"d":"}"}},"e":[{"f":1,"g":"]"},{"g":2}],"h":3}"#;
+        for (paths, expected) in [
+            (&["a.b"][..], r#"{"a":{"b":1}}"#),
+            (&["a.c.d", "e.f"], r#"{"a":{"c":{"d":"}"}},"e":[{"f":1},{}]}"#),
+            (&["a.b", "h"], r#"{"a":{"b":1},"h":3}"#),
+        ] {
+            let found = parse_selected(text.as_bytes(), &selected(paths));
+            assert_eq!(found.map(|value| json::to_string(&value)).as_deref(), Some(expected));
+        }
+        let many: Vec<String> = (0..70).map(|at| format!("n{at:02}")).collect();
+        let names: Vec<&str> = many.iter().map(String::as_str).collect();
+        let text = names.iter().map(|name| format!("\"{name}\":1")).collect::<Vec<_>>();
+        let text = format!("{{{}}}", text.join(","));
+        let found = parse_selected(text.as_bytes(), &selected(&names));
+        assert_eq!(found.map(|value| json::to_string(&value)), Some(text));
     }
 
     #[test]
