@@ -47,7 +47,7 @@ impl ElectionFlags {
         let election = Election {
             name: self.leader_elect_resource_name.clone(),
             namespace: self.leader_elect_resource_namespace.clone(),
-            identity: format!("{host}_{}", RandomIdentifiers.uid()).into(),
+            identity: format!("{host}_{}", RandomIdentifiers::default().uid()).into(),
             lease: self.leader_elect_lease_duration,
             renewal: self.leader_elect_renew_deadline,
             retry: self.leader_elect_retry_period,

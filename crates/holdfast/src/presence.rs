@@ -34,7 +34,7 @@ impl Presence {
     ) -> Self {
         let identity = Identity {
             host,
-            uid: RandomIdentifiers.uid(),
+            uid: RandomIdentifiers::default().uid(),
             address: reached.to_string(),
         };
         let is_shared = service.context.shared.store.is_shared();

@@ -159,7 +159,7 @@ impl Assembly<'_> {
             registry: Arc::clone(&self.registry),
             store: Arc::clone(&self.opened.store),
             clock: Arc::new(SystemClock),
-            identifiers: Arc::new(RandomIdentifiers),
+            identifiers: Arc::new(RandomIdentifiers::default()),
         };
         let accounts = ServiceAccounts::new(token_config(flags), keys.signing, keys.verifying, context);
         Ok((Arc::new(accounts), issuer))
@@ -232,7 +232,7 @@ impl Assembly<'_> {
                 store: Arc::clone(store),
                 authorizer: Arc::new(authorizer(flags, &self.kinds.policy)),
                 tokens: Arc::new(tokens),
-                identifiers: Arc::new(RandomIdentifiers),
+                identifiers: Arc::new(RandomIdentifiers::default()),
                 clock: Arc::new(SystemClock),
                 metrics,
             },

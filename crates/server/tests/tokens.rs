@@ -54,7 +54,7 @@ impl World {
             registry,
             store: Arc::clone(&store),
             clock: Arc::clone(&clock) as Arc<dyn Clock>,
-            identifiers: Arc::new(RandomIdentifiers),
+            identifiers: Arc::new(RandomIdentifiers::default()),
         };
         let world = Self {
             accounts: ServiceAccounts::new(config, Some(signing), Keys::new([public]), surroundings),

@@ -229,7 +229,7 @@ async fn check(client: &Client, manifest: &Manifest) -> Result<Value, String> {
     );
     let mut object = manifest.object.clone();
     // Names of this form are for files alone, so that the check needs another.
-    let name = format!("{}.{}", manifest.name, RandomIdentifiers.uid());
+    let name = format!("{}.{}", manifest.name, RandomIdentifiers::default().uid());
     object.set_at(&["metadata", "name"], name.as_str().into());
     let made = client.create(&path, &object).await;
     let mut made = made.map_err(|error| error.to_string().replace(&name, &manifest.name))?;

@@ -2,6 +2,10 @@
 
 use std::time::SystemTime;
 
+use aws_lc_rs::rand;
+use parking_lot::Mutex;
+use uuid::Uuid;
+
 pub use holdfast_writes::Identifiers;
 
 /// Where the time of day comes from.
@@ -20,21 +24,49 @@ impl Clock for SystemClock {
     }
 }
 
+/// How many random bytes are drawn at a time: each request takes a uid, and need not call the kernel for it.
+const DRAWN: usize = 1024;
+
+/// The random bytes of a uid.
+const UID: usize = 16;
+
 /// Identifiers that cannot be predicted.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RandomIdentifiers;
+#[derive(Default)]
+pub struct RandomIdentifiers(Mutex<Vec<u8>>);
+
+impl RandomIdentifiers {
+    /// Bytes that were given to nobody else.
+    fn draw(&self) -> [u8; UID] {
+        let mut drawn = self.0.lock();
+        if drawn.len() < UID {
+            drawn.resize(DRAWN, 0);
+            if rand::fill(&mut drawn).is_err() {
+                drawn.clear();
+            }
+        }
+        match drawn.split_last_chunk() {
+            Some((rest, bytes)) => {
+                let (left, bytes) = (rest.len(), *bytes);
+                drawn.truncate(left);
+                bytes
+            }
+            None => Uuid::new_v4().into_bytes(),
+        }
+    }
+}
 
 impl Identifiers for RandomIdentifiers {
     fn uid(&self) -> String {
-        uuid::Uuid::new_v4().to_string()
+        let uuid = uuid::Builder::from_random_bytes(self.draw()).into_uuid();
+        let mut text = Uuid::encode_buffer();
+        uuid.hyphenated().encode_lower(&mut text).to_owned()
     }
 
     #[expect(clippy::indexing_slicing, reason = "a remainder of the length")]
     fn name_suffix(&self) -> String {
         const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-        let random = uuid::Uuid::new_v4();
-        // The first bytes of a UUID are random through and through.
-        let letters = random.as_bytes()[..5].iter();
+        let random = self.draw();
+        let letters = random.iter().take(5);
         letters
             .map(|byte| char::from(LETTERS[usize::from(*byte) % LETTERS.len()]))
             .collect()
@@ -43,17 +75,29 @@ impl Identifiers for RandomIdentifiers {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
 
     #[test]
     fn a_name_suffix_is_five_letters_that_names_may_have() {
-        let suffix = RandomIdentifiers.name_suffix();
+        let suffix = RandomIdentifiers::default().name_suffix();
         assert_eq!(suffix.len(), 5);
         assert!(
             suffix
                 .bytes()
                 .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
         );
-        assert_ne!(RandomIdentifiers.uid(), RandomIdentifiers.uid());
+    }
+
+    #[test]
+    fn uids_are_random_uuids_and_each_is_another() {
+        let identifiers = RandomIdentifiers::default();
+        let uids: HashSet<String> = (0..1000).map(|_| identifiers.uid()).collect();
+        assert_eq!(uids.len(), 1000);
+        assert!(uids.iter().all(|uid| {
+            let parsed = Uuid::parse_str(uid).unwrap();
+            parsed.get_version_num() == 4 && parsed.hyphenated().to_string() == *uid
+        }));
     }
 }

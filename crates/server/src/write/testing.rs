@@ -58,7 +58,7 @@ impl World {
             policies: Arc::clone(&kinds.policies),
             authorizer: Arc::new(AlwaysAllow),
             tokens: Arc::new(NoTokens),
-            identifiers: Arc::new(RandomIdentifiers),
+            identifiers: Arc::new(RandomIdentifiers::default()),
             clock: Arc::new(SystemClock),
             metrics: Arc::new(Metrics::new().unwrap()),
         };

@@ -139,7 +139,7 @@ impl Server {
                 policies: Arc::clone(&kinds.policies),
                 authorizer: Arc::new(Chain::new([Arc::clone(&kinds.policy) as Arc<dyn Authorizer>])),
                 tokens: Arc::new(TokenFile::parse("token,admin,uid,system:masters").unwrap()),
-                identifiers: Arc::new(RandomIdentifiers),
+                identifiers: Arc::new(RandomIdentifiers::default()),
                 clock: Arc::new(SystemClock),
                 metrics: Arc::new(Metrics::new().unwrap()),
             },

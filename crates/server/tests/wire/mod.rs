@@ -174,7 +174,7 @@ impl Server {
                     policies: Arc::clone(&kinds.policies),
                     authorizer: Arc::new(Chain::new([kinds.policy as Arc<dyn Authorizer>])),
                     tokens: Arc::new(TokenFile::parse(TOKENS).unwrap()),
-                    identifiers: Arc::new(RandomIdentifiers),
+                    identifiers: Arc::new(RandomIdentifiers::default()),
                     clock: Arc::new(SystemClock),
                     metrics: Arc::new(Metrics::new().unwrap()),
                 },
