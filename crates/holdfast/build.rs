@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stdout, reason = "this is how Cargo is told")]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
@@ -64,23 +65,41 @@ fn order_functions() {
 
 /// The linker script that puts the functions of these names before all others, in sections of these names. Each stands in a
 /// section of its own name; that of a Rust function ends with a hash, which is given where several have the name.
+///
+/// Hashes differ with versions and features. What has one of these names and another hash comes next: functions of the lists
+/// are among it where their hashes changed, and it is a fifth of the program.
 fn script_of(sections: &[(&str, String)]) -> String {
     let mut script = "SECTIONS\n{\n".to_owned();
+    let mut alike = BTreeSet::new();
     for (section, names) in sections {
-        script.push_str(&format!("  {section} : {{\n"));
-        for name in names.lines() {
-            let end = match name.starts_with("_ZN") {
-                true if name.ends_with('E') => "*",
-                true => "17h*",
-                false => "",
-            };
-            // What the compiler takes for unlikely stands apart, and a start does some of it.
-            script.push_str(&format!("    *(.text.{name}{end} .text.unlikely.{name}{end})\n"));
-        }
-        script.push_str("  }\n");
+        let patterns = names.lines().map(|name| match without_hash(name) {
+            Some(bare) => {
+                alike.insert(format!("{bare}17h*"));
+                format!("{name}*")
+            }
+            None if name.starts_with("_ZN") => format!("{name}17h*"),
+            None => name.to_owned(),
+        });
+        add_section(&mut script, section, patterns);
     }
+    add_section(&mut script, ".text.alike", alike.into_iter());
     script.push_str("}\nINSERT BEFORE .text;\n");
     script
+}
+
+fn add_section(script: &mut String, section: &str, patterns: impl Iterator<Item = String>) {
+    script.push_str(&format!("  {section} : {{\n"));
+    for pattern in patterns {
+        // What the compiler takes for unlikely stands apart, and a start does some of it.
+        script.push_str(&format!("    *(.text.{pattern} .text.unlikely.{pattern})\n"));
+    }
+    script.push_str("  }\n");
+}
+
+/// The name of a Rust function that is given with its hash, such as `17h0123456789abcdefE`, without that.
+fn without_hash(name: &str) -> Option<&str> {
+    let (bare, hash) = name.rsplit_once("17h")?;
+    (name.starts_with("_ZN") && hash.len() == 17 && hash.ends_with('E')).then_some(bare)
 }
 
 /// Whether the compiler has a linker of its own, which it then links with.

@@ -3,9 +3,9 @@
 //! few: the kernel maps sixteen pages at a time around each that is read. What the first start alone runs, which makes
 //! certificates and the first objects, stands apart.
 //!
-//! Names end with hashes, which differ with the versions of the compiler and of crates. They are left out where nothing else has
-//! the name: a function that was renamed since, or whose hash is another one, stands where the linker likes; nothing else is
-//! different.
+//! Names end with hashes, which differ with the versions of the compiler and of crates, and with their features. They are left out
+//! where nothing else has the name. A function whose hash is another one stands behind those of the lists, among all that share a
+//! name with one of them; one that was renamed stands where the linker likes. Nothing else is different.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
