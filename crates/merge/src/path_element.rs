@@ -305,7 +305,7 @@ fn display_members(members: &[(SmolStr, Value)], separator: &str, out: &mut fmt:
 }
 
 /// Whether a text needs no escape within a JSON string within a JSON string.
-fn is_plain(text: &str) -> bool {
+pub(crate) fn is_plain(text: &str) -> bool {
     // No early end: short texts are checked all at once.
     text.bytes().fold(true, |plain, byte| {
         plain & (byte >= 0x20) & !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xE2)
@@ -313,7 +313,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Whether a value is a scalar without anything to escape.
-fn is_plain_value(value: &Value) -> bool {
+pub(crate) fn is_plain_value(value: &Value) -> bool {
     match value {
         Value::String(text) => is_plain(text),
         Value::List(_) | Value::Map(_) => false,
@@ -322,7 +322,7 @@ fn is_plain_value(value: &Value) -> bool {
 }
 
 /// Appends a plain value as it stands within a JSON string.
-fn write_plain_value(value: &Value, out: &mut Vec<u8>) {
+pub(crate) fn write_plain_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::String(text) => {
             out.extend_from_slice(b"\\\"");

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use holdfast_value::SmolStr;
+use holdfast_value::{SmolStr, Value};
 
 use crate::conflict::Conflicts;
 use crate::managers::{Managers, VersionedSet};
@@ -203,6 +203,66 @@ impl<C: Converter> Updater<C> {
             Some(last) if dropped => self.prune(merged, &managers, manager, &last)?,
             _ => merged,
         };
+        self.applied(live, object, version, managers, manager, force)
+    }
+
+    /// The same where nothing is to be removed: `manager` has applied nothing yet, or wants all that it wanted last and no more,
+    /// of which nothing is ignored. `others` are all managers but this one, whose set is not asked for.
+    ///
+    /// # Errors
+    /// See [`Updater::apply`].
+    pub fn apply_unpruned(
+        &self,
+        live: &Typed,
+        config: &Typed,
+        version: &str,
+        others: Managers,
+        manager: &str,
+        force: bool,
+    ) -> Result<Applied, ApplyError> {
+        let others = self.reconcile(live, others)?;
+        let merged = live.merge(config).map_err(invalid("merge config"))?;
+        self.applied(live, merged, version, others, manager, force)
+    }
+
+    /// What an apply of `config` owns, but for the paths of `but`, as [`Typed::to_applied_fields_v1`] has it; `None` also where
+    /// something of it may be ignored.
+    pub fn applied_fields_v1(&self, config: &Typed, version: &str, but: &Set) -> Option<Value> {
+        let ignored = self.ignored(version)?;
+        if ignored.is_some_and(|ignored| ignored.level().touches(config.value())) {
+            return None;
+        }
+        config.to_applied_fields_v1(but)
+    }
+
+    /// What a manager owns that replaces `live`, of which nobody owns anything, but for the paths of `but`, as
+    /// [`Typed::to_changed_fields_v1`] has it.
+    pub fn changed_fields_v1(&self, live: &Typed, new: &Typed, version: &str, but: &Set) -> Option<Value> {
+        let ignored = self.ignored(version)?.cloned().unwrap_or_default();
+        new.to_changed_fields_v1(live, but, &ignored)
+    }
+
+    /// The paths that are ignored with all below them; `None` where more is than paths.
+    fn ignored(&self, version: &str) -> Option<Option<&Set>> {
+        let fields = self.ignored_fields.as_ref().and_then(|ignored| ignored.get(version));
+        let filter = self.ignore_filter.as_ref().and_then(|filters| filters.get(version));
+        match (fields, filter) {
+            (ignored, None) => Some(ignored),
+            (None, Some(Filter::Exclude(ignored))) => Some(Some(ignored)),
+            _ => None,
+        }
+    }
+
+    /// Settles with all other managers what an apply by `manager` makes of the live object.
+    fn applied(
+        &self,
+        live: &Typed,
+        object: Typed,
+        version: &str,
+        mut managers: Managers,
+        manager: &str,
+        force: bool,
+    ) -> Result<Applied, ApplyError> {
         if managers.iter().any(|(name, _)| name != manager) {
             (managers, _) = self.change_owners(live, &object, version, managers, manager, force)?;
         } else {

@@ -74,8 +74,8 @@ pub(crate) enum Source {
 }
 
 impl Entry {
-    /// Reads the entry at place `at`.
-    pub(crate) fn decode(value: &Value, at: usize, source: Source) -> Result<(Self, Set), DecodeError> {
+    /// Reads the entry at place `at`, but for [what it owns](owned).
+    pub(crate) fn decode(value: &Value, at: usize, source: Source) -> Result<Self, DecodeError> {
         let map = value.as_map().ok_or(DecodeError::Shape)?;
         let operation = Operation::from_name(&text(map, "operation")?).ok_or(DecodeError::Operation)?;
         let api_version = text(map, "apiVersion")?;
@@ -92,18 +92,13 @@ impl Entry {
             (text, Source::Stored) => Some(Timestamp::read_stored(&text).ok_or(DecodeError::Shape)?),
             (text, Source::Request) => Some(Timestamp::parse(&text).ok_or(DecodeError::Shape)?),
         };
-        let set = match map.get("fieldsV1") {
-            None | Some(Value::Null) => Set::new(),
-            Some(fields) => Set::from_fields_v1_value(fields)?,
-        };
-        let entry = Entry {
+        Ok(Entry {
             manager: text(map, "manager")?,
             operation,
             api_version,
             subresource: text(map, "subresource")?,
             time,
-        };
-        Ok((entry, set))
+        })
     }
 
     /// The entry with what it owns.
@@ -170,6 +165,14 @@ impl Entry {
             name.push_str(&self.api_version);
         }
         name
+    }
+}
+
+/// What an entry owns.
+pub(crate) fn owned(entry: &Value) -> Result<Set, DecodeError> {
+    match entry.get("fieldsV1") {
+        None | Some(Value::Null) => Ok(Set::new()),
+        Some(fields) => Ok(Set::from_fields_v1_value(fields)?),
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use holdfast_gotext::time::{Precision, Timestamp as GoTime};
-use holdfast_merge::{Applied as MergeApplied, ApplyError as MergeError, Conflicts as MergeConflicts};
+use holdfast_merge::{ApplyError as MergeError, Conflicts as MergeConflicts};
 use holdfast_merge::{
     Duplicates, Filter, Managers, Path, Schema, Set, TypeRef, Typed, Updater, UpdaterBuilder, VersionedSet,
 };
@@ -15,7 +15,7 @@ use crate::cap::cap_updates;
 use crate::entry::{Entry, Operation, Source};
 use crate::error::{ApplyError, Conflict, Conflicts};
 use crate::last_applied;
-use crate::managed::{self, Managed, Record};
+use crate::managed::{self, Managed, Record, Unread};
 use crate::timestamp::Timestamp;
 use crate::versions::{VersionConverter, Versions};
 
@@ -175,14 +175,15 @@ impl FieldManager {
         self.check_kind(config)?;
         let created = live.is_none();
         let live = live.unwrap_or(&self.empty);
-        let mut managed = Managed::decode(live, Source::Stored)?;
+        let entry = self.entry(manager, Operation::Apply);
+        let (mut managed, own) = Managed::decode_others(live, &entry.identifier())?;
         let unreadable_time = match config.at(&["metadata", "managedFields"]).and_then(Value::as_list) {
             Some(entries) => refuse_managed_fields(entries)?,
             None => None,
         };
         let now = Timestamp::of(now);
         let bare = without_managed_fields(live);
-        if managed.0.is_empty() && !created {
+        if managed.0.is_empty() && own.is_none() && !created {
             let existing = self.pair(self.empty.clone(), bare.clone());
             managed = existing
                 .and_then(|(empty, bare)| self.track(&empty, &bare, managed, BEFORE_FIRST_APPLY, &now))
@@ -198,8 +199,23 @@ impl FieldManager {
             ))
         })?;
 
-        let entry = self.entry(manager, Operation::Apply);
-        let mut merged = self.merge(&live_typed, &config_typed, &managed, &entry, force);
+        // Where nothing is to be given up, nobody has to know what the applier owned.
+        let fields = self.fields_to_keep(&config_typed, own.as_ref());
+        let own_time = own.as_ref().and_then(|own| own.entry.time.clone());
+        if let (None, Some(own)) = (&fields, own) {
+            let record = Record::read(own.entry, own.value, Source::Stored)?;
+            managed.0.insert(entry.identifier(), record);
+        }
+        let merge = |force| {
+            let (managers, version, manager) = (managers_of(&managed), &self.api_version, entry.identifier());
+            match fields {
+                Some(_) => {
+                    (self.updater).apply_unpruned(&live_typed, &config_typed, version, managers, &manager, force)
+                }
+                None => (self.updater).apply(&live_typed, &config_typed, version, managers, &manager, force),
+            }
+        };
+        let mut merged = merge(force);
         if let Err(MergeError::Conflicts(conflicts)) = &merged {
             let left = match manager {
                 last_applied::MANAGER => self.not_inherited(conflicts, &live_typed),
@@ -208,7 +224,7 @@ impl FieldManager {
             if !left.is_empty() {
                 return Err(ApplyError::Conflicts(named(left, &managed)));
             }
-            merged = self.merge(&live_typed, &config_typed, &managed, &entry, true);
+            merged = merge(true);
         }
         let merged = merged.map_err(|error| ApplyError::Failed(error.to_string()))?;
         if let Some(why) = unreadable_time {
@@ -218,7 +234,11 @@ impl FieldManager {
                 group_version_kind(&self.api_version, &self.kind)
             )));
         }
-        let managed = self.after_apply(managed, merged.managers, entry, merged.object.is_some().then_some(now));
+        let time = merged.object.is_some().then_some(now).or(own_time);
+        let managed = match fields {
+            Some(fields) => after_unpruned(managed, merged.managers, Entry { time, ..entry }, fields),
+            None => self.after_apply(managed, merged.managers, Entry { time, ..entry }),
+        };
         let unmerged = merged.object.is_none();
         let mut object = merged.object.unwrap_or(live_typed).into_value();
         if manager == last_applied::MANAGER {
@@ -266,8 +286,18 @@ impl FieldManager {
         if managed.0.is_empty() && !created {
             return new;
         }
-        let tracked = typed(without_managed_fields(live), new.clone())
-            .and_then(|(live, new)| self.track(&live, &new, managed, manager, &Timestamp::of(now)));
+        let now = Timestamp::of(now);
+        let tracked = typed(without_managed_fields(live), new.clone()).and_then(|(live, new)| {
+            match managed
+                .0
+                .is_empty()
+                .then(|| self.first(&live, &new, manager, &now))
+                .flatten()
+            {
+                Some(managed) => Ok(managed),
+                None => self.track(&live, &new, managed, manager, &now),
+            }
+        });
         if let Ok(managed) = tracked {
             managed.encode_into(&mut new);
         }
@@ -287,6 +317,20 @@ impl FieldManager {
             Ok(managed) if !managed.0.is_empty() => managed,
             _ => of_live(),
         }
+    }
+
+    /// The entries once `manager` changed `live` into `new`, where there were none; `None` where sets are to be made.
+    fn first(&self, live: &Typed, new: &Typed, manager: &str, now: &Timestamp) -> Option<Managed> {
+        let fields = (self.updater).changed_fields_v1(live, new, &self.api_version, &self.unowned)?;
+        let mut managed = Managed::default();
+        if fields.as_map().is_some_and(|fields| !fields.is_empty()) {
+            let entry = Entry {
+                time: Some(now.clone()),
+                ..self.entry(manager, Operation::Update)
+            };
+            managed.0.insert(entry.identifier(), Record::written(entry, fields));
+        }
+        Some(managed)
     }
 
     /// What the entries are after `manager` changed `live` into `new`, neither of which has a list of them.
@@ -324,27 +368,19 @@ impl FieldManager {
         Ok(managed)
     }
 
-    fn merge(
-        &self,
-        live: &Typed,
-        config: &Typed,
-        managed: &Managed,
-        entry: &Entry,
-        force: bool,
-    ) -> Result<MergeApplied, MergeError> {
-        let managers = managers_of(managed);
-        self.updater
-            .apply(live, config, &self.api_version, managers, &entry.identifier(), force)
+    /// What `config` owns, in the form of `managedFields`, where its applier gives nothing up: it had no fields before, or applied
+    /// the same ones through the same version. `None` also where that is not seen without the sets.
+    fn fields_to_keep(&self, config: &Typed, own: Option<&Unread<'_>>) -> Option<Value> {
+        let keeps = |fields: &Value| match own {
+            Some(own) => own.entry.api_version == self.api_version && own.value.get("fieldsV1") == Some(fields),
+            None => true,
+        };
+        let fields = self.updater.applied_fields_v1(config, &self.api_version, &self.unowned);
+        fields.filter(keeps)
     }
 
-    /// The entries after an apply that left `managers`; `entry` is that of the applier, `changed` when it changed the object.
-    fn after_apply(
-        &self,
-        mut managed: Managed,
-        mut managers: Managers,
-        mut entry: Entry,
-        changed: Option<Timestamp>,
-    ) -> Managed {
+    /// The entries after an apply that left `managers`; `entry` is that of the applier.
+    fn after_apply(&self, mut managed: Managed, mut managers: Managers, entry: Entry) -> Managed {
         let identifier = entry.identifier();
         let owned = managers
             .remove(&identifier)
@@ -352,7 +388,6 @@ impl FieldManager {
         let previous = managed.0.remove(&identifier);
         take_over(&mut managed, managers);
         if let Some(set) = owned.filter(|set| !set.is_empty()) {
-            entry.time = changed.or_else(|| previous.as_ref()?.entry.time.clone());
             managed
                 .0
                 .insert(identifier, Record::new(entry, set).in_place_of(previous));
@@ -511,6 +546,15 @@ fn take_over(managed: &mut Managed, mut managers: Managers) {
                 true
             }
         });
+}
+
+/// The entries after an apply that left `others` and owns `fields`; `managed` are those of the others before it.
+fn after_unpruned(mut managed: Managed, others: Managers, entry: Entry, fields: Value) -> Managed {
+    take_over(&mut managed, others);
+    if fields.as_map().is_some_and(|fields| !fields.is_empty()) {
+        managed.0.insert(entry.identifier(), Record::written(entry, fields));
+    }
+    managed
 }
 
 /// The conflicts with their managers as messages name them.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use holdfast_merge::Set;
 use holdfast_value::{List, SmolStr, Value};
 
-use crate::entry::{DecodeError, Entry, Source};
+use crate::entry::{self, DecodeError, Entry, Source};
 use crate::timestamp::Timestamp;
 
 /// The path of the list in an object.
@@ -23,6 +23,14 @@ pub(crate) struct Record {
     pub(crate) set: Set,
     /// The entry as it was read, with all that was read from it: its form is taken over where nothing has changed.
     stored: Option<Stored>,
+    /// What it owns as it is to stand in the object, where nobody asked for the set: that is empty then.
+    written: Option<Value>,
+}
+
+/// An entry of a stored object as it stands there: what it owns is not read.
+pub(crate) struct Unread<'v> {
+    pub(crate) entry: Entry,
+    pub(crate) value: &'v Value,
 }
 
 #[derive(Clone, Debug)]
@@ -39,7 +47,31 @@ impl Record {
             entry,
             set,
             stored: None,
+            written: None,
         }
+    }
+
+    /// The record of what is owned by `fields`, as they are to stand in the object. Its set is not to be asked for.
+    pub(crate) fn written(entry: Entry, fields: Value) -> Self {
+        Self {
+            written: Some(fields),
+            ..Self::new(entry, Set::new())
+        }
+    }
+
+    /// An entry that stands in an object as `value`, with what it owns.
+    pub(crate) fn read(entry: Entry, value: &Value, source: Source) -> Result<Self, DecodeError> {
+        let set = entry::owned(value)?;
+        let stored = (source == Source::Stored).then(|| Stored {
+            value: value.clone(),
+            set: set.clone(),
+            api_version: entry.api_version.clone(),
+            time: entry.time.clone(),
+        });
+        Ok(Self {
+            stored,
+            ..Self::new(entry, set)
+        })
     }
 
     /// The record with the stored form of the one before it, which serves on as far as nothing has changed.
@@ -49,6 +81,9 @@ impl Record {
     }
 
     fn encode(&self) -> Value {
+        if let Some(fields) = &self.written {
+            return self.entry.encode(fields.clone());
+        }
         match &self.stored {
             Some(stored) if stored.set == self.set => {
                 if stored.api_version == self.entry.api_version && stored.time == self.entry.time {
@@ -73,21 +108,30 @@ impl Managed {
     /// Reads a list of entries.
     pub(crate) fn decode_list(list: Option<&Value>, source: Source) -> Result<Self, DecodeError> {
         let mut records = BTreeMap::new();
-        let list = match list {
-            None | Some(Value::Null) => return Ok(Self::default()),
-            Some(value) => value.as_list().ok_or(DecodeError::Shape)?,
-        };
-        for (at, value) in list.iter().enumerate() {
-            let (entry, set) = Entry::decode(value, at, source)?;
-            let stored = (source == Source::Stored).then(|| Stored {
-                value: value.clone(),
-                set: set.clone(),
-                api_version: entry.api_version.clone(),
-                time: entry.time.clone(),
-            });
-            records.insert(entry.identifier(), Record { entry, set, stored });
+        for (at, value) in entries(list)?.iter().enumerate() {
+            let entry = Entry::decode(value, at, source)?;
+            let identifier = entry.identifier();
+            records.insert(identifier, Record::read(entry, value, source)?);
         }
         Ok(Self(records))
+    }
+
+    /// Reads the entries of a stored `object` but that of `identifier`, which is given as it stands: what it owns is not read.
+    pub(crate) fn decode_others<'v>(
+        object: &'v Value,
+        identifier: &str,
+    ) -> Result<(Self, Option<Unread<'v>>), DecodeError> {
+        let (mut records, mut own) = (BTreeMap::new(), None);
+        for (at, value) in entries(object.at(&PATH))?.iter().enumerate() {
+            let entry = Entry::decode(value, at, Source::Stored)?;
+            match entry.identifier() {
+                found if found == identifier => own = Some(Unread { entry, value }),
+                found => {
+                    records.insert(found, Record::read(entry, value, Source::Stored)?);
+                }
+            }
+        }
+        Ok((Self(records), own))
     }
 
     /// Writes the entries into `object`, or takes the list out where there are none.
@@ -107,6 +151,14 @@ impl Managed {
         records.sort_by(|a, b| order(&a.entry, &b.entry));
         let list: List = records.into_iter().map(Record::encode).collect();
         Some(Value::List(list))
+    }
+}
+
+/// The entries of a list; none where there is no list.
+fn entries(list: Option<&Value>) -> Result<&[Value], DecodeError> {
+    match list {
+        None | Some(Value::Null) => Ok(&[]),
+        Some(value) => value.as_list().map(|list| &list[..]).ok_or(DecodeError::Shape),
     }
 }
 

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use holdfast_value::{Limits, Map, SmolStr, Source, Value, json};
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 
 use super::intern::{Index, hash_text};
 use super::{Level, Nodes, Set};
@@ -115,6 +115,17 @@ pub fn fields_v1_source(text: &str) -> Option<Arc<dyn Source>> {
         is_by_name: OnceLock::new(),
     };
     (text != "{}").then(|| Arc::new(written) as Arc<dyn Source>)
+}
+
+/// The same of text without other escapes that is no `{}`; `by_name` says whether it has all keys in the order of names.
+pub(crate) fn written(text: String, by_name: bool) -> Arc<dyn Source> {
+    let escapes = memchr_iter(b'\\', text.as_bytes()).count();
+    Arc::new(Written {
+        length: text.len() - escapes,
+        text: text.into(),
+        set: OnceLock::new(),
+        is_by_name: by_name.into(),
+    })
 }
 
 /// A set as it stands in a stored object: its text, which is read for those who ask for the set.

@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use holdfast_value::Value;
+
 use super::nodes::Node;
 use crate::PathElement;
 
@@ -52,6 +54,16 @@ impl<'a> Level<'a> {
     /// The entry of an element.
     pub(crate) fn find(mut self, element: &PathElement) -> Option<Entry<'a>> {
         self.advance(|entry| entry.element().cmp(element))
+    }
+
+    /// Whether `value` may hold what one of the paths names. Items of lists are taken to be named.
+    pub(crate) fn touches(self, value: &Value) -> bool {
+        self.entries().any(|entry| match entry.element() {
+            PathElement::Field(name) => value
+                .get(name)
+                .is_some_and(|value| entry.is_member() || entry.below().touches(value)),
+            _ => true,
+        })
     }
 
     /// Takes off all entries before a field, and gives the field's own if it is there. A walk that asks for names in

@@ -21,6 +21,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 pub(crate) use build::SetBuilder;
+pub(crate) use fields_v1::written;
 pub use fields_v1::{FieldsError, fields_v1_source, fields_v1_text};
 pub(crate) use level::{Entry, Level};
 use nodes::{Node, Nodes};

@@ -133,7 +133,16 @@ fn set_item_name(item: &Value) -> Result<Name<'_>, String> {
     }
 }
 
-impl Name<'_> {
+impl<'a> Name<'a> {
+    /// The values that the name consists of, each with the name of its field: none in the name of a set's item.
+    pub(super) fn parts(&self, list: &'a ListType) -> impl Iterator<Item = (&'a str, &'a Value)> {
+        let fields = list.keys.iter().map(|key| key.name.as_str());
+        let fields = fields.chain(list.keys.is_empty().then_some(""));
+        fields
+            .zip(&self.0)
+            .filter_map(|(field, value)| Some((field, (*value)?)))
+    }
+
     /// The order of the path elements that two names of one list make.
     #[inline]
     pub(super) fn compare(&self, other: &Self) -> Ordering {

@@ -7,6 +7,7 @@ mod items;
 mod merge;
 mod reconcile;
 mod remove;
+mod to_fields_v1;
 mod to_set;
 mod validate;
 

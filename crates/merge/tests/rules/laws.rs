@@ -1,7 +1,7 @@
 //! What holds for all values, valid or not.
 
-use holdfast_merge::{Duplicates, IdentityConverter, KeyFields, Managers, Typed, UpdaterBuilder};
-use holdfast_value::{SmolStr, Value};
+use holdfast_merge::{Duplicates, IdentityConverter, KeyFields, Managers, Set, Typed, UpdaterBuilder, fields_v1_text};
+use holdfast_value::{SmolStr, Value, json};
 use proptest::prelude::*;
 
 use crate::scenario::thing;
@@ -81,6 +81,31 @@ fn checked(value: &Value) -> Option<Typed> {
     Typed::new(value.clone(), of.schema().clone(), of.type_ref(), Duplicates::Refused).ok()
 }
 
+/// Numbers have an order of their own in sets, and that of their texts in objects.
+#[test]
+fn a_text_of_what_is_owned_that_is_not_in_the_order_of_names_is_put_into_it() {
+    let port = |port: i64| {
+        to_map(vec![
+            ("port".to_owned(), port.into()),
+            ("protocol".to_owned(), "TCP".into()),
+        ])
+    };
+    for (ports, sorted) in [(vec![port(2), port(10)], false), (vec![port(10), port(20)], true)] {
+        // The last list is in order.
+        let tags = Value::from(vec![Value::from("a"), Value::from("b")]);
+        let value = checked(&to_map(vec![
+            ("ports".to_owned(), ports.into()),
+            ("tags".to_owned(), tags),
+        ]));
+        let value = value.unwrap();
+        let text = value.to_applied_fields_v1(&Set::new()).unwrap();
+        let set = value.to_field_set().unwrap();
+        assert_eq!(json::to_string(&text), json::to_string(&set.to_fields_v1_value()));
+        let as_in_sets = std::str::from_utf8(fields_v1_text(&text).unwrap()).unwrap();
+        assert_eq!(json::to_string(&text) == as_in_sets, sorted, "{as_in_sets}");
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
@@ -107,6 +132,33 @@ proptest! {
             prop_assert_eq!(a.compare(&b).unwrap(), a_checked.compare(&b_checked).unwrap());
             // A merged value shares with its sides what did not change.
             prop_assert_eq!(a_checked.compare(&merged).unwrap(), a.compare(&typed(merged.value())).unwrap());
+        }
+    }
+
+    #[test]
+    fn the_text_of_what_is_owned_is_that_of_its_set(
+        a in any_thing(), b in any_thing(), but in any_thing(), ignored in any_thing(),
+    ) {
+        if let (Some(a), Some(b), Some(but), Some(ignored)) = (checked(&a), checked(&b), checked(&but), checked(&ignored)) {
+            let ignored = ignored.to_field_set().unwrap();
+            let but = but.to_field_set().unwrap();
+            let applied = b.to_applied_fields_v1(&but);
+            let set = b.to_field_set().unwrap().difference(&but);
+            // Items of lists are the one thing that may need the set.
+            prop_assert!(applied.is_some() || json::to_string(b.value()).contains('['));
+            let changed = b.to_changed_fields_v1(&a, &but, &ignored);
+            let comparison = a.compare(&b).unwrap();
+            let changes = comparison.added.union(&comparison.modified);
+            let changes = changes.recursive_difference(&ignored).difference(&but);
+            for (text, set) in [(applied, set), (changed, changes)] {
+                let Some(text) = text else { continue };
+                let made = set.to_fields_v1_value();
+                prop_assert_eq!(fields_v1_text(&text), fields_v1_text(&made));
+                prop_assert_eq!(&text, &made);
+                prop_assert_eq!(json::length(&text), json::length(&made));
+                prop_assert_eq!(json::to_string(&text), json::to_string(&made));
+                prop_assert_eq!(&Set::from_fields_v1_value(&text).unwrap(), &set);
+            }
         }
     }
 
