@@ -288,15 +288,11 @@ impl FieldManager {
         }
         let now = Timestamp::of(now);
         let tracked = typed(without_managed_fields(live), new.clone()).and_then(|(live, new)| {
-            match managed
-                .0
-                .is_empty()
-                .then(|| self.first(&live, &new, manager, &now))
-                .flatten()
-            {
-                Some(managed) => Ok(managed),
-                None => self.track(&live, &new, managed, manager, &now),
-            }
+            let first = match managed.0.is_empty() {
+                true => self.first(&live, &new, manager, &now),
+                false => None,
+            };
+            first.map_or_else(|| self.track(&live, &new, managed, manager, &now), Ok)
         });
         if let Ok(managed) = tracked {
             managed.encode_into(&mut new);
