@@ -7,10 +7,10 @@
     reason = "what fails here is the test"
 )]
 
-use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -138,7 +138,8 @@ impl Certificates {
     }
 }
 
-/// A server of `metrics.k8s.io/v1beta1` that believes nobody but front proxies.
+/// A server of `metrics.k8s.io/v1beta1` that believes nobody but front proxies. Asked for `closed`, it closes a connection that it
+/// has answered on before.
 pub struct MetricsServer {
     /// Where it listens.
     pub port: u16,
@@ -173,12 +174,17 @@ impl MetricsServer {
                     let Ok(stream) = acceptor.accept(stream).await else {
                         return;
                     };
+                    let served = AtomicBool::new(false);
                     let service = service_fn(move |request: Request<Incoming>| {
-                        let answer = match request.headers().contains_key("upgrade") {
-                            true => echo(request),
-                            false => answer(&request, &requests),
+                        let again = served.swap(true, Ordering::Relaxed);
+                        let answer = if again && request.uri().path().ends_with("/closed") {
+                            Err(std::io::Error::other("the connection is closed"))
+                        } else if request.headers().contains_key("upgrade") {
+                            Ok(echo(request))
+                        } else {
+                            Ok(answer(&request, &requests))
                         };
-                        async move { Ok::<_, Infallible>(answer) }
+                        async move { answer }
                     });
                     let _ = http1::Builder::new()
                         .serve_connection(TokioIo::new(stream), service)
@@ -228,6 +234,7 @@ fn answer(request: &Request<Incoming>, requests: &Mutex<Vec<String>>) -> Respons
             StatusCode::OK,
             json!({"kind": "Forwarded", "for": header("x-forwarded-for")}),
         ),
+        Some("/closed") => (StatusCode::OK, json!({"kind": "Closed"})),
         Some("/nodes") => (StatusCode::OK, list("NodeMetricsList", vec![node()])),
         Some("/redirected") => {
             let response = Response::builder().status(302).header("Location", "/elsewhere");

@@ -3,6 +3,7 @@
 //! Each request has a connection of its own while it lasts (HTTP/1.1), so that no watch holds up what shares a connection with it,
 //! and who takes an answer slowly slows down that answer alone.
 
+use std::error::Error as _;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +11,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::combinators::UnsyncBoxBody;
-use hyper::body::Incoming;
-use hyper_util::client::legacy::Client as Pool;
+use http_body_util::{BodyExt as _, Empty};
+use hyper::body::{Body as _, Incoming};
+use hyper_util::client::legacy::{Client as Pool, Error as PoolError};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::client::ResolvesClientCert;
 
@@ -52,14 +54,49 @@ impl Backend {
         Ok(Self { pool })
     }
 
-    /// Sends a request, whose URL names the address.
+    /// Sends a request, whose URL names the address. As Go's transport does, it sends one that only reads again where the server
+    /// had closed the connection, which an idle one is told of late.
     ///
     /// # Errors
     /// Why there is no answer, in Go's words.
     pub(crate) async fn send(&self, request: Request<Body>) -> Result<http::Response<Incoming>, String> {
-        self.pool
-            .request(request)
-            .await
-            .map_err(|error| pool_error_text(&error))
+        let (head, mut body) = request.into_parts();
+        // Each of the idle connections may be closed.
+        let again = if head.method.is_safe() && body.is_end_stream() {
+            IDLE_CONNECTIONS
+        } else {
+            0
+        };
+        for _ in 0..again {
+            match self.pool.request(Request::from_parts(head.clone(), body)).await {
+                Err(error) if is_closed(&error) => body = Empty::new().map_err(|never| match never {}).boxed_unsync(),
+                answer => return answer.map_err(|error| pool_error_text(&error)),
+            }
+        }
+        let answer = self.pool.request(Request::from_parts(head, body)).await;
+        answer.map_err(|error| pool_error_text(&error))
     }
+}
+
+/// Whether the server closed the connection that the request was sent on, before it answered.
+fn is_closed(error: &PoolError) -> bool {
+    if error.is_connect() {
+        return false;
+    }
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let lost = error.downcast_ref::<hyper::Error>();
+        if lost.is_some_and(|error| error.is_incomplete_message() || error.is_canceled()) {
+            return true;
+        }
+        let io = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        if matches!(
+            io,
+            Some(io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof)
+        ) {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }

@@ -197,6 +197,11 @@ pub(super) fn pool_error_text(error: &PoolError) -> String {
                 return format!("net/http: HTTP/1.x transport connection broken: malformed HTTP response: {error}");
             }
         }
+        // Of a connection that ends without a word of TLS.
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|error| error.kind() == std::io::ErrorKind::UnexpectedEof) {
+            return "EOF".to_owned();
+        }
         text = error.to_string();
         cause = error.source();
     }
