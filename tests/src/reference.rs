@@ -14,7 +14,7 @@ use crate::process::{self, Process};
 use crate::server::{ADMIN_TOKEN, TOKENS, tail};
 
 /// How long it may take until it is ready, on a machine that builds beside the tests.
-pub(crate) const START_LIMIT: Duration = Duration::from_secs(180);
+pub(crate) const START_LIMIT: Duration = Duration::from_secs(300);
 /// How long it may take to end.
 pub(crate) const END_LIMIT: Duration = Duration::from_secs(60);
 

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -36,6 +37,12 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long it may take until something stands in the log.
 const LOG_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long it may take to end before it is killed, where a test relies on what it does at its end.
+const END_LIMIT: Duration = Duration::from_secs(90);
+
+/// The same where nobody looks at what it leaves.
+const DROP_LIMIT: Duration = Duration::from_secs(10);
+
 /// A running server. It is ended when this is dropped.
 pub struct Server {
     child: Child,
@@ -61,12 +68,18 @@ impl Binary {
         Self::build(&["--release"], "release/holdfast")
     }
 
-    /// The build that tests use, brought up to date.
+    /// The build that tests use, brought up to date once for each program that runs them.
     ///
     /// # Errors
     /// Where the build fails.
     pub fn debug() -> Result<Self> {
-        Self::build(&[], "debug/holdfast")
+        static BUILT: Mutex<Option<Binary>> = Mutex::new(None);
+        let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(binary) = built.as_ref() {
+            return Ok(binary.clone());
+        }
+        let binary = Self::build(&[], "debug/holdfast")?;
+        Ok(built.insert(binary).clone())
     }
 
     /// The build that tests use, or the optimised one, brought up to date.
@@ -220,20 +233,24 @@ impl Server {
         tail(&self.folder.path().join("log"))
     }
 
-    /// Waits until the last lines of its log have one with all these parts.
+    /// Whether its log, from the last start on, has a line with all these parts.
+    pub fn logged(&self, parts: &[&str]) -> bool {
+        let log = std::fs::read(self.folder.path().join("log")).unwrap_or_default();
+        let log = String::from_utf8_lossy(&log);
+        log.lines().any(|line| parts.iter().all(|part| line.contains(part)))
+    }
+
+    /// Waits until its log has a line with all these parts.
     ///
     /// # Errors
-    /// Where they have none after a minute.
+    /// Where it has none after a minute.
     pub async fn until_logged(&self, parts: &[&str]) -> Result<()> {
         let end = Instant::now() + LOG_LIMIT;
-        loop {
-            let log = self.log_tail();
-            if log.lines().any(|line| parts.iter().all(|part| line.contains(part))) {
-                return Ok(());
-            }
-            ensure!(Instant::now() < end, "{parts:?} are missing: {log}");
+        while !self.logged(parts) {
+            ensure!(Instant::now() < end, "{parts:?} are missing: {}", self.log_tail());
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
+        Ok(())
     }
 
     /// The binary that runs.
@@ -289,11 +306,15 @@ impl Server {
 
     /// Asks it to end, and waits; kills it if it takes too long.
     pub fn end(&mut self) {
+        self.end_within(END_LIMIT);
+    }
+
+    fn end_within(&mut self, limit: Duration) {
         if !self.running() {
             return;
         }
         self.terminate();
-        if self.wait_for_end(Duration::from_secs(10)).is_err() {
+        if self.wait_for_end(limit).is_err() {
             let _ = self.kill();
         }
     }
@@ -301,7 +322,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end();
+        self.end_within(DROP_LIMIT);
     }
 }
 

@@ -6,13 +6,15 @@
     reason = "what fails here is the test"
 )]
 
-use std::fs::Permissions;
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use crate::server::{Binary, Server};
+
+/// How long anything may take that the server does in its own time.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A tool and its server.
 pub struct Tool {
@@ -69,6 +71,29 @@ impl Tool {
         printed(&mut self.command_of(program, arguments), "")
     }
 
+    /// Calls it until it prints what it should: roles and definitions are followed, maybe a moment behind.
+    pub fn says_in_time(&self, arguments: &[&str], right: impl Fn(&str) -> bool) {
+        self.in_time(arguments, |output| right(&text(&output.stdout)));
+    }
+
+    /// Calls it until it fails with these words.
+    pub fn refuses_in_time(&self, arguments: &[&str], words: &str) {
+        self.in_time(arguments, |output| {
+            !output.status.success() && text(&output.stderr).contains(words)
+        });
+    }
+
+    fn in_time(&self, arguments: &[&str], right: impl Fn(&Output) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let output = self.output(arguments, "");
+            if right(&output) {
+                return;
+            }
+            assert!(Instant::now() < end, "{arguments:?}: {output:?}");
+        }
+    }
+
     /// What it complains of where it must fail.
     pub fn refuses(&self, arguments: &[&str], input: &str) -> String {
         let output = self.output(arguments, input);
@@ -112,7 +137,10 @@ pub fn text(bytes: &[u8]) -> String {
 /// A program of the shell in a folder: its path.
 pub fn script(folder: &Path, name: &str, body: &str) -> String {
     let path = folder.join(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{body}\n")).unwrap();
-    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    // Another process writes it: what other tests start holds copies of the files that are open here until it runs its program,
+    // and nobody runs a file that is open for writing.
+    let mut write = Command::new("sh");
+    write.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(&path);
+    printed(&mut write, &format!("#!/bin/sh\n{body}\n"));
     path.display().to_string()
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use conformance::{Binary, Client, Connection, NODE_TOKEN, Server, Target, USER_TOKEN};
@@ -100,6 +101,14 @@ async fn allow(client: &mut Client) {
     client
         .make("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
         .await;
+    // Roles are followed, maybe a moment behind.
+    let attributes = json!({"namespace": "default", "verb": "patch", "resource": "configmaps"});
+    let review = json!({"spec": {"user": "a", "groups": ["system:authenticated"], "resourceAttributes": attributes}});
+    let reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+    let end = Instant::now() + Duration::from_secs(60);
+    while client.make(reviews, review.clone()).await["status"]["allowed"] != true {
+        assert!(Instant::now() < end, "the role is not followed");
+    }
 }
 
 /// Makes events until one is refused.

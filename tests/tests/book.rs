@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use conformance::book::{self, Block};
+use conformance::tool::script;
 use conformance::{Binary, root};
 use test_support::{free_address, needs};
 
@@ -110,11 +111,8 @@ impl Programs {
         programs
     }
 
-    fn add(&self, name: &str, script: &str) {
-        use std::os::unix::fs::PermissionsExt as _;
-        let path = self.folder.path().join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    fn add(&self, name: &str, body: &str) {
+        script(self.folder.path(), name, body);
     }
 
     /// An etcd that leaves other ports alone.

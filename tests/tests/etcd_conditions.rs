@@ -11,6 +11,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use conformance::{Binary, Client, Server, Target};
 use http::{Method, StatusCode};
+use http_body_util::BodyExt as _;
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair};
 use serde_json::{Value, json};
 use test_support::etcd::{Etcd, Settings};
@@ -406,13 +407,11 @@ async fn resources_are_kept_in_another_etcd_with_versions_of_their_own() {
     let exact = format!("{EVENTS}?resourceVersion={}&resourceVersionMatch=Exact", version(&list));
     let (_, then) = objects.get(&exact).await;
     assert_eq!(then["items"], list["items"]);
-    let watch = format!(
-        "{EVENTS}?watch=true&timeoutSeconds=1&resourceVersion={}",
-        version(&list)
-    );
+    let watch = format!("{EVENTS}?watch=true&resourceVersion={}", version(&list));
     let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
-    let (_, reported) = connection.ask(Method::GET, &watch, JSON, Bytes::new()).await.unwrap();
-    let reported: Value = serde_json::from_slice(reported.split(|byte| *byte == b'\n').next().unwrap()).unwrap();
+    let watch = connection.get(&watch, JSON).await.unwrap();
+    let frame = watch.into_body().frame().await.unwrap().unwrap();
+    let reported: Value = serde_json::from_slice(&frame.into_data().unwrap()).unwrap();
     assert_eq!(
         (&reported["type"], &reported["object"]["count"]),
         (&json!("MODIFIED"), &json!(2))

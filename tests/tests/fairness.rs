@@ -17,7 +17,12 @@ async fn a_hog_gets_no_more_than_its_share() {
     const COUNTED: usize = 60;
     let (server, mut client) = server(
         &Binary::debug().unwrap(),
-        &["--max-requests-inflight=1", "--max-mutating-requests-inflight=1"],
+        &[
+            "--max-requests-inflight=1",
+            "--max-mutating-requests-inflight=1",
+            // A request waits for its turn for a quarter of that.
+            "--request-timeout=10m",
+        ],
     )
     .await;
     let target = Target::of(&server).unwrap();

@@ -36,13 +36,13 @@ const POD: &str = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"sp
     "containers":[{"name":"c","image":"i","lifecycle":{"stopSignal":"SIGUSR1"}}]}}"#;
 const PODS: &str = "/api/v1/namespaces/default/pods?dryRun=All";
 const SIGNAL: &str = "/spec/containers/0/lifecycle/stopSignal";
-const WATCH: &str = "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=1";
+const WATCH: &str = "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=3";
 
 #[tokio::test]
 async fn metrics_tell_of_admission_of_queues_and_of_the_store() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     assert_eq!(send(&server, Method::POST, PODS, POD).await.0, 201);
-    let list = WATCH.replace("timeoutSeconds=1", "timeoutSeconds=1&allowWatchBookmarks=true");
+    let list = WATCH.replace("timeoutSeconds=3", "timeoutSeconds=3&allowWatchBookmarks=true");
     assert_eq!(send(&server, Method::GET, &list, "").await.0, 200);
     let step = "operation=\"CREATE\",rejected=\"false\"";
     let parts = [
@@ -127,7 +127,7 @@ fn gates_that_cannot_be_set_end_the_start() {
 fn gates_that_will_go_are_told_of_in_the_log() {
     let server = Server::start(&Binary::debug().unwrap(), &["--feature-gates=APIServerTracing=true"]).unwrap();
     let reported = "setting GA feature gate APIServerTracing=true. It will be removed in a future release.";
-    assert!(server.log_tail().contains(reported), "{}", server.log_tail());
+    assert!(server.logged(&[reported]), "{}", server.log_tail());
 }
 
 #[test]
@@ -322,7 +322,7 @@ async fn objects_are_served_in_cbor_where_the_gate_says_so() {
     data.push(0xa1);
     data.extend(cbor("key"));
     data.extend(cbor("value"));
-    let watch = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=1");
+    let watch = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=3");
     for (path, media_type, found) in [
         (format!("{CONFIG_MAPS}/a"), CBOR, 1),
         (CONFIG_MAPS.to_owned(), CBOR, 2),

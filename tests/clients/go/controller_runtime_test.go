@@ -270,7 +270,11 @@ func TestManagerWithOwnedObjectsAndWebhooks(t *testing.T) {
 	}))
 	equal(t, "finalizer", slices.Contains(widget.Finalizers, finalizer), true)
 	owned := &core.ConfigMap{}
-	must(t, through.Get(ctx, key, owned))
+	// Each kind is followed by itself.
+	must(t, eventually(ctx, func() (bool, error) {
+		err := through.Get(ctx, key, owned)
+		return err == nil, client.IgnoreNotFound(err)
+	}))
 	equal(t, "owner", metav1.IsControlledBy(owned, widget), true)
 	// What is changed by others is put right, as the manager watches what it owns.
 	owned.Data["text"] = "changed"

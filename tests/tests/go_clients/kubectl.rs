@@ -199,10 +199,10 @@ fn makes_and_asks(kubectl: &Tool) {
             ("auth whoami", "system:masters"),
             ("create role reader --verb=get --resource=pods", "created"),
             ("create rolebinding reader --role=reader --user=alice", "created"),
-            ("auth can-i get pods --as=alice", "yes"),
-            ("auth can-i --list --as=alice", "pods"),
         ],
     );
+    kubectl.says_in_time(&words("auth can-i get pods --as=alice"), |says| says == "yes\n");
+    each(kubectl, &[("auth can-i --list --as=alice", "pods")]);
     let denied = kubectl.output(&words("auth can-i delete pods --as=alice"), "");
     assert_eq!((denied.status.code(), &*denied.stdout), (Some(1), b"no\n".as_slice()));
     let missing = kubectl.refuses(&words("create token nobody"), "");

@@ -84,7 +84,13 @@ async fn a_validating_webhook_refuses_in_its_own_words() {
         maps.patch("settings", &parameters, &Patch::Apply(map(level))).await
     };
     apply("low").await.unwrap();
-    until("the webhook is called", async || apply("high").await.is_err()).await;
+    let tried = PatchParams::apply("test").dry_run();
+    until("the webhook is called", async || {
+        maps.patch("settings", &tried, &Patch::Apply(map("high")))
+            .await
+            .is_err()
+    })
+    .await;
     let (code, _) = refusal(apply("high").await);
     assert_eq!(code, 400);
     let reported = apply("high").await.unwrap_err().to_string();

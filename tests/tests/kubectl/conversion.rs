@@ -69,10 +69,7 @@ async fn a_webhook_converts_what_is_applied_patched_and_listed_in_another_versio
     let hook = Hook::start(convert).await;
     let (old, new) = ("widgets.v1.x.example.com/a", "widgets.v2.x.example.com/a");
     kubectl.says(&["apply", "-f", "-"], &definition(&hook));
-    kubectl.says(
-        &["wait", "--for=condition=Established", "crd/widgets.x.example.com"],
-        "",
-    );
+    kubectl.wait_for_definitions();
     kubectl.says(&["apply", "-f", "-"], &widget("v1", "hostPort", "a:1"));
     assert_eq!(kubectl.field(new, "{.spec.host}"), "a:1");
     let patch = ["patch", new, "--type=merge", "-p", r#"{"spec":{"host":"b:2"}}"#];

@@ -188,10 +188,9 @@ fn pods_in_custom_resources_are_shared_and_checked_in_depth() {
         &["delete", "crd", "collectors.monitoring.example.com", "--timeout=60s"],
         "",
     );
-    let gone = kubectl.refuses(&["get", "--raw", "/apis/monitoring.example.com/v1/collectors"], "");
-    assert!(
-        gone.contains("the server could not find the requested resource"),
-        "{gone}"
+    kubectl.refuses_in_time(
+        &["get", "--raw", "/apis/monitoring.example.com/v1/collectors"],
+        "the server could not find the requested resource",
     );
 }
 

@@ -236,7 +236,9 @@ fn auth_tells_who_one_is_and_what_one_may_do() {
         "",
     );
     kubectl.says(&["create", "rolebinding", "reader", "--role=reader", "--user=ann"], "");
-    assert_eq!(can(&["get", "pods/a"]), "yes");
+    kubectl.says_in_time(&[&["auth", "can-i", "get", "pods/a"][..], &as_ann].concat(), |says| {
+        says.trim() == "yes"
+    });
     assert_eq!(can(&["get", "pods/b"]), "no");
     assert!(can(&["--list"]).contains("pods"));
     let refusal = kubectl.refuses(&["get", "pods", "--as=ann"], "");
