@@ -1,5 +1,7 @@
 //! The log in a SQLite file. `FORMAT.md` describes the file and what is promised of it.
 
+mod reader;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,12 +9,14 @@ use std::time::Duration;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, params};
 
+pub(super) use reader::Reader;
+
 use super::acknowledged::{self, Acknowledged, Synced};
 use super::disk::{Disk, Row, RowId, Step};
-use crate::entry::{Indexer, Stored, Version};
+use crate::entry::Indexer;
 use crate::error::{OpenError, StorageError};
 use crate::key::Revision;
-use crate::state::{At, Draft};
+use crate::state::Draft;
 
 /// `PRAGMA application_id` of a store: "Hold".
 const APPLICATION: i64 = 0x486f_6c64;
@@ -210,175 +214,6 @@ impl Sqlite {
     fn acknowledge(&mut self, revision: Revision) -> Result<(), StorageError> {
         let written = self.acknowledged.advance(revision);
         written.map_err(|error| file_error(self.acknowledged.path(), &error))
-    }
-}
-
-/// The store's file as it is read at a start.
-pub(super) struct Reader {
-    path: PathBuf,
-    pub(super) connection: Connection,
-}
-
-impl Reader {
-    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
-        let connection = connect(path).map_err(|error| open_error(path, &error))?;
-        Ok(Self::around(path, connection))
-    }
-
-    /// What reads the file by this connection.
-    pub(super) fn around(path: &Path, connection: Connection) -> Self {
-        Self {
-            path: path.to_owned(),
-            connection,
-        }
-    }
-
-    /// The version of the file's format; `None` where it is empty.
-    pub(super) fn format(&self) -> Result<Option<i64>, OpenError> {
-        let number = |sql: &str| {
-            let read = self.connection.query_row(sql, [], |row| row.get::<_, i64>(0));
-            read.map_err(|error| self.error(&error))
-        };
-        let application = number("PRAGMA application_id")?;
-        if application == 0 && number("SELECT count(*) FROM sqlite_schema")? == 0 {
-            return Ok(None);
-        }
-        let path = self.path.clone();
-        if application != APPLICATION {
-            return Err(OpenError::NotAStore { path });
-        }
-        let found = number("PRAGMA user_version")?;
-        let supported = FORMAT;
-        if found > supported {
-            return Err(OpenError::NewerFormat { path, found, supported });
-        }
-        Ok(Some(found))
-    }
-
-    fn create(&self) -> Result<(), OpenError> {
-        create(&self.connection).map_err(|error| self.error(&error))
-    }
-
-    /// Makes the file one of the format of today.
-    fn upgrade(&self, content: Content) -> Result<(), OpenError> {
-        let upgrade = || {
-            self.connection.execute_batch("BEGIN IMMEDIATE")?;
-            set_mark(&self.connection, Mark::Content, content.0)?;
-            let finish = format!("PRAGMA user_version = {FORMAT}; COMMIT");
-            self.connection.execute_batch(&finish)
-        };
-        upgrade().map_err(|error| self.error(&error))
-    }
-
-    /// Whether what was read is what the file says that it holds, and all that was acknowledged.
-    pub(super) fn check(
-        &self,
-        read: Content,
-        revision: Revision,
-        acknowledged: Option<Revision>,
-    ) -> Result<(), OpenError> {
-        if let Some(acknowledged) = acknowledged.filter(|acknowledged| revision < *acknowledged) {
-            let found = format!("it and its write-ahead log end at revision {revision}");
-            return Err(self.damaged(lost(found, acknowledged)));
-        }
-        if self.mark(Mark::Content)? != Some(read.0) {
-            return Err(self.damaged(format!(
-                "rows are missing or back that were removed, up to revision {revision}: a part of the file or of its \
-                 write-ahead log is gone"
-            )));
-        }
-        Ok(())
-    }
-
-    pub(super) fn mark(&self, wanted: Mark) -> Result<Option<u64>, OpenError> {
-        match mark(&self.connection, wanted).map_err(|error| self.error(&error))? {
-            None => Ok(None),
-            Some((value, true)) => Ok(Some(value)),
-            Some((_, false)) => Err(self.damaged(format!("the checksum of its mark {:?} is wrong", wanted.name()))),
-        }
-    }
-
-    fn error(&self, error: &rusqlite::Error) -> OpenError {
-        open_error(&self.path, error)
-    }
-
-    /// Reads everything into an empty draft: first what was there before the history begins, then its events. Returns
-    /// the revision up to which the history is gone, and which rows there are.
-    ///
-    /// # Errors
-    /// [`OpenError::Damaged`] with the key of the first row that is not what was written.
-    fn load<X: Indexer>(&self, draft: &mut Draft<X>) -> Result<(Revision, Content), OpenError> {
-        let error = |error| self.error(&error);
-        let compacted = self.mark(Mark::Compacted)?.unwrap_or(1);
-        draft.pass(compacted);
-        let sql = format!("SELECT {COLUMNS} FROM log ORDER BY id");
-        let mut statement = self.connection.prepare(&sql).map_err(error)?;
-        let mut rows = statement.query([]).map_err(error)?;
-        let mut content = Content::default();
-        while let Some(row) = rows.next().map_err(error)? {
-            let (row, checksum) = row_of(row).map_err(|error| match error {
-                rusqlite::Error::SqliteFailure(..) => self.error(&error),
-                other => self.damaged(other.to_string()),
-            })?;
-            if row.checksum() != checksum {
-                let key = String::from_utf8_lossy(row.key);
-                return Err(self.damaged(format!(
-                    "the checksum of {key} at revision {} is wrong",
-                    row.id.revision()
-                )));
-            }
-            content.add(row.id, checksum);
-            self.replay(draft, &row, compacted)?;
-        }
-        Ok((compacted, content))
-    }
-
-    fn replay<X: Indexer>(&self, draft: &mut Draft<X>, row: &Row<'_>, compacted: Revision) -> Result<(), OpenError> {
-        let inconsistent = || {
-            let key = String::from_utf8_lossy(row.key);
-            self.damaged(format!(
-                "the row of {key} at revision {} does not fit those before it",
-                row.id.revision()
-            ))
-        };
-        let outside = row
-            .revision_at
-            .is_some_and(|at| at as usize > row.value.map_or(0, <[u8]>::len));
-        if outside || row.key.is_empty() || row.id.revision() == 0 {
-            return Err(inconsistent());
-        }
-        let value = row.value.map(|value| Stored::borrowed(value, row.revision_at));
-        let at = At {
-            revision: row.id.revision(),
-            position: row.id.position(),
-            time: row.time,
-        };
-        match (row.deleted, value) {
-            (false, Some(value)) if at.revision <= compacted => {
-                let create_revision = row.create_revision;
-                let version = Version {
-                    mod_revision: at.revision,
-                    create_revision,
-                    position: at.position,
-                };
-                draft.place(row.key.into(), value, version);
-            }
-            (false, Some(value)) => {
-                draft.put_created(row.key.into(), value, at, row.create_revision, None);
-            }
-            (true, last) if at.revision > compacted => {
-                draft.delete(&row.key.into(), last, at).ok_or_else(inconsistent)?;
-            }
-            _ => return Err(inconsistent()),
-        }
-        Ok(())
-    }
-
-    pub(super) fn damaged(&self, detail: String) -> OpenError {
-        OpenError::Damaged {
-            path: self.path.clone(),
-            detail,
-        }
     }
 }
 
