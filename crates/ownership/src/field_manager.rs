@@ -176,7 +176,8 @@ impl FieldManager {
         let created = live.is_none();
         let live = live.unwrap_or(&self.empty);
         let entry = self.entry(manager, Operation::Apply);
-        let (mut managed, own) = Managed::decode_others(live, &entry.identifier())?;
+        let identifier = entry.identifier();
+        let (mut managed, own) = Managed::decode_others(live, &identifier)?;
         let unreadable_time = match config.at(&["metadata", "managedFields"]).and_then(Value::as_list) {
             Some(entries) => refuse_managed_fields(entries)?,
             None => None,
@@ -203,16 +204,13 @@ impl FieldManager {
         let fields = self.fields_to_keep(&config_typed, own.as_ref());
         let own_time = own.as_ref().and_then(|own| own.entry.time.clone());
         if let (None, Some(own)) = (&fields, own) {
-            let record = Record::read(own.entry, own.value, Source::Stored)?;
-            managed.0.insert(entry.identifier(), record);
+            managed.0.insert(identifier.clone(), own.read(Source::Stored)?);
         }
         let merge = |force| {
-            let (managers, version, manager) = (managers_of(&managed), &self.api_version, entry.identifier());
+            let (managers, version, manager) = (managers_of(&managed), &self.api_version, identifier.as_str());
             match fields {
-                Some(_) => {
-                    (self.updater).apply_unpruned(&live_typed, &config_typed, version, managers, &manager, force)
-                }
-                None => (self.updater).apply(&live_typed, &config_typed, version, managers, &manager, force),
+                Some(_) => (self.updater).apply_unpruned(&live_typed, &config_typed, version, managers, manager, force),
+                None => (self.updater).apply(&live_typed, &config_typed, version, managers, manager, force),
             }
         };
         let mut merged = merge(force);

@@ -27,10 +27,28 @@ pub(crate) struct Record {
     written: Option<Value>,
 }
 
-/// An entry of a stored object as it stands there: what it owns is not read.
+/// An entry of an object as it stands there: what it owns is not read.
 pub(crate) struct Unread<'v> {
     pub(crate) entry: Entry,
     pub(crate) value: &'v Value,
+}
+
+impl Unread<'_> {
+    /// The entry with what it owns.
+    pub(crate) fn read(self, source: Source) -> Result<Record, DecodeError> {
+        let Self { entry, value } = self;
+        let set = entry::owned(value)?;
+        let stored = (source == Source::Stored).then(|| Stored {
+            value: value.clone(),
+            set: set.clone(),
+            api_version: entry.api_version.clone(),
+            time: entry.time.clone(),
+        });
+        Ok(Record {
+            stored,
+            ..Record::new(entry, set)
+        })
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -57,21 +75,6 @@ impl Record {
             written: Some(fields),
             ..Self::new(entry, Set::new())
         }
-    }
-
-    /// An entry that stands in an object as `value`, with what it owns.
-    pub(crate) fn read(entry: Entry, value: &Value, source: Source) -> Result<Self, DecodeError> {
-        let set = entry::owned(value)?;
-        let stored = (source == Source::Stored).then(|| Stored {
-            value: value.clone(),
-            set: set.clone(),
-            api_version: entry.api_version.clone(),
-            time: entry.time.clone(),
-        });
-        Ok(Self {
-            stored,
-            ..Self::new(entry, set)
-        })
     }
 
     /// The record with the stored form of the one before it, which serves on as far as nothing has changed.
@@ -108,10 +111,9 @@ impl Managed {
     /// Reads a list of entries.
     pub(crate) fn decode_list(list: Option<&Value>, source: Source) -> Result<Self, DecodeError> {
         let mut records = BTreeMap::new();
-        for (at, value) in entries(list)?.iter().enumerate() {
-            let entry = Entry::decode(value, at, source)?;
-            let identifier = entry.identifier();
-            records.insert(identifier, Record::read(entry, value, source)?);
+        for entry in entries(list, source)? {
+            let (identifier, unread) = entry?;
+            records.insert(identifier, unread.read(source)?);
         }
         Ok(Self(records))
     }
@@ -122,13 +124,12 @@ impl Managed {
         identifier: &str,
     ) -> Result<(Self, Option<Unread<'v>>), DecodeError> {
         let (mut records, mut own) = (BTreeMap::new(), None);
-        for (at, value) in entries(object.at(&PATH))?.iter().enumerate() {
-            let entry = Entry::decode(value, at, Source::Stored)?;
-            match entry.identifier() {
-                found if found == identifier => own = Some(Unread { entry, value }),
-                found => {
-                    records.insert(found, Record::read(entry, value, Source::Stored)?);
-                }
+        for entry in entries(object.at(&PATH), Source::Stored)? {
+            let (found, unread) = entry?;
+            if found == identifier {
+                own = Some(unread);
+            } else {
+                records.insert(found, unread.read(Source::Stored)?);
             }
         }
         Ok((Self(records), own))
@@ -154,12 +155,19 @@ impl Managed {
     }
 }
 
-/// The entries of a list; none where there is no list.
-fn entries(list: Option<&Value>) -> Result<&[Value], DecodeError> {
-    match list {
-        None | Some(Value::Null) => Ok(&[]),
-        Some(value) => value.as_list().map(|list| &list[..]).ok_or(DecodeError::Shape),
-    }
+/// The entries of a list with their identifiers; none where there is no list.
+fn entries(
+    list: Option<&Value>,
+    source: Source,
+) -> Result<impl Iterator<Item = Result<(SmolStr, Unread<'_>), DecodeError>>, DecodeError> {
+    let list = match list {
+        None | Some(Value::Null) => &[],
+        Some(value) => value.as_list().map(|list| &list[..]).ok_or(DecodeError::Shape)?,
+    };
+    Ok(list.iter().enumerate().map(move |(at, value)| {
+        let entry = Entry::decode(value, at, source)?;
+        Ok((entry.identifier(), Unread { entry, value }))
+    }))
 }
 
 /// Whether `managedFields` of `object` can be read.

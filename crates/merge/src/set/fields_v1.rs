@@ -108,24 +108,13 @@ pub fn fields_v1_source(text: &str) -> Option<Arc<dyn Source>> {
         escapes += 1;
         rest = rest.get(at + 2..)?;
     }
-    let written = Written {
-        text: text.into(),
-        length: text.len() - escapes,
-        set: OnceLock::new(),
-        is_by_name: OnceLock::new(),
-    };
-    (text != "{}").then(|| Arc::new(written) as Arc<dyn Source>)
+    (text != "{}").then(|| Written::source(text.into(), escapes, OnceLock::new()))
 }
 
 /// The same of text without other escapes that is no `{}`; `by_name` says whether it has all keys in the order of names.
 pub(crate) fn written(text: String, by_name: bool) -> Arc<dyn Source> {
     let escapes = memchr_iter(b'\\', text.as_bytes()).count();
-    Arc::new(Written {
-        length: text.len() - escapes,
-        text: text.into(),
-        set: OnceLock::new(),
-        is_by_name: by_name.into(),
-    })
+    Written::source(text.into(), escapes, by_name.into())
 }
 
 /// A set as it stands in a stored object: its text, which is read for those who ask for the set.
@@ -139,6 +128,16 @@ struct Written {
 }
 
 impl Written {
+    /// The source of a text with so many escapes.
+    fn source(text: Box<str>, escapes: usize, is_by_name: OnceLock<bool>) -> Arc<dyn Source> {
+        Arc::new(Self {
+            length: text.len() - escapes,
+            text,
+            set: OnceLock::new(),
+            is_by_name,
+        })
+    }
+
     fn set(&self) -> &Result<Set, FieldsError> {
         self.set.get_or_init(|| Set::from_fields_v1(self.text.as_bytes()))
     }
