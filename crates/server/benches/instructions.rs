@@ -19,15 +19,16 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use support::{APPLY, MERGE, Server};
 
-/// The rows, each with the lower and the higher count of requests: far enough apart that what differs from start to start, up
-/// to two percent of what it takes to fill the store, is less than one percent of what the requests take.
+/// The rows, each with the lower and the higher count of requests: far enough apart that what differs from start to start, half
+/// a million instructions and up to two percent of what it takes to fill the store, is less than one percent of what the requests
+/// take.
 const ROWS: [(&str, usize, usize); 17] = [
-    ("create", 20, 120),
-    ("create by apply", 20, 120),
-    ("apply that changes nothing", 20, 120),
-    ("apply that changes a field", 20, 120),
-    ("merge patch", 20, 120),
-    ("strategic merge patch", 20, 120),
+    ("create", 20, 170),
+    ("create by apply", 20, 170),
+    ("apply that changes nothing", 20, 1520),
+    ("apply that changes a field", 20, 170),
+    ("merge patch", 20, 270),
+    ("strategic merge patch", 20, 220),
     ("get", 50, 4050),
     ("list of 500", 2, 302),
     ("list of 2,000", 1, 301),
@@ -37,8 +38,8 @@ const ROWS: [(&str, usize, usize); 17] = [
     ("create of a custom resource with 50 rules", 20, 120),
     ("create from protobuf", 20, 120),
     ("get as protobuf", 20, 520),
-    ("delete", 20, 70),
-    ("refused create", 20, 120),
+    ("delete", 20, 320),
+    ("refused create", 20, 220),
 ];
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -124,7 +125,7 @@ async fn run(row: &str, count: usize) {
         "create of a custom resource with 50 rules" => custom(&server, count).await,
         "create from protobuf" => from_protobuf(&server, count).await,
         "delete" => {
-            create(&server, 100).await;
+            create(&server, 320).await;
             for at in 0..count {
                 ask(&server, "DELETE", &path(at), JSON, "", JSON, 200).await;
             }
