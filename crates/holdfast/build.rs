@@ -22,10 +22,21 @@ const ORDER: [(&str, &str); 2] = [
 /// The target for which Rust brings a linker that takes such a list.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
+/// The first glibc that reads relocations which stand as bits.
+const PACKED_RELOCATIONS: (u32, u32) = (2, 36);
+
+/// Set where the program is to start with older ones, too.
+const OLD_GLIBC: &str = "HOLDFAST_OLD_GLIBC";
+
 const NO_COMMIT: &str = "0000000000000000000000000000000000000000";
 
 fn main() {
-    for variable in ["HOLDFAST_GIT_COMMIT", "HOLDFAST_GIT_TREE_STATE", "SOURCE_DATE_EPOCH"] {
+    for variable in [
+        "HOLDFAST_GIT_COMMIT",
+        "HOLDFAST_GIT_TREE_STATE",
+        "SOURCE_DATE_EPOCH",
+        OLD_GLIBC,
+    ] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
     // The log of HEAD changes with every commit and checkout; what is built changes with the sources.
@@ -33,7 +44,10 @@ fn main() {
         println!("cargo::rerun-if-changed={log}");
     }
     println!("cargo::rerun-if-changed=..");
-    order_functions();
+    if links_with_own_linker() {
+        order_functions();
+        pack_relocations();
+    }
     let (commit, state) = source();
     let compiler = env::var("RUSTC").ok().and_then(|rustc| output(&rustc, &["--version"]));
     let compiler = compiler.unwrap_or_default();
@@ -48,18 +62,34 @@ fn main() {
     }
 }
 
-/// Has the linker put beside each other what a start runs, where it can: that which Rust brings along for this target.
-fn order_functions() {
+/// Whether a release is linked by the linker that Rust brings along for this target, as it is where nobody says otherwise.
+fn links_with_own_linker() -> bool {
     let is = |variable: &str, value: &str| env::var(variable).is_ok_and(|found| found == value);
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let usual = env::var_os("RUSTC_LINKER").is_none() && !flags.contains("link");
-    if is("TARGET", TARGET) && is("PROFILE", "release") && usual && brings_linker() {
-        let script = Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("order.ld");
-        // Without the script the program is the same, and takes more memory.
-        let names = ORDER.map(|(section, file)| (section, fs::read_to_string(file).unwrap_or_default()));
-        if fs::write(&script, script_of(&names)).is_ok() {
-            println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
-        }
+    is("TARGET", TARGET) && is("PROFILE", "release") && usual && brings_linker()
+}
+
+/// Has the linker put beside each other what a start runs.
+fn order_functions() {
+    let script = Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("order.ld");
+    // Without the script the program is the same, and takes more memory.
+    let names = ORDER.map(|(section, file)| (section, fs::read_to_string(file).unwrap_or_default()));
+    if fs::write(&script, script_of(&names)).is_ok() {
+        println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
+    }
+}
+
+/// Has the linker write as bits where addresses are to be set, 0.1 MB in the place of 1.2, all of which a start reads. Only
+/// for machines whose glibc knows them, such as the one that builds.
+fn pack_relocations() {
+    let version = output("getconf", &["GNU_LIBC_VERSION"]);
+    let number = version.as_deref().and_then(|text| text.trim().strip_prefix("glibc "));
+    let number = number.and_then(|text| text.split_once('.'));
+    let number = number.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    let knows = number.is_some_and(|number: (u32, u32)| number >= PACKED_RELOCATIONS);
+    if knows && env::var_os("HOST") == env::var_os("TARGET") && env::var_os(OLD_GLIBC).is_none() {
+        println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
 }
 

@@ -10,6 +10,7 @@ use http::{Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use wire::{ADMIN, Authority, Client, Server, Setup, request};
@@ -301,6 +302,20 @@ async fn the_end_comes_in_order() {
     ended.unwrap().unwrap();
     assert!(TcpStream::connect(server.address).await.is_err());
     assert!(client.send(request(Method::GET, "/livez", "")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_client_that_answers_nothing_does_not_hold_up_the_end() {
+    let server = Server::start().await;
+    let mut silent = server.connect(b"h2", None).await.unwrap();
+    // The preface and empty settings, and nothing from then on: neither the server's settings nor its farewell is acknowledged.
+    silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let mut frame = [0; 9];
+    silent.read_exact(&mut frame).await.unwrap();
+    server.trigger.close();
+    // Much less than requests have to end, and than it takes until pings count as unanswered.
+    let ended = tokio::time::timeout(Duration::from_secs(30), server.task).await;
+    assert!(ended.is_ok(), "the server still waits");
 }
 
 #[tokio::test]

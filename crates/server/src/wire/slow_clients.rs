@@ -11,13 +11,14 @@ use std::future::Future;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use hyper::rt::Executor;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, oneshot};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use crate::wire::gathered::Watches;
 
@@ -75,16 +76,48 @@ pub(crate) fn answer_untaken() -> Option<impl Send + Sync + 'static> {
 pub(crate) struct Streams {
     /// How long a request and its answer may take together.
     limit: Duration,
-    untaken: Arc<Notify>,
+    served: Arc<Served>,
     watches: Arc<Watches>,
 }
+
+/// What is known of the streams of a connection together.
+#[derive(Debug, Default)]
+struct Served {
+    /// How many there are.
+    open: AtomicUsize,
+    /// An answer was not taken in time.
+    untaken: Notify,
+}
+
+/// A stream among those that are open, until it is dropped.
+struct Open(Arc<Served>);
+
+impl Open {
+    fn new(served: &Arc<Served>) -> Self {
+        served.open.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(served))
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// For how long a connection that is to end may have no stream until it is closed: a client is to say that it knows, and to take
+/// what has been sent to it. Go's server waits for one second.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether there are streams.
+const LOOK: Duration = Duration::from_millis(500);
 
 impl Streams {
     /// Streams whose requests and answers may take `limit` together.
     pub(crate) fn new(limit: Duration) -> Self {
         Self {
             limit,
-            untaken: Arc::default(),
+            served: Arc::default(),
             watches: Arc::default(),
         }
     }
@@ -95,8 +128,23 @@ impl Streams {
     }
 
     /// Tells when an answer is not taken in time that the connection has buffered, so that only its end frees it.
-    pub(crate) fn untaken(&self) -> Arc<Notify> {
-        Arc::clone(&self.untaken)
+    pub(crate) fn untaken(&self) -> impl Future<Output = ()> + Send + 'static {
+        let served = Arc::clone(&self.served);
+        async move { served.untaken.notified().await }
+    }
+
+    /// Tells when there has been no stream for [`FAREWELL`] from now on.
+    pub(crate) fn left(&self) -> impl Future<Output = ()> + Send + 'static {
+        let served = Arc::clone(&self.served);
+        async move {
+            let mut since = Instant::now();
+            while since.elapsed() < FAREWELL {
+                tokio::time::sleep(LOOK).await;
+                if served.open.load(Ordering::Relaxed) > 0 {
+                    since = Instant::now();
+                }
+            }
+        }
     }
 }
 
@@ -106,7 +154,7 @@ where
     F::Output: Send,
 {
     fn execute(&self, stream: F) {
-        let (limit, untaken) = (self.limit, self.untaken());
+        let (limit, open) = (self.limit, Open::new(&self.served));
         let served = ServedStream {
             lasts: Cell::default(),
             taken: Cell::default(),
@@ -127,7 +175,7 @@ where
             tokio::select! {
                 biased;
                 _ = taken => {}
-                () = late => untaken.notify_one(),
+                () = late => open.0.untaken.notify_one(),
             }
         }));
     }
@@ -311,14 +359,28 @@ mod tests {
                 let _ = hand_over.send(answer_untaken()).await;
             });
         }
-        let (begun, untaken) = (tokio::time::Instant::now(), streams.untaken());
+        let begun = tokio::time::Instant::now();
         // The first answer is taken at once, the second never.
         drop(buffered.recv().await);
         let second = buffered.recv().await;
-        untaken.notified().await;
+        streams.untaken().await;
         assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs());
         drop(second);
-        let again = tokio::time::timeout(10 * LIMIT, untaken.notified());
+        let again = tokio::time::timeout(10 * LIMIT, streams.untaken());
         assert!(again.await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_left_when_it_has_had_no_stream_for_a_while() {
+        let streams = Streams::new(LIMIT);
+        let (begun, left) = (Instant::now(), streams.left());
+        left.await;
+        assert!(begun.elapsed() < FAREWELL + 2 * LOOK);
+
+        let (begun, left) = (Instant::now(), streams.left());
+        let served = Duration::from_secs(20);
+        streams.execute(tokio::time::sleep(served));
+        left.await;
+        assert!((served + FAREWELL..served + FAREWELL + 2 * LOOK).contains(&begun.elapsed()));
     }
 }

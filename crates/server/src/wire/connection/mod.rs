@@ -227,15 +227,18 @@ impl<S: Service> Acceptor<S> {
         let untaken = streams.untaken();
         // The end is the same for both, but their types are not.
         macro_rules! drive {
-            ($connection:ident = $begun:expr, $served:expr) => {{
+            ($connection:ident = $begun:expr, $served:expr, $left:expr) => {{
                 let $connection = $begun;
                 tokio::pin!($connection);
                 let outcome = tokio::select! {
                     outcome = $served => outcome,
-                    () = untaken.notified() => return tracing::debug!(%peer, "a client did not take its answer"),
+                    () = untaken => return tracing::debug!(%peer, "a client did not take its answer"),
                     () = async { tokio::select! { () = self.shutdown.closing() => {}, () = last.notified() => {} } } => {
                         $connection.as_mut().graceful_shutdown();
-                        $served.await
+                        tokio::select! {
+                            outcome = $served => outcome,
+                            () = $left => return tracing::debug!(%peer, "a client did not leave"),
+                        }
                     }
                 };
                 if let Err(error) = outcome {
@@ -244,19 +247,20 @@ impl<S: Service> Acceptor<S> {
             }};
         }
         if http2 {
-            let watches = streams.watches();
+            let (watches, left) = (streams.watches(), streams.left());
             let builder = self.http2(streams);
             let stream = Gathered::new(stream, watches);
             // A stream has room for the larger of a request that is served and an answer that is sent, as long as it lasts.
             let respond = service_fn(|request| Box::pin(respond.call(request)));
             let connection = builder.serve_connection(TokioIo::new(stream.clone()), respond);
-            drive!(connection = connection, stream.serve(connection.as_mut()));
+            drive!(connection = connection, stream.serve(connection.as_mut()), left);
         } else {
             let connection = self
                 .http1()
                 .serve_connection(TokioIo::new(stream), respond)
                 .with_upgrades();
-            drive!(connection = connection, connection.as_mut());
+            // A connection that serves nothing ends at once.
+            drive!(connection = connection, connection.as_mut(), std::future::pending());
         }
     }
 
