@@ -80,7 +80,7 @@ fn order_functions() {
     }
 }
 
-/// Has the linker write as bits where addresses are to be set, 0.1 MB in the place of 1.2, all of which a start reads. Only
+/// Has the linker write as bits where addresses are to be set, 14 KB in the place of 1.2 MB, all of which a start reads. Only
 /// for machines whose glibc knows them, such as the one that builds.
 fn pack_relocations() {
     let version = output("getconf", &["GNU_LIBC_VERSION"]);

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use crate::plugin::ANY;
@@ -180,14 +180,13 @@ impl AdmissionChain {
     fn concerned<'a>(
         &'a self,
         context: &'a WriteContext<'_>,
-        resource: &'a Resource,
         charges: bool,
     ) -> impl Iterator<Item = (usize, &'a dyn AdmissionPlugin)> {
-        let places = self.named.get(resource.plural.as_str()).unwrap_or(&self.others);
+        let places = self.named.get(context.resource.plural.as_str()).unwrap_or(&self.others);
         places
             .iter()
             .filter_map(|place| Some((*place, self.plugins.get(*place)?.as_ref())))
-            .filter(move |(_, plugin)| plugin.charges() == charges && plugin.concerns(context, resource))
+            .filter(move |(_, plugin)| plugin.charges() == charges && plugin.concerns(context))
     }
 
     /// Calls the plugins that a write concerns, up to the first that refuses it.
@@ -195,10 +194,9 @@ impl AdmissionChain {
         &self,
         mut pass: Pass<'_>,
         context: &WriteContext<'_>,
-        resource: &Resource,
         mut call: impl FnMut(&dyn AdmissionPlugin) -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
-        for (place, plugin) in self.concerned(context, resource, false) {
+        for (place, plugin) in self.concerned(context, false) {
             let outcome = call(plugin);
             pass.called(place, outcome.is_err());
             outcome?;
@@ -213,13 +211,12 @@ impl AdmissionChain {
     pub fn mutate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         mut object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
         let pass = self.timings.pass(Step::Admit, context.operation);
-        self.call(pass, context, resource, |plugin| {
-            plugin.mutate(context, resource, object.as_deref_mut(), old)
+        self.call(pass, context, |plugin| {
+            plugin.mutate(context, object.as_deref_mut(), old)
         })
     }
 
@@ -230,29 +227,21 @@ impl AdmissionChain {
     pub fn validate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
         let pass = self.timings.pass(Step::Validate, context.operation);
-        self.call(pass, context, resource, |plugin| {
-            plugin.validate(context, resource, object, old)
-        })
+        self.call(pass, context, |plugin| plugin.validate(context, object, old))
     }
 
     /// Lets plugins ask others about the write. `object` is `None` for deletions.
     ///
     /// # Errors
     /// The first refusal.
-    pub async fn ask(
-        &self,
-        context: &WriteContext<'_>,
-        resource: &Resource,
-        object: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    pub async fn ask(&self, context: &WriteContext<'_>, object: Option<&Value>) -> Result<(), Refusal> {
         let asking = self.asking.iter().filter_map(|place| self.plugins.get(*place));
-        for plugin in asking.filter(|plugin| plugin.concerns(context, resource)) {
-            plugin.ask(context, resource, object).await?;
+        for plugin in asking.filter(|plugin| plugin.concerns(context)) {
+            plugin.ask(context, object).await?;
         }
         Ok(())
     }
@@ -264,14 +253,13 @@ impl AdmissionChain {
     pub fn charge(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
     ) -> Result<Vec<Charge>, Refusal> {
         let mut charges = Vec::new();
-        for (place, plugin) in self.concerned(context, resource, true) {
+        for (place, plugin) in self.concerned(context, true) {
             let mut calls = self.timings.calls(Step::Validate, context.operation);
-            let outcome = plugin.charge(context, resource, object, old);
+            let outcome = plugin.charge(context, object, old);
             calls.called(place, outcome.is_err());
             charges.append(&mut outcome?);
         }

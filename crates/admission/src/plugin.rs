@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 
-use holdfast_resource::{GroupResource, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{GroupResource, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use crate::timings::{OPERATIONS, Step};
@@ -56,7 +56,8 @@ impl Interest {
     }
 
     /// Whether a write is among these.
-    pub fn covers(&self, context: &WriteContext<'_>, resource: &Resource) -> bool {
+    pub fn covers(&self, context: &WriteContext<'_>) -> bool {
+        let resource = context.resource;
         let subresource = context.subresource.unwrap_or_default();
         self.operations.contains(&context.operation)
             && (self.resource == ANY || resource.plural == self.resource)
@@ -151,10 +152,8 @@ pub trait AdmissionPlugin: Send + Sync {
     }
 
     /// Whether a write concerns the plugin.
-    fn concerns(&self, context: &WriteContext<'_>, resource: &Resource) -> bool {
-        self.interests()
-            .iter()
-            .any(|interest| interest.covers(context, resource))
+    fn concerns(&self, context: &WriteContext<'_>) -> bool {
+        self.interests().iter().any(|interest| interest.covers(context))
     }
 
     /// Whether the namespace of a new object is made before the write where it is not there. The server makes it, as a write of
@@ -167,23 +166,16 @@ pub trait AdmissionPlugin: Send + Sync {
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let _ = (context, resource, object, old);
+        let _ = (context, object, old);
         Ok(())
     }
 
     /// Refuses the write, after all changes are made. `object` is `None` for deletions, `old` for creations.
-    fn validate(
-        &self,
-        context: &WriteContext<'_>,
-        resource: &Resource,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
-        let _ = (context, resource, object, old);
+    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
+        let _ = (context, object, old);
         Ok(())
     }
 
@@ -198,13 +190,8 @@ pub trait AdmissionPlugin: Send + Sync {
     }
 
     /// Asks others about the write, once the plugins that ask nobody let it pass. `object` is `None` for deletions.
-    fn ask<'a>(
-        &'a self,
-        context: &'a WriteContext<'a>,
-        resource: &'a Resource,
-        object: Option<&'a Value>,
-    ) -> Asked<'a> {
-        let _ = (context, resource, object);
+    fn ask<'a>(&'a self, context: &'a WriteContext<'a>, object: Option<&'a Value>) -> Asked<'a> {
+        let _ = (context, object);
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -216,11 +203,10 @@ pub trait AdmissionPlugin: Send + Sync {
     fn charge(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
     ) -> Result<Vec<Charge>, Refusal> {
-        let _ = (context, resource, object, old);
+        let _ = (context, object, old);
         Ok(Vec::new())
     }
 }

@@ -11,7 +11,7 @@ use holdfast_admission::{AdmissionPlugin, Interest};
 use holdfast_audit::sink::log::{Format, Retention, Target};
 use holdfast_audit::sink::{BackendConfig, Batching};
 use holdfast_audit::{Auditor, Level, Mode, Observer, Policy, Sink};
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value as Tree;
 use serde_json::Value;
 use support::{CONFIG_MAPS, Server, config_map};
@@ -31,7 +31,6 @@ impl AdmissionPlugin for Fails {
     fn mutate(
         &self,
         _context: &WriteContext<'_>,
-        _resource: &Resource,
         _object: Option<&mut Tree>,
         _old: Option<&Tree>,
     ) -> Result<(), Refusal> {

@@ -309,7 +309,10 @@ async fn a_client_that_answers_nothing_does_not_hold_up_the_end() {
     let server = Server::start().await;
     let mut silent = server.connect(b"h2", None).await.unwrap();
     // The preface and empty settings, and nothing from then on: neither the server's settings nor its farewell is acknowledged.
-    silent.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    silent
+        .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
+        .await
+        .unwrap();
     let mut frame = [0; 9];
     silent.read_exact(&mut frame).await.unwrap();
     server.trigger.close();

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use futures_util::future::join_all;
 use holdfast_admission::{AdmissionPlugin, Interest};
-use holdfast_resource::{Refusal, Resource, WriteContext};
+use holdfast_resource::{Refusal, WriteContext};
 use holdfast_value::Value;
 use hook::Hook;
 use serde_json::json;
@@ -32,14 +32,8 @@ impl AdmissionPlugin for Runs {
         &[Interest::EVERYTHING]
     }
 
-    fn mutate(
-        &self,
-        _: &WriteContext<'_>,
-        resource: &Resource,
-        _: Option<&mut Value>,
-        _: Option<&Value>,
-    ) -> Result<(), Refusal> {
-        if resource.plural == "configmaps" {
+    fn mutate(&self, context: &WriteContext<'_>, _: Option<&mut Value>, _: Option<&Value>) -> Result<(), Refusal> {
+        if context.resource.plural == "configmaps" {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use holdfast_admission::{AdmissionPlugin, Interest};
-use holdfast_resource::{GroupResource, Refusal, Resource, WriteContext};
+use holdfast_resource::{GroupResource, Refusal, WriteContext};
 use holdfast_value::Value;
 use serde_json::json;
 use support::{APPLY, Answer, CONFIG_MAPS, MERGE, Server};
@@ -25,14 +25,8 @@ impl AdmissionPlugin for Runs {
         &[Interest::EVERYTHING]
     }
 
-    fn mutate(
-        &self,
-        context: &WriteContext<'_>,
-        resource: &Resource,
-        _: Option<&mut Value>,
-        _: Option<&Value>,
-    ) -> Result<(), Refusal> {
-        if resource.plural == "configmaps" {
+    fn mutate(&self, context: &WriteContext<'_>, _: Option<&mut Value>, _: Option<&Value>) -> Result<(), Refusal> {
+        if context.resource.plural == "configmaps" {
             self.0.fetch_add(1, Ordering::Relaxed);
             let secrets = GroupResource {
                 group: "".into(),

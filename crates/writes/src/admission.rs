@@ -42,7 +42,7 @@ impl Stage<'_> {
         loop {
             if let Some(refuse) = refuse {
                 let plugins = self.environment.plugins;
-                let outcome = plugins.mutate(call, self.resource(), object.as_deref_mut(), old);
+                let outcome = plugins.mutate(call, object.as_deref_mut(), old);
                 outcome.map_err(refuse)?;
             }
             let mut said = Vec::new();
@@ -91,13 +91,8 @@ impl Stage<'_> {
         let plugins = self.environment.plugins;
         let step = plugins.timings().step(Step::Validate, call.operation);
         let outcome = async {
-            plugins
-                .validate(call, self.resource(), stored.object, stored.old)
-                .map_err(refuse)?;
-            plugins
-                .ask(call, self.resource(), stored.object)
-                .await
-                .map_err(refuse)?;
+            plugins.validate(call, stored.object, stored.old).map_err(refuse)?;
+            plugins.ask(call, stored.object).await.map_err(refuse)?;
             let mut said = Vec::new();
             let outcome = self.call_validating(attributes, sent.object, sent.old, &mut said).await;
             call.warn_all(said);

@@ -136,9 +136,7 @@ impl Stage<'_> {
         let attributes = self.attributes("UPDATE", name);
         match &sent {
             // Policies and webhooks see what was sent.
-            Some(_) => plugins
-                .mutate(call, resource, Some(object), Some(old))
-                .map_err(refuse)?,
+            Some(_) => plugins.mutate(call, Some(object), Some(old)).map_err(refuse)?,
             None => {
                 let mutated = self.mutate(call, &attributes, Some(object), Some(old), Some(&refuse));
                 if mutated.await? {

@@ -2,7 +2,7 @@
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_authorization::User;
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 /// Admits everything, as if it were not there.
@@ -59,7 +59,6 @@ impl AdmissionPlugin for AlwaysDeny {
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         _object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
@@ -72,11 +71,10 @@ impl AdmissionPlugin for AlwaysDeny {
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         _object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        self.mutate(context, resource, None, old)
+        self.mutate(context, None, old)
     }
 }
 

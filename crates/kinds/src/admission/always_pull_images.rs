@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, FieldError, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, FieldError, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use crate::core::pod_spec::CONTAINERS;
@@ -33,7 +33,6 @@ impl AdmissionPlugin for AlwaysPullImages {
     fn mutate(
         &self,
         _context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
@@ -57,13 +56,7 @@ impl AdmissionPlugin for AlwaysPullImages {
     }
 
     /// Webhooks may have changed what was set.
-    fn validate(
-        &self,
-        context: &WriteContext<'_>,
-        _resource: &Resource,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(pod) = object.filter(|pod| has_new_image(pod, old)) else {
             return Ok(());
         };

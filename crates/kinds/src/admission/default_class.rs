@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::default_class;
@@ -56,7 +56,6 @@ impl AdmissionPlugin for DefaultClass {
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::{Map, Value};
 
 /// A Pod that does not say otherwise stays for five minutes on a node that is not ready or cannot be reached.
@@ -30,7 +30,6 @@ impl AdmissionPlugin for DefaultTolerationSeconds {
     fn mutate(
         &self,
         _context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 /// Services get no external addresses beyond those that they have.
@@ -25,7 +25,6 @@ impl AdmissionPlugin for DenyServiceExternalIPs {
     fn validate(
         &self,
         _context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {

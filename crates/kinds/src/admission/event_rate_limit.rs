@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::table::items;
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 use parking_lot::Mutex;
 
@@ -141,7 +141,6 @@ impl AdmissionPlugin for EventRateLimit {
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {

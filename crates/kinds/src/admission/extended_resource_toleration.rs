@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::{Map, Value};
 
 use crate::validation::resources::is_extended;
@@ -30,7 +30,6 @@ impl AdmissionPlugin for ExtendedResourceToleration {
     fn mutate(
         &self,
         _context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use holdfast_admission::{AdmissionPlugin, Asked, Calls, Interest};
 use holdfast_resource::table::items;
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::{Limits, Map, Value, json};
 use parking_lot::Mutex;
 
@@ -230,12 +230,7 @@ impl AdmissionPlugin for ImagePolicyWebhook {
         true
     }
 
-    fn ask<'a>(
-        &'a self,
-        context: &'a WriteContext<'a>,
-        _resource: &'a Resource,
-        object: Option<&'a Value>,
-    ) -> Asked<'a> {
+    fn ask<'a>(&'a self, context: &'a WriteContext<'a>, object: Option<&'a Value>) -> Asked<'a> {
         let (Some(policy), Some(pod)) = (&self.policy, object) else {
             return Box::pin(async { Ok(()) });
         };

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 /// Pods keep others off their node, not off more than that.
@@ -27,7 +27,6 @@ impl AdmissionPlugin for LimitPodHardAntiAffinityTopology {
     fn validate(
         &self,
         _context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {

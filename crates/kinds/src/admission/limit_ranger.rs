@@ -7,7 +7,7 @@ use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_gotext::errors::aggregate;
 use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::quota::{Amounts, amounts};
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 use parking_lot::Mutex;
 
@@ -56,11 +56,10 @@ impl AdmissionPlugin for LimitRanger {
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let Some(pod) = object.filter(|_| resource.plural != CLAIMS && !is_going(old)) else {
+        let Some(pod) = object.filter(|_| context.resource.plural != CLAIMS && !is_going(old)) else {
             return Ok(());
         };
         for limits in self.limits(context) {
@@ -69,13 +68,7 @@ impl AdmissionPlugin for LimitRanger {
         Ok(())
     }
 
-    fn validate(
-        &self,
-        context: &WriteContext<'_>,
-        resource: &Resource,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(object) = object.filter(|_| !is_going(old)) else {
             return Ok(());
         };
@@ -84,7 +77,7 @@ impl AdmissionPlugin for LimitRanger {
         for limits in self.limits(context) {
             let mut faults = Vec::new();
             for limit in limits.iter() {
-                match resource.plural.as_str() {
+                match context.resource.plural.as_str() {
                     CLAIMS => check_claim(limit, &spec, &mut faults),
                     _ => check_pod(limit, &spec, &mut faults),
                 }

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls};
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
@@ -23,11 +23,10 @@ impl AdmissionPlugin for NamespaceExists {
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         _object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        if context.namespace.is_empty() || !resource.namespaced() {
+        if context.namespace.is_empty() || !context.resource.namespaced() {
             return Ok(());
         }
         let namespaces = group_resource("", "namespaces");

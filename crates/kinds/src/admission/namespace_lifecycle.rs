@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
@@ -33,11 +33,10 @@ impl AdmissionPlugin for NamespaceLifecycle {
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         _object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let of_namespaces = resource.group.is_empty() && resource.plural == "namespaces";
+        let of_namespaces = context.resource.group.is_empty() && context.resource.plural == "namespaces";
         if of_namespaces {
             let deletes = context.operation == Operation::Delete;
             return match deletes && UNDELETABLE.contains(&context.name) {
@@ -45,8 +44,8 @@ impl AdmissionPlugin for NamespaceLifecycle {
                 false => Ok(()),
             };
         }
-        let asks_for_access = resource.group == "authorization.k8s.io";
-        if !resource.namespaced() || asks_for_access {
+        let asks_for_access = context.resource.group == "authorization.k8s.io";
+        if !context.resource.namespaced() || asks_for_access {
             return Ok(());
         }
         let namespaces = group_resource("", "namespaces");

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::PodUpdate;
@@ -43,13 +43,7 @@ impl AdmissionPlugin for NodeDeclaredFeatureValidator {
         }
     }
 
-    fn validate(
-        &self,
-        context: &WriteContext<'_>,
-        _resource: &Resource,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(update) = PodUpdate::of(object, old) else {
             return Ok(());
         };

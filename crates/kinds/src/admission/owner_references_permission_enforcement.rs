@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget};
 use holdfast_resource::table::items;
-use holdfast_resource::{GroupKind, GroupVersion, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{GroupKind, GroupVersion, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 /// Who changes the owners of an object may delete it, and who lets an object hold up the deletion of its owner may do so to that
@@ -33,21 +33,17 @@ impl AdmissionPlugin for OwnerReferencesPermissionEnforcement {
         }
     }
 
-    fn validate(
-        &self,
-        context: &WriteContext<'_>,
-        resource: &Resource,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         // Nodes write statuses, and may not delete the pods of others.
-        let of_status = resource.group.is_empty() && resource.plural == "pods" && context.subresource == Some("status");
+        let of_status = context.resource.group.is_empty()
+            && context.resource.plural == "pods"
+            && context.subresource == Some("status");
         let (new, before) = (owners(object), owners(old));
         if of_status || new == before {
             return Ok(());
         }
         if context.operation != Operation::Create {
-            check_may_delete(context, resource)?;
+            check_may_delete(context)?;
         }
         let held_up = newly_held_up(new, before);
         if held_up.is_empty() || may(context, &EVERY_FINALIZER).is_ok() {
@@ -102,13 +98,13 @@ fn may(context: &WriteContext<'_>, attributes: &Attributes<'_>) -> Result<(), St
     }
 }
 
-fn check_may_delete(context: &WriteContext<'_>, resource: &Resource) -> Result<(), Refusal> {
+fn check_may_delete(context: &WriteContext<'_>) -> Result<(), Refusal> {
     let attributes = Attributes {
         verb: "delete",
         target: AccessTarget::Resource(ResourceTarget {
-            group: &resource.group,
+            group: &context.resource.group,
             version: context.api_version.rsplit('/').next().unwrap_or_default(),
-            resource: &resource.plural,
+            resource: &context.resource.plural,
             subresource: context.subresource.unwrap_or_default(),
             namespace: context.namespace,
             name: context.name,

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
@@ -21,13 +21,7 @@ impl AdmissionPlugin for PersistentVolumeClaimResize {
         const { &[Interest::in_objects("", "persistentvolumeclaims", &[Operation::Update])] }
     }
 
-    fn validate(
-        &self,
-        context: &WriteContext<'_>,
-        _resource: &Resource,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let (Some(claim), Some(old)) = (object, old) else {
             return Ok(());
         };

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::table::items;
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::{add_finalizer, group_resource};
@@ -37,7 +37,6 @@ impl AdmissionPlugin for PodGroupWorkloadExists {
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
@@ -88,7 +87,6 @@ impl AdmissionPlugin for PodGroupProtection {
     fn mutate(
         &self,
         _context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
@@ -119,13 +117,7 @@ impl AdmissionPlugin for JobValidation {
         const { &[Interest::in_objects("batch", "jobs", &[Operation::Update])] }
     }
 
-    fn validate(
-        &self,
-        context: &WriteContext<'_>,
-        _resource: &Resource,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let (Some(job), Some(old)) = (object, old) else {
             return Ok(());
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::metadata::formats::{label_value, qualified_name};
-use holdfast_resource::{Field, FieldError, FieldPath, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, FieldError, FieldPath, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
@@ -43,7 +43,6 @@ impl AdmissionPlugin for PodNodeSelector {
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
@@ -61,7 +60,6 @@ impl AdmissionPlugin for PodNodeSelector {
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {

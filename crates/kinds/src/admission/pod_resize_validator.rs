@@ -1,7 +1,7 @@
 use holdfast_admission::Interest;
 use holdfast_admission::{AdmissionPlugin, Calls};
 use holdfast_resource::quota::Amounts;
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::PodUpdate;
@@ -30,13 +30,7 @@ impl AdmissionPlugin for PodResizeValidator {
         }
     }
 
-    fn validate(
-        &self,
-        context: &WriteContext<'_>,
-        _resource: &Resource,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(update) = PodUpdate::of(object, old) else {
             return Ok(());
         };

@@ -1,7 +1,7 @@
 //! The taints that the Pods of a namespace tolerate.
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::{Map, Value};
 
 use super::group_resource;
@@ -75,7 +75,6 @@ impl AdmissionPlugin for PodTolerationRestriction {
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
@@ -101,13 +100,12 @@ impl AdmissionPlugin for PodTolerationRestriction {
             let merged: Vec<Value> = merged(&all).into_iter().map(Value::from).collect();
             pod.set_at(&["spec", "tolerations"], merged.into());
         }
-        self.validate(context, resource, Some(pod), old)
+        self.validate(context, Some(pod), old)
     }
 
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {

@@ -1,7 +1,7 @@
 use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
@@ -49,17 +49,16 @@ impl AdmissionPlugin for Priority {
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
         // The reference refuses this ahead of everything that it asks of the object, preconditions included.
         let of_system = || SYSTEM_CLASSES.iter().any(|(name, ..)| *name == context.name);
-        if context.operation == Operation::Delete && resource.plural == CLASSES && of_system() {
+        if context.operation == Operation::Delete && context.resource.plural == CLASSES && of_system() {
             let why = "this is a system priority class and cannot be deleted";
             return Err(Refusal::forbidden(why));
         }
-        let pod = match (object, resource.plural.as_str()) {
+        let pod = match (object, context.resource.plural.as_str()) {
             (Some(pod), PODS) => pod,
             (Some(group), POD_GROUPS) if self.of_groups => return admit_group(context, group),
             _ => return Ok(()),
@@ -81,11 +80,10 @@ impl AdmissionPlugin for Priority {
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        if [PODS, POD_GROUPS].contains(&resource.plural.as_str()) {
+        if [PODS, POD_GROUPS].contains(&context.resource.plural.as_str()) {
             return Ok(());
         }
         let marked = |class: &Value| Field::root(class).child("globalDefault").is_true();

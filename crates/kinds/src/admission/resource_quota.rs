@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Charge, Interest};
 use holdfast_resource::quota::{Amounts, Counted, amounts};
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
@@ -42,11 +42,10 @@ impl AdmissionPlugin for ResourceQuota {
     fn charge(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
     ) -> Result<Vec<Charge>, Refusal> {
-        let Some(counted) = Counted::of(resource).filter(|counted| may_take(context, counted)) else {
+        let Some(counted) = Counted::of(context.resource).filter(|counted| may_take(context, counted)) else {
             return Ok(Vec::new());
         };
         let of = group_resource("", "resourcequotas");

@@ -1,6 +1,6 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_resource::metadata::formats::path_segment;
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
@@ -26,7 +26,6 @@ impl AdmissionPlugin for RuntimeClass {
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
@@ -43,7 +42,6 @@ impl AdmissionPlugin for RuntimeClass {
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {

@@ -1,7 +1,7 @@
 //! Pods run as service accounts: <https://kubernetes.io/docs/concepts/security/service-accounts/>.
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Field, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::{Map, Value};
 
 use super::group_resource;
@@ -54,7 +54,6 @@ impl AdmissionPlugin for ServiceAccount {
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
@@ -86,7 +85,6 @@ impl AdmissionPlugin for ServiceAccount {
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::add_finalizer;
@@ -34,12 +34,11 @@ impl AdmissionPlugin for StorageObjectInUseProtection {
 
     fn mutate(
         &self,
-        _context: &WriteContext<'_>,
-        resource: &Resource,
+        context: &WriteContext<'_>,
         object: Option<&mut Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {
-        let of = FINALIZERS.iter().find(|(plural, _)| resource.plural == *plural);
+        let of = FINALIZERS.iter().find(|(plural, _)| context.resource.plural == *plural);
         let (Some((_, finalizer)), Some(object)) = (of, object) else {
             return Ok(());
         };

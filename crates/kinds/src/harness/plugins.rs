@@ -19,12 +19,12 @@ impl Harness {
         let plugin = self.plugin(plugin);
         let mut object = self.read(text);
         let shown = object.clone();
-        let result = self.call(&shown, None, None, |resource, context| {
-            if !plugin.concerns(context, resource) {
+        let result = self.call(&shown, None, None, |_, context| {
+            if !plugin.concerns(context) {
                 return Ok(());
             }
-            plugin.mutate(context, resource, Some(&mut object), None)?;
-            plugin.validate(context, resource, Some(&object), None)
+            plugin.mutate(context, Some(&mut object), None)?;
+            plugin.validate(context, Some(&object), None)
         });
         match result {
             Ok(()) => Ok(object),
@@ -43,9 +43,9 @@ impl Harness {
     ) -> Result<(), String> {
         let plugin = self.plugin(plugin);
         let (old, object) = (self.read(old), self.read(text));
-        let result = self.call(&object, Some(&old), subresource, |resource, context| {
-            assert!(plugin.concerns(context, resource));
-            plugin.validate(context, resource, Some(&object), Some(&old))
+        let result = self.call(&object, Some(&old), subresource, |_, context| {
+            assert!(plugin.concerns(context));
+            plugin.validate(context, Some(&object), Some(&old))
         });
         result.map_err(|refusal| match refusal {
             Refusal::Forbidden { message, causes } => causes
@@ -66,8 +66,8 @@ impl Harness {
         let plugin = self.plugin(plugin);
         let (old, mut object) = (self.read(old), self.read(text));
         let shown = object.clone();
-        let changed = self.call(&shown, Some(&old), subresource, |resource, context| {
-            plugin.mutate(context, resource, Some(&mut object), Some(&old))
+        let changed = self.call(&shown, Some(&old), subresource, |_, context| {
+            plugin.mutate(context, Some(&mut object), Some(&old))
         });
         changed.map_err(said)
     }
@@ -76,10 +76,9 @@ impl Harness {
     pub(crate) fn admit_deletion(&self, plugin: &str, text: &str) -> Result<(), String> {
         let plugin = self.plugin(plugin);
         let old = self.read(text);
-        let resource = self.resource(&old);
         let deleted = self.run_as(Operation::Delete, &old, None, |_, context| {
-            plugin.mutate(context, resource, None, Some(&old))?;
-            plugin.validate(context, resource, None, Some(&old))
+            plugin.mutate(context, None, Some(&old))?;
+            plugin.validate(context, None, Some(&old))
         });
         deleted.map_err(said)
     }
@@ -95,8 +94,8 @@ impl Harness {
         let plugin = self.plugin(plugin);
         let mut body = self.read(body);
         let named = named(self.core_resource(plural), name);
-        let admitted = self.call(&named, None, Some(subresource), |resource, context| {
-            plugin.mutate(context, resource, Some(&mut body), None)
+        let admitted = self.call(&named, None, Some(subresource), |_, context| {
+            plugin.mutate(context, Some(&mut body), None)
         });
         admitted.map_err(said)
     }
@@ -106,11 +105,9 @@ impl Harness {
         let plugin = self.plugin(plugin);
         let admit = |text: &&str| {
             let object = self.read(text);
-            let admitted = self.call(&object, None, None, |resource, context| {
-                match plugin.concerns(context, resource) {
-                    true => plugin.validate(context, resource, Some(&object), None),
-                    false => Ok(()),
-                }
+            let admitted = self.call(&object, None, None, |_, context| match plugin.concerns(context) {
+                true => plugin.validate(context, Some(&object), None),
+                false => Ok(()),
             });
             match admitted {
                 Ok(()) => None,
@@ -126,9 +123,9 @@ impl Harness {
         let plugin = self.plugin(plugin);
         let ask = |text: &&str| {
             let object = self.read(text);
-            let asked = self.call(&object, None, None, |resource, context| {
-                assert!(plugin.asks_others() && plugin.concerns(context, resource));
-                plugin.ask(context, resource, Some(&object)).now_or_never()
+            let asked = self.call(&object, None, None, |_, context| {
+                assert!(plugin.asks_others() && plugin.concerns(context));
+                plugin.ask(context, Some(&object)).now_or_never()
             });
             asked.unwrap().err().map(said)
         };
@@ -140,9 +137,9 @@ impl Harness {
         let plugin = self.plugin(plugin);
         let (old, mut object) = (self.read(old), self.read(text));
         let shown = object.clone();
-        let changed = self.call(&shown, Some(&old), None, |resource, context| {
-            assert!(plugin.concerns(context, resource));
-            plugin.mutate(context, resource, Some(&mut object), Some(&old))
+        let changed = self.call(&shown, Some(&old), None, |_, context| {
+            assert!(plugin.concerns(context));
+            plugin.mutate(context, Some(&mut object), Some(&old))
         });
         changed.map(|()| object)
     }
@@ -165,9 +162,9 @@ impl Harness {
         let plugin = self.plugin(plugin);
         let (object, old) = (self.read(text), old.map(|old| self.read(old)));
         let read = old.clone().map(|old| move || old.clone());
-        let charged = self.call(&object, old.as_ref(), None, |resource, context| {
+        let charged = self.call(&object, old.as_ref(), None, |_, context| {
             let old = read.as_ref().map(|read| read as &dyn Fn() -> Value);
-            plugin.charge(context, resource, &object, old)
+            plugin.charge(context, &object, old)
         });
         match charged {
             Ok(charges) => Ok(charges.iter().map(|charge| at(&charge.object, "status.used")).collect()),
@@ -178,9 +175,9 @@ impl Harness {
 
     fn told_by(&self, plugin: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
         let plugin = self.plugin(plugin);
-        self.call(object, old, None, |resource, context| {
-            if plugin.concerns(context, resource) {
-                plugin.validate(context, resource, Some(object), old).unwrap();
+        self.call(object, old, None, |_, context| {
+            if plugin.concerns(context) {
+                plugin.validate(context, Some(object), old).unwrap();
             }
             std::mem::take(&mut context.beside.lock().warnings)
         })

@@ -46,7 +46,7 @@ pub(super) fn of(
     let old = read.as_ref().map(|read| read as &dyn Fn() -> Value);
     let charges = context
         .admission
-        .charge(&call, stage.resource(), object, old)
+        .charge(&call, object, old)
         .map_err(|refusal| stage.refusal(refusal, name))?;
     charges
         .into_iter()

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, REQUESTS, check_signer};
@@ -30,7 +30,6 @@ impl AdmissionPlugin for CertificateApproval {
     fn validate(
         &self,
         context: &WriteContext<'_>,
-        _resource: &Resource,
         _object: Option<&Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {

@@ -1,6 +1,6 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
 use holdfast_authorization::MASTERS;
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, REQUESTS, signer};
@@ -27,7 +27,6 @@ impl AdmissionPlugin for CertificateSubjectRestriction {
     fn validate(
         &self,
         _context: &WriteContext<'_>,
-        _resource: &Resource,
         object: Option<&Value>,
         _old: Option<&Value>,
     ) -> Result<(), Refusal> {

@@ -1,5 +1,5 @@
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::{GROUP, may_use_signer, signer};
@@ -31,13 +31,7 @@ impl AdmissionPlugin for ClusterTrustBundleAttest {
         }
     }
 
-    fn validate(
-        &self,
-        context: &WriteContext<'_>,
-        _resource: &Resource,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(bundle) = object.filter(|bundle| !signer(bundle).is_empty()) else {
             return Ok(());
         };

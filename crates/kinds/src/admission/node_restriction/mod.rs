@@ -10,7 +10,7 @@ use holdfast_admission::timings::operation_name;
 use holdfast_admission::{AdmissionPlugin, Calls};
 use holdfast_authorization::User;
 use holdfast_gotext::quote::quote;
-use holdfast_resource::{Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
@@ -40,7 +40,6 @@ impl AdmissionPlugin for NodeRestriction {
     fn mutate(
         &self,
         context: &WriteContext<'_>,
-        resource: &Resource,
         object: Option<&mut Value>,
         old: Option<&Value>,
     ) -> Result<(), Refusal> {
@@ -60,7 +59,7 @@ impl AdmissionPlugin for NodeRestriction {
             old,
             features: self.features,
         };
-        match (resource.group.as_str(), resource.plural.as_str()) {
+        match (context.resource.group.as_str(), context.resource.plural.as_str()) {
             ("", "pods") => write.admit_pod(),
             ("", "nodes") => write.admit_node(),
             ("", "persistentvolumeclaims") => write.admit_claim(),

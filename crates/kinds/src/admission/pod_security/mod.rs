@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest};
-use holdfast_resource::{Aggregate, Field, FieldError, Operation, Refusal, Resource, WriteContext};
+use holdfast_resource::{Aggregate, Field, FieldError, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use self::checks::{Checked, Violation};
@@ -46,22 +46,16 @@ impl AdmissionPlugin for PodSecurity {
         &INTERESTS
     }
 
-    fn validate(
-        &self,
-        context: &WriteContext<'_>,
-        resource: &Resource,
-        object: Option<&Value>,
-        old: Option<&Value>,
-    ) -> Result<(), Refusal> {
+    fn validate(&self, context: &WriteContext<'_>, object: Option<&Value>, old: Option<&Value>) -> Result<(), Refusal> {
         let Some(object) = object else {
             return Ok(());
         };
-        let named = (resource.group.as_str(), resource.plural.as_str());
+        let named = (context.resource.group.as_str(), context.resource.plural.as_str());
         match named {
             ("", "namespaces") => check_namespace(context, object, old),
             ("", "pods") => check_pod(context, object, old),
             _ => {
-                let path = resource.capabilities.pod_template;
+                let path = context.resource.capabilities.pod_template;
                 if let Some(template) = path.and_then(|path| object.at(path)) {
                     warn_of_template(context, template);
                 }
