@@ -113,7 +113,8 @@ pub struct Entry<X: Indexer> {
     position: u16,
     mod_revision: Revision,
     create_revision: Revision,
-    index: OnceLock<X::Index>,
+    /// In a place of its own: of what comes from the disk, most is listed and watched without an index.
+    index: OnceLock<Box<X::Index>>,
     indexer: Arc<X>,
 }
 
@@ -165,7 +166,7 @@ impl<X: Indexer> Entry<X> {
             position,
             mod_revision,
             create_revision,
-            index: index.map_or_else(OnceLock::new, OnceLock::from),
+            index: index.map_or_else(OnceLock::new, |index| OnceLock::from(Box::new(index))),
             indexer: indexer.clone(),
         })
     }
@@ -248,12 +249,12 @@ impl<X: Indexer> Entry<X> {
     /// The index of the value, made now if it was not yet.
     pub fn index(&self) -> &X::Index {
         self.index
-            .get_or_init(|| self.indexer.index(&self.key, &self.bytes_once()))
+            .get_or_init(|| Box::new(self.indexer.index(&self.key, &self.bytes_once())))
     }
 
     /// The index of the value, if there is one yet.
     pub fn known_index(&self) -> Option<&X::Index> {
-        self.index.get()
+        self.index.get().map(Box::as_ref)
     }
 
     pub(crate) fn position(&self) -> u16 {
