@@ -260,7 +260,7 @@ impl AdmissionChain {
         for (place, plugin) in self.concerned(context, true) {
             let mut calls = self.timings.calls(Step::Validate, context.operation);
             let outcome = plugin.charge(context, object, old);
-            calls.called(place, outcome.is_err());
+            calls.charged(place, outcome.is_err());
             charges.append(&mut outcome?);
         }
         Ok(charges)

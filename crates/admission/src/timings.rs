@@ -70,6 +70,8 @@ pub struct Timings {
     steps: [Cells<StepTimings>; 2],
     /// How often the compiled-in plugins were gone through, by step and operation.
     passes: [[AtomicU64; OPERATIONS.len()]; 2],
+    /// The writes by operation that were refused when they had passed the step that validates.
+    refused_late: [AtomicU64; OPERATIONS.len()],
     /// What hours are counted from.
     begun: Instant,
 }
@@ -214,6 +216,7 @@ impl Timings {
             plugins,
             steps: Default::default(),
             passes: Default::default(),
+            refused_late: Default::default(),
             begun: Instant::now(),
         }
     }
@@ -288,6 +291,15 @@ impl Timings {
         now
     }
 
+    /// Notes that a write is refused which passed the step that validates: who charges was asked since `begun`, as a part of that
+    /// step in the reference.
+    fn refuse_late(&self, operation: Operation, begun: Instant) {
+        if let Some(refused) = self.refused_late.get(operation as usize) {
+            refused.fetch_add(1, Relaxed);
+        }
+        self.note(Timed::Step, Step::Validate, operation, true, begun);
+    }
+
     /// Which hour it is, from 1.
     fn hour(&self, now: Instant) -> u64 {
         (now - self.begun).as_secs() / HOUR.as_secs() + 1
@@ -298,7 +310,15 @@ impl Timings {
         let hour = self.hour(Instant::now());
         for (step, cells) in Step::ALL.into_iter().zip(&self.steps) {
             for (labels, cell) in labelled(step, cells) {
-                let counts = cell.durations.read();
+                let mut counts = cell.durations.read();
+                if step == Step::Validate && !labels.refused {
+                    // What is refused late did not pass. Nearly all that passes takes no longer than the first bucket has.
+                    let late = self.refused_late.get(labels.operation as usize);
+                    let late = late.map_or(0, |late| late.load(Relaxed));
+                    if let Some(first) = counts.counts.first_mut() {
+                        *first = first.saturating_sub(late);
+                    }
+                }
                 if counts.count() > 0 {
                     let quantiles = cell.recent.get().and_then(|recent| recent.quantiles(hour));
                     each(labels, counts, quantiles);
@@ -440,6 +460,15 @@ impl Pass<'_> {
         let of = Timed::Plugin(place);
         self.begun = self.timings.note(of, self.step, self.operation, refused, self.begun);
     }
+
+    /// Notes the end of a call of the plugin of that place, which charges for a write that passed the step.
+    pub(crate) fn charged(&mut self, place: usize, refused: bool) {
+        let begun = self.begun;
+        self.called(place, refused);
+        if refused {
+            self.timings.refuse_late(self.operation, begun);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -507,6 +536,19 @@ mod tests {
             steps.push((labels.refused, counts.count(), quantiles.is_some()));
         });
         assert_eq!(steps, [(false, 1, true), (true, 1, true)]);
+    }
+
+    #[test]
+    fn what_is_refused_late_did_not_pass() {
+        let timings = timings();
+        for _ in 0..3 {
+            let step = timings.step(Step::Validate, Operation::Create);
+            assert_eq!(step.end(Ok::<_, ()>(1)), Ok(1));
+        }
+        timings.refuse_late(Operation::Create, Instant::now());
+        let mut steps = Vec::new();
+        timings.read_steps(|labels, counts, _| steps.push((labels.refused, counts.count())));
+        assert_eq!(steps, [(false, 2), (true, 1)]);
     }
 
     #[test]
