@@ -24,6 +24,7 @@ pub mod pointer;
 mod seen;
 mod serde;
 mod source;
+mod tags;
 pub mod text;
 mod value;
 pub mod yaml;

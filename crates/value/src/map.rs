@@ -4,13 +4,11 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::source::MadeOf;
+use crate::tags::Tags;
 use crate::{SmolStr, Source, Value};
 
 /// A key and its value.
 pub type Entry = (SmolStr, Value);
-
-/// Up to how many entries a map is small.
-const SMALL: usize = 12;
 
 /// A map with text keys, kept sorted by the keys' UTF-8 bytes. A clone shares the entries; the first change of a shared
 /// map copies them (their subtrees stay shared).
@@ -25,6 +23,25 @@ struct Contents {
     /// The entries; none where the map is made of something else.
     entries: Vec<Entry>,
     made_of: Option<Box<MadeOf>>,
+    /// Of the keys of `entries`.
+    tags: Tags,
+}
+
+impl Contents {
+    fn of(entries: Vec<Entry>) -> Self {
+        Self {
+            entries,
+            ..Self::default()
+        }
+    }
+
+    /// The entries for change; those of a map that is made of something else are made now.
+    fn make_entries(&mut self) -> &mut Vec<Entry> {
+        if let Some(made_of) = self.made_of.take() {
+            self.entries = made_of.into_entries();
+        }
+        &mut self.entries
+    }
 }
 
 impl Map {
@@ -59,8 +76,8 @@ impl Map {
     /// A map whose entries are made of `source` when somebody first looks at them.
     pub fn made_of(source: Arc<dyn Source>) -> Self {
         Self(Some(Arc::new(Contents {
-            entries: Vec::new(),
             made_of: Some(Box::new(MadeOf::new(source))),
+            ..Contents::default()
         })))
     }
 
@@ -90,7 +107,7 @@ impl Map {
     #[expect(clippy::indexing_slicing, reason = "`find` finds places of entries")]
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         let at = self.find(key)?;
-        Some(&mut self.make_mut()[at].1)
+        Some(&mut self.contents_mut().make_entries()[at].1)
     }
 
     /// The value of `key` for change, `null` being put there first if it is missing.
@@ -136,7 +153,8 @@ impl Map {
 
     /// The entries for change of their values, in order of their keys.
     pub fn values_mut(&mut self) -> impl Iterator<Item = (&SmolStr, &mut Value)> {
-        self.make_mut().iter_mut().map(|(key, value)| (&*key, value))
+        let entries = self.contents_mut().make_entries();
+        entries.iter_mut().map(|(key, value)| (&*key, value))
     }
 
     /// The entries, copied if they are shared.
@@ -158,28 +176,30 @@ impl Map {
     }
 
     fn wrap(entries: Vec<Entry>) -> Self {
-        Self((!entries.is_empty()).then(|| Arc::new(Contents { entries, made_of: None })))
+        Self((!entries.is_empty()).then(|| Arc::new(Contents::of(entries))))
     }
 
+    fn contents_mut(&mut self) -> &mut Contents {
+        Arc::make_mut(self.0.get_or_insert_default())
+    }
+
+    /// The entries for change, keys and all.
     fn make_mut(&mut self) -> &mut Vec<Entry> {
-        let contents = Arc::make_mut(self.0.get_or_insert_default());
-        if let Some(made_of) = contents.made_of.take() {
-            contents.entries = made_of.into_entries();
-        }
-        &mut contents.entries
+        let contents = self.contents_mut();
+        contents.tags = Tags::default();
+        contents.make_entries()
     }
 
-    /// The place of `key`. Few keys of a map have the same length and first byte, so that in a small one it takes less to look
-    /// for the same key than to compare by order.
+    /// The place of `key`. In a small map it takes less to look for a key that may be the same than to compare by order.
     fn find(&self, key: &str) -> Option<usize> {
-        if self.len() > SMALL {
-            return self.position(key).ok();
+        match self.0.as_deref()? {
+            Contents {
+                entries,
+                made_of: None,
+                tags,
+            } if entries.len() <= Tags::MOST => tags.find(entries, key),
+            _ => self.position(key).ok(),
         }
-        let first = key.as_bytes().first();
-        self.iter().position(|(name, _)| {
-            let name = name.as_bytes();
-            name.len() == key.len() && name.first() == first && name == key.as_bytes()
-        })
     }
 
     fn position(&self, key: &str) -> Result<usize, usize> {
@@ -203,7 +223,9 @@ impl Deref for Map {
     fn deref(&self) -> &[Entry] {
         match self.0.as_deref() {
             None => &[],
-            Some(Contents { entries, made_of: None }) => entries,
+            Some(Contents {
+                entries, made_of: None, ..
+            }) => entries,
             Some(Contents {
                 made_of: Some(made_of), ..
             }) => made_of.entries(),

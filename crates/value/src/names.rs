@@ -2,10 +2,17 @@
 
 use std::cmp::Ordering;
 
-/// Sorted names, as far as a search needs them: the first eight bytes of each, which tell nearly all apart, stand together,
-/// so that a search reads little memory. The names themselves are their owner's.
+/// Sorted names, as far as a search needs them: the first eight bytes of each, which tell nearly all apart. The names themselves
+/// are their owner's.
 #[derive(Clone, Debug, Default)]
-pub struct Names(Box<[u64]>);
+pub struct Names {
+    prefixes: Box<[u64]>,
+    /// Where the first name of a prefix is, or [`NONE`], at or after the slot of the prefix. Without slots all names are searched.
+    slots: Box<[u16]>,
+}
+
+/// The content of a slot that has none.
+const NONE: u16 = u16::MAX;
 
 /// How many names are looked at one by one: names are mostly searched in their order, so that the next one is near.
 const NEAR: usize = 4;
@@ -13,7 +20,33 @@ const NEAR: usize = 4;
 impl Names {
     /// Names in the order of their UTF-8 bytes, each once.
     pub fn of_sorted<'a>(names: impl Iterator<Item = &'a str>) -> Self {
-        Self(names.map(prefix).collect())
+        let mut names = Self {
+            prefixes: names.map(prefix).collect(),
+            slots: Box::default(),
+        };
+        names.fill_slots();
+        names
+    }
+
+    fn fill_slots(&mut self) {
+        let count = self.prefixes.len();
+        if count <= NEAR || count >= usize::from(NONE) {
+            return;
+        }
+        self.slots = vec![NONE; (2 * count).next_power_of_two()].into();
+        let mut last = None;
+        for (at, prefix) in (0..).zip(&self.prefixes) {
+            if last.replace(prefix) == Some(prefix) {
+                continue;
+            }
+            let mut slot = slot_of(*prefix, self.slots.len());
+            while self.slots.get(slot).is_some_and(|taken| *taken != NONE) {
+                slot = (slot + 1) % self.slots.len();
+            }
+            if let Some(free) = self.slots.get_mut(slot) {
+                *free = at;
+            }
+        }
     }
 
     /// Where `name` is at or after the position `from`, or where it would be. `name_at` gives the name at a position.
@@ -25,14 +58,47 @@ impl Names {
         name_at: impl Fn(usize) -> Option<&'a str>,
     ) -> Result<usize, usize> {
         let prefix = prefix(name);
-        let rest = self.0.get(from..).unwrap_or_default();
+        if let Some(first) = self.first_of(prefix) {
+            let mut at = first.max(from);
+            while self.prefixes.get(at) == Some(&prefix) {
+                if name_at(at).is_some_and(|other| is_same_behind_prefix(other, name)) {
+                    return Ok(at);
+                }
+                at += 1;
+            }
+        }
+        self.search(from, prefix, name, &name_at)
+    }
+
+    /// Where the first name of that prefix is, if the slots say so.
+    #[inline]
+    fn first_of(&self, prefix: u64) -> Option<usize> {
+        let mut slot = slot_of(prefix, self.slots.len());
+        loop {
+            let at = usize::from(*self.slots.get(slot)?);
+            // There is no name at `NONE`.
+            if *self.prefixes.get(at)? == prefix {
+                return Some(at);
+            }
+            slot = (slot + 1) & (self.slots.len() - 1);
+        }
+    }
+
+    fn search<'a>(
+        &self,
+        from: usize,
+        prefix: u64,
+        name: &str,
+        name_at: &impl Fn(usize) -> Option<&'a str>,
+    ) -> Result<usize, usize> {
+        let rest = self.prefixes.get(from..).unwrap_or_default();
         let (near, far) = rest.split_at_checked(NEAR).unwrap_or((rest, &[]));
         let skipped = match near.iter().position(|other| *other >= prefix) {
             Some(skipped) => skipped,
             None => near.len() + far.partition_point(|other| *other < prefix),
         };
         let mut at = from + skipped;
-        while self.0.get(at) == Some(&prefix) {
+        while self.prefixes.get(at) == Some(&prefix) {
             match name_at(at).map(|other| other.cmp(name)) {
                 Some(Ordering::Less) => at += 1,
                 Some(Ordering::Equal) => return Ok(at),
@@ -41,6 +107,19 @@ impl Names {
         }
         Err(at)
     }
+}
+
+/// The slot in which the search for a prefix begins, of a power of two.
+#[inline]
+fn slot_of(prefix: u64, slots: usize) -> usize {
+    let mixed = prefix.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    mixed as usize & slots.wrapping_sub(1)
+}
+
+/// Whether two names of one prefix are the same.
+#[inline]
+fn is_same_behind_prefix(name: &str, other: &str) -> bool {
+    name.len() == other.len() && name.as_bytes().get(8..) == other.as_bytes().get(8..)
 }
 
 /// The first eight bytes of a text as a number in the same order.
