@@ -3,13 +3,14 @@
 //! See <https://kubernetes.io/docs/reference/using-api/server-side-apply/> and KEP-555.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use holdfast_value::{SmolStr, Value};
 
 use crate::conflict::Conflicts;
 use crate::managers::{Managers, VersionedSet};
-use crate::typed::{Comparison, Emptied, Typed, ValidationErrors};
-use crate::{Filter, Set};
+use crate::typed::{Comparison, Duplicates, Emptied, Typed, ValidationErrors};
+use crate::{Filter, Schema, Set, TypeRef};
 
 /// Converts objects between the API versions of their kind.
 pub trait Converter {
@@ -225,14 +226,23 @@ impl<C: Converter> Updater<C> {
         self.applied(live, merged, version, others, manager, force)
     }
 
-    /// What an apply of `config` owns, but for the paths of `but`, as [`Typed::to_applied_fields_v1`] has it; `None` also where
-    /// something of it may be ignored.
-    pub fn applied_fields_v1(&self, config: &Typed, version: &str, but: &Set) -> Option<Value> {
-        let ignored = self.ignored(version)?;
-        if ignored.is_some_and(|ignored| ignored.level().touches(config.value())) {
-            return None;
+    /// A configuration of that type with what an apply of it owns, but for the paths of `but`, as [`Typed::new_applied`] has both;
+    /// the latter is also `None` where something of it may be ignored.
+    ///
+    /// # Errors
+    /// Everything about the configuration that does not fit its type.
+    pub fn configuration(
+        &self,
+        config: Value,
+        (schema, type_ref): (Arc<Schema>, TypeRef),
+        version: &str,
+        but: &Set,
+    ) -> Result<(Typed, Option<Value>), ValidationErrors> {
+        let is_whole = |ignored: Option<&Set>| ignored.is_none_or(|ignored| !ignored.level().touches(&config));
+        match self.ignored(version).is_some_and(is_whole) {
+            true => Typed::new_applied(config, schema, type_ref, but),
+            false => Typed::new(config, schema, type_ref, Duplicates::Refused).map(|typed| (typed, None)),
         }
-        config.to_applied_fields_v1(but)
     }
 
     /// What a manager owns that replaces `live`, of which nobody owns anything, but for the paths of `but`, as

@@ -193,7 +193,7 @@ impl FieldManager {
                 })?;
         }
         let live_typed = self.trusted(bare)?;
-        let config_typed = self.typed(config.clone(), Duplicates::Refused).map_err(|message| {
+        let (config_typed, fields) = self.configuration(config.clone()).map_err(|message| {
             ApplyError::Failed(format!(
                 "failed to create typed patch object ({}): {message}",
                 self.describe(config)
@@ -201,7 +201,7 @@ impl FieldManager {
         })?;
 
         // Where nothing is to be given up, nobody has to know what the applier owned.
-        let fields = self.fields_to_keep(&config_typed, own.as_ref());
+        let fields = fields.filter(|fields| self.keeps_all(fields, own.as_ref()));
         let own_time = own.as_ref().and_then(|own| own.entry.time.clone());
         if let (None, Some(own)) = (&fields, own) {
             managed.0.insert(identifier.clone(), own.read(Source::Stored)?);
@@ -285,14 +285,16 @@ impl FieldManager {
             return new;
         }
         let now = Timestamp::of(now);
-        let tracked = typed(without_managed_fields(live), new.clone()).and_then(|(live, new)| {
-            let first = match managed.0.is_empty() {
-                true => self.first(&live, &new, manager, &now),
-                false => None,
-            };
-            first.map_or_else(|| self.track(&live, &new, managed, manager, &now), Ok)
-        });
-        if let Ok(managed) = tracked {
+        let live = without_managed_fields(live);
+        let first = match managed.0.is_empty() {
+            true => self.first(&live, &new, manager, &now),
+            false => None,
+        };
+        let tracked = || {
+            let (live, new) = typed(live, new.clone())?;
+            self.track(&live, &new, managed, manager, &now)
+        };
+        if let Ok(managed) = first.map_or_else(tracked, Ok) {
             managed.encode_into(&mut new);
         }
         new
@@ -313,9 +315,13 @@ impl FieldManager {
         }
     }
 
-    /// The entries once `manager` changed `live` into `new`, where there were none; `None` where sets are to be made.
-    fn first(&self, live: &Typed, new: &Typed, manager: &str, now: &Timestamp) -> Option<Managed> {
-        let fields = (self.updater).changed_fields_v1(live, new, &self.api_version, &self.unowned)?;
+    /// The entries once `manager` changed `live` into `new`, where there were none; `None` where sets are to be made, or where `new`
+    /// does not fit its type.
+    fn first(&self, live: &Value, new: &Value, manager: &str, now: &Timestamp) -> Option<Managed> {
+        let (schema, of) = self.merge_type().ok()?;
+        let live = Typed::trusted(live.clone(), Arc::clone(&schema), of);
+        let new = Typed::unchecked(new.clone(), schema, of);
+        let fields = (self.updater).changed_fields_v1(&live, &new, &self.api_version, &self.unowned)?;
         let mut managed = Managed::default();
         if fields.as_map().is_some_and(|fields| !fields.is_empty()) {
             let entry = Entry {
@@ -362,15 +368,10 @@ impl FieldManager {
         Ok(managed)
     }
 
-    /// What `config` owns, in the form of `managedFields`, where its applier gives nothing up: it had no fields before, or applied
-    /// the same ones through the same version. `None` also where that is not seen without the sets.
-    fn fields_to_keep(&self, config: &Typed, own: Option<&Unread<'_>>) -> Option<Value> {
-        let keeps = |fields: &Value| match own {
-            Some(own) => own.entry.api_version == self.api_version && own.value.get("fieldsV1") == Some(fields),
-            None => true,
-        };
-        let fields = self.updater.applied_fields_v1(config, &self.api_version, &self.unowned);
-        fields.filter(keeps)
+    /// Whether an applier that now owns `fields` gives nothing up: it had no fields before, or applied the same ones through the same
+    /// version.
+    fn keeps_all(&self, fields: &Value, own: Option<&Unread<'_>>) -> bool {
+        own.is_none_or(|own| own.entry.api_version == self.api_version && own.value.get("fieldsV1") == Some(fields))
     }
 
     /// The entries after an apply that left `managers`; `entry` is that of the applier.
@@ -439,6 +440,14 @@ impl FieldManager {
     fn typed(&self, value: Value, duplicates: Duplicates) -> Result<Typed, String> {
         let (schema, merge_type) = self.merge_type()?;
         Typed::new(value, schema, merge_type, duplicates).map_err(|errors| errors.to_string())
+    }
+
+    /// A configuration, and what an apply of it owns in the form of `managedFields`, where that is seen without the sets.
+    fn configuration(&self, value: Value) -> Result<(Typed, Option<Value>), String> {
+        let configuration = self
+            .updater
+            .configuration(value, self.merge_type()?, &self.api_version, &self.unowned);
+        configuration.map_err(|errors| errors.to_string())
     }
 
     /// A stored object, and one that takes its place.

@@ -7,6 +7,7 @@ use holdfast_value::{SmolStr, Value};
 use super::{
     DEDUCED, Field, Fields, KeyField, ListType, MapType, Relationship, Scalar, Schema, Type, TypeRef, UNTYPED_ATOMIC,
 };
+use crate::path_element::is_plain;
 
 /// Describes the types of a schema and compiles them.
 ///
@@ -369,6 +370,7 @@ impl Compiler {
                 name: field.name.clone(),
                 type_ref: self.reference(&field.reference),
                 default: field.default.clone(),
+                is_plain: is_plain(&field.name),
             })
             .collect();
         let fields = Fields::new(fields);

@@ -100,6 +100,8 @@ pub(crate) struct Field {
     pub(crate) name: SmolStr,
     pub(crate) type_ref: TypeRef,
     pub(crate) default: Option<Value>,
+    /// Whether the name stands in texts of field sets as it is.
+    pub(crate) is_plain: bool,
 }
 
 /// The name of the type that deduces how to merge from the values.

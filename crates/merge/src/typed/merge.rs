@@ -107,6 +107,9 @@ impl Merger<'_> {
         if map.atomic || (live_entries.is_empty() && config_entries.is_empty()) {
             return leaf(live, config);
         }
+        if live_entries.is_empty() && self.config_is_unique {
+            return config.cloned();
+        }
         let merged = self.entries(map, live_entries, config_entries);
         match (merged, live) {
             (Merged::AsLive, Some(live)) => Some(live.clone()),
@@ -132,6 +135,18 @@ impl Merger<'_> {
             let Some((key, _)) = live_entry.or(config_entry) else {
                 return out.finish();
             };
+            // Most entries stay as they are, whatever their type.
+            let stays = match (live_entry, config_entry) {
+                (Some((_, live)), Some((_, config))) => self.config_is_unique && same(live, config),
+                (Some(_), None) => self.live_is_valid,
+                _ => false,
+            };
+            if stays {
+                out.keep();
+                live = live.get(1..).unwrap_or_default();
+                config = &config[usize::from(order.is_ge())..];
+                continue;
+            }
             let below = fields.find(key).map_or(map.element, |field| field.type_ref);
             let before = self.errors.count();
             let merged = self.node(
@@ -155,6 +170,9 @@ impl Merger<'_> {
         let config_items: &[Value] = config.and_then(Value::as_list).map_or(&[], |list| list);
         if list.is_atomic() || (live_items.is_empty() && config_items.is_empty()) {
             return leaf(live, config);
+        }
+        if live_items.is_empty() && self.config_is_unique {
+            return config.cloned();
         }
         let merged = match (names(list, live_items), names(list, config_items)) {
             (Ok(live_names), Ok(config_names)) => {

@@ -1,24 +1,48 @@
 //! What a write owns in the form of `managedFields`, without its set: for the many writes after which nobody asks for the set.
 
+use std::sync::Arc;
+
 use holdfast_value::{Map, Value};
 
 use super::items::{Name, in_order, names};
 use super::to_set::Ownership;
-use super::{Checked, Kind, Typed, deduce, first_kind, identical};
+use super::validate::{is_valid, scalar_error};
+use super::{Checked, Duplicates, Kind, Typed, ValidationErrors, deduce, first_kind, identical};
 use crate::Set;
 use crate::path_element::{is_plain, is_plain_value, write_plain_value};
+use crate::scan::MAX_DEPTH;
 use crate::schema::{ListType, MapType, Schema, TypeRef};
 use crate::set::{Entry, Level, written};
 
 impl Typed {
     /// The FieldsV1 form of [`Typed::to_field_set`] without the paths of `but`: what an apply of this value owns. `None` where the
-    /// set is to be made: where the value is not validated, an item has no name of its own, or a name has escapes.
+    /// set is to be made: where the value does not fit its type, an item has no name of its own, or a name has escapes.
     pub fn to_applied_fields_v1(&self, but: &Set) -> Option<Value> {
         let left_out = LeftOut {
             paths: but.level(),
             ..LeftOut::default()
         };
         self.fields_v1(Ownership::Applied, None, left_out)
+    }
+
+    /// As [`Typed::new`] of a value without items of one name, with what [`Typed::to_applied_fields_v1`] gives of it: one walk sees
+    /// both, but where something is wrong or the set is to be made.
+    ///
+    /// # Errors
+    /// Everything about the value that does not fit.
+    pub fn new_applied(
+        value: Value,
+        schema: Arc<Schema>,
+        type_ref: TypeRef,
+        but: &Set,
+    ) -> Result<(Self, Option<Value>), ValidationErrors> {
+        let mut typed = Self::unchecked(value, schema, type_ref);
+        let fields = typed.to_applied_fields_v1(but);
+        if fields.is_none() {
+            typed.validate(Duplicates::Refused)?;
+        }
+        typed.checked = Checked::Unique;
+        Ok((typed, fields))
     }
 
     /// The same of what the comparison of `older` with this value adds and modifies, without the paths of `ignored` and all below
@@ -35,12 +59,11 @@ impl Typed {
     }
 
     fn fields_v1(&self, ownership: Ownership, older: Option<&Value>, left_out: LeftOut<'_>) -> Option<Value> {
-        if self.checked < Checked::Valid {
-            return None;
-        }
         let mut walk = TextWalk {
             schema: &self.schema,
             ownership,
+            is_valid: self.checked >= Checked::Valid,
+            depth: 0,
             out: Vec::with_capacity(1024),
             by_name: true,
         };
@@ -67,6 +90,10 @@ struct LeftOut<'s> {
 struct TextWalk<'a> {
     schema: &'a Schema,
     ownership: Ownership,
+    /// Whether the value is known to fit its type; else the walk looks whether it does.
+    is_valid: bool,
+    /// In how many maps and lists the walk is.
+    depth: usize,
     out: Vec<u8>,
     /// Whether all keys stand in the order of their names.
     by_name: bool,
@@ -84,14 +111,19 @@ impl TextWalk<'_> {
             return None;
         }
         let differs = || older.is_none_or(|older| older != value);
+        let fits = |walk: &Self| walk.is_valid || is_valid(walk.schema, type_ref, value, walk.depth);
         match (kind, &of.map, &of.list) {
-            (Some(Kind::Scalar), ..) => Some(differs()),
-            (Some(Kind::Map), Some(map), _) if map.atomic => Some(differs()),
-            (Some(Kind::List), _, Some(list)) if list.is_atomic() => Some(differs()),
+            (Some(Kind::Scalar), ..) => fits(self).then(differs),
+            (Some(Kind::Map), Some(map), _) if map.atomic => fits(self).then(differs),
+            (Some(Kind::List), _, Some(list)) if list.is_atomic() => fits(self).then(differs),
+            (Some(Kind::Map), ..) if !self.is_valid && !matches!(value, Value::Map(_) | Value::Null) => None,
+            (Some(Kind::List), ..) if !self.is_valid && !matches!(value, Value::List(_) | Value::Null) => None,
             (Some(Kind::Map), Some(map), _) => {
                 let older_map = older.and_then(Value::as_map);
                 if let Some(entries) = value.as_map().filter(|entries| !entries.is_empty()) {
+                    self.descend()?;
                     self.map(map, entries, older_map, left_out)?;
+                    self.depth -= 1;
                 } else if older_map.is_none_or(|older| older.is_empty()) {
                     return Some(self.is_member(older) || older.is_some() && differs());
                 }
@@ -99,11 +131,17 @@ impl TextWalk<'_> {
             }
             (Some(Kind::List), _, Some(list)) => {
                 let is_changed = older.and_then(Value::as_list).is_some_and(|older| !older.is_empty());
-                if is_changed || !left_out.paths.is_empty() || !left_out.trees.is_empty() {
+                let items = value.as_list().filter(|items| !items.is_empty());
+                let is_left_out = items.is_some() && !(left_out.paths.is_empty() && left_out.trees.is_empty());
+                if is_changed || is_left_out {
                     return None;
                 }
-                match value.as_list().filter(|items| !items.is_empty()) {
-                    Some(items) => self.list(list, items)?,
+                match items {
+                    Some(items) => {
+                        self.descend()?;
+                        self.list(list, items)?;
+                        self.depth -= 1;
+                    }
                     None if older.is_some() => return Some(differs()),
                     None => {}
                 }
@@ -111,6 +149,12 @@ impl TextWalk<'_> {
             }
             _ => None,
         }
+    }
+
+    /// Goes into a map or a list; what is too deep does not fit its type.
+    fn descend(&mut self) -> Option<()> {
+        self.depth += 1;
+        (self.depth <= MAX_DEPTH).then_some(())
     }
 
     /// Whether a container is a member: where it came as a whole, and that counts.
@@ -130,10 +174,14 @@ impl TextWalk<'_> {
                 continue;
             }
             let tree = trees.advance_to_field(key);
+            let field = fields.find(key);
+            let type_ref = field.map_or(map.element, |field| field.type_ref);
             if tree.is_some_and(Entry::is_member) {
+                if !self.is_valid && !is_valid(self.schema, type_ref, value, self.depth) {
+                    return None;
+                }
                 continue;
             }
-            let field = fields.find(key);
             let came = match self.ownership {
                 Ownership::Whole => older_value.is_none(),
                 Ownership::Applied => {
@@ -145,7 +193,7 @@ impl TextWalk<'_> {
                         }
                 }
             };
-            if !is_plain(key) {
+            if !field.map_or_else(|| is_plain(key), |field| field.is_plain) {
                 return None;
             }
             let start = self.out.len();
@@ -163,7 +211,6 @@ impl TextWalk<'_> {
                 false if came => Membership::Always,
                 false => Membership::AsNode,
             };
-            let type_ref = field.map_or(map.element, |field| field.type_ref);
             let written = self.below(start, type_ref, (value, older_value), left_out, may_be)?;
             first &= !written;
         }
@@ -241,7 +288,11 @@ impl TextWalk<'_> {
         membership: Membership,
     ) -> Option<bool> {
         let is_leaf = !matches!(value, Value::Map(_) | Value::List(_) | Value::Null);
-        if is_leaf && older.is_none() && self.schema.resolve(type_ref).scalar.is_some() {
+        let scalar = self.schema.resolve(type_ref).scalar.as_ref();
+        if let Some(scalar) = scalar.filter(|_| is_leaf && older.is_none()) {
+            if !self.is_valid && scalar_error(scalar, value, "").is_some() {
+                return None;
+            }
             let is_member = !matches!(membership, Membership::Never);
             match is_member {
                 true => self.out.extend_from_slice(b"\":{}"),

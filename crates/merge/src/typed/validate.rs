@@ -33,15 +33,17 @@ impl Typed {
         duplicates: Duplicates,
         valid: Option<&Value>,
     ) -> Result<(), ValidationErrors> {
-        let mut validator = Validator {
-            schema: &self.schema,
-            duplicates,
-            errors: Errors::default(),
-            depth: 0,
-        };
+        let mut validator = Validator::new(&self.schema, duplicates, 0);
         validator.node(self.type_ref, &self.value, valid);
         validator.errors.result()
     }
+}
+
+/// Whether a value so many containers deep fits its type, and no list in it has two items of one name.
+pub(super) fn is_valid(schema: &Schema, type_ref: TypeRef, value: &Value, depth: usize) -> bool {
+    let mut validator = Validator::new(schema, Duplicates::Refused, depth);
+    validator.node(type_ref, value, None);
+    validator.errors.count() == 0
 }
 
 struct Validator<'a> {
@@ -51,7 +53,16 @@ struct Validator<'a> {
     depth: usize,
 }
 
-impl Validator<'_> {
+impl<'a> Validator<'a> {
+    fn new(schema: &'a Schema, duplicates: Duplicates, depth: usize) -> Self {
+        Self {
+            schema,
+            duplicates,
+            errors: Errors::default(),
+            depth,
+        }
+    }
+
     /// Looks at a node, unless it is `valid`, which stands there in a value that fits its type.
     fn node(&mut self, type_ref: TypeRef, value: &Value, valid: Option<&Value>) {
         if valid.is_some_and(|valid| valid.shares(value)) {

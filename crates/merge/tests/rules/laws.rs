@@ -81,6 +81,12 @@ fn checked(value: &Value) -> Option<Typed> {
     Typed::new(value.clone(), of.schema().clone(), of.type_ref(), Duplicates::Refused).ok()
 }
 
+/// The same of a value that may have items of one name.
+fn allowed(value: &Value) -> Option<Typed> {
+    let of = thing("null");
+    Typed::new(value.clone(), of.schema().clone(), of.type_ref(), Duplicates::Allowed).ok()
+}
+
 /// Numbers have an order of their own in sets, and that of their texts in objects.
 #[test]
 fn a_text_of_what_is_owned_that_is_not_in_the_order_of_names_is_put_into_it() {
@@ -136,6 +142,32 @@ proptest! {
     }
 
     #[test]
+    fn what_is_applied_is_checked_and_owned_in_one_walk(value in any_thing(), but in any_thing()) {
+        let but = checked(&but).map(|but| but.to_field_set().unwrap()).unwrap_or_default();
+        let unchecked = typed(&value);
+        let applied = Typed::new_applied(value.clone(), unchecked.schema().clone(), unchecked.type_ref(), &but);
+        match checked(&value) {
+            Some(checked) => {
+                let (typed, fields) = applied.unwrap();
+                prop_assert_eq!(typed.value(), &value);
+                prop_assert_eq!(fields, checked.to_applied_fields_v1(&but));
+            }
+            None => {
+                let errors = unchecked.validate(Duplicates::Refused).err();
+                prop_assert!(errors.is_some() && applied.err() == errors);
+            }
+        }
+    }
+
+    #[test]
+    fn what_changes_into_something_that_does_not_fit_has_no_text(a in any_thing(), b in any_thing(), ignored in any_thing()) {
+        if let (Some(a), None, Some(ignored)) = (checked(&a), allowed(&b), checked(&ignored)) {
+            let ignored = ignored.to_field_set().unwrap();
+            prop_assert_eq!(typed(&b).to_changed_fields_v1(&a, &Set::new(), &ignored), None);
+        }
+    }
+
+    #[test]
     fn the_text_of_what_is_owned_is_that_of_its_set(
         a in any_thing(), b in any_thing(), but in any_thing(), ignored in any_thing(),
     ) {
@@ -147,6 +179,7 @@ proptest! {
             // Items of lists are the one thing that may need the set.
             prop_assert!(applied.is_some() || json::to_string(b.value()).contains('['));
             let changed = b.to_changed_fields_v1(&a, &but, &ignored);
+            prop_assert_eq!(&typed(b.value()).to_changed_fields_v1(&a, &but, &ignored), &changed);
             let comparison = a.compare(&b).unwrap();
             let changes = comparison.added.union(&comparison.modified);
             let changes = changes.recursive_difference(&ignored).difference(&but);
