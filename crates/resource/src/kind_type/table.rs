@@ -122,6 +122,8 @@ impl KindType for TableType {
 
     fn decode_changed(&self, object: &Value, formed: &Value, from_tree: bool) -> Result<TypedObject, String> {
         let (table, formed) = (self.table(), self.formed(formed));
+        let kept = formed.and_then(|formed| schema::kept_in_place(table, self.id, object, formed));
+        let object = kept.as_ref().unwrap_or(object);
         typed(schema::decode_beside(table, self.id, object, from_tree, formed))
     }
 

@@ -17,6 +17,7 @@ mod field;
 mod fields_v1;
 mod gates;
 mod go_names;
+mod in_place;
 mod marks;
 mod merge;
 mod object;
@@ -48,6 +49,7 @@ pub use write::{Member, Members, members, write_json};
 
 pub(crate) use decode::is_empty;
 pub(crate) use gates::DisabledField;
+pub(crate) use in_place::kept_in_place;
 pub(crate) use marks::{FormatCheck, Step};
 pub(crate) use merge::{anything, type_spec};
 pub(crate) use rebuild::{ListRebuild, MapRebuild};

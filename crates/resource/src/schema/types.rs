@@ -93,7 +93,8 @@ impl Type {
 
     /// The last part of the definition name: `Container`.
     pub fn short_name(&self) -> &str {
-        self.name.rsplit('.').next().unwrap_or_default()
+        let dot = self.name.bytes().rposition(|byte| byte == b'.');
+        dot.and_then(|dot| self.name.get(dot + 1..)).unwrap_or(&self.name)
     }
 
     /// What the reference writes for an unset value of this type: for a struct the fields that are never left
