@@ -22,17 +22,17 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     audit::patched(&request, &body);
     let mut target = write::target(&request, options.write.clone());
     target.request.patches = true;
-    let fingerprint = match patch_type {
+    let sent = match patch_type {
         PatchType::Apply => {
             let fingerprints = &context.write.fingerprints;
             fingerprints.of(&context.shared.store, &target, &options, &body)
         }
         _ => None,
     };
-    if let Some(result) = fingerprint.and_then(|print| write::settled_answer(&context.write, &target, print)) {
+    if let Some(result) = sent.and_then(|sent| write::settled_answer(&context.write, &target, sent)) {
         return written(context, &request, &result).await;
     }
     let change = write::read_patch(&body, patch_type, &options)?;
-    let result = write::apply(&context.write, target, change, fingerprint).await?;
+    let result = write::apply(&context.write, target, change, sent).await?;
     written(context, &request, &result).await
 }

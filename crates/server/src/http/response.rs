@@ -220,7 +220,9 @@ pub fn put_warning_first(headers: &mut HeaderMap, warning: String) {
 /// short, and what is too much even then is left out.
 pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
     // What cannot stand in a header, and what says nothing, is left out.
-    let sayable = |text: &str| !text.is_empty() && !text.chars().any(char::is_control);
+    let is_printable = |byte: u8| matches!(byte, b' '..=b'~');
+    let sayable =
+        |text: &str| !text.is_empty() && (text.bytes().all(is_printable) || !text.chars().any(char::is_control));
     let mut shown: Vec<&str> = Vec::with_capacity(warnings.len().min(WARNING_CHARACTERS));
     let mut length = 0;
     for text in warnings {
@@ -238,17 +240,13 @@ pub fn add_warnings(headers: &mut HeaderMap, warnings: &[String]) {
         if cut && length >= WARNING_CHARACTERS {
             return;
         }
-        let most = if cut { CUT_WARNING } else { usize::MAX };
-        let mut quoted = String::with_capacity(text.len().min(WARNING_CHARACTERS) + 10);
-        quoted.push_str("299 - \"");
-        for character in text.chars().take(most) {
-            length += 1;
-            if matches!(character, '"' | '\\') {
-                quoted.push('\\');
-            }
-            quoted.push(character);
-        }
-        quoted.push('"');
+        let text = match cut.then(|| text.char_indices().nth(CUT_WARNING)).flatten() {
+            Some((end, _)) => text.get(..end).unwrap_or_default(),
+            None => text,
+        };
+        length += text.chars().count();
+        let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
+        let quoted = ["299 - \"", &escaped, "\""].concat();
         if let Ok(value) = HeaderValue::from_bytes(quoted.as_bytes()) {
             headers.append(WARNING, value);
         }

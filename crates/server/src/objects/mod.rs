@@ -132,10 +132,15 @@ impl Index {
     /// The warnings of an apply that is known to change nothing by the state of `snapshot`.
     pub(crate) fn settled(
         &self,
-        fingerprint: Fingerprint,
+        fingerprint: impl FnOnce() -> Fingerprint,
         resource: &Arc<Resource>,
         snapshot: &Snapshot,
     ) -> Option<Vec<String>> {
+        if self.settled.lock().is_none() {
+            return None;
+        }
+        // A long text takes its time: nobody waits for it.
+        let fingerprint = fingerprint();
         let settled = self.settled.lock();
         settled.as_ref()?.warnings(fingerprint, resource, snapshot)
     }

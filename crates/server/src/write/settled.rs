@@ -30,25 +30,41 @@ use crate::write::Context;
 #[derive(Default)]
 pub struct Fingerprints([RandomState; 2]);
 
+/// An apply as it was sent, of which a fingerprint is taken where one is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct SentApply<'a> {
+    keys: &'a Fingerprints,
+    options: &'a PatchOptions,
+    text: &'a [u8],
+}
+
 impl Fingerprints {
-    /// The fingerprint of an apply to `store`; `None` where it cannot be answered without a run.
-    pub(crate) fn of(
-        &self,
+    /// The fingerprint of an apply to `store`, once it is asked for; `None` where the apply cannot be answered without a run.
+    pub(crate) fn of<'a>(
+        &'a self,
         store: &Store,
         target: &Target,
-        options: &PatchOptions,
-        text: &[u8],
-    ) -> Option<Fingerprint> {
+        options: &'a PatchOptions,
+        text: &'a [u8],
+    ) -> Option<SentApply<'a>> {
         // What others wrote to the same store may not show yet.
         let always_runs = store.is_shared()
             || target.request.audit.is_some()
             || target.writer.internal
             || target.body.scale.is_some()
             || target.resource.conversion_webhook().is_some();
-        if always_runs {
-            return None;
-        }
-        Some(self.0.each_ref().map(|key| {
+        (!always_runs).then_some(SentApply {
+            keys: self,
+            options,
+            text,
+        })
+    }
+}
+
+impl SentApply<'_> {
+    fn fingerprint(&self, target: &Target) -> Fingerprint {
+        let Self { keys, options, text } = self;
+        keys.0.each_ref().map(|key| {
             let mut hasher = key.build_hasher();
             let user = &target.writer.user;
             (text, &target.api_version, &target.subresource, &target.writer.manager).hash(&mut hasher);
@@ -60,17 +76,17 @@ impl Fingerprints {
                 .hash(&mut hasher);
             (&user.name, &user.uid, &user.groups, &user.extra).hash(&mut hasher);
             hasher.finish()
-        }))
+        })
     }
 }
 
 /// The end of an apply that is known to change nothing.
-pub(crate) fn answer(context: &Context, target: &Target, fingerprint: Fingerprint) -> Option<Written> {
+pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) -> Option<Written> {
     target.check_deadline().ok()?;
     let snapshot = context.shared.store.newest();
     let entry = snapshot.get(target.key(&target.name).as_bytes())?;
     let index = entry.known_index()?;
-    let warnings = index.settled(fingerprint, &target.resource, &snapshot)?;
+    let warnings = index.settled(|| sent.fingerprint(target), &target.resource, &snapshot)?;
     if is_heard_of(context, target, &snapshot) {
         return None;
     }
@@ -85,7 +101,7 @@ fn is_heard_of(context: &Context, target: &Target, snapshot: &Snapshot) -> bool 
 
 /// Notes what a run looks at.
 pub(super) struct Witness<'a> {
-    fingerprint: Fingerprint,
+    sent: SentApply<'a>,
     lookup: &'a SnapshotLookup<'a>,
     authorizer: &'a dyn Authorizer,
     seen: Mutex<Vec<(Key, Revision)>>,
@@ -98,14 +114,14 @@ impl<'a> Witness<'a> {
     pub(super) fn of(
         context: &'a Context,
         target: &'a Target,
-        fingerprint: Fingerprint,
+        sent: SentApply<'a>,
         lookup: &'a SnapshotLookup<'a>,
     ) -> Option<Self> {
         if is_heard_of(context, target, lookup.snapshot) {
             return None;
         }
         Some(Self {
-            fingerprint,
+            sent,
             lookup,
             authorizer: context.shared.authorizer.as_ref(),
             seen: Mutex::default(),
@@ -120,7 +136,7 @@ impl<'a> Witness<'a> {
             return None;
         }
         Some(Settled {
-            fingerprint: self.fingerprint,
+            fingerprint: self.sent.fingerprint(target),
             resource: Arc::downgrade(&target.resource),
             seen: self.seen.into_inner().into(),
             warnings: warnings.to_vec(),
@@ -193,11 +209,15 @@ mod tests {
     use super::super::update::apply;
     use super::*;
 
-    fn fingerprint(world: &World, target: &Target, options: &PatchOptions, text: &str) -> Option<Fingerprint> {
+    fn sent<'a>(world: &'a World, target: &Target, options: &'a PatchOptions, text: &'a str) -> Option<SentApply<'a>> {
         let context = &world.context;
         context
             .fingerprints
             .of(&context.shared.store, target, options, text.as_bytes())
+    }
+
+    fn fingerprint(world: &World, target: &Target, options: &PatchOptions, text: &str) -> Option<Fingerprint> {
+        sent(world, target, options, text).map(|sent| sent.fingerprint(target))
     }
 
     fn secrets() -> GroupResource {
@@ -247,7 +267,7 @@ mod tests {
     async fn an_apply_that_changed_nothing_is_answered_until_its_object_changes() {
         let (world, options) = (World::new(), PatchOptions::default());
         let target = || world.target(CONFIG, "");
-        let print = fingerprint(&world, &target(), &options, CONFIG).unwrap();
+        let print = sent(&world, &target(), &options, CONFIG).unwrap();
         let send = async || stored(apply(&world.context, target(), applied(CONFIG), Some(print)).await);
         send().await;
         assert!(
@@ -266,7 +286,9 @@ mod tests {
         let world = World::new();
         let (context, target, snapshot) = (&world.context, world.target(CONFIG, ""), world.snapshot());
         let lookup = environment::lookup(context, &target.registry, &snapshot);
-        let witness = Witness::of(context, &target, [1, 2], &lookup).unwrap();
+        let options = PatchOptions::default();
+        let sent = sent(&world, &target, &options, CONFIG).unwrap();
+        let witness = Witness::of(context, &target, sent, &lookup).unwrap();
         assert_eq!(witness.get(&secrets(), "default", "s"), None);
         let settled = witness.settled(context, &target, &["careful".to_owned()]).unwrap();
         let key = Key::from("/registry/secrets/default/s");
@@ -281,6 +303,8 @@ mod tests {
         let world = World::new();
         let (context, target, snapshot) = (&world.context, world.target(CONFIG, ""), world.snapshot());
         let lookup = environment::lookup(context, &target.registry, &snapshot);
+        let options = PatchOptions::default();
+        let sent = sent(&world, &target, &options, CONFIG).unwrap();
         type Look = fn(&Witness<'_>);
         let looks: [(&str, Look); 4] = [
             ("list", |run| {
@@ -293,7 +317,7 @@ mod tests {
             ("rules", |run| drop(run.rules(&User::default(), "default"))),
         ];
         for (what, look) in looks {
-            let witness = Witness::of(context, &target, [1, 2], &lookup).unwrap();
+            let witness = Witness::of(context, &target, sent, &lookup).unwrap();
             look(&witness);
             assert!(witness.settled(context, &target, &[]).is_none(), "{what}");
         }

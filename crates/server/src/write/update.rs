@@ -10,11 +10,10 @@ use super::environment::{live, lookup, stage, witnessed_stage};
 use super::freshness::{Freshness, was_overtaken};
 use super::namespace_guard::NamespaceGuard;
 use super::provision;
-use super::settled::Witness;
+use super::settled::{SentApply, Witness};
 use super::turns::Turn;
 use super::written::Written;
 use crate::http::ApiError;
-use crate::objects::settled::Fingerprint;
 use crate::runtime::long_work;
 use crate::write::Context;
 
@@ -26,7 +25,7 @@ pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Chang
     apply(context, target, change, None).await
 }
 
-/// As [`update`]. An apply of that fingerprint that changes nothing is remembered.
+/// As [`update`]. An apply that changes nothing is remembered as it was `sent`.
 ///
 /// # Errors
 /// The refusal, as the client gets it.
@@ -34,11 +33,11 @@ pub(crate) async fn apply(
     context: &Arc<Context>,
     target: Target,
     change: Change,
-    fingerprint: Option<Fingerprint>,
+    sent: Option<SentApply<'_>>,
 ) -> Result<Written, ApiError> {
     target.check_key()?;
     let mut turn = context.turn(&target).await?;
-    update_in_turn(context, &target, &change, &mut turn, fingerprint).await
+    update_in_turn(context, &target, &change, &mut turn, sent).await
 }
 
 /// As [`apply`], by one whose turn it is.
@@ -50,10 +49,10 @@ pub(super) async fn update_in_turn(
     target: &Target,
     change: &Change,
     turn: &mut Turn<'_>,
-    fingerprint: Option<Fingerprint>,
+    sent: Option<SentApply<'_>>,
 ) -> Result<Written, ApiError> {
     let seen = Freshness::note(context, target).await?;
-    let outcome = update_until_stored(context, target, change, turn, fingerprint).await;
+    let outcome = update_until_stored(context, target, change, turn, sent).await;
     seen.confirm(context, target, outcome, || {
         update_until_stored(context, target, change, turn, None)
     })
@@ -65,13 +64,13 @@ async fn update_until_stored(
     target: &Target,
     change: &Change,
     turn: &mut Turn<'_>,
-    fingerprint: Option<Fingerprint>,
+    sent: Option<SentApply<'_>>,
 ) -> Result<Written, ApiError> {
     loop {
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
         let lookup = lookup(context, &target.registry, &snapshot);
-        let witness = fingerprint.and_then(|fingerprint| Witness::of(context, target, fingerprint, &lookup));
+        let witness = sent.and_then(|sent| Witness::of(context, target, sent, &lookup));
         let stage = match &witness {
             Some(witness) => witnessed_stage(context, target, witness),
             None => stage(context, target, &lookup),
