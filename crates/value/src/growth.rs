@@ -42,22 +42,32 @@ impl Growth {
     /// [`Error::Overgrown`] where there is no room for them.
     pub fn draw_value(&mut self, value: &Value) -> Result<(), Error> {
         match value {
-            Value::Null => self.draw("null".len()),
-            Value::Bool(flag) => self.draw(if *flag { "true" } else { "false" }.len()),
-            Value::String(text) => self.draw(json::string_length(text)),
             Value::List(list) => {
                 // Brackets and commas.
-                self.draw(list.len().max(1) + 1)?;
-                list.iter().try_for_each(|item| self.draw_value(item))
+                let mut bytes = list.len().max(1) + 1;
+                for item in list {
+                    match scalar_length(item) {
+                        Some(length) => bytes += length,
+                        None => self.draw_value(item)?,
+                    }
+                }
+                self.draw(bytes)
             }
             Value::Map(map) => {
                 if let Some(source) = map.source() {
                     return self.draw(source.length());
                 }
-                self.draw(map.len().max(1) + 1)?;
-                map.iter().try_for_each(|(key, value)| self.draw_entry(key, value))
+                let mut bytes = map.len().max(1) + 1;
+                for (key, value) in map {
+                    bytes += json::string_length(key) + 1;
+                    match scalar_length(value) {
+                        Some(length) => bytes += length,
+                        None => self.draw_value(value)?,
+                    }
+                }
+                self.draw(bytes)
             }
-            Value::Int(_) | Value::UInt(_) | Value::Float(_) => self.draw(json::number_length(value)),
+            scalar => self.draw(scalar_length(scalar).unwrap_or_default()),
         }
     }
 
@@ -68,6 +78,18 @@ impl Growth {
     pub fn draw_entry(&mut self, key: &str, value: &Value) -> Result<(), Error> {
         self.draw(json::string_length(key) + 1)?;
         self.draw_value(value)
+    }
+}
+
+/// How many bytes of JSON a value takes that is neither a list nor a map.
+#[inline]
+fn scalar_length(value: &Value) -> Option<usize> {
+    match value {
+        Value::Null => Some("null".len()),
+        Value::Bool(flag) => Some(if *flag { "true" } else { "false" }.len()),
+        Value::String(text) => Some(json::string_length(text)),
+        Value::List(_) | Value::Map(_) => None,
+        Value::Int(_) | Value::UInt(_) | Value::Float(_) => Some(json::number_length(value)),
     }
 }
 

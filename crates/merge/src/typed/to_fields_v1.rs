@@ -64,7 +64,7 @@ impl Typed {
             ownership,
             is_valid: self.checked >= Checked::Valid,
             depth: 0,
-            out: Vec::with_capacity(1024),
+            out: Vec::with_capacity(2048),
             by_name: true,
         };
         walk.out.push(b'{');

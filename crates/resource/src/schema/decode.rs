@@ -317,6 +317,13 @@ impl Decoder<'_> {
                 self.write_unset(&fields[missing], at, &mut rebuild);
             }
             always.next_if_eq(&index);
+            // Most fields are texts, which stay as they are unless they are empty.
+            if let (Shape::String, Value::String(text)) = (&fields[index].shape, value)
+                && !text.is_empty()
+            {
+                rebuild.keep(at);
+                continue;
+            }
             let place = place.below(Step::Field(of, key), key);
             match self.field(&fields[index], value, &place)? {
                 Outcome::Keep => rebuild.keep(at),

@@ -84,7 +84,7 @@ fn write_members(
     };
     match (of, map) {
         (Some(of), Some(map)) => {
-            for found in members(of, map) {
+            for found in &members(of, map) {
                 member(found.name(), found.value(), found.shape());
             }
         }

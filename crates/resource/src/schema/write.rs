@@ -67,7 +67,7 @@ pub fn write_json(table: &TypeTable, shape: Option<&Shape>, value: &Value, out: 
     match (shape, value) {
         (Some(Shape::Ref(id)), Value::Map(map)) if !table.get(*id).fields().is_empty() => {
             out.push(b'{');
-            for (at, member) in members(table.get(*id), map).into_iter().enumerate() {
+            for (at, member) in members(table.get(*id), map).iter().enumerate() {
                 if at > 0 {
                     out.push(b',');
                 }

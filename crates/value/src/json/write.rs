@@ -161,10 +161,14 @@ pub fn string_length(text: &str) -> usize {
 /// The length of a number.
 pub(crate) fn number_length(number: &Value) -> usize {
     match number {
-        Value::Int(number) => itoa::Buffer::new().format(*number).len(),
-        Value::UInt(number) => itoa::Buffer::new().format(*number).len(),
+        Value::Int(number) => usize::from(*number < 0) + digits(number.unsigned_abs()),
+        Value::UInt(number) => digits(*number),
         other => to_vec(other).len(),
     }
+}
+
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().unwrap_or_default() as usize + 1
 }
 
 /// JSON of another writer, made safe within HTML as [`write_string`] makes it: what has to be escaped stands within strings
