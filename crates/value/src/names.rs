@@ -7,12 +7,15 @@ use std::cmp::Ordering;
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     prefixes: Box<[u64]>,
-    /// Where the first name of a prefix is, or [`NONE`], at or after the slot of the prefix. Without slots all names are searched.
+    /// Where the first name of a prefix is, or [`NONE`], at one of its slots. What has no slot is searched for.
     slots: Box<[u16]>,
 }
 
 /// The content of a slot that has none.
 const NONE: u16 = u16::MAX;
+
+/// How many slots a prefix may have.
+const PROBES: usize = 16;
 
 /// How many names are looked at one by one: names are mostly searched in their order, so that the next one is near.
 const NEAR: usize = 4;
@@ -39,12 +42,9 @@ impl Names {
             if last.replace(prefix) == Some(prefix) {
                 continue;
             }
-            let mut slot = slot_of(*prefix, self.slots.len());
-            while self.slots.get(slot).is_some_and(|taken| *taken != NONE) {
-                slot = (slot + 1) % self.slots.len();
-            }
-            if let Some(free) = self.slots.get_mut(slot) {
-                *free = at;
+            let free = probes(*prefix, self.slots.len()).find(|slot| self.slots.get(*slot) == Some(&NONE));
+            if let Some(slot) = free.and_then(|slot| self.slots.get_mut(slot)) {
+                *slot = at;
             }
         }
     }
@@ -73,15 +73,14 @@ impl Names {
     /// Where the first name of that prefix is, if the slots say so.
     #[inline]
     fn first_of(&self, prefix: u64) -> Option<usize> {
-        let mut slot = slot_of(prefix, self.slots.len());
-        loop {
+        for slot in probes(prefix, self.slots.len()) {
             let at = usize::from(*self.slots.get(slot)?);
             // There is no name at `NONE`.
             if *self.prefixes.get(at)? == prefix {
                 return Some(at);
             }
-            slot = (slot + 1) & (self.slots.len() - 1);
         }
+        None
     }
 
     fn search<'a>(
@@ -109,11 +108,11 @@ impl Names {
     }
 }
 
-/// The slot in which the search for a prefix begins, of a power of two.
+/// The slots that a prefix may have, of a power of two: few, so that names which were chosen to share them do not make searches long.
 #[inline]
-fn slot_of(prefix: u64, slots: usize) -> usize {
-    let mixed = prefix.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-    mixed as usize & slots.wrapping_sub(1)
+fn probes(prefix: u64, slots: usize) -> impl Iterator<Item = usize> {
+    let first = (prefix.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize;
+    (0..PROBES).map(move |step| first.wrapping_add(step) & slots.wrapping_sub(1))
 }
 
 /// Whether two names of one prefix are the same.
@@ -185,5 +184,22 @@ mod tests {
         ] {
             assert_eq!(index.position(0, name, |at| names.get(at).copied()), Err(at), "{name}");
         }
+    }
+
+    #[test]
+    fn names_that_share_their_slots_are_found() {
+        let all = (0..).map(|number| format!("{number:06}"));
+        let names: Vec<String> = all
+            .filter(|name| probes(prefix(name), 128).next() == Some(0))
+            .take(3 * PROBES)
+            .collect();
+        let index = Names::of_sorted(names.iter().map(String::as_str));
+        assert_eq!(index.slots.len(), 128);
+        assert_eq!(index.slots.iter().filter(|slot| **slot != NONE).count(), PROBES);
+        let name_at = |at: usize| names.get(at).map(String::as_str);
+        for (at, name) in names.iter().enumerate() {
+            assert_eq!(index.position(0, name, name_at), Ok(at));
+        }
+        assert_eq!(index.position(0, "x", name_at), Err(names.len()));
     }
 }
