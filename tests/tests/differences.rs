@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const JSON: &str = "application/json";
+const APPLY: &str = "application/apply-patch+yaml";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DEFINITIONS_DRY: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
 
@@ -77,6 +78,11 @@ async fn raw_bytes_that_were_sent_with_blanks_are_others() {
             .0,
         422
     );
+    // An apply that changes no field leaves the bytes as they are.
+    let applied =
+        r#"{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"two"},"revision":1,"data":{"a":1}}"#;
+    let by_other = format!("{path}/two?fieldManager=other");
+    assert_eq!(ask(&server, Method::PATCH, &by_other, APPLY, applied).await.0, 200);
     let again = spaced.replace("1,", "2,");
     assert_eq!(
         ask(&server, Method::PUT, &format!("{path}/two"), JSON, &again).await.0,

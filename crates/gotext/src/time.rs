@@ -29,7 +29,7 @@ pub enum Precision {
 
 /// Why a text is no time, in the words of the reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("parsing time {text:?}{problem}")]
+#[error("parsing time {}{problem}", quoted(text))]
 pub struct TimeError {
     text: String,
     problem: TimeProblem,
@@ -53,12 +53,28 @@ impl fmt::Display for TimeProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Element { layout, rest, element } => {
-                write!(f, " as {layout:?}: cannot parse {rest:?} as {element:?}")
+                let rest = quoted(rest);
+                write!(f, " as {layout:?}: cannot parse {rest} as {element:?}")
             }
             Self::Range(what) => write!(f, ": {what} out of range"),
-            Self::Extra(rest) => write!(f, ": extra text: {rest:?}"),
+            Self::Extra(rest) => write!(f, ": extra text: {}", quoted(rest)),
         }
     }
+}
+
+/// A text as Go's package `time` quotes it: control characters and all that is not ASCII as bytes.
+fn quoted(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len() + 2);
+    shown.push('"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => shown.extend(['\\', char::from(byte)]),
+            b' '..=0x7f => shown.push(char::from(byte)),
+            _ => shown.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    shown.push('"');
+    shown
 }
 
 const SECONDS_A_DAY: i64 = 86_400;
@@ -399,6 +415,16 @@ mod tests {
             assert_eq!(error.to_string(), format!("parsing time {text:?}{problem}"));
             assert!(!is_canonical(text));
         }
+    }
+
+    #[test]
+    fn texts_that_are_no_times_are_quoted_byte_by_byte() {
+        let told = |text: &str| Timestamp::parse(text, Precision::Seconds).unwrap_err().to_string();
+        assert_eq!(
+            told("\u{e9}\n\"\\"),
+            r#"parsing time "\xc3\xa9\x0a\"\\" as "2006-01-02T15:04:05Z07:00": cannot parse "\xc3\xa9\x0a\"\\" as "2006""#
+        );
+        assert!(told("2026-02-20T04:03:28Z\u{e9}").ends_with(r#": extra text: "\xc3\xa9""#));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! How often the validation of each kind looks at metadata, beside the checks for all kinds.
 
-use holdfast_resource::{CreationChecks, MetadataChecks, RepeatedChecks};
+use holdfast_resource::{CreationChecks, MetadataChecks, RepeatedChecks, UpdateOrder};
 
 /// As most kinds do: the core group's checks, as at creation and against the old object; of a status the latter.
 pub(crate) const MOST: MetadataChecks = of_core(1, 1);
@@ -12,7 +12,8 @@ pub(crate) const fn of_core(whole: u8, update: u8) -> MetadataChecks {
         subresource: RepeatedChecks { whole: 0, update: 1 },
         finalizer_names: true,
         at_creation: CreationChecks::First,
-        whole_first: false,
+        generated_names: true,
+        update_order: UpdateOrder::ChangeFirst,
     }
 }
 
@@ -37,10 +38,15 @@ pub(crate) const fn with_status(checks: MetadataChecks, whole: u8, update: u8) -
     }
 }
 
-/// As `checks`, where an update looks at the whole first.
-pub(crate) const fn whole_first(checks: MetadataChecks) -> MetadataChecks {
+/// As `checks`, where an update of the object tells its faults in this order.
+pub(crate) const fn in_order(update_order: UpdateOrder, checks: MetadataChecks) -> MetadataChecks {
+    MetadataChecks { update_order, ..checks }
+}
+
+/// As `checks`, where no rule of the kind holds for `generateName` (`ValidateObjectMetaWithOpts`).
+pub(crate) const fn generating_any_name(checks: MetadataChecks) -> MetadataChecks {
     MetadataChecks {
-        whole_first: true,
+        generated_names: false,
         ..checks
     }
 }

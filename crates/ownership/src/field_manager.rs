@@ -187,6 +187,10 @@ impl FieldManager {
         if managed.0.is_empty() && own.is_none() && !created {
             let existing = self.pair(self.empty.clone(), bare.clone());
             managed = existing
+                .map_err(|message| {
+                    let object = self.describe(&bare);
+                    format!("failed to convert new object ({object}) to smd typed: {message}")
+                })
                 .and_then(|(empty, bare)| self.track(&empty, &bare, managed, BEFORE_FIRST_APPLY, &now))
                 .map_err(|message| {
                     ApplyError::Failed(format!("failed to create manager for existing fields: {message}"))

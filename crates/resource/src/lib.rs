@@ -55,7 +55,8 @@ pub use parts::{Fact, Known, Parts};
 pub use registry::{DefinedGroup, Registry, RegistryBuilder, Served};
 pub use resource::{
     AtRest, CreationChecks, Definition, Encoding, GarbageCollection, Generation, MetadataChecks, NameRule,
-    RepeatedChecks, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, Verb,
+    RepeatedChecks, Resource, ResourceRules, ResourceVersion, ScaleFields, Scope, Storage, Subresource, UpdateOrder,
+    Verb,
 };
 pub use responder::{
     ActionStep, ComputedObjects, ConnectParameter, Connecter, Connection, ParameterForm, Review, SubresourceAction,

@@ -410,10 +410,26 @@ pub struct MetadataChecks {
     pub subresource: RepeatedChecks,
     /// Whether finalizers without a domain must be standard ones. Some kinds only warn.
     pub finalizer_names: bool,
-    /// Whether an update of the object looks at the whole before it looks at the change. Most kinds look at the change first.
-    pub whole_first: bool,
+    /// Whether the kind's own rule of names holds for `generateName` too.
+    pub generated_names: bool,
+    /// In what order an update tells its faults, if it is one of the object itself or looks at metadata as a whole.
+    pub update_order: UpdateOrder,
     /// When the metadata of a new object are looked at.
     pub at_creation: CreationChecks,
+}
+
+/// The order of the faults of an update: those of metadata as a whole and of their change, and those of all else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpdateOrder {
+    /// How metadata change, metadata as a whole, all else.
+    #[default]
+    ChangeFirst,
+    /// Metadata as a whole, how they change, all else.
+    WholeFirst,
+    /// The whole object, metadata first, and then how it changes, metadata first.
+    ObjectFirst,
+    /// How the object changes, metadata first, and then the whole of it, metadata first.
+    ChangesFirst,
 }
 
 /// When the validation of a kind looks at the metadata of a new object.
@@ -435,7 +451,8 @@ impl MetadataChecks {
         subresource: RepeatedChecks { whole: 0, update: 1 },
         finalizer_names: false,
         at_creation: CreationChecks::First,
-        whole_first: false,
+        generated_names: true,
+        update_order: UpdateOrder::ChangeFirst,
     };
 
     /// What holds for a write to `subresource`, which is empty for the object itself.

@@ -9,6 +9,7 @@ use holdfast_value::Value;
 use parking_lot::Mutex;
 
 use crate::access::Access;
+use crate::metadata::rest_of_metadata_update;
 use crate::schema::{EmptyField, TypeTable};
 use crate::{
     Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Parts, Resource, Rules, Validation,
@@ -60,6 +61,7 @@ pub trait Strategy: Send + Sync {
     /// included where they hold for updates. Metadata is checked already.
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(context, object);
+        errors.extend(context.rest_of_metadata(object, old));
         errors.extend(context.check_changes(object, old, self.rules()));
         errors
     }
@@ -202,6 +204,12 @@ impl WriteContext<'_> {
         let mut check = self.new_check();
         check.object_changes(object, old, self.subresource, rules);
         check.errors
+    }
+
+    /// What is wrong with metadata that the kind tells between the faults of the object and those of its change; see
+    /// [`UpdateOrder`](crate::UpdateOrder).
+    pub fn rest_of_metadata(&self, object: &Value, old: &Value) -> Vec<FieldError> {
+        rest_of_metadata_update(self.resource, self.subresource.unwrap_or_default(), object, old)
     }
 
     /// What is wrong with the values of an object, and then with how it differs from what it was.

@@ -58,6 +58,8 @@ pub(crate) struct Next {
     pub(crate) empties: Vec<EmptyField>,
     /// Whether it is the live object but for what metadata says of managers.
     pub(crate) is_live: bool,
+    /// Whether its raw extensions are the very bytes of the live object.
+    pub(crate) keeps_raw: bool,
 }
 
 impl Change {
@@ -96,6 +98,7 @@ impl Change {
                 warnings: warnings.clone(),
                 empties: Vec::new(),
                 is_live: false,
+                keeps_raw: false,
             }),
             Self::Patch { patch, validation } => {
                 let (patch, findings) = patch.as_ref().map_err(Error::clone)?;
@@ -113,6 +116,7 @@ impl Change {
                 warnings: warnings.clone(),
                 empties: Vec::new(),
                 is_live: false,
+                keeps_raw: false,
             }),
             Self::Patch { .. } => Err(Error::not_found(&stage.resource().group_resource(), &stage.target.name)),
             Self::Apply { .. } => self.apply(stage, None, false).await,
@@ -155,6 +159,7 @@ impl Change {
                 warnings,
                 empties: Vec::new(),
                 is_live: false,
+                keeps_raw: true,
             });
         }
         if live.is_none() && !stage.resource().capabilities.keeps_reset_fields_at_creation {
@@ -192,6 +197,7 @@ impl Change {
             warnings,
             empties: typed.empties,
             is_live: applied.is_live && live.is_some(),
+            keeps_raw: applied.is_live && live.is_some(),
         })
     }
 }
@@ -256,6 +262,7 @@ impl Patch {
                 warnings: typed::judged(typed.findings, validation).map_err(refuse)?,
                 empties: typed.empties,
                 is_live: false,
+                keeps_raw: false,
             }),
             Patched::Nameless(findings) => {
                 let warnings = typed::judged(findings, validation).map_err(refuse)?;

@@ -10,7 +10,7 @@ use holdfast_resource::{
 use holdfast_value::{SmolStr, Value};
 
 use crate::change::{Change, Next};
-use crate::update::Sent;
+use crate::update::{Beside, Sent};
 use crate::{Error, Live, Stage, Staged, metadata, tracking};
 
 const KIND: &str = "Scale";
@@ -119,9 +119,12 @@ pub(crate) async fn update(
         old: &old,
     };
     let old = if stage.checks_as_sent() { &before } else { &live.stored };
-    stage
-        .finish_update(object, live, old, Some(sent), (warnings, &[]))
-        .await
+    let beside = Beside {
+        warnings,
+        empties: &[],
+        keeps_raw: false,
+    };
+    stage.finish_update(object, live, old, Some(sent), beside).await
 }
 
 fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {

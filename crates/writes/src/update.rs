@@ -18,6 +18,15 @@ pub(crate) struct Sent<'a> {
     pub(crate) old: &'a Value,
 }
 
+/// What is known of the object of an update beside it.
+pub(crate) struct Beside<'a> {
+    pub(crate) warnings: Vec<String>,
+    /// What the write gives as empty and the object does not hold for that.
+    pub(crate) empties: &'a [EmptyField],
+    /// Whether raw extensions are the very bytes of the object in place.
+    pub(crate) keeps_raw: bool,
+}
+
 impl Stage<'_> {
     /// The run of a PUT or a PATCH of the object in place, or of an object that does not exist.
     ///
@@ -50,6 +59,7 @@ impl Stage<'_> {
             warnings,
             empties,
             is_live,
+            keeps_raw,
         } = next;
         self.target.check_deadline()?;
         self.check_place(&mut object)?;
@@ -68,7 +78,12 @@ impl Stage<'_> {
             false => self.to_be_checked(object).await?,
         };
         let old = if self.checks_as_sent() { shown } else { &live.stored };
-        self.finish_update(object, live, old, None, (warnings, &empties)).await
+        let beside = Beside {
+            warnings,
+            empties: &empties,
+            keeps_raw,
+        };
+        self.finish_update(object, live, old, None, beside).await
     }
 
     /// What updates have in common once the object is complete and its managers are known. `old` is the object in place in
@@ -79,8 +94,13 @@ impl Stage<'_> {
         live: &Live,
         old: &Value,
         sent: Option<Sent<'_>>,
-        (warnings, empties): (Vec<String>, &[EmptyField]),
+        beside: Beside<'_>,
     ) -> Result<Staged, Error> {
+        let Beside {
+            warnings,
+            empties,
+            keeps_raw,
+        } = beside;
         self.target.check_deadline()?;
         let name = SmolStr::new(metadata::name(old));
         let mut call = self.call(Operation::Update, &name).in_place_of(old, live.known);
@@ -89,8 +109,9 @@ impl Stage<'_> {
         }
         let of_object = sent.is_none() && self.target.subresource.is_empty();
         let raw = self.resource().capabilities.raw.filter(|_| of_object);
-        // A patch brings raw extensions back without blanks; a write to a subresource does not touch them.
-        let raw_as_sent = raw.map_or(live.raw_as_sent, |raw| {
+        // A patch brings raw extensions back without blanks; a write to a subresource does not touch them, nor does an apply that
+        // changes nothing else.
+        let raw_as_sent = raw.filter(|_| !keeps_raw).map_or(live.raw_as_sent, |raw| {
             self.target.body.raw_as_sent && (raw.found)(&object)
         });
         if let Some(raw) = raw.filter(|_| raw_as_sent != live.raw_as_sent) {

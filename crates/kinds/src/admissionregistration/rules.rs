@@ -78,12 +78,12 @@ fn validate_resources(resources: &Field<'_, '_>, errors: &mut Errors) {
             }
             continue;
         };
-        if of_all.contains(subresource) {
-            let detail = format!("if '*/{subresource}' is present, must not specify {}", resource.text());
-            errors.push(resource.invalid(detail));
-        }
         if whole.contains(name) {
             let detail = format!("if '{name}/*' is present, must not specify {}", resource.text());
+            errors.push(resource.invalid(detail));
+        }
+        if of_all.contains(subresource) {
+            let detail = format!("if '*/{subresource}' is present, must not specify {}", resource.text());
             errors.push(resource.invalid(detail));
         }
         if name == "*" {
@@ -96,8 +96,11 @@ fn validate_resources(resources: &Field<'_, '_>, errors: &mut Errors) {
     if resources.len() > 1 && any("*/*") {
         errors.push(resources.invalid("if '*/*' is present, must not specify other resources"));
     }
-    let plain = |text: &str| !text.contains('/') && text != "*";
-    if any("*") && resources.items().any(|resource| plain(resource.text())) {
+    // The last entry without a subresource decides in the reference.
+    let plain = |text: &&str| !text.is_empty() && !text.contains('/');
+    let texts: Vec<&str> = resources.items().map(|resource| resource.text()).collect();
+    let last = texts.into_iter().rfind(plain);
+    if any("*") && last.is_some_and(|last| last != "*") {
         errors.push(resources.invalid("if '*' is present, must not specify other resources without subresources"));
     }
 }

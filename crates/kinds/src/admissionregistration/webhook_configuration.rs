@@ -247,6 +247,21 @@ mod tests {
             ]
         );
         assert_eq!(errors("[pods]", "['pods/*', '*/scale', pods]"), Vec::<String>::new());
+        let singles = "if '*' is present, must not specify other resources without subresources";
+        assert_eq!(
+            errors("[pods]", "['*', pods]"),
+            [format!(
+                "webhooks[0].rules[0].resources: Invalid value: [\"*\",\"pods\"]: {singles}"
+            )]
+        );
+        assert_eq!(errors("[pods]", "[pods, '*']"), Vec::<String>::new());
+        assert_eq!(
+            errors("[pods]", "['pods/*', '*/scale', pods/scale]"),
+            [
+                "webhooks[0].rules[0].resources[2]: Invalid value: \"pods/scale\": if 'pods/*' is present, must not specify pods/scale",
+                "webhooks[0].rules[0].resources[2]: Invalid value: \"pods/scale\": if '*/scale' is present, must not specify pods/scale",
+            ]
+        );
     }
 
     #[test]

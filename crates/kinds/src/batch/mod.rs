@@ -4,11 +4,11 @@ mod cronjob;
 mod job;
 mod schedule;
 
-use holdfast_resource::{DeletionRules, SelectorWords};
+use holdfast_resource::{DeletionRules, SelectorWords, UpdateOrder};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{of_core, with_status};
+use crate::metadata_checks::{MOST, in_order, of_core, with_status};
 use crate::workload::TemplateWarnings;
 
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
@@ -31,8 +31,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .selector_words(SelectorWords::NamesKind)
             .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
             .empty_status()
-            // Changes are looked at behind the specification.
-            .metadata_checks(of_core(1, 0))
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
             .done(),
         _ => return None,
     })

@@ -72,6 +72,7 @@ impl Strategy for CertificateSigningRequest {
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (status, old_status) = (root.child("status"), old_root.child("status"));
         let mut errors = self.validate(context, object);
+        errors.extend(context.rest_of_metadata(object, old));
         let (conditions, before) = (status.child("conditions"), old_status.child("conditions"));
         for type_name in [APPROVED, DENIED, FAILED] {
             if of_type(&conditions, type_name).len() < of_type(&before, type_name).len() {

@@ -43,6 +43,7 @@ impl Strategy for ConfigMap {
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = validate_frozen(object, old, &["data", "binaryData"]);
+        errors.extend(context.rest_of_metadata(object, old));
         errors.extend(self.validate(context, object));
         errors
     }
@@ -99,6 +100,18 @@ mod tests {
     }
 
     #[test]
+    fn faults_of_a_change_are_told_before_those_of_the_whole() {
+        let frozen = SETTINGS.replace(", data:", ", immutable: true, data:");
+        let wrong = frozen
+            .replace("name: a}", "name: a, labels: {a: '-'}}")
+            .replace("k: v", "..: v");
+        let errors = Harness::new().update_errors(&frozen, &wrong);
+        let fields: Vec<&str> = errors.iter().filter_map(|error| error.split(": ").next()).collect();
+        let label = "metadata.labels";
+        assert_eq!(fields, [label, label, label, "data", label, "data[..]"]);
+    }
+
+    #[test]
     fn a_mebibyte_of_values_is_the_most() {
         let of = |size: usize| SETTINGS.replace("k: v", &format!("k: {}", "x".repeat(size)));
         assert!(Harness::new().errors(&of(super::DATA_SIZE)).is_empty());
@@ -110,7 +123,7 @@ mod tests {
 
     #[test]
     fn what_is_immutable_stays_so() {
-        let frozen = SETTINGS.replace("data:", "immutable: true, data:");
+        let frozen = SETTINGS.replace(", data:", ", immutable: true, data:");
         assert_eq!(
             Harness::new().update_errors(&frozen, &SETTINGS.replace("k: v", "k: w")),
             [

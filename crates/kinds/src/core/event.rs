@@ -6,13 +6,14 @@ use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{
-    Check, ConversionError, Converts, CreationChecks, Field, FieldError, Part, RowRules, Rules, Strategy, WriteContext,
+    Check, ConversionError, Converts, CreationChecks, Field, FieldError, Part, RowRules, Rules, Strategy, UpdateOrder,
+    WriteContext,
 };
 use holdfast_value::Value;
 
 use crate::defaults::{is_zero, set_missing};
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{at_creation, of_apimachinery, of_core};
+use crate::metadata_checks::{at_creation, in_order, of_apimachinery, of_core};
 use crate::validation::{Errors, immutable_text, report, same};
 
 /// What only Events do.
@@ -33,7 +34,10 @@ pub(crate) fn events(of_own_group: bool) -> Kind {
         })
         .exempt_from_quotas()
         .metadata_checks(if of_own_group {
-            at_creation(of_core(0, 1), CreationChecks::Own)
+            in_order(
+                UpdateOrder::ObjectFirst,
+                at_creation(of_core(0, 1), CreationChecks::Own),
+            )
         } else {
             at_creation(of_apimachinery(0, 0), CreationChecks::Last)
         })
@@ -76,6 +80,7 @@ impl Strategy for Event {
         if !self.of_own_group {
             return errors;
         }
+        errors.extend(context.rest_of_metadata(object, before));
         if !same(root.child("series").value(), old.child("series").value()) {
             validate_series(context, &root, &mut errors);
         }

@@ -23,14 +23,14 @@ pub(crate) mod volume_sources;
 pub(crate) use pod::qos_class;
 
 use holdfast_resource::{
-    ConnectParameter, DeletionRules, GroupResource, NameRule, ParameterForm, RowRules, SelectorWords,
+    ConnectParameter, DeletionRules, GroupResource, NameRule, ParameterForm, RowRules, SelectorWords, UpdateOrder,
 };
 use holdfast_value::SmolStr;
 
 use crate::config::Config;
 use crate::features::Feature;
 use crate::kind::{self, Kind, kind};
-use crate::metadata_checks;
+use crate::metadata_checks::{self, MOST, generating_any_name, in_order};
 use crate::quota;
 use crate::validation::addresses::Reading;
 use crate::workload::TemplateWarnings;
@@ -70,7 +70,10 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .deprecated("v1 ComponentStatus is deprecated in v1.19+")
             .selector_words(SelectorWords::Plain)
             .done(),
-        "configmaps" => kind(configmap::ConfigMap).counted_by_plural().done(),
+        "configmaps" => kind(configmap::ConfigMap)
+            .counted_by_plural()
+            .metadata_checks(in_order(UpdateOrder::ChangesFirst, MOST))
+            .done(),
         "endpoints" => {
             let server = config().server();
             kind(endpoints::Endpoints {
@@ -95,12 +98,14 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 checks_preconditions: true,
                 ..DeletionRules::default()
             })
+            .metadata_checks(in_order(UpdateOrder::WholeFirst, MOST))
             .done(),
         "nodes" => kind(node::Node { reading })
             .connects("proxy", node::Proxy)
             .cells(node::CELLS)
             .ends_tokens("node", "node")
             .keeps_reset_fields_at_creation()
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
             .done(),
         "persistentvolumeclaims" => kind(persistentvolumeclaim::PersistentVolumeClaim { features })
             .kept_by(persistentvolumeclaim::to_rest)
@@ -110,7 +115,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "persistentvolumes" => kind(persistentvolume::PersistentVolume { features })
             .cells(persistentvolume::CELLS)
-            .metadata_checks(metadata_checks::of_core(2, 0))
+            .metadata_checks(metadata_checks::of_core(1, 0))
             .done(),
         "pods" => kind(pod::Pod { config: config() })
             .connects_each(pod::of_pod(features).map(|of| (of.name, of)))
@@ -138,7 +143,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .counted_by_plural()
             .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
             .empty_status()
-            .metadata_checks(metadata_checks::of_core(0, 1))
+            .metadata_checks(generating_any_name(metadata_checks::of_core(0, 1)))
             .done(),
         "resourcequotas" => kind(resourcequota::ResourceQuota)
             .cells(resourcequota::CELLS)
@@ -148,6 +153,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "secrets" => kind(secret::Secret)
             .counted_by_plural()
+            .metadata_checks(in_order(UpdateOrder::ChangesFirst, MOST))
             .ends_tokens("secret", "secret")
             .done(),
         "serviceaccounts" => kind(serviceaccount::ServiceAccount)

@@ -124,6 +124,7 @@ impl Strategy for Node {
         if context.subresource.is_none() {
             validate_node(&root, self.reading, &mut errors);
         }
+        errors.extend(context.rest_of_metadata(object, old));
         validate_node_update(&root, &old_root, &mut errors);
         errors
     }

@@ -1,6 +1,7 @@
 //! PersistentVolumes: <https://kubernetes.io/docs/concepts/storage/persistent-volumes/>.
 
 use holdfast_resource::metadata::formats::dns_subdomain;
+use holdfast_resource::metadata::validate_metadata_whole;
 use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Check, Field, FieldError, FieldPath, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
@@ -112,6 +113,7 @@ impl Strategy for PersistentVolume {
         }
         // Both the reference's strategy and its check of updates look at the whole volume.
         let mut errors = self.validate(context, object);
+        errors.extend(validate_metadata_whole(context.resource, object));
         errors.extend(context.check(object, &VolumeRules::of(object)));
         let (root, old_root) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));

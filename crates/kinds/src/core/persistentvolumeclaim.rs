@@ -63,6 +63,15 @@ impl Strategy for PersistentVolumeClaim {
             return validate_status(&Field::root(object));
         }
         let mut errors = self.validate(context, object);
+        // Where a source named a group before, any group will do (`allowInvalidAPIGroupInDataSourceOrRef`).
+        let names_group = |part| {
+            source(old, part)
+                .and_then(|source| source.get("apiGroup"))
+                .is_some_and(|group| !group.is_null())
+        };
+        if names_group("dataSource") || names_group("dataSourceRef") {
+            errors.retain(|error| !GROUPS.contains(&error.field.as_str()));
+        }
         validate_change(&Field::root(object), &Field::root(old), &mut errors);
         errors
     }
@@ -91,6 +100,9 @@ impl PersistentVolumeClaim {
         }
     }
 }
+
+/// Where a claim names the group of its source.
+const GROUPS: [&str; 2] = ["spec.dataSource.apiGroup", "spec.dataSourceRef.apiGroup"];
 
 fn source<'v>(object: &'v Value, part: &str) -> Option<&'v Value> {
     object.at(&["spec", part]).filter(|source| !source.is_null())
@@ -425,6 +437,22 @@ mod tests {
         )));
         assert_eq!(at(&created, "spec.dataSourceRef"), at(&created, "spec.dataSource"));
         assert_eq!(at(&created, "status"), r#"{"phase":"Pending"}"#);
+    }
+
+    #[test]
+    fn the_group_of_a_source_is_any_where_it_named_one_before() {
+        let harness = Harness::new();
+        let of = |source: &str| claim(&format!("{ONE}, dataSourceRef: {{{source}, name: s}}"));
+        let wrong = of("apiGroup: a/b, kind: X");
+        let told = |old: &str| {
+            let errors = harness.update_errors(old, &wrong);
+            errors
+                .iter()
+                .filter(|error| error.starts_with("spec.dataSourceRef.apiGroup"))
+                .count()
+        };
+        assert_eq!(told(&of("apiGroup: x.io, kind: X")), 0);
+        assert_eq!(told(&of("kind: PersistentVolumeClaim")), 1);
     }
 
     #[test]

@@ -62,6 +62,7 @@ impl Strategy for Secret {
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = context.check_changes(object, old, &NoRules);
         errors.extend(validate_frozen(object, old, &["data"]));
+        errors.extend(context.rest_of_metadata(object, old));
         errors.extend(self.validate(context, object));
         errors
     }

@@ -19,6 +19,7 @@ impl Strategy for IngressClass {
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = context.check_changes(object, old, self);
+        errors.extend(context.rest_of_metadata(object, old));
         errors.extend(self.validate(context, object));
         errors
     }

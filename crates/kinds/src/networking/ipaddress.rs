@@ -24,6 +24,7 @@ impl Strategy for IpAddress {
         let mut errors = Errors::new();
         optional_text(&metadata.child("name"), |name| name_faults(object, name), &mut errors);
         errors.extend(self.validate(context, object));
+        errors.extend(context.rest_of_metadata(object, old));
         errors.extend(context.check_changes(object, old, &NoRules));
         errors
     }

@@ -10,9 +10,10 @@ mod servicecidr;
 use crate::config::Config;
 use crate::features::Feature;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::of_core;
+use crate::metadata_checks::{MOST, in_order, of_core};
 use crate::validation::addresses::Reading;
 use crate::versions::Versions;
+use holdfast_resource::UpdateOrder;
 
 const GROUP: &str = "networking.k8s.io";
 
@@ -28,11 +29,15 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .read_by(at_rest::ingress)
             .empty_status()
             .done(),
-        "ingressclasses" => kind(ingressclass::IngressClass).cells(ingressclass::CELLS).done(),
+        "ingressclasses" => kind(ingressclass::IngressClass)
+            .cells(ingressclass::CELLS)
+            .metadata_checks(in_order(UpdateOrder::ChangesFirst, MOST))
+            .done(),
         "ipaddresses" => kind(ipaddress::IpAddress { first: block.nth(1) })
             .initial_objects()
             .named_by(ipaddress::name_faults)
             .cells(ipaddress::CELLS)
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
             .converts_by(config, GROUP, VERSIONS)
             .done(),
         "networkpolicies" => kind(networkpolicy::NetworkPolicy { reading })

@@ -55,6 +55,7 @@ impl Strategy for Binding {
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(context, object);
+        errors.extend(context.rest_of_metadata(object, old));
         let root = Field::root(object);
         let role = root.child("roleRef");
         if !same(role.value(), old.get("roleRef")) {
@@ -233,6 +234,18 @@ mod tests {
                 r#"roleRef: Invalid value: {"APIGroup":"rbac.authorization.k8s.io","Kind":"Role","Name":"other"}: cannot change roleRef"#
             ]
         );
+    }
+
+    #[test]
+    fn faults_of_the_whole_binding_are_told_before_those_of_its_change() {
+        let wrong = BINDING
+            .replace("name: b}", "name: b, labels: {a: '-'}}")
+            .replace("name: r}", "name: ..}");
+        let errors = Harness::new().update_errors(BINDING, &wrong);
+        let fields: Vec<&str> = errors.iter().filter_map(|error| error.split(": ").next()).collect();
+        let (label, role) = ("metadata.labels", "roleRef.name");
+        // The checks for all kinds look at metadata twice.
+        assert_eq!(fields, [label, label, label, role, label, "roleRef"]);
     }
 
     #[test]

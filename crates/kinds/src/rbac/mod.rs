@@ -12,12 +12,12 @@ pub(crate) use escalation::changes_ownership_alone;
 
 use std::sync::Arc;
 
-use holdfast_resource::Scope;
 use holdfast_resource::metadata::formats::{Faults, path_segment};
+use holdfast_resource::{Scope, UpdateOrder};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{MOST, whole_first};
+use crate::metadata_checks::{MOST, in_order};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
@@ -28,13 +28,16 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         let policy = policy();
         let binding = kind(binding::Binding { scope, policy });
         let binding = binding.named_by(name_faults).initial_objects().followed();
-        binding.cells(binding::CELLS).metadata_checks(whole_first(MOST)).done()
+        binding
+            .cells(binding::CELLS)
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
+            .done()
     };
     let role = |scope| {
         let policy = policy();
         let role = kind(role::Role { scope, policy });
         let role = role.named_by(name_faults).initial_objects().followed();
-        role.metadata_checks(whole_first(MOST)).done()
+        role.metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST)).done()
     };
     Some(match plural {
         "clusterrolebindings" => binding(Scope::Cluster),

@@ -18,11 +18,11 @@ mod selectors;
 mod status_rights;
 mod versions;
 
-use holdfast_resource::{CreationChecks, SelectorWords};
+use holdfast_resource::{CreationChecks, SelectorWords, UpdateOrder};
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{MOST, at_creation, of_core};
+use crate::metadata_checks::{MOST, at_creation, generating_any_name, in_order, of_core};
 use crate::quota;
 
 const GROUP: &str = "resource.k8s.io";
@@ -33,6 +33,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "deviceclasses" => kind(deviceclass::DeviceClass)
             .raw(|class| requests::has_blanks(class, &["spec", "config"]), None)
             .converts_by(config, GROUP, versions::CLASSES)
+            .metadata_checks(generating_any_name(in_order(UpdateOrder::WholeFirst, MOST)))
             .done(),
         "resourceclaims" => kind(resourceclaim::ResourceClaim {
             features: config.features,
@@ -46,7 +47,10 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         .empty_status()
         .read_by(at_rest::claim)
         .converts_by(config, GROUP, versions::CLAIMS)
-        .metadata_checks(at_creation(MOST, CreationChecks::Own))
+        .metadata_checks(in_order(
+            UpdateOrder::WholeFirst,
+            at_creation(MOST, CreationChecks::Own),
+        ))
         .done(),
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate)
             .raw(
@@ -55,7 +59,10 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             )
             .read_by(at_rest::template)
             .converts_by(config, GROUP, versions::TEMPLATES)
-            .metadata_checks(at_creation(MOST, CreationChecks::Own))
+            .metadata_checks(in_order(
+                UpdateOrder::ObjectFirst,
+                at_creation(MOST, CreationChecks::Own),
+            ))
             .done(),
         "resourceslices" => kind(resourceslice::ResourceSlice)
             .selector_words(SelectorWords::NamesVersion)

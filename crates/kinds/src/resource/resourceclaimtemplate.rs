@@ -42,6 +42,7 @@ impl Strategy for ResourceClaimTemplate {
         // Who may ask for access of an administrator does not count, as nothing may change.
         let devices = object.at(&["spec", "spec", "devices"]);
         let mut errors = context.check(object, &TemplateRules(RequestRules::of(devices)));
+        errors.extend(context.rest_of_metadata(object, old));
         errors.extend(context.check_changes(object, old, &NoRules));
         errors
     }

@@ -9,8 +9,9 @@ mod volumeattributesclass;
 
 use crate::config::Config;
 use crate::kind::{Kind, kind};
-use crate::metadata_checks::{MOST, of_core, whole_first, with_status};
+use crate::metadata_checks::{MOST, in_order, of_core, with_status};
 use crate::versions::Versions;
+use holdfast_resource::UpdateOrder;
 
 /// The versions of VolumeAttributesClasses.
 const ATTRIBUTES_CLASSES: Versions = Versions::alike(&["storage.k8s.io/v1", "storage.k8s.io/v1beta1"]);
@@ -27,11 +28,11 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .metadata_checks(with_status(of_core(1, 0), 1, 0))
             .done(),
         "csistoragecapacities" => kind(csistoragecapacity::CsiStorageCapacity)
-            .metadata_checks(whole_first(MOST))
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
             .done(),
         "storageclasses" => kind(storageclass::StorageClass)
             .cells(storageclass::CELLS)
-            .metadata_checks(whole_first(MOST))
+            .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
             .done(),
         "volumeattachments" => kind(volumeattachment::VolumeAttachment)
             .empty_status()
@@ -39,6 +40,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "volumeattributesclasses" => kind(volumeattributesclass::VolumeAttributesClass)
             .converts_by(config, "storage.k8s.io", ATTRIBUTES_CLASSES)
+            .metadata_checks(in_order(UpdateOrder::ChangesFirst, MOST))
             .done(),
         _ => return None,
     })

@@ -23,6 +23,7 @@ impl Strategy for VolumeAttributesClass {
                 errors.push(field.forbidden(format!("updates to {part} are forbidden.")));
             }
         }
+        errors.extend(context.rest_of_metadata(object, old));
         errors.extend(self.validate(context, object));
         errors
     }

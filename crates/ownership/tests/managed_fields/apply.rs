@@ -179,6 +179,19 @@ fn a_configuration_of_another_kind_is_refused() {
 }
 
 #[test]
+fn an_object_that_does_not_fit_its_type_can_get_no_first_entry() {
+    let mut host = Host::widget();
+    host.apply("alpha", "spec: {parts: [{name: a}]}").unwrap();
+    host.patch("tool", "{metadata: {managedFields: []}, spec: {parts: [{}]}}");
+    assert_eq!(
+        message(host.apply("alpha", "spec: {parts: [{name: a}]}")),
+        "failed to create manager for existing fields: failed to convert new object (/one; example.com/v1, Kind=Widget) to smd \
+         typed: .spec.parts: element 0: associative list with keys has an element that omits all key fields [\"name\"] (and \
+         doesn't have default values for any key fields)"
+    );
+}
+
+#[test]
 fn a_configuration_that_does_not_fit_the_type_is_refused() {
     let mut host = Host::widget();
     assert_eq!(

@@ -10,8 +10,8 @@ mod validation;
 
 pub(crate) use validation::validate_embedded_metadata;
 pub use validation::{
-    validate_annotations, validate_managed_fields, validate_metadata, validate_metadata_changes,
-    validate_metadata_update, validate_scale_metadata,
+    rest_of_metadata_update, validate_annotations, validate_managed_fields, validate_metadata,
+    validate_metadata_update, validate_metadata_whole, validate_scale_metadata,
 };
 
 /// An object that has no more than its kind and its name yet; it is in no namespace where that is empty.

@@ -6,7 +6,7 @@ use holdfast_value::{Map, SmolStr, Value};
 
 use super::formats;
 use super::name::without_dash;
-use crate::{FieldError, FieldPath, GroupVersion, MetadataChecks, NameRule, Resource};
+use crate::{FieldError, FieldPath, GroupVersion, MetadataChecks, NameRule, Resource, UpdateOrder};
 
 /// All annotations of an object together may have this many bytes, keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
@@ -108,6 +108,9 @@ fn whole_metadata(object: &Value, names: &Names<'_>, finalizers_by_name: bool) -
 
 /// What the rule of names of a resource says of the beginning of a name.
 fn own_prefix(resource: &Resource, object: &Value, prefix: &str) -> formats::Faults {
+    if !resource.rules.metadata_checks.generated_names {
+        return formats::Faults::default();
+    }
     match resource.rules.name {
         NameRule::Own => resource.capabilities.name_faults(object, &without_dash(prefix)),
         rule => rule.check_prefix(prefix),
@@ -170,44 +173,53 @@ pub fn validate_metadata_update(
     old: &Value,
 ) -> Vec<FieldError> {
     // All kinds take what can stand in a path for the beginning of a name; each has its own rule besides.
-    let (mut of_all, mut of_kind) = (Vec::new(), Vec::new());
+    let mut of_all = Vec::new();
     if let Some(metadata) = object.get("metadata") {
-        let root = FieldPath::new("metadata");
         let in_paths = |prefix: &str| NameRule::PathSegment.check_prefix(prefix);
-        generated_name(&root, metadata, in_paths, &mut of_all);
-        generated_name(
-            &root,
-            metadata,
-            |prefix| own_prefix(resource, object, prefix),
-            &mut of_kind,
-        );
+        generated_name(&FieldPath::new("metadata"), metadata, in_paths, &mut of_all);
     }
-    repeated_faults(
-        &resource.rules.metadata_checks,
-        subresource,
-        (of_all, of_kind),
-        object,
-        old,
-    )
+    let of_kind = own_prefix_faults(resource, object);
+    let checks = &resource.rules.metadata_checks;
+    repeated_faults(checks, subresource, (of_all, of_kind), object, old).first
 }
 
-/// What an update may not make of the metadata of `old` (`ValidateObjectMetaUpdate`): for kinds that look at it between other
-/// checks of theirs.
-pub fn validate_metadata_changes(resource: &Resource, object: &Value, old: &Value) -> Vec<FieldError> {
+/// What [`validate_metadata_update`] leaves out for kinds that tell it between other faults; see [`UpdateOrder`].
+pub fn rest_of_metadata_update(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
+    let of_kind = own_prefix_faults(resource, object);
+    let checks = &resource.rules.metadata_checks;
+    repeated_faults(checks, subresource, (Vec::new(), of_kind), object, old).rest
+}
+
+/// What the kind's own rule of names says of `generateName`.
+fn own_prefix_faults(resource: &Resource, object: &Value) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    if let Some(metadata) = object.get("metadata") {
+        let rule = |prefix: &str| own_prefix(resource, object, prefix);
+        generated_name(&FieldPath::new("metadata"), metadata, rule, &mut errors);
+    }
+    errors
+}
+
+/// What is wrong with the metadata of a changed object as a whole, name and namespace aside (`ValidateObjectMeta`): for kinds
+/// that look at it between other checks of theirs.
+pub fn validate_metadata_whole(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let root = FieldPath::new("metadata");
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
-    let mut errors = Vec::new();
-    changes(
-        &root,
-        metadata,
-        old.get("metadata").unwrap_or(&Value::Null),
-        &mut errors,
-    );
+    let mut errors = own_prefix_faults(resource, object);
     shape(&root, metadata, &mut errors);
+    finalizers(&root, metadata, &mut errors);
     if resource.rules.metadata_checks.finalizer_names {
         finalizer_names(&root, metadata, &mut errors);
     }
     errors
+}
+
+/// The faults of the metadata of an update.
+struct UpdateFaults {
+    /// What is told ahead of all other faults.
+    first: Vec<FieldError>,
+    /// What is told between them.
+    rest: Vec<FieldError>,
 }
 
 /// The faults of an update as often as the reference tells them. Those of the beginning of a name come with it.
@@ -217,7 +229,7 @@ fn repeated_faults(
     (of_all, of_kind): (Vec<FieldError>, Vec<FieldError>),
     object: &Value,
     old: &Value,
-) -> Vec<FieldError> {
+) -> UpdateFaults {
     let root = FieldPath::new("metadata");
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     let old = old.get("metadata").unwrap_or(&Value::Null);
@@ -226,25 +238,30 @@ fn repeated_faults(
     changes(&root, metadata, old, &mut update);
     update.extend(whole.iter().cloned());
     finalizers(&root, metadata, &mut whole);
-    let mut errors = of_all;
-    errors.extend(whole.iter().cloned());
-    errors.extend(update.iter().cloned());
+    let mut first = of_all;
+    first.extend(whole.iter().cloned());
+    first.extend(update.iter().cloned());
     whole.splice(0..0, of_kind);
     if checks.finalizer_names {
         finalizer_names(&root, metadata, &mut whole);
         finalizer_names(&root, metadata, &mut update);
     }
     let own = checks.of(subresource);
-    let mut of_kind = [(&update, own.update), (&whole, own.whole)];
-    if checks.whole_first && subresource.is_empty() {
-        of_kind.reverse();
-    }
-    for (errors_of_check, times) in of_kind {
-        for _ in 0..times {
-            errors.extend(errors_of_check.iter().cloned());
-        }
-    }
-    errors
+    let repeated = |errors: &[FieldError], times: u8| (0..times).flat_map(|_| errors.to_vec()).collect::<Vec<_>>();
+    let (update, whole) = (repeated(&update, own.update), repeated(&whole, own.whole));
+    let order = match own.whole {
+        0 if !subresource.is_empty() => UpdateOrder::ChangeFirst,
+        _ => checks.update_order,
+    };
+    let (now, later, rest) = match order {
+        UpdateOrder::ChangeFirst => (update, whole, Vec::new()),
+        UpdateOrder::WholeFirst => (whole, update, Vec::new()),
+        UpdateOrder::ObjectFirst => (whole, Vec::new(), update),
+        UpdateOrder::ChangesFirst => (update, Vec::new(), whole),
+    };
+    first.extend(now);
+    first.extend(later);
+    UpdateFaults { first, rest }
 }
 
 /// What is looked at in new objects and in updates alike.

@@ -8,7 +8,6 @@ mod validation;
 pub(super) use cells::CELLS;
 
 use holdfast_resource::metadata::formats::label_value;
-use holdfast_resource::metadata::validate_metadata_changes;
 use holdfast_resource::{Field, FieldError, Old, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
@@ -89,7 +88,7 @@ impl Strategy for Job {
             return errors;
         }
         let mut errors = self.validate(context, object);
-        errors.extend(validate_metadata_changes(context.resource, object, old));
+        errors.extend(context.rest_of_metadata(object, old));
         // The reference checks the specification once more as part of the change.
         let mut check = context.new_check();
         if let Some(job) = check.root(object) {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use holdfast_gotext::quote::quote;
 use holdfast_resource::Field;
+use holdfast_value::Value;
 
 /// Paths that were seen, with how many were seen before each.
 type Seen<'v> = BTreeMap<&'v str, usize>;
@@ -35,8 +37,16 @@ pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Tells of the overlaps of a source with itself, and then with those before it.
+/// Tells of the overlaps of a source with itself, and then with those before it; of one that names nothing, that.
 fn projection_warnings<'v>(volume: &str, projection: &Field<'v, '_>, all: &mut Seen<'v>, warnings: &mut Vec<String>) {
+    if projection
+        .value()
+        .and_then(Value::as_map)
+        .is_none_or(|parts| parts.is_empty())
+    {
+        warnings.push(format!("volume {} (Projected) has no sources provided", quote(volume)));
+        return;
+    }
     let (token, bundle) = (
         projection.child("serviceAccountToken"),
         projection.child("clusterTrustBundle"),
@@ -176,6 +186,14 @@ mod tests {
                 r#"volume "v" (ConfigMap "c"): overlapping paths: "p2/x/y" with "p2""#,
                 r#"volume "v" (ConfigMap "c"): overlapping paths: "p2/x/y" with "p2/x""#,
             ]
+        );
+    }
+
+    #[test]
+    fn a_source_of_a_projected_volume_names_something() {
+        assert_eq!(
+            warnings("projected: {sources: [{}, {configMap: {name: d}}]}"),
+            [r#"volume "v" (Projected) has no sources provided"#]
         );
     }
 

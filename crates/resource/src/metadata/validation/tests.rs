@@ -75,7 +75,7 @@ fn an_object_that_goes_takes_no_new_finalizer() {
     let new = metadata(r#"{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["a/b","c/d"]}}"#);
     let errors = repeated_faults(&MOST, "", (Vec::new(), Vec::new()), &new, &old);
     assert_eq!(
-        errors[0].to_string(),
+        errors.first[0].to_string(),
         "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found new finalizers []string{\"c/d\"}"
     );
 }
@@ -89,7 +89,7 @@ fn a_change_of_the_uid_is_told_twice() {
         &metadata(r#"{"metadata":{"uid":"2"}}"#),
         &metadata(r#"{"metadata":{"uid":"1"}}"#),
     );
-    let texts: Vec<String> = errors.iter().map(FieldError::to_string).collect();
+    let texts: Vec<String> = errors.first.iter().map(FieldError::to_string).collect();
     assert_eq!(texts, ["metadata.uid: Invalid value: \"2\": field is immutable"; 2]);
 }
 
@@ -98,7 +98,8 @@ const MOST: MetadataChecks = MetadataChecks {
     subresource: RepeatedChecks { whole: 0, update: 1 },
     finalizer_names: true,
     at_creation: crate::CreationChecks::First,
-    whole_first: false,
+    generated_names: true,
+    update_order: UpdateOrder::ChangeFirst,
 };
 
 #[test]
@@ -106,7 +107,7 @@ fn faults_are_told_as_often_as_a_kind_looks() {
     let new = metadata(r#"{"metadata":{"labels":{"a":"-"},"finalizers":["plain"]}}"#);
     let old = metadata(r#"{"metadata":{}}"#);
     let fields = |checks: &MetadataChecks, subresource: &str| {
-        let errors = repeated_faults(checks, subresource, (Vec::new(), Vec::new()), &new, &old);
+        let errors = repeated_faults(checks, subresource, (Vec::new(), Vec::new()), &new, &old).first;
         let fields: Vec<String> = errors.iter().map(|error| error.field.to_string()).collect();
         fields.join(" ")
     };
@@ -120,19 +121,31 @@ fn faults_are_told_as_often_as_a_kind_looks() {
 }
 
 #[test]
-fn some_kinds_look_at_the_whole_before_the_change() {
+fn each_kind_tells_the_faults_of_an_update_in_its_order() {
     let new = metadata(r#"{"metadata":{"uid":"2","labels":{"a":"-"}}}"#);
     let old = metadata(r#"{"metadata":{"uid":"1"}}"#);
-    let order = |whole_first: bool| {
-        let checks = MetadataChecks { whole_first, ..MOST };
-        let errors = repeated_faults(&checks, "", (Vec::new(), Vec::new()), &new, &old);
-        let fields = errors
-            .iter()
-            .filter_map(|error| error.field.as_str().rsplit('.').next());
-        fields.collect::<Vec<_>>().join(" ")
+    let order = |subresource: &str, update_order: UpdateOrder| {
+        let checks = MetadataChecks { update_order, ..MOST };
+        let faults = repeated_faults(&checks, subresource, (Vec::new(), Vec::new()), &new, &old);
+        [faults.first, faults.rest].map(|errors| {
+            let fields = errors.iter().map(|error| error.field.as_str());
+            let fields = fields.filter_map(|field| field.rsplit('.').next().map(str::to_owned));
+            fields.collect::<Vec<_>>().join(" ")
+        })
     };
-    assert_eq!(order(false), "labels uid labels uid labels labels");
-    assert_eq!(order(true), "labels uid labels labels uid labels");
+    let (all, change, whole) = ("labels uid labels", "uid labels", "labels");
+    for (update_order, first, rest) in [
+        (UpdateOrder::ChangeFirst, format!("{all} {change} {whole}"), ""),
+        (UpdateOrder::WholeFirst, format!("{all} {whole} {change}"), ""),
+        (UpdateOrder::ObjectFirst, format!("{all} {whole}"), change),
+        (UpdateOrder::ChangesFirst, format!("{all} {change}"), whole),
+    ] {
+        assert_eq!(order("", update_order), [first, rest.to_owned()], "{update_order:?}");
+        assert_eq!(
+            order("status", update_order),
+            [format!("{all} {change}"), String::new()]
+        );
+    }
 }
 
 #[test]
@@ -154,7 +167,7 @@ fn the_beginning_of_a_name_is_checked_in_updates_too() {
     let wrong = |why: &str| FieldError::invalid(&FieldPath::new("metadata.generateName"), "a/", why.to_owned());
     let prefix = (vec![wrong("path")], vec![wrong("kind")]);
     let object = metadata(r#"{"metadata":{}}"#);
-    let errors = repeated_faults(&MOST, "", prefix, &object, &object);
+    let errors = repeated_faults(&MOST, "", prefix, &object, &object).first;
     let texts: Vec<&str> = errors.iter().map(|error| error.detail.as_str()).collect();
     assert_eq!(texts, ["path", "kind"]);
 }
