@@ -17,7 +17,7 @@ use serde_json::Value;
 use crate::habits::{need_valgrind, say};
 
 /// By how much a count may grow, as a part of what is kept.
-const MOST: f64 = 0.03;
+const MOST: f64 = 0.05;
 
 /// How many times more a row is counted that seems to have grown.
 const AGAIN: usize = 3;
@@ -26,7 +26,7 @@ const AGAIN: usize = 3;
 const KEPT: &str = "tests/instructions.txt";
 
 const HEAD: &str = "# Instructions for one request, counted by `cargo xtask bench --instructions`; written by `--bless`.\n\
-                    # A commit that lets a count grow by more than 3 % says why.\n";
+                    # A commit that lets a count grow by more than 5 % says why.\n";
 
 #[derive(Clone)]
 struct Row {
@@ -42,8 +42,8 @@ pub(super) fn run(bless: bool) -> Result<()> {
     let rows = rows(&program)?;
     let kept = read(Path::new(KEPT))?;
     let mut counts = count_all(&program, &rows)?;
-    // Seeds of hash maps and the moments of commits make a count vary by a percent or two: what seems to have grown is counted
-    // again, and the lowest counts.
+    // Seeds of hash maps, the moments of commits and where a program is built make a count vary by a percent or two: what seems to
+    // have grown is counted again, and the lowest counts.
     // What is to be kept is not judged.
     for _ in 0..if bless { 0 } else { AGAIN } {
         let suspect = |row: &&Row| grown(counts.get(&row.name), kept.get(&row.name));
@@ -194,8 +194,8 @@ mod tests {
 
     #[test]
     fn a_count_grows_by_more_than_a_few_percent_of_what_is_kept() {
-        assert!(!grown(Some(&103), Some(&100)));
-        assert!(grown(Some(&104), Some(&100)));
+        assert!(!grown(Some(&105), Some(&100)));
+        assert!(grown(Some(&106), Some(&100)));
         assert!(!grown(Some(&1), None));
     }
 
