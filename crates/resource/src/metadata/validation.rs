@@ -185,8 +185,11 @@ pub fn validate_metadata_update(
 
 /// What [`validate_metadata_update`] leaves out for kinds that tell it between other faults; see [`UpdateOrder`].
 pub fn rest_of_metadata_update(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
-    let of_kind = own_prefix_faults(resource, object);
     let checks = &resource.rules.metadata_checks;
+    if matches!(checks.update_order, UpdateOrder::ChangeFirst | UpdateOrder::WholeFirst) {
+        return Vec::new();
+    }
+    let of_kind = own_prefix_faults(resource, object);
     repeated_faults(checks, subresource, (Vec::new(), of_kind), object, old).rest
 }
 
