@@ -3,7 +3,7 @@
 //! Whoever builds without a repository can say so in the environment: `HOLDFAST_GIT_COMMIT`, `HOLDFAST_GIT_TREE_STATE`. The
 //! date is that of `SOURCE_DATE_EPOCH` where it is set, so that builds can be repeated.
 
-#![allow(clippy::print_stdout, reason = "this is how Cargo is told")]
+#![allow(clippy::print_stdout, reason = "Cargo reads these lines")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -62,7 +62,7 @@ fn main() {
     }
 }
 
-/// Whether a release is linked by the linker that Rust brings along for this target, as it is where nobody says otherwise.
+/// Whether a release is linked by the linker that Rust brings along for this target, as it is by default.
 fn links_with_own_linker() -> bool {
     let is = |variable: &str, value: &str| env::var(variable).is_ok_and(|found| found == value);
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();

@@ -2,7 +2,7 @@
 //! Makes the table of descriptions: what types and fields are, in the words of the crate `k8s-openapi`, compressed; and gives
 //! the columns of tables theirs.
 //!
-//! The words are not in the repository, and the crate is not linked into the server: it is asked here, once a build.
+//! The words are not in the repository, and the crate is not linked into the server: it is read here, once a build.
 //! Each line of the table is a definition name, a tab, and the words with `\` and line breaks escaped; or a tab, the name of
 //! a field of the last definition, a tab, and words.
 

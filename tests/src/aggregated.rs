@@ -138,7 +138,7 @@ impl Certificates {
     }
 }
 
-/// A server of `metrics.k8s.io/v1beta1` that believes nobody but front proxies. Asked for `closed`, it closes a connection that it
+/// A server of `metrics.k8s.io/v1beta1` that trusts front proxies alone. On a request for `closed`, it closes a connection that it
 /// has answered on before.
 pub struct MetricsServer {
     /// Where it listens.
@@ -204,7 +204,7 @@ impl MetricsServer {
 
 const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
 
-/// Makes a connection what it is asked to become, and says from then on what is said to it.
+/// Upgrades a connection as requested, and says from then on what is said to it.
 fn echo(request: Request<Incoming>) -> Response<Full<Bytes>> {
     let protocol = request.headers()["upgrade"].clone();
     tokio::spawn(async move {

@@ -72,7 +72,7 @@ async fn endpoints(connection: &mut Connection) -> Result<String> {
             None => text += &format!("- `{path}`\n"),
         }
     }
-    text += "\n## Checks of health\n\nEach is asked alone below these paths, and left out by `?exclude=CHECK`.\n\n| check | part of |\n|---|---|\n";
+    text += "\n## Checks of health\n\nEach answers alone below these paths, and left out by `?exclude=CHECK`.\n\n| check | part of |\n|---|---|\n";
     for (check, roots) in checks {
         let roots: Vec<String> = roots.iter().map(|root| format!("`{root}`")).collect();
         let _ = writeln!(text, "| `{check}` | {} |", roots.join(", "));

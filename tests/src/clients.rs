@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_registry_that_fails_for_once_is_asked_again() {
+    fn a_registry_that_fails_once_is_tried_again() {
         let folder = tempfile::tempdir().unwrap();
         let shell = |script: &str| {
             let mut command = Command::new("sh");

@@ -127,7 +127,7 @@ async fn times(target: &Target, count: usize) -> Vec<Duration> {
 /// How long the requests of the quiet one take, in order, the longest last.
 #[derive(Debug)]
 pub struct Figures {
-    /// While nobody else asks.
+    /// While no other request runs.
     pub idle: Vec<Duration>,
     /// Beside the hog.
     pub beside: Vec<Duration>,

@@ -40,7 +40,7 @@ const LOG_LIMIT: Duration = Duration::from_secs(60);
 /// How long it may take to end before it is killed, where a test relies on what it does at its end.
 const END_LIMIT: Duration = Duration::from_secs(90);
 
-/// The same where nobody looks at what it leaves.
+/// The same where what it leaves is not looked at.
 const DROP_LIMIT: Duration = Duration::from_secs(10);
 
 /// A running server. It is ended when this is dropped.

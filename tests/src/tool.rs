@@ -138,7 +138,7 @@ pub fn text(bytes: &[u8]) -> String {
 pub fn script(folder: &Path, name: &str, body: &str) -> String {
     let path = folder.join(name);
     // Another process writes it: what other tests start holds copies of the files that are open here until it runs its program,
-    // and nobody runs a file that is open for writing.
+    // and no process runs a file that is open for writing.
     let mut write = Command::new("sh");
     write.args(["-c", "cat >\"$0\" && chmod 755 \"$0\""]).arg(&path);
     printed(&mut write, &format!("#!/bin/sh\n{body}\n"));

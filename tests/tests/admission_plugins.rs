@@ -73,7 +73,7 @@ fn pod(name: &str, spec: Value) -> Value {
     pod
 }
 
-/// A request of another user, who is told so.
+/// A request of another user, with its answer.
 async fn refused(connection: &mut Connection, method: Method, path: &str, body: Value) -> (u16, String) {
     let media_type = if method == Method::PATCH {
         MERGE

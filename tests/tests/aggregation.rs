@@ -230,7 +230,7 @@ async fn requests_for_another_server_are_made_there_in_the_name_of_the_user() {
         }
         assert!(Instant::now() < end, "{reported}");
     }
-    assert_eq!(get(&before, &path).await.0, StatusCode::OK, "nobody deleted it");
+    assert_eq!(get(&before, &path).await.0, StatusCode::OK, "it was not deleted");
 }
 
 #[tokio::test]
@@ -272,7 +272,7 @@ async fn watches_stream_and_connections_are_upgraded_through() {
 }
 
 #[tokio::test]
-async fn discovery_and_openapi_tell_of_what_is_behind() {
+async fn discovery_and_openapi_show_what_is_behind() {
     let both = Both::start().await;
     let before = both.before();
     let groups = read(&before, "/apis", JSON).await;
@@ -361,7 +361,7 @@ async fn objects_behind_are_migrated_through_this_server() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_is_told_of_until_it_is_there_again() {
+async fn a_server_that_is_away_is_reported_until_it_is_there_again() {
     let mut both = Both::start().await;
     let before = both.before();
     until(&before, "/apis", AGGREGATED, |list| list.to_string().contains("Widget")).await;
@@ -487,7 +487,7 @@ async fn metrics_come_from_a_small_server_behind() {
 }
 
 #[tokio::test]
-async fn what_only_reads_is_asked_again_where_the_server_behind_closes_the_connection() {
+async fn what_only_reads_is_sent_again_where_the_server_behind_closes_the_connection() {
     let (_certificates, _server, before, _metrics) = before_metrics().await;
     for _ in 0..5 {
         let path = "/apis/metrics.k8s.io/v1beta1/closed";
@@ -636,7 +636,7 @@ async fn each_group_version_that_is_served_here_has_an_api_service() {
     client.delete(&path, Value::Null).await;
     client.until_gone(&of("v1")).await;
 
-    // Priorities say in which order groups are told of.
+    // Priorities say in which order groups are listed.
     let groups = |list: &Value| {
         list["groups"].as_array().unwrap()[..3]
             .iter()
@@ -719,7 +719,7 @@ async fn the_condition_says_what_a_service_lacks() {
 }
 
 #[tokio::test]
-async fn aggregated_servers_are_told_whom_to_trust() {
+async fn aggregated_servers_learn_which_authorities_to_trust() {
     let certificates = Certificates::new("any");
     let server = start(&certificates.trusting_proxies());
     let mut client = Client::of(&server).await;

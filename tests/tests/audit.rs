@@ -365,7 +365,7 @@ async fn who_asks_and_in_whose_name_is_logged() {
 }
 
 #[tokio::test]
-async fn admission_tells_what_it_did() {
+async fn admission_records_what_it_did() {
     let server = Audited::start(&policy("Request", "omitStages: [RequestReceived]"), &[]);
     let hook = Hook::start(|review| {
         if review["request"]["object"]["metadata"]["name"] == "open" {
@@ -470,16 +470,16 @@ async fn said_by_hook(server: &Audited, at: usize) -> bool {
 }
 
 #[tokio::test]
-async fn pod_security_tells_what_it_would_refuse() {
+async fn pod_security_records_what_it_would_refuse() {
     let server = Audited::start(&policy("Metadata", "omitStages: [RequestReceived]"), &[]);
     let pod = json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
         "spec": {"hostNetwork": true, "containers": [{"name": "c", "image": "i"}]},
     });
     let labels = json!({"pod-security.kubernetes.io/audit": "baseline"});
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "told", "labels": labels}});
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "audited", "labels": labels}});
     server.post("/api/v1/namespaces", &namespace).await;
-    assert_eq!(server.post("/api/v1/namespaces/told/pods", &pod).await, 201);
+    assert_eq!(server.post("/api/v1/namespaces/audited/pods", &pod).await, 201);
     assert_eq!(server.post("/api/v1/namespaces/default/pods", &pod).await, 201);
     let events = server.events();
     let [.., reported, open] = events.as_slice() else {

@@ -177,7 +177,7 @@ fn an_environment_for_controllers_is_made_as_it_stands_there() {
 
 #[needs(kubectl)]
 #[test]
-fn conflicts_are_shown_and_settled_as_it_stands_there() {
+fn conflicts_are_shown_and_resolved_as_it_stands_there() {
     Programs::new().run("how-to/ownership.md");
 }
 

@@ -111,7 +111,7 @@ async fn who_has_no_owner_left_goes_and_who_has_one_forgets_the_others() {
 }
 
 #[tokio::test]
-async fn thousands_of_absent_owners_hold_up_nobody() {
+async fn thousands_of_absent_owners_hold_up_no_other_object() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;
     let owner = client.config_map("default", json!({"name": "owner"})).await;
@@ -124,7 +124,7 @@ async fn thousands_of_absent_owners_hold_up_nobody() {
         json!({"apiVersion": "v1", "kind": "ConfigMap", "name": name, "uid": uid})
     };
     let absent = |name: &str| (0..4_000).map(|n| reference(n, name, "")).collect::<Vec<Value>>();
-    // Names that nobody has, and one that somebody has whose uid is another.
+    // Names without an object, and one of an object with another uid.
     client
         .config_map("default", json!({"name": "lost", "ownerReferences": absent("nobody")}))
         .await;
@@ -147,7 +147,7 @@ async fn thousands_of_absent_owners_hold_up_nobody() {
 }
 
 #[tokio::test]
-async fn an_owner_in_another_namespace_counts_as_absent_and_is_told_of() {
+async fn an_owner_in_another_namespace_counts_as_absent_and_is_reported() {
     let server = server(&[]);
     let mut client = Client::of(&server).await;
     client.namespace("other").await;

@@ -1,4 +1,4 @@
-//! What clients are told when etcd refuses, is full or has no leader; etcd behind TLS that asks for a certificate; and what servers
+//! What clients get when etcd refuses, is full or has no leader; etcd behind TLS that requires a certificate; and what servers
 //! keep and mend there together.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
@@ -178,7 +178,7 @@ async fn an_object_that_etcd_does_not_take_is_refused_in_its_words() {
 
 #[needs(etcd)]
 #[tokio::test]
-async fn who_etcd_does_not_know_is_told_so() {
+async fn users_unknown_to_etcd_are_reported() {
     let etcd = Etcd::one().unwrap();
     let mut server = start(&etcd, &[]);
     let mut objects = Client::of(&server).await;

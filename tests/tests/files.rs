@@ -43,7 +43,7 @@ const FILES: [Named; 9] = [
         flag: "token-auth-file",
         prefix: "--token-auth-file: ",
         with: &[],
-        // Nobody has a token.
+        // No user has a token.
         empty: "",
         nonsense: "line 1 of the token file",
     },

@@ -93,13 +93,13 @@ async fn lists_and_watches_show_the_objects_of_a_shard() {
 const STORAGE_VERSIONS: &str = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions";
 
 #[tokio::test]
-async fn servers_tell_in_which_versions_they_store_objects() {
+async fn servers_publish_in_which_versions_they_store_objects() {
     let flags = [
         "--feature-gates=StorageVersionAPI=true",
         "--runtime-config=internal.apiserver.k8s.io/v1alpha1=true",
     ];
     let (_server, mut client) = server(&flags).await;
-    // Until that is told, writes of the resource are refused.
+    // Until that is published, writes of the resource are refused.
     let waiting = "wait for storage version registration to complete for resource: configmaps, last seen error: <nil>";
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
     loop {
@@ -112,7 +112,7 @@ async fn servers_tell_in_which_versions_they_store_objects() {
             (status, answer["message"].as_str()),
             (StatusCode::SERVICE_UNAVAILABLE, Some(waiting))
         );
-        assert!(std::time::Instant::now() < end, "nothing is told");
+        assert!(std::time::Instant::now() < end, "nothing is published");
     }
     let api_services = format!("{STORAGE_VERSIONS}/apiregistration.k8s.io.apiservices");
     let api_services = client
@@ -148,7 +148,7 @@ async fn servers_tell_in_which_versions_they_store_objects() {
         events["status"]["storageVersions"][0]["decodableVersions"],
         json!(["v1", "events.k8s.io/v1"])
     );
-    // What a server tells that has no lease does not stay.
+    // What a server without a lease publishes does not stay.
     let mut versions = object["status"]["storageVersions"].as_array().unwrap().clone();
     let mut gone = versions[0].clone();
     gone["apiServerID"] = json!("apiserver-gone");

@@ -275,7 +275,7 @@ fn an_engine_builds_the_image_and_its_server_writes_to_the_volume_alone() {
 }
 
 #[test]
-fn a_server_is_asked_whether_it_is_ready() {
+fn a_server_reports_whether_it_is_ready() {
     let binary = Binary::debug().unwrap();
     let mut server = Server::start(&binary, &[]).unwrap();
     let ask = |server: &Server| {

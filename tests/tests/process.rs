@@ -80,7 +80,7 @@ async fn a_watch_goes_on_from_its_version_after_a_restart() {
 }
 
 #[tokio::test]
-async fn watches_end_cleanly_when_the_server_is_asked_to_end() {
+async fn watches_end_cleanly_when_the_server_ends() {
     let mut server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut connection = Target::of(&server).unwrap().connect().await.unwrap();
     let url = format!("{CONFIG_MAPS}?watch=true");
@@ -197,7 +197,7 @@ async fn who_brings_no_credentials_may_ask_for_health_alone_or_not_at_all() {
 
 #[tokio::test]
 async fn the_mode_of_authorization_decides_who_may_do_what() {
-    // Where everybody may do everything, nobody is anonymous.
+    // Where everybody may do everything, no user is anonymous.
     for (mode, code) in [
         ("AlwaysAllow", StatusCode::UNAUTHORIZED),
         ("RBAC,AlwaysAllow", StatusCode::UNAUTHORIZED),
@@ -248,7 +248,7 @@ async fn get_status(server: &Server, path: &str) -> StatusCode {
 }
 
 #[tokio::test]
-async fn what_was_done_is_told_as_metrics() {
+async fn what_was_done_is_shown_by_metrics() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     apply(&target, "counted", "1").await;
@@ -336,7 +336,7 @@ async fn checks_of_health_stand_in_the_order_of_the_reference() {
         "poststarthook/priority-and-fairness-config-consumer",
     ];
     assert_eq!(names.get(..first.len()), Some(&first[..]), "{text}");
-    // What kube-apiserver leaves to others is told of where it fails.
+    // What kube-apiserver leaves to others is reported where it fails.
     assert_eq!(
         names.last(),
         Some(&"poststarthook/apiservice-openapiv3-controller"),

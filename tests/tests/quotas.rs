@@ -73,7 +73,7 @@ async fn a_quota_counts_what_is_there_what_comes_and_what_goes() {
 }
 
 #[tokio::test]
-async fn limits_that_change_are_counted_anew_and_scopes_tell_what_counts() {
+async fn limits_that_change_are_counted_anew_and_scopes_say_what_counts() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let mut client = Client::of(&server).await;
     quota(&mut client, json!({"hard": {"pods": "5"}, "scopes": ["Terminating"]})).await;

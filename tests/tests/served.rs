@@ -39,7 +39,7 @@ const SIGNAL: &str = "/spec/containers/0/lifecycle/stopSignal";
 const WATCH: &str = "/api/v1/pods?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=3";
 
 #[tokio::test]
-async fn metrics_tell_of_admission_of_queues_and_of_the_store() {
+async fn metrics_show_admission_queues_and_the_store() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     assert_eq!(send(&server, Method::POST, PODS, POD).await.0, 201);
     let list = WATCH.replace("timeoutSeconds=3", "timeoutSeconds=3&allowWatchBookmarks=true");
@@ -124,14 +124,14 @@ fn gates_that_cannot_be_set_end_the_start() {
 }
 
 #[test]
-fn gates_that_will_go_are_told_of_in_the_log() {
+fn gates_that_will_go_are_named_in_the_log() {
     let server = Server::start(&Binary::debug().unwrap(), &["--feature-gates=APIServerTracing=true"]).unwrap();
     let reported = "setting GA feature gate APIServerTracing=true. It will be removed in a future release.";
     assert!(server.logged(&[reported]), "{}", server.log_tail());
 }
 
 #[test]
-fn help_tells_of_the_flags() {
+fn help_lists_the_flags() {
     let out = Binary::debug().unwrap().command().arg("--help").output().unwrap();
     let help = String::from_utf8_lossy(&out.stdout);
     assert!(help.contains("--feature-gates <GATES>") && help.contains("--runtime-config <APIS>"));
@@ -349,7 +349,7 @@ async fn objects_are_served_in_cbor_where_the_gate_says_so() {
         .ask(Method::POST, CONFIG_MAPS, CBOR, Bytes::from_static(b"\xa1\xff"))
         .await;
     assert_eq!(broken.unwrap().0, 400);
-    // What is told of resources is no object.
+    // What describes resources is no object.
     assert_eq!(
         connection
             .get("/apis", "application/cbor,application/json")

@@ -118,7 +118,7 @@ async fn a_race_through_two_servers_has_one_winner() {
             .map(|target| ask(target, Method::POST, CONFIG_MAPS, &object));
         let codes: BTreeSet<StatusCode> = join_all(racers).await.iter().map(|(code, _)| *code).collect();
         assert_eq!(codes, BTreeSet::from([StatusCode::CREATED, StatusCode::CONFLICT]));
-        // Of two replacements of the same version one is told of the conflict.
+        // Of two replacements of the same version one gets the conflict.
         let path = format!("{CONFIG_MAPS}/race-{round}");
         let (_, seen) = get(&targets[0], &path).await;
         let mut next = seen.clone();

@@ -106,7 +106,7 @@ async fn a_snapshot_that_was_saved_while_writes_went_on_is_restored_whole() {
 }
 
 #[tokio::test]
-async fn a_store_is_copied_while_nobody_serves_it_and_again_without_harm() {
+async fn a_store_is_copied_while_it_is_not_served_and_again_without_harm() {
     let mut server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     create(&target, "one").await;

@@ -41,7 +41,7 @@ fn policy(name: &str) -> String {
     )
 }
 
-/// Puts a file in the place of another at once, so that nobody reads a part of it.
+/// Puts a file in the place of another at once, so that no reader sees a part of it.
 fn replace(file: &Path, text: &str) {
     let folder = file.parent().and_then(Path::parent).unwrap();
     let next = folder.join("next");

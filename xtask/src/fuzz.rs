@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: feeds the fuzz targets for some minutes, and keeps what breaks them.
 //!
-//! The targets are run by libFuzzer, which wants to know where a program comes along. The passes of LLVM that tell it are in
+//! The targets are run by libFuzzer, which wants to know where a program comes along. The passes of LLVM that report it are in
 //! the stable compiler; the sanitizers are not, and are not missed where nothing is unsafe.
 
 use std::fs;

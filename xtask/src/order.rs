@@ -97,7 +97,7 @@ impl Counts {
         Self(counts)
     }
 
-    /// As much of a name as tells it from others.
+    /// As much of a name as distinguishes it from others.
     fn kept<'n>(&self, name: &'n str) -> &'n str {
         let bare = bare(name);
         match self.0.get(bare) {

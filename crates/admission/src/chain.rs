@@ -9,7 +9,7 @@ use holdfast_value::Value;
 
 use crate::plugin::ANY;
 use crate::timings::{OPERATIONS, Pass, Step, TimedPlugin, Timings};
-use crate::{AdmissionPlugin, Calls, Charge};
+use crate::{AdmissionPlugin, Calls, Reservation};
 
 /// A plugin whose rules are objects of the API rather than code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl DynamicPlugin {
         }
     }
 
-    /// The calls that metrics tell of.
+    /// The calls that metrics count.
     pub(crate) fn calls(self) -> Calls {
         match self {
             Self::MutatingPolicies => Calls::admitting(&[Operation::Create, Operation::Update, Operation::Connect]),
@@ -58,12 +58,12 @@ impl DynamicPlugin {
     }
 }
 
-/// What metrics tell of a plugin. What quotas limit is taken last.
+/// What metrics count of a plugin. What quotas limit is taken last.
 fn timed(plugin: &dyn AdmissionPlugin) -> TimedPlugin {
     TimedPlugin {
         name: plugin.name(),
         calls: plugin.calls(),
-        last: plugin.charges(),
+        last: plugin.reserves(),
     }
 }
 
@@ -77,7 +77,7 @@ pub struct AdmissionChain {
     others: Vec<usize>,
     timings: Arc<Timings>,
     provides_namespaces: bool,
-    /// Those that ask others.
+    /// Those that consult others.
     asking: Vec<usize>,
 }
 
@@ -176,17 +176,17 @@ impl AdmissionChain {
         &self.timings
     }
 
-    /// The plugins that a write concerns, with their indexes: those that charge for it, or the others.
+    /// The plugins that a write concerns, with their indexes: those that reserve quotas for it, or the others.
     fn concerned<'a>(
         &'a self,
         context: &'a WriteContext<'_>,
-        charges: bool,
+        reserves: bool,
     ) -> impl Iterator<Item = (usize, &'a dyn AdmissionPlugin)> {
         let places = self.named.get(context.resource.plural.as_str()).unwrap_or(&self.others);
         places
             .iter()
             .filter_map(|place| Some((*place, self.plugins.get(*place)?.as_ref())))
-            .filter(move |(_, plugin)| plugin.charges() == charges && plugin.concerns(context))
+            .filter(move |(_, plugin)| plugin.reserves() == reserves && plugin.concerns(context))
     }
 
     /// Calls the plugins that a write concerns, up to the first that refuses it.
@@ -234,36 +234,36 @@ impl AdmissionChain {
         self.call(pass, context, |plugin| plugin.validate(context, object, old))
     }
 
-    /// Lets plugins ask others about the write. `object` is `None` for deletions.
+    /// Lets plugins consult others about the write. `object` is `None` for deletions.
     ///
     /// # Errors
     /// The first refusal.
-    pub async fn ask(&self, context: &WriteContext<'_>, object: Option<&Value>) -> Result<(), Refusal> {
+    pub async fn consult(&self, context: &WriteContext<'_>, object: Option<&Value>) -> Result<(), Refusal> {
         let asking = self.asking.iter().filter_map(|place| self.plugins.get(*place));
         for plugin in asking.filter(|plugin| plugin.concerns(context)) {
-            plugin.ask(context, object).await?;
+            plugin.consult(context, object).await?;
         }
         Ok(())
     }
 
-    /// The quota charges of a write that all plugins allow. `old` reads the stored object, for updates.
+    /// The quota reservations of a write that all plugins allow. `old` reads the stored object, for updates.
     ///
     /// # Errors
     /// The first refusal.
-    pub fn charge(
+    pub fn reserve(
         &self,
         context: &WriteContext<'_>,
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
-    ) -> Result<Vec<Charge>, Refusal> {
-        let mut charges = Vec::new();
+    ) -> Result<Vec<Reservation>, Refusal> {
+        let mut reservations = Vec::new();
         for (place, plugin) in self.concerned(context, true) {
             let mut calls = self.timings.calls(Step::Validate, context.operation);
-            let outcome = plugin.charge(context, object, old);
-            calls.charged(place, outcome.is_err());
-            charges.append(&mut outcome?);
+            let outcome = plugin.reserve(context, object, old);
+            calls.reserved(place, outcome.is_err());
+            reservations.append(&mut outcome?);
         }
-        Ok(charges)
+        Ok(reservations)
     }
 }
 

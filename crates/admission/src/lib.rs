@@ -18,4 +18,4 @@ pub mod webhooks;
 
 pub use chain::{AdmissionChain, DynamicPlugin};
 pub use origin::Origin;
-pub use plugin::{AdmissionPlugin, Asked, Calls, Charge, Interest};
+pub use plugin::{AdmissionPlugin, Calls, Consultation, Interest, Reservation};

@@ -69,7 +69,7 @@ impl Interest {
     }
 }
 
-/// The calls of a plugin that metrics tell of: the steps and the operations that the reference calls it for. There the plugin
+/// The calls of a plugin that metrics count: the steps and the operations that the reference calls it for. There the plugin
 /// looks itself for what concerns it; here it is called for its [interests](AdmissionPlugin::interests) alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Calls {
@@ -116,22 +116,22 @@ pub(crate) const ANY: &str = "*";
 
 /// A status that the server stores in the same transaction as a write.
 #[derive(Clone, Debug)]
-pub struct Charge {
+pub struct Reservation {
     /// The resource of the object whose status changes.
     pub resource: GroupResource,
     /// The object with its new status; the rest of it is as the lookup showed it.
     pub object: Value,
 }
 
-/// What becomes of a write that others are asked about.
-pub type Asked<'a> = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>>;
+/// What becomes of a write that others decide about.
+pub type Consultation<'a> = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send + 'a>>;
 
-/// An admission plugin: it may change a write, refuse it, or charge quotas for it.
+/// An admission plugin: it may change a write, refuse it, or reserve quotas for it.
 pub trait AdmissionPlugin: Send + Sync {
     /// The name by which flags turn it on and off, such as `NamespaceLifecycle`.
     fn name(&self) -> &'static str;
 
-    /// The calls that metrics tell of.
+    /// The calls that metrics count.
     fn calls(&self) -> Calls {
         Calls::ALL
     }
@@ -179,33 +179,33 @@ pub trait AdmissionPlugin: Send + Sync {
         Ok(())
     }
 
-    /// Whether the plugin charges for what is limited, which is then all that it does.
-    fn charges(&self) -> bool {
+    /// Whether the plugin reserves what is limited, which is then all that it does.
+    fn reserves(&self) -> bool {
         false
     }
 
-    /// Whether the plugin asks others; see [`AdmissionPlugin::ask`].
+    /// Whether the plugin consults others; see [`AdmissionPlugin::consult`].
     fn asks_others(&self) -> bool {
         false
     }
 
-    /// Asks others about the write, once the plugins that ask nobody let it pass. `object` is `None` for deletions.
-    fn ask<'a>(&'a self, context: &'a WriteContext<'a>, object: Option<&'a Value>) -> Asked<'a> {
+    /// Consults others about the write, once the plugins that decide alone let it pass. `object` is `None` for deletions.
+    fn consult<'a>(&'a self, context: &'a WriteContext<'a>, object: Option<&'a Value>) -> Consultation<'a> {
         let _ = (context, object);
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// The quota charges of a write that all plugins allow. `object` is as it will be stored; `old` reads the stored object,
+    /// The quota reservations of a write that all plugins allow. `object` is as it will be stored; `old` reads the stored object,
     /// for updates. Called again where another write changes the same quotas first.
     ///
     /// # Errors
     /// Where a quota has too little left.
-    fn charge(
+    fn reserve(
         &self,
         context: &WriteContext<'_>,
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
-    ) -> Result<Vec<Charge>, Refusal> {
+    ) -> Result<Vec<Reservation>, Refusal> {
         let _ = (context, object, old);
         Ok(Vec::new())
     }

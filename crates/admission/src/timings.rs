@@ -17,7 +17,7 @@ use crate::{Calls, DynamicPlugin};
 /// The longest time in seconds that counts for each bucket, as the reference has them.
 pub const BUCKETS: [f64; 6] = [0.005, 0.025, 0.1, 0.5, 1.0, 2.5];
 
-/// The parts of the durations that a summary tells of, as the reference has them.
+/// The quantiles of the durations that a summary shows, as the reference has them.
 pub const QUANTILES: [f64; 3] = [0.5, 0.9, 0.99];
 
 /// A step of admission.
@@ -88,7 +88,7 @@ struct PluginTimings {
 /// A plugin whose calls are timed.
 pub(crate) struct TimedPlugin {
     pub(crate) name: &'static str,
-    /// The calls that the reference tells of.
+    /// The calls that the reference counts.
     pub(crate) calls: Calls,
     /// Whether it is called behind all others.
     pub(crate) last: bool,
@@ -291,7 +291,7 @@ impl Timings {
         now
     }
 
-    /// Notes that a write is refused which passed the step that validates: who charges was asked since `begun`, as a part of that
+    /// Notes that a write is refused which passed the step that validates: the plugin that reserves quotas ran since `begun`, as a part of that
     /// step in the reference.
     fn refuse_late(&self, operation: Operation, begun: Instant) {
         if let Some(refused) = self.refused_late.get(operation as usize) {
@@ -305,7 +305,7 @@ impl Timings {
         (now - self.begun).as_secs() / HOUR.as_secs() + 1
     }
 
-    /// Tells of each step of which there are durations.
+    /// Visits each step of which there are durations.
     pub fn read_steps(&self, mut each: impl FnMut(Labels, DurationCounts, Option<[Duration; QUANTILES.len()]>)) {
         let hour = self.hour(Instant::now());
         for (step, cells) in Step::ALL.into_iter().zip(&self.steps) {
@@ -327,7 +327,7 @@ impl Timings {
         }
     }
 
-    /// Tells of each plugin of which there are durations.
+    /// Visits each plugin of which there are durations.
     pub fn read_plugins(&self, mut each: impl FnMut(&'static str, Labels, DurationCounts)) {
         let last = |of: &&PluginTimings| of.last;
         let in_order = || {
@@ -461,8 +461,8 @@ impl Pass<'_> {
         self.begun = self.timings.note(of, self.step, self.operation, refused, self.begun);
     }
 
-    /// Notes the end of a call of the plugin of that place, which charges for a write that passed the step.
-    pub(crate) fn charged(&mut self, place: usize, refused: bool) {
+    /// Notes the end of a call of the plugin of that place, which reserves quotas for a write that passed the step.
+    pub(crate) fn reserved(&mut self, place: usize, refused: bool) {
         let begun = self.begun;
         self.called(place, refused);
         if refused {

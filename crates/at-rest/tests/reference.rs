@@ -297,7 +297,7 @@ fn differ(path: &str, found: &Value, expected: &Value, out: &mut Vec<String>) {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_by_its_key() {
+fn what_cannot_be_read_is_reported_by_its_key() {
     use holdfast_store::Codec as _;
 
     let kept = kept();
@@ -326,7 +326,7 @@ fn what_cannot_be_read_is_told_by_its_key() {
 }
 
 #[test]
-fn what_nobody_serves_is_passed_on_as_it_is() {
+fn what_is_not_served_is_passed_on_as_it_is() {
     let kept = kept();
     let unknown = b"k8s\0\x0a\x10\x0a\x02v1\x12\x0aClusterFoo\x12\x00";
     let served = kept.from_rest(b"/registry/clusterfoos/a", unknown).unwrap();
@@ -349,7 +349,7 @@ fn fields_that_came_later_take_their_defaults() {
 }
 
 #[test]
-fn objects_are_kept_as_json_where_that_is_asked_for() {
+fn objects_are_kept_as_json_on_request() {
     let kept = kept().with_encoding(holdfast_resource::Encoding::Json);
     let key = b"/registry/configmaps/a/b";
     let json = "{\"kind\":\"ConfigMap\",\"apiVersion\":\"v1\",\"metadata\":{\"name\":\"b\",\"namespace\":\"a\"},\"data\":{\"k\":\"v\"}}\n";

@@ -89,7 +89,7 @@ pub struct Event {
     pub annotations: Vec<(SmolStr, String)>,
 }
 
-/// What an encoded event begins with. Within lists events do not tell their kind.
+/// What an encoded event begins with. Within lists events do not state their kind.
 pub(crate) const IDENTITY: &str = r#""kind":"Event","apiVersion":"audit.k8s.io/v1","#;
 
 /// The annotation of an event from which objects were taken out, as it was too large.
@@ -398,7 +398,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn nobody_is_an_empty_user() {
+    fn no_user_is_an_empty_user() {
         let event = Event::new(Level::Metadata, EventHead { user: None, ..head() });
         assert!(written(&event, Stage::ResponseStarted).contains("\"user\":{},"));
     }

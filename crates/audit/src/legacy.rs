@@ -71,7 +71,7 @@ mod tests {
     use crate::{EventHead, Level, ResponseStatus};
 
     #[test]
-    fn a_line_tells_the_most_of_an_event() {
+    fn a_line_has_the_most_of_an_event() {
         let mut event = Event::new(Level::Metadata, head());
         assert_eq!(
             line(&event, Stage::RequestReceived),

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_refused_with_its_place() {
+    fn what_is_unknown_is_refused_with_its_place() {
         assert_eq!(
             refused(&with(
                 "metadata: {name: x, foo: y}\nrules: [{level: None, resources: [{kind: x}]}]\nRules: []"
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_not_stand_in_a_field_is_told_all_at_once() {
+    fn faults_of_fields_are_reported_all_at_once() {
         let text = with(
             "rules:\n- level: Meta\n- nonResourceURLs: [a, '/*/b']\n- level: None\n  nonResourceURLs: ['/a']\n  namespaces: \
              [x]\n- level: None\n  resources: [{resourceNames: [x]}]\n  omitStages: [Foo]\nomitStages: [Bar]\n",

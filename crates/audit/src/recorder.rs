@@ -112,7 +112,7 @@ impl Layer {
 
 const LATENCY: &str = "apiserver.latency.k8s.io/";
 
-/// Requests that take longer tell what they spent the time on.
+/// Requests that take longer record what they spent the time on.
 const SLOW: Duration = Duration::from_millis(500);
 
 /// What a body says of the object that it is.
@@ -316,7 +316,7 @@ impl Recorder {
         if self.0.failed.load(Ordering::Relaxed) {
             return self.emit_with(Stage::Panic, awaited);
         }
-        self.tell_latency();
+        self.add_latency_annotations();
         self.emit_with(Stage::ResponseComplete, awaited)
     }
 
@@ -334,7 +334,7 @@ impl Recorder {
     }
 
     /// What a slow request spent its time on. Watches last, which does not make them slow.
-    fn tell_latency(&self) {
+    fn add_latency_annotations(&self) {
         let total = self.0.started.elapsed();
         if total <= SLOW || self.0.event.lock().head.verb == "watch" {
             return;
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_request_tells_what_it_spent_its_time_on() {
+    async fn a_slow_request_records_what_it_spent_its_time_on() {
         // One that begins later than now is quick however long the test is held up.
         let (now, minutes) = (Instant::now(), Duration::from_secs(120));
         for (began, reported) in [(now.checked_sub(minutes).unwrap(), true), (now + minutes, false)] {

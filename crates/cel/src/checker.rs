@@ -1,4 +1,4 @@
-//! The type checker: finds what each name and call stands for, and tells what has no meaning in the words of cel-go.
+//! The type checker: finds what each name and call stands for, and reports what has no meaning in the words of cel-go.
 
 mod folds;
 

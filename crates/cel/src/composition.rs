@@ -100,7 +100,7 @@ struct Lazy {
 impl LazyFields for Lazy {
     #[expect(
         clippy::indexing_slicing,
-        reason = "as many values as programs, and the place of a program is asked for"
+        reason = "as many values as programs, and callers look up the place of a program"
     )]
     fn field(&self, name: &str, budget: &mut Budget<'_>) -> Option<Result<CelValue, EvaluationError>> {
         let programs = &self.composition.programs[..self.lengths];

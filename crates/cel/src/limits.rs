@@ -18,7 +18,7 @@ pub const ESTIMATED_RULE: u64 = 10_000_000;
 /// The most that all rules of a version of a definition may be estimated to cost.
 pub const ESTIMATED_SCHEMA: u64 = 100_000_000;
 
-/// By how much `cost` exceeds `limit`, as the reference tells it: `40.5x`, or `more than 100x`. `None` within the limit.
+/// By how much `cost` exceeds `limit`, as the reference shows it: `40.5x`, or `more than 100x`. `None` within the limit.
 pub fn excess(cost: u64, limit: u64) -> Option<String> {
     if cost <= limit {
         return None;
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_excess_is_told_by_its_factor_up_to_a_hundred() {
+    fn an_excess_is_shown_by_its_factor_up_to_a_hundred() {
         assert_eq!(excess(10_000_000, ESTIMATED_RULE), None);
         assert_eq!(excess(10_400_000, ESTIMATED_RULE).as_deref(), Some("1.040000x"));
         assert_eq!(excess(405_006_003, ESTIMATED_RULE).as_deref(), Some("40.5x"));

@@ -55,7 +55,7 @@ pub(crate) fn set(object: &mut Value, condition: Condition<'_>, now: &str) -> bo
     true
 }
 
-/// Says of which generation a condition tells that the object has.
+/// Sets the generation of the object that a condition is about.
 pub(crate) fn observe(object: &mut Value, of: &str, generation: Value) {
     let conditions = object.at_mut(&["status", "conditions"]).and_then(Value::as_list_mut);
     let Some(conditions) = conditions else { return };
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_tells_of_a_generation() {
+    fn a_condition_names_a_generation() {
         let mut object = Value::empty_map();
         let condition = Condition {
             of: "Ready",

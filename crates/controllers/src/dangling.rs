@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_schema_is_told_once_that_its_level_is_missing_and_once_that_it_is_there() {
+    fn a_missing_level_is_reported_once_and_its_return_once() {
         let mut schema = Value::empty_map();
         let missing = condition(&schema, "l", false, "2026-01-02T03:04:05Z").unwrap();
         assert_eq!(

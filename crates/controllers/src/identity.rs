@@ -39,7 +39,7 @@ const COLLECTION_CHECK: &str = "poststarthook/start-kube-apiserver-identity-leas
 pub struct Identity {
     /// The name of its host.
     pub host: String,
-    /// The uid, which tells it from earlier servers of its name.
+    /// The uid, which distinguishes it from earlier servers of its name.
     pub uid: String,
     /// Where others reach it: `ADDRESS:PORT`.
     pub address: String,

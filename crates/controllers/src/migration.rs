@@ -1,12 +1,12 @@
 //! StorageVersionMigrations: all objects of a resource are written again, so that they are kept in the version and the form in which
 //! the server stores them now (<https://kubernetes.io/docs/tasks/manage-kubernetes-objects/storage-version-migration/>).
 //!
-//! One migration of a resource runs at a time, the oldest first. The conditions of its status tell how far it is: `Running`, then
+//! One migration of a resource runs at a time, the oldest first. The conditions of its status show how far it is: `Running`, then
 //! `Succeeded` or `Failed`. `status.resourceVersion` says up to which version objects are written; what is younger was stored as the
 //! server does now. A definition that objects were migrated for forgets the versions that none is stored in any more.
 //!
 //! Objects of a resource that an aggregated server has are written there, through this server. A resource of which it says that its
-//! objects cannot be listed and patched is told as one that cannot be migrated.
+//! objects cannot be listed and patched is reported as one that cannot be migrated.
 //!
 //! An object is written by an apply that says nothing but which object it is: one that is stored already as it would be stored now
 //! stays as it is.
@@ -142,7 +142,7 @@ enum Step {
     Prepare,
     /// The objects are yet to be written.
     Migrate,
-    /// All is done but to tell that it does not run any more.
+    /// All is done but to report that it does not run any more.
     Finish,
 }
 
@@ -209,7 +209,7 @@ impl Migrator {
         Some(Migrated::Elsewhere(elsewhere))
     }
 
-    /// Tells that a migration runs, its definition first.
+    /// Reports that a migration runs, its definition first.
     async fn begin(&self, of: &GroupResource, migration: Value) -> Result<(), RequestError> {
         let name = migration.str_at(&["metadata", "name"]).unwrap_or_default();
         let message = format!("Migration {name} is running");
@@ -220,7 +220,7 @@ impl Migrator {
                 reason: "MigrationRunning",
                 message: &message,
             };
-            self.tell_definition(&definition, condition, None).await?;
+            self.report_of_definition(&definition, condition, None).await?;
         }
         let condition = Condition {
             of: RUNNING,
@@ -228,7 +228,7 @@ impl Migrator {
             reason: "MigrationRunning",
             message: "The migration is running",
         };
-        self.tell(migration, condition).await
+        self.set_condition(migration, condition).await
     }
 
     /// Notes the version up to which objects are written.
@@ -364,7 +364,7 @@ impl Migrator {
         }
     }
 
-    /// Tells that a migration has ended, its definition first.
+    /// Reports that a migration has ended, its definition first.
     async fn finish(&self, of: &GroupResource, mut migration: Value) -> Result<(), RequestError> {
         if let Some(definition) = self.definition(of) {
             self.finish_definition(&definition, conditions::holds(&migration, SUCCEEDED))
@@ -406,7 +406,7 @@ impl Migrator {
         };
         // The reference forgets versions after a failure as well, which loses sight of objects that are still stored in them.
         let stored = storage_version(&tree).filter(|_| succeeded && is_as_it_was);
-        self.tell_definition(definition, condition, stored).await
+        self.report_of_definition(definition, condition, stored).await
     }
 
     fn definition(&self, of: &GroupResource) -> Option<Object> {
@@ -415,7 +415,7 @@ impl Migrator {
     }
 
     /// Applies a condition to the status of a definition, and the only version that objects are `stored` in.
-    async fn tell_definition(
+    async fn report_of_definition(
         &self,
         definition: &Object,
         condition: Condition<'_>,
@@ -427,7 +427,7 @@ impl Migrator {
         let generation = definition.tree().at(&["metadata", "generation"]).cloned();
         let api_version = "apiextensions.k8s.io/v1";
         let mut configuration = new_object(api_version, "CustomResourceDefinition", "", definition.name());
-        // What is told is true of the definition as it was seen.
+        // What is reported is true of the definition as it was seen.
         configuration.set_at(
             &["metadata", "resourceVersion"],
             definition.revision().to_string().into(),
@@ -442,7 +442,7 @@ impl Migrator {
     }
 
     /// Writes how far a migration is.
-    async fn tell(&self, mut migration: Value, condition: Condition<'_>) -> Result<(), RequestError> {
+    async fn set_condition(&self, mut migration: Value, condition: Condition<'_>) -> Result<(), RequestError> {
         conditions::set(&mut migration, condition, &self.client.now());
         self.write_status(&migration).await
     }
@@ -454,7 +454,7 @@ impl Migrator {
             reason: "StorageVersionMigrationSucceeded",
             message: "",
         };
-        self.tell(migration, condition).await
+        self.set_condition(migration, condition).await
     }
 
     async fn fail(&self, migration: Value, message: &str) -> Result<(), RequestError> {
@@ -464,7 +464,7 @@ impl Migrator {
             reason: FAILURE,
             message,
         };
-        self.tell(migration, condition).await
+        self.set_condition(migration, condition).await
     }
 
     async fn write_status(&self, migration: &Value) -> Result<(), RequestError> {

@@ -20,7 +20,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(300);
 pub(crate) struct Queue<T> {
     items: HashMap<T, ItemState>,
     ready: VecDeque<T>,
-    /// By the time at which it is their turn; the number tells items of one instant apart.
+    /// By the time at which it is their turn; the number distinguishes items of one instant.
     waiting: BTreeMap<(Instant, u64), T>,
     failures: HashMap<T, u32>,
     next_number: u64,
@@ -60,7 +60,7 @@ impl<T> Default for Queue<T> {
 }
 
 impl<T: Clone + Eq + Hash> Queue<T> {
-    /// A queue that `metrics` tell of.
+    /// A queue that `metrics` count.
     pub(crate) fn measured(metrics: Option<QueueMetrics>) -> Self {
         Self {
             metrics,

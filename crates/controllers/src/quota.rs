@@ -23,7 +23,7 @@ use crate::reconcile::{self, Reconcile, Work};
 pub(crate) const NAME: &str = "resourcequota-controller";
 
 /// How long a count waits for more to change: of many objects that go at once, few make it count.
-const SETTLE: Duration = Duration::from_millis(20);
+const GATHERING: Duration = Duration::from_millis(20);
 
 /// How long after limits came into force writes may still end that began without them, and were not charged.
 const UNCHARGED: Duration = Duration::from_secs(30);
@@ -210,7 +210,7 @@ impl Reconcile for Quotas {
         let (client, quotas) = (self.client.clone(), Arc::clone(&self.quotas));
         let count = count.clone();
         Some(Box::pin(async move {
-            tokio::time::sleep(SETTLE).await;
+            tokio::time::sleep(GATHERING).await;
             sync_status(&client, &quotas, &count).await
         }))
     }

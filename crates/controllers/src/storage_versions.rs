@@ -62,18 +62,18 @@ pub(crate) async fn update(client: Client, own: StorageVersions) {
     }
     let mut turns = Turns::new(&client, PERIOD);
     while turns.next().await {
-        let mut all_told = true;
+        let mut all_reported = true;
         for version in server_versions(&client, &own) {
             match update_patiently(&client, &versions, &own.server, &version).await {
-                Ok(()) => own.barrier.told(&version.prefix),
+                Ok(()) => own.barrier.published(&version.prefix),
                 Err(error) => {
                     tracing::warn!(of = version.name, %error, "a StorageVersion cannot be written; tried again later");
                     own.barrier.failed(&version.prefix, error.to_string());
-                    all_told = false;
+                    all_reported = false;
                 }
             }
         }
-        if all_told {
+        if all_reported {
             own.barrier.complete();
         }
     }

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_demands_are_told() {
+    fn impossible_demands_are_reported() {
         assert_eq!(shares(1.0, &[demand(3.0, 2.0, 4.0)]), None);
         assert_eq!(shares(5.0, &[demand(3.0, 2.0, 4.0)]), None);
         assert_eq!(shares(3.0, &[demand(1.0, 2.0, 4.0)]), None);

@@ -442,14 +442,14 @@ fn schema_of<D>(
             statistics: Mutex::new(FlowStatistics::new()),
         })
     });
-    let told_apart = matches!(state.spec.limiting, Limiting::Queue(queuing) if queuing.queues > 1);
+    let has_flows = matches!(state.spec.limiting, Limiting::Queue(queuing) if queuing.queues > 1);
     Schema {
         name: spec.name.clone(),
         uid: spec.uid.clone(),
         level_uid: state.spec.uid.clone(),
         level: Arc::clone(&state.level),
         distinguisher: spec.distinguisher,
-        hash: told_apart.then(|| hash_of_schema(&spec.name)),
+        hash: has_flows.then(|| hash_of_schema(&spec.name)),
         flow: Arc::clone(flow),
     }
 }

@@ -99,7 +99,7 @@ struct Entry<D> {
     /// Its neighbours in the queue.
     before: Key,
     after: Key,
-    /// Tells it that its turn has come.
+    /// Wakes it when its turn has come.
     turn: Option<oneshot::Sender<()>>,
 }
 

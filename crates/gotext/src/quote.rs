@@ -67,7 +67,7 @@ pub fn is_printable(character: char) -> bool {
         return (' '..='~').contains(&character);
     }
     // The standard library escapes by the same Unicode categories as Go, but also combining characters at the start of a
-    // text; hence the letter before.
+    // text; so the letter before.
     let mut text = String::from("a");
     text.push(character);
     text.escape_debug().nth(1) == Some(character)

@@ -419,12 +419,12 @@ mod tests {
 
     #[test]
     fn texts_that_are_no_times_are_quoted_byte_by_byte() {
-        let told = |text: &str| Timestamp::parse(text, Precision::Seconds).unwrap_err().to_string();
+        let refusal = |text: &str| Timestamp::parse(text, Precision::Seconds).unwrap_err().to_string();
         assert_eq!(
-            told("\u{e9}\n\"\\"),
+            refusal("\u{e9}\n\"\\"),
             r#"parsing time "\xc3\xa9\x0a\"\\" as "2006-01-02T15:04:05Z07:00": cannot parse "\xc3\xa9\x0a\"\\" as "2006""#
         );
-        assert!(told("2026-02-20T04:03:28Z\u{e9}").ends_with(r#": extra text: "\xc3\xa9""#));
+        assert!(refusal("2026-02-20T04:03:28Z\u{e9}").ends_with(r#": extra text: "\xc3\xa9""#));
     }
 
     #[test]

@@ -16,7 +16,7 @@ const SAMPLES: [&str; 10] = [
 ];
 
 /// Letters that mean something to one reader or another.
-const TELLING: &[u8] = b"0123456789.+-eEnumkKMGTPi:TZhs,";
+const SIGNIFICANT: &[u8] = b"0123456789.+-eEnumkKMGTPi:TZhs,";
 
 #[test]
 fn texts_are_read_from_themselves_as_the_same() {
@@ -33,8 +33,8 @@ fn texts_are_read_from_themselves_as_the_same() {
         for _ in 0..20_000 {
             let mut text = sample.as_bytes().to_vec();
             for _ in 0..=below(4) {
-                let (at, letter) = (below(text.len() + 1), below(TELLING.len()));
-                let letter = TELLING.get(letter).copied().unwrap_or(b'0');
+                let (at, letter) = (below(text.len() + 1), below(SIGNIFICANT.len()));
+                let letter = SIGNIFICANT.get(letter).copied().unwrap_or(b'0');
                 match below(4) {
                     0 => text.insert(at, letter),
                     1 => text.truncate(at.max(1)),

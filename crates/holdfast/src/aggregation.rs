@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_with_its_flag_and_file() {
+    fn what_cannot_be_read_is_reported_with_its_flag_and_file() {
         let message = refused(&["--requestheader-client-ca-file=/nowhere/ca.crt"]);
         assert!(
             message.starts_with("--requestheader-client-ca-file: ") && message.contains("/nowhere/ca.crt"),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregated_servers_are_told_whom_to_trust_where_a_flag_says_so() {
+    fn aggregated_servers_learn_trusted_authorities_where_a_flag_says_so() {
         assert!(flags(&[]).trust(false, Vec::new()).is_none());
         assert!(flags(&[]).trust(true, Vec::new()).is_some());
         let trust = flags(&[

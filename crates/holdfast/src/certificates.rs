@@ -83,7 +83,7 @@ pub(crate) fn certificates(flags: &Serve, url: &str, rules: TlsRules) -> JoinHan
     })
 }
 
-/// Reads the files of TLS. What is wrong is told with the flag that names the file.
+/// Reads the files of TLS. Errors name the flag of the file.
 pub(crate) fn load_tls(flags: &Serve, files: &TlsFiles) -> Result<Tls> {
     let named = [
         ("tls-cert-file", &flags.tls_cert_file),

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_knows_is_left_to_be_refused() {
+    fn what_is_unknown_is_left_to_be_refused() {
         let (words, ignored) = reduced(&["--no-such-flag=1", "--", "-v=2"]);
         assert_eq!(words, ["--no-such-flag=1", "--", "-v=2"]);
         assert_eq!(ignored, [""; 0]);

@@ -31,7 +31,7 @@ pub(crate) struct CopyFlags {
     #[arg(long, value_name = "DIR|URLS", value_parser = location)]
     to: StoreLocation,
 
-    /// The ports that Services may have on nodes, as the servers of an etcd are told
+    /// The ports that Services may have on nodes, as the flags of the servers of an etcd say
     #[arg(long, value_name = "FROM-TO", default_value = "30000-32767", value_parser = ports)]
     service_node_port_range: RangeInclusive<u16>,
 

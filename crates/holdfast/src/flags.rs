@@ -161,7 +161,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "AUDIENCES", value_delimiter = ',')]
     pub(crate) api_audiences: Vec<String>,
 
-    /// The longest life of a token of a service account; without it tokens live as long as they are asked for
+    /// The longest life of a token of a service account; without it tokens live as long as requested
     #[arg(long, value_name = "DURATION", value_parser = token_life)]
     pub(crate) service_account_max_token_expiration: Option<Duration>,
 
@@ -175,7 +175,7 @@ pub(crate) struct Serve {
           num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     pub(crate) anonymous_auth: bool,
 
-    /// Who decides what users may do: RBAC, AlwaysAllow, AlwaysDeny, or Node, which allows nothing here; several are asked in
+    /// Who decides what users may do: RBAC, AlwaysAllow, AlwaysDeny, or Node, which allows nothing here; several decide in
     /// turn
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "RBAC", value_parser = authorization_mode)]
     pub(crate) authorization_mode: Vec<AuthorizationMode>,
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn authorization_modes_are_told_from_those_that_are_not_there() {
+    fn unknown_authorization_modes_are_refused() {
         let modes = |arguments: &[&str]| {
             let arguments = Arguments::try_parse_from(arguments);
             arguments.map(|arguments| arguments.serve.authorization_mode)

@@ -51,7 +51,7 @@ contexts:
     files::write_private(path, &text)
 }
 
-/// A key in the older of its two forms, whose name tells that it is of an elliptic curve: fabric8's client takes the newer form for
+/// A key in the older of its two forms, whose name says that it is of an elliptic curve: fabric8's client takes the newer form for
 /// one of RSA. A key of another sort stays as it is.
 fn client_key(text: Vec<u8>) -> Vec<u8> {
     let key = PrivateKeyDer::from_pem_slice(&text).ok();

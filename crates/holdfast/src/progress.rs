@@ -8,7 +8,7 @@ const FOR_PEOPLE: Duration = Duration::from_millis(200);
 /// How often progress is logged.
 const FOR_LOGS: Duration = Duration::from_secs(5);
 
-/// Tells how many of so many entries are done.
+/// Reports how many of so many entries are done.
 pub(crate) struct Progress {
     /// What is done to them, such as `saved`.
     deed: &'static str,
@@ -19,7 +19,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Tells of `of` entries.
+    /// Reports on `of` entries.
     pub(crate) fn new(deed: &'static str, of: u64) -> Self {
         Self {
             deed,

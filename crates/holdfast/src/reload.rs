@@ -11,7 +11,7 @@ use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::wire::connection::CurrentTls;
 use holdfast_server::wire::tls::TlsFiles;
 
-/// The health check that fails where nobody looks at files any more.
+/// The health check that fails where files are no longer watched.
 pub(crate) const CHECK: &str = background::API_SERVICES;
 
 /// How often files are looked at.
@@ -79,7 +79,7 @@ impl<S: PartialEq> Changes<S> {
     }
 }
 
-/// What tells whether a file has changed: its time and length.
+/// What shows whether a file has changed: its time and length.
 pub(crate) type FileState = (SystemTime, u64);
 
 /// The state of a file; `None` where it cannot be found.

@@ -341,7 +341,7 @@ impl Serving {
     }
 }
 
-/// Tells a newcomer what to do next.
+/// Shows a newcomer what to do next.
 fn announce(url: &str, kubeconfig: Option<&Path>) -> Result<()> {
     let mut text = format!("Holdfast serves {url}\n");
     if let Some(path) = kubeconfig {

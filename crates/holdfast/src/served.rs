@@ -20,7 +20,7 @@ pub(crate) struct ServedFlags {
 }
 
 impl ServedFlags {
-    /// The feature gates as the flags set them. The log tells of those that need not be set.
+    /// The feature gates as the flags set them. The log names those that need not be set.
     pub(crate) fn gates(&self) -> Result<FeatureGates> {
         let gates = FeatureGates::set(&self.feature_gates)?;
         for warning in gates.warnings() {

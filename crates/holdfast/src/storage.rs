@@ -54,7 +54,7 @@ pub(crate) struct StorageFlags {
     #[arg(long, value_name = "DURATION", value_parser = duration::parse_from_zero)]
     pub(crate) etcd_count_metric_poll_period: Option<Duration>,
 
-    /// How often the size of etcd's database is asked for; 0 for never
+    /// How often the size of etcd's database is read; 0 for never
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration::parse_from_zero)]
     pub(crate) etcd_db_metric_poll_interval: Duration,
 

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn browsers_are_told_nothing_unless_flags_say_so() {
+    fn browsers_get_no_headers_unless_flags_say_so() {
         assert!(flags("--tls-min-version=VersionTLS13").browsers().unwrap().is_none());
         assert!(
             flags("--cors-allowed-origins=//a.example(:|$)")

@@ -1,4 +1,4 @@
-//! Flags that do not go together or hold what they may not hold, told as kube-apiserver tells it before anything is begun.
+//! Flags that do not go together or hold what they may not hold, reported as kube-apiserver does before anything is begun.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -108,7 +108,7 @@ fn overlap(flags: &Serve) -> Option<String> {
     })
 }
 
-/// The certificates of a file. One that cannot be read is told of by who uses it.
+/// The certificates of a file. One that cannot be read is reported by its user.
 fn certificates(path: &Path) -> Option<Vec<CertificateDer<'static>>> {
     CertificateDer::pem_file_iter(path).ok()?.collect::<Result<_, _>>().ok()
 }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told_at_once() {
+    fn all_faults_are_reported_at_once() {
         let flags = [
             "--goaway-chance=1",
             "--strict-transport-security-directives=",
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn issuers_are_told_apart() {
+    fn issuers_are_distinguished() {
         let two = ["--service-account-issuer=a", "--service-account-issuer=a"];
         assert_eq!(
             checked(&two).unwrap_err(),

@@ -67,7 +67,7 @@ pub(crate) fn empty_for_null(object: &mut Value, key: &str) {
     object.set_at(&[key], Map::from_unsorted(filled).into());
 }
 
-/// Makes an empty list `null`: protobuf, in which the reference keeps built-in kinds, cannot tell the two apart, and the
+/// Makes an empty list `null`: protobuf, in which the reference keeps built-in kinds, cannot distinguish the two, and the
 /// fields that are never left out show it.
 pub(crate) fn none_if_empty(object: &mut Value, path: &[&str]) {
     if object

@@ -39,7 +39,7 @@ macro_rules! features {
 features! {
     /// Large answers are compressed.
     APIResponseCompression,
-    /// Servers that share a store tell of themselves by leases.
+    /// Servers that share a store announce themselves by leases.
     APIServerIdentity,
     /// Client certificates name the uid of their user.
     AllowParsingUserUIDFromCertAuth,
@@ -89,7 +89,7 @@ features! {
     DRAPrioritizedList,
     /// Requests for the status of pools of devices are answered.
     DRAResourcePoolStatus,
-    /// Drivers tell of the devices of a claim.
+    /// Drivers report the devices of a claim.
     DRAResourceClaimDeviceStatus,
     /// The parts of the status of a claim take rights of their own.
     DRAResourceClaimGranularStatusAuthorization,
@@ -107,7 +107,7 @@ features! {
     HPAScaleToZero,
     /// Pods may name their host.
     HostnameOverride,
-    /// The status of a volume tells which image it is.
+    /// The status of a volume says which image it is.
     ImageVolumeWithDigest,
     /// The resources of Pods as a whole may change.
     InPlacePodLevelResourcesVerticalScaling,
@@ -143,9 +143,9 @@ features! {
     PodTopologyLabelsAdmission,
     /// Names of services may begin with a digit.
     RelaxedServiceNameValidation,
-    /// Front proxies and aggregated servers are told the uids of users.
+    /// Front proxies and aggregated servers get the uids of users.
     RemoteRequestHeaderUID,
-    /// The status of containers tells how their devices are.
+    /// The status of containers says how their devices are.
     ResourceHealthStatus,
     /// The health of devices comes with a message.
     ResourceHealthStatusMessage,
@@ -161,9 +161,9 @@ features! {
     ShardedListAndWatch,
     /// Lists take seats by the bytes that they show.
     SizeBasedListCostEstimate,
-    /// Servers tell in which versions they store what they serve.
+    /// Servers publish in which versions they store what they serve.
     StorageVersionAPI,
-    /// Discovery tells a hash of the version that objects are stored in.
+    /// Discovery has a hash of the version that objects are stored in.
     StorageVersionHash,
     /// Migrations of stored objects are served.
     StorageVersionMigrator,
@@ -175,13 +175,13 @@ features! {
     TokenRequestServiceAccountUIDValidation,
     /// Groups of Pods may have constraints of topology.
     TopologyAwareWorkloadScheduling,
-    /// HTTP/2 connections of clients that nobody knows end with their first request.
+    /// HTTP/2 connections of unauthenticated clients end with their first request.
     UnauthenticatedHTTP2DOSMitigation,
     /// Pods on the network of the host may have users of their own.
     UserNamespacesHostNetworkSupport,
     /// Drivers may keep Pods from nodes that lack them.
     VolumeLimitScaling,
-    /// Health tells whether the store can be written to.
+    /// Health says whether the store can be written to.
     WatchCacheInitializationPostStartHook,
     /// Watches may begin with the objects that are there.
     WatchList,

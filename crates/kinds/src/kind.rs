@@ -288,7 +288,7 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// Its names follow another rule than the table tells.
+    /// Its names follow another rule than the table has.
     pub(crate) fn names(mut self, rule: Option<NameRule>) -> Self {
         self.names = rule;
         self
@@ -351,7 +351,7 @@ impl Kind {
         self.writes_status
     }
 
-    /// The rule of its names, where it is another than the table tells.
+    /// The rule of its names, where it is another than the table has.
     pub(crate) fn name_rule(&self) -> Option<NameRule> {
         self.names
     }

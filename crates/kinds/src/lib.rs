@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn kinds_can_be_read_in_versions_that_are_served_no_more() {
-        // As kube-apiserver 1.36 tells it of itself.
+        // As kube-apiserver 1.36 reports it.
         for (group, kind, served, known) in [
             ("apps", "Deployment", "apps/v1", "apps/v1 apps/v1beta2 apps/v1beta1"),
             ("batch", "Job", "batch/v1", "batch/v1"),

@@ -38,7 +38,7 @@ pub(crate) const fn with_status(checks: MetadataChecks, whole: u8, update: u8) -
     }
 }
 
-/// As `checks`, where an update of the object tells its faults in this order.
+/// As `checks`, where an update of the object reports its faults in this order.
 pub(crate) const fn in_order(update_order: UpdateOrder, checks: MetadataChecks) -> MetadataChecks {
     MetadataChecks { update_order, ..checks }
 }

@@ -1,4 +1,4 @@
-//! The kinds of the group `internal.apiserver.k8s.io`: StorageVersions, by which API servers tell each other in which version
+//! The kinds of the group `internal.apiserver.k8s.io`: StorageVersions, by which API servers publish in which version
 //! each keeps the objects of a resource.
 
 use std::collections::HashSet;

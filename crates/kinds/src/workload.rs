@@ -60,7 +60,7 @@ pub(crate) fn validate_selector_and_template(spec: &Part<'_, '_>, rules: &Select
     }
 }
 
-/// Checks a selector that must be there and must not select everything, which is told as `empty` says.
+/// Checks a selector that must be there and must not select everything, which is reported as `empty` says.
 pub(crate) fn validate_selector(selector: &Field<'_, '_>, empty: &str, errors: &mut Errors) {
     if !selector.is_set() {
         errors.push(selector.required(""));

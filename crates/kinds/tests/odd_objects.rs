@@ -119,7 +119,7 @@ fn mutations(value: &Value, visit: &mut dyn FnMut(Value)) {
 #[test]
 fn no_object_however_odd_brings_a_kind_down() {
     let all = Kinds::new();
-    // All of them take minutes; a sample of them is tried unless all are asked for.
+    // All of them take minutes; a sample of them is tried unless all are requested.
     let step = if std::env::var_os("ALL").is_some() { 1 } else { 31 };
     let mut kinds = 0;
     for entry in std::fs::read_dir(shared("facts/roundtrip")).unwrap() {

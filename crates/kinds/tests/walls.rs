@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 
 use holdfast_kinds::apis::Apis;
 use holdfast_kinds::features::FeatureGates;
-use holdfast_kinds::{Config, registry};
+use holdfast_kinds::{Config, registry, tables};
+use holdfast_resource::openapi::{NoDescriptions, Publication};
+use holdfast_value::Value;
 
 /// Texts of the crate `resource` that are names of kinds too, each with the reason why it stands there.
 const IN_DESCRIPTORS: [(&str, &str); 3] = [
@@ -120,8 +122,43 @@ fn every_kind_in_the_list_of_a_group_has_a_row_and_stands_there_once() {
     assert!(listed > 50, "{listed}");
 }
 
+/// The options in the query of requests for `path`, by the OpenAPI document of the core group.
+fn options_of(paths: &Value, path: &str) -> BTreeSet<String> {
+    let item = paths.get(path).unwrap();
+    let operations = item
+        .as_map()
+        .unwrap()
+        .iter()
+        .filter_map(|(_, operation)| operation.get("parameters"));
+    let lists = operations.chain(item.get("parameters")).filter_map(Value::as_list);
+    let in_query = lists
+        .flat_map(|list| list.iter())
+        .filter(|parameter| parameter.str_at(&["in"]) == Some("query"));
+    in_query
+        .filter_map(|parameter| Some(parameter.str_at(&["name"])?.to_owned()))
+        .collect()
+}
+
 #[test]
-fn literals_are_told_from_comments_and_tests() {
+fn the_options_of_verbs_are_read_in_one_file() {
+    let registry = registry(&Config::default()).unwrap();
+    let types = tables::types().unwrap();
+    let document = Publication::new(&registry, &types, &NoDescriptions, "1.36")
+        .v3("api/v1")
+        .unwrap();
+    let paths = document.get("paths").unwrap();
+    let mut options = options_of(paths, "/api/v1/namespaces/{namespace}/configmaps");
+    options.extend(options_of(paths, "/api/v1/namespaces/{namespace}/configmaps/{name}"));
+    // It is a part of the negotiation.
+    assert!(options.remove("pretty") && options.contains("limit") && options.contains("force"));
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../server/src/http/options.rs");
+    let read = literals(code_of(&fs::read_to_string(file).unwrap()));
+    let unread: Vec<_> = options.iter().filter(|option| !read.contains(option)).collect();
+    assert!(unread.is_empty(), "no line reads {unread:?}");
+}
+
+#[test]
+fn literals_are_distinguished_from_comments_and_tests() {
     let text = "/// \"a\"\nfn f(x: &'static str) -> char { g(\"b\\\"c\", 'd', '\"'); h(r#\"e\"#) } // \"i\"\n#[cfg(test)]\nmod tests { \"j\" }\n";
     assert_eq!(literals(code_of(text)), ["b\\\"c", "e"]);
 }

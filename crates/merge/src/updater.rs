@@ -245,7 +245,7 @@ impl<C: Converter> Updater<C> {
         }
     }
 
-    /// What a manager owns that replaces `live`, of which nobody owns anything, but for the paths of `but`, as
+    /// What a manager owns that replaces `live`, of which no manager owns anything, but for the paths of `but`, as
     /// [`Typed::to_changed_fields_v1`] has it.
     pub fn changed_fields_v1(&self, live: &Typed, new: &Typed, version: &str, but: &Set) -> Option<Value> {
         let ignored = self.ignored(version)?.cloned().unwrap_or_default();
@@ -263,7 +263,7 @@ impl<C: Converter> Updater<C> {
         }
     }
 
-    /// Settles with all other managers what an apply by `manager` makes of the live object.
+    /// Resolves with all other managers what an apply by `manager` makes of the live object.
     fn applied(
         &self,
         live: &Typed,

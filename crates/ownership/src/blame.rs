@@ -30,7 +30,7 @@ pub struct Owner {
     pub time: Option<i64>,
 }
 
-/// Tells for each field of `object` who owns it, by the object's own `managedFields` (which are left out themselves) and
+/// Lists for each field of `object` who owns it, by the object's own `managedFields` (which are left out themselves) and
 /// without a schema: what is owned as a whole and what item by item shows in what is owned. Where the entries cannot be
 /// read, nothing has an owner.
 pub fn blame(object: &Value) -> Vec<Blame> {

@@ -130,9 +130,9 @@ impl Entry {
         Value::Map(Map::from_sorted(members))
     }
 
-    /// What tells the entry from the others: manager, operation, subresource and, for updates alone, the version; an
+    /// What distinguishes the entry from the others: manager, operation, subresource and, for updates alone, the version; an
     /// applier that changes its version keeps its entry. The text is the reference's, whose order decides in which order
-    /// conflicts are told and updates of one second are merged.
+    /// conflicts are reported and updates of one second are merged.
     pub(crate) fn identifier(&self) -> SmolStr {
         let mut out = Vec::with_capacity(96);
         let mut member = |name: &str, value: &str| {

@@ -85,14 +85,14 @@ impl FieldManagerBuilder {
     }
 
     /// What an object of this kind holds that says nothing: for built-in kinds the structs, lists and numbers that are always
-    /// written out. Nobody owns these. Without it, an empty object is `apiVersion` and `kind`, as with custom resources.
+    /// written out. These have no owner. Without it, an empty object is `apiVersion` and `kind`, as with custom resources.
     pub fn empty_object(mut self, empty: Value) -> Self {
         self.empty = Some(empty);
         self
     }
 
     /// Whether an update that sends an empty list of entries resets them, as it does but for custom resources: the reference
-    /// cannot tell an empty list from none in those.
+    /// cannot distinguish an empty list from none in those.
     pub fn empty_list_resets(mut self, yes: bool) -> Self {
         self.empty_list_resets = yes;
         self
@@ -204,7 +204,7 @@ impl FieldManager {
             ))
         })?;
 
-        // Where nothing is to be given up, nobody has to know what the applier owned.
+        // Where nothing is to be given up, what the applier owned need not be known.
         let fields = fields.filter(|fields| self.keeps_all(fields, own.as_ref()));
         let own_time = own.as_ref().and_then(|own| own.entry.time.clone());
         if let (None, Some(own)) = (&fields, own) {
@@ -257,7 +257,7 @@ impl FieldManager {
 
     /// Records in `new` who changed what when it took the place of the live object (`None` where it is new itself) by a write
     /// that is no apply. `managedFields` sent with `new` count, unless they cannot be read or come through a subresource.
-    /// Never fails: where ownership cannot be told, because `new` does not fit its type, nothing has an owner any more.
+    /// Never fails: where ownership cannot be computed, because `new` does not fit its type, nothing has an owner any more.
     pub fn update(&self, live: Option<&Value>, new: Value, manager: &str, now: SystemTime) -> Value {
         self.update_where(live.unwrap_or(&self.empty), new, manager, now, |live, new| {
             self.pair(live, new)

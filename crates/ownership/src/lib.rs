@@ -5,7 +5,7 @@
 //! A [`FieldManager`] does for one kind at one address what kube-apiserver does: [`FieldManager::apply`] merges the
 //! configuration of an applier and says who stands in the way, [`FieldManager::update`] records who changed what by any
 //! other write. [`ScaleOwnership`] carries entries between an object and its Scale, [`keep_times`] takes back times that
-//! nothing else has changed with, [`blame`] tells for each field of an object who owns it.
+//! nothing else has changed with, [`blame`] lists for each field of an object who owns it.
 //!
 //! Invariant: nothing here knows a kind, and nothing fails on what stands in `managedFields`: an update passes over what it
 //! cannot read, an apply is refused.

@@ -23,7 +23,7 @@ pub(crate) struct Record {
     pub(crate) set: Set,
     /// The entry as it was read, with all that was read from it: its form is taken over where nothing has changed.
     stored: Option<Stored>,
-    /// What it owns as it is to stand in the object, where nobody asked for the set: that is empty then.
+    /// What it owns as it is to stand in the object, where the set was not needed: that is empty then.
     written: Option<Value>,
 }
 

@@ -113,7 +113,7 @@ pub struct ListHead {
 
 impl ListHead {
     /// Takes in an item whose message has that many bytes. All must be taken in before the head is written, since it
-    /// tells the length of the whole.
+    /// has the length of the whole.
     pub fn add(&mut self, message: usize) {
         self.items += bytes_len(message);
     }

@@ -184,7 +184,7 @@ fn inlined_messages_are_part_of_their_parent_in_json() {
 }
 
 #[test]
-fn times_have_seconds_and_what_nobody_set_has_no_bytes() {
+fn times_have_seconds_and_what_is_unset_has_no_bytes() {
     assert_both_ways("a.Special", r#"{"time":null}"#, b"\x0a\0\x32\0");
     assert_both_ways(
         "a.Special",

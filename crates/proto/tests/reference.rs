@@ -22,7 +22,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// The kind that the name of the file tells.
+    /// The kind in the name of the file.
     fn kind(&self) -> GroupVersionKind {
         let mut words = self.name.rsplitn(3, '.');
         let mut word = || words.next().unwrap();

@@ -95,7 +95,7 @@ pub struct ServiceAccountToken<'a> {
     pub namespace: &'a str,
     /// The service account.
     pub account: BoundObject,
-    /// For whom the token is good.
+    /// The audiences of the token.
     pub audiences: &'a [SmolStr],
     /// From when on it is good.
     pub now: SystemTime,

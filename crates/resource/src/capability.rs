@@ -108,7 +108,7 @@ pub struct AdmissionExemptions {
     pub policies: bool,
     /// Admission webhooks.
     pub webhooks: bool,
-    /// Whether those that come from files of the server are asked all the same: clients cannot change these.
+    /// Whether those that come from files of the server apply all the same: clients cannot change these.
     pub but_of_files: bool,
 }
 

@@ -100,7 +100,7 @@ pub struct WebhookFailure {
     pub kind: WebhookFailureKind,
 }
 
-/// The types of failures of webhooks, as metrics tell them apart.
+/// The types of failures of webhooks, as metrics distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookFailureKind {
     /// It could not be asked.

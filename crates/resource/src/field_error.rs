@@ -283,9 +283,9 @@ impl fmt::Display for Aggregate<'_> {
         let mut left = MESSAGE_BYTES;
         let texts = self.0.iter().map(FieldError::to_string);
         let mut texts: Vec<String> = texts.take_while(|text| fits_in_message(&mut left, text)).collect();
-        let untold = self.0.len() - texts.len();
-        if untold > 0 {
-            texts.push(format!("{untold} more errors"));
+        let left_out = self.0.len() - texts.len();
+        if left_out > 0 {
+            texts.push(format!("{left_out} more errors"));
         }
         match texts.is_empty() {
             true => f.write_str("<nil>"),
@@ -294,7 +294,7 @@ impl fmt::Display for Aggregate<'_> {
     }
 }
 
-/// How much text of errors an answer tells: what is wrong with one object may show large parts of it over and over.
+/// How much text of errors an answer holds: what is wrong with one object may show large parts of it over and over.
 pub const MESSAGE_BYTES: usize = 2 << 20;
 
 /// Whether there is room for `text`; the first text always has it.

@@ -24,7 +24,7 @@ pub struct Known {
 pub enum Fact {
     /// Nothing is wrong with it.
     Right,
-    /// Nobody is to be warned of it.
+    /// It needs no warning.
     Harmless,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Parts<'a> {
     }
 
     /// All that is known of the parts of `object`, which is about to be stored: what was found now, and what was known of parts
-    /// that nobody asked about and that are as they were. `formed` says whether it has the form of its type.
+    /// that were not looked up and that are as they were. `formed` says whether it has the form of its type.
     pub fn of_stored(&self, object: &Value, formed: bool) -> Known {
         let mut parts = self.found.load(Ordering::Relaxed);
         let Some((old, known)) = self.before else {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_about_stays_known_where_it_is_as_it_was() {
+    fn what_was_not_looked_up_stays_known_where_it_is_as_it_was() {
         let old = object(r#"{"a":1,"b":{"c":2}}"#);
         let known = known(&old, Fact::Harmless);
         let after = |text| {

@@ -53,7 +53,7 @@ pub struct Resource {
 pub struct Definition {
     /// The name of the object.
     pub name: SmolStr,
-    /// Tells the states of definitions apart: it grows whenever what is served changes, and objects that were stored under
+    /// Distinguishes the states of definitions: it grows whenever what is served changes, and objects that were stored under
     /// the same number are in the form in which they are shown. Never 0.
     pub serial: u64,
     /// Whether the object is about to go, so that no new objects may come.
@@ -116,7 +116,7 @@ impl Resource {
         schemas.find(|schema| schema.name().api_version == api_version)
     }
 
-    /// Tells apart the states of the definition that the resource comes from; 0 for built-in ones.
+    /// Distinguishes the states of the definition that the resource comes from; 0 for built-in ones.
     pub fn serial(&self) -> u64 {
         self.definition.as_ref().map_or(0, |definition| definition.serial)
     }
@@ -412,7 +412,7 @@ pub struct MetadataChecks {
     pub finalizer_names: bool,
     /// Whether the kind's own rule of names holds for `generateName` too.
     pub generated_names: bool,
-    /// In what order an update tells its faults, if it is one of the object itself or looks at metadata as a whole.
+    /// In what order an update reports its faults, if it is one of the object itself or looks at metadata as a whole.
     pub update_order: UpdateOrder,
     /// When the metadata of a new object are looked at.
     pub at_creation: CreationChecks,

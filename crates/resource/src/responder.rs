@@ -57,7 +57,7 @@ pub trait SubresourceAction: Send + Sync {
 /// One step of a [`SubresourceAction`]. Objects are in the version that they are stored in.
 #[derive(Clone, Debug)]
 pub enum ActionStep {
-    /// Has this object take the place of the stored one, untouched by what writes go through: nobody comes to own what
+    /// Has this object take the place of the stored one, untouched by what writes go through: no manager comes to own what
     /// changed.
     Replace {
         /// The resource.
@@ -82,7 +82,7 @@ pub enum ActionStep {
         name: String,
         /// The `DeleteOptions`.
         options: Value,
-        /// What the client is told where the object is another by now than the options require.
+        /// What the client reads where the object is another by now than the options require.
         conflict: Option<Refusal>,
     },
 }

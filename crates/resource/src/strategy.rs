@@ -66,7 +66,7 @@ pub trait Strategy: Send + Sync {
         errors
     }
 
-    /// What the client is told in Warning headers about an object that is accepted. `old` is there for updates.
+    /// What the client reads in Warning headers about an object that is accepted. `old` is there for updates.
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let _ = (context, object, old);
         Vec::new()
@@ -78,7 +78,7 @@ pub struct Generic;
 
 impl Strategy for Generic {}
 
-/// The operations that admission and strategies tell apart.
+/// The operations that admission and strategies distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A new object.
@@ -206,7 +206,7 @@ impl WriteContext<'_> {
         check.errors
     }
 
-    /// What is wrong with metadata that the kind tells between the faults of the object and those of its change; see
+    /// What is wrong with metadata that the kind reports between the faults of the object and those of its change; see
     /// [`UpdateOrder`](crate::UpdateOrder).
     pub fn rest_of_metadata(&self, object: &Value, old: &Value) -> Vec<FieldError> {
         rest_of_metadata_update(self.resource, self.subresource.unwrap_or_default(), object, old)
@@ -248,10 +248,10 @@ pub trait AuditAnnotations: Send + Sync {
     /// Whether the log keeps the bodies of the request, so that what changes them may stand there too.
     fn records_bodies(&self) -> bool;
 
-    /// Tells how long a webhook took, which may change objects or refuse writes.
+    /// Records how long a webhook took, which may change objects or refuse writes.
     fn webhook_took(&self, mutates: bool, time: Duration);
 
-    /// Tells how long the store took.
+    /// Records how long the store took.
     fn store_took(&self, time: Duration);
 }
 

@@ -66,7 +66,7 @@ async fn a_binding_gives_rights_and_its_deletion_takes_them() {
 }
 
 #[tokio::test]
-async fn a_role_that_is_not_there_is_told_of() {
+async fn a_role_that_is_not_there_is_reported() {
     let server = Server::start().await;
     assert_eq!(server.post(&bindings(), &binding("b", "Role", "gone")).await.code, 201);
     let get = async || server.send_as("ann", "GET", CONFIG_MAPS, "", "").await;
@@ -142,7 +142,7 @@ async fn apply_and_put_create_only_with_the_right_to_create() {
 }
 
 #[tokio::test]
-async fn a_role_that_cannot_be_looked_up_is_told_before_the_binding_is_checked() {
+async fn a_role_that_cannot_be_looked_up_is_reported_before_the_binding_is_checked() {
     let server = Server::start().await;
     grant(
         &server,
@@ -172,7 +172,7 @@ async fn a_role_that_cannot_be_looked_up_is_told_before_the_binding_is_checked()
 }
 
 #[tokio::test]
-async fn nobody_grants_what_they_do_not_hold() {
+async fn users_grant_only_what_they_hold() {
     let server = Server::start().await;
     let rbac = json!({"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "rolebindings", "clusterroles"],
                       "verbs": ["create", "patch"]});
@@ -375,7 +375,7 @@ fn signing_request(name: &str, signer: &str, organizations: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn nobody_asks_for_a_certificate_of_those_who_may_do_everything() {
+async fn no_certificate_is_of_those_who_may_do_everything() {
     let server = Server::start().await;
     let of_clients = "kubernetes.io/kube-apiserver-client";
     for organizations in [&["system:masters"][..], &["devs", "system:masters"]] {
@@ -506,7 +506,7 @@ async fn a_request_for_a_certificate_is_applied_by_those_who_ask_approve_and_sig
         (again.code, again.at("/status/conditions/1/type").as_str()),
         (200, Some("Failed"))
     );
-    // Nobody owns the spec, which never changes.
+    // The spec has no owner and never changes.
     let owners = again.at("/metadata/managedFields").as_array().unwrap();
     let of = |manager: &str| owners.iter().find(|owner| owner["manager"] == manager).unwrap();
     assert_eq!(owners.len(), 2, "{owners:?}");

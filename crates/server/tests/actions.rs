@@ -16,7 +16,7 @@ async fn pod(server: &Server, name: &str, spec: &str) {
 }
 
 #[tokio::test]
-async fn a_binding_gives_a_pod_its_node_and_nobody_new_owns_it() {
+async fn a_binding_gives_a_pod_its_node_and_no_new_owner() {
     let server = Server::start().await;
     pod(&server, "a", "").await;
     let owners = server
@@ -165,7 +165,7 @@ async fn who_acts_within_a_pod_may_create_and_not_only_get() {
 }
 
 #[tokio::test]
-async fn a_node_keeps_the_status_that_it_is_made_with_and_nobody_owns_it() {
+async fn a_node_keeps_the_status_that_it_is_made_with_and_it_has_no_owner() {
     let server = Server::start().await;
     let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"one"},"status":{"capacity":{"cpu":"4"}}}"#;
     let made = server.post("/api/v1/nodes", node).await;

@@ -101,7 +101,7 @@ fn unknown(field: &str) -> String {
     format!("299 - \"unknown field \\\"{field}\\\"\"")
 }
 
-/// What the client is warned of and told.
+/// The warnings and the body that the client gets.
 async fn warned(server: &Server, method: &str, path: &str, content_type: &str, body: &str) -> (Vec<String>, String) {
     let response = server.respond(method, path, content_type, body, JSON).await;
     let warnings = response.headers().get_all("warning").iter();
@@ -112,7 +112,7 @@ async fn warned(server: &Server, method: &str, path: &str, content_type: &str, b
 }
 
 #[tokio::test]
-async fn a_patch_that_cannot_be_read_tells_first_that_its_object_is_not_there() {
+async fn a_patch_that_cannot_be_read_reports_first_that_its_object_is_not_there() {
     let server = Server::start().await;
     server.post(CONFIG_MAPS, &config_map("a", "1")).await;
     for (sort, why) in [
@@ -204,7 +204,7 @@ async fn names_are_quoted_in_refusals() {
 }
 
 #[tokio::test]
-async fn a_number_beyond_floats_is_told_where_its_field_is_read() {
+async fn a_number_beyond_floats_is_reported_where_its_field_is_read() {
     let server = Server::start().await;
     let body = |spec: &str| format!(r#"{{"kind":"Pod","metadata":{{"name":"a"}},"spec":{{{spec}}}}}"#);
     let pods = "/api/v1/namespaces/default/pods";

@@ -95,7 +95,7 @@ async fn a_certificate_that_is_not_trusted_counts_for_nothing_and_leaves_it_to_t
 }
 
 #[tokio::test]
-async fn a_certificate_that_names_nobody_counts_as_none() {
+async fn a_certificate_that_names_no_user_counts_as_none() {
     let server = Server::start().await;
     let nameless = server.authority.client_with(|parameters| {
         parameters.distinguished_name = rcgen::DistinguishedName::new();
@@ -131,7 +131,7 @@ async fn names_in_headers_are_utf_8_on_both_versions_of_http() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_in_the_ways_of_the_reference() {
+async fn what_is_not_there_is_reported_in_the_ways_of_the_reference() {
     let mut client = Server::start().await.client().await;
     let status = "the server could not find the requested resource";
     let page = "404 page not found\n";
@@ -229,7 +229,7 @@ async fn methods_that_a_path_does_not_have_are_refused() {
 }
 
 #[tokio::test]
-async fn documents_come_in_the_form_that_is_asked_for() {
+async fn documents_come_in_the_requested_form() {
     let mut client = Server::start().await.client().await;
     let mut ask = async |path: &str, accept: &str, known: &str| {
         let mut request = request(Method::GET, path, ADMIN);
@@ -349,7 +349,7 @@ async fn answers_bear_the_headers_that_proxies_and_logs_need() {
 }
 
 #[tokio::test]
-async fn a_body_that_nobody_reads_does_not_end_the_connection() {
+async fn an_unread_body_does_not_end_the_connection() {
     let mut client = Server::start().await.client().await;
     for _ in 0..50 {
         let request = Request::post("/api/v1/gadgets").header("host", "localhost");

@@ -1,4 +1,4 @@
-//! Many who write to one object: nobody is told of a race, and no work is in vain.
+//! Many writers of one object: no client sees a race, and no work is in vain.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests fail as tests do.
 
@@ -114,7 +114,7 @@ async fn patches_and_replacements_without_a_version_never_conflict() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn who_names_a_version_is_told_when_it_is_none_any_more() {
+async fn a_write_that_names_a_version_conflicts_when_it_is_no_longer_the_latest() {
     let (server, _) = counting().await;
     let live = server.get(&format!("{CONFIG_MAPS}/a")).await.body;
     let codes = by_all(&server, move |server, manager, round| {
@@ -196,7 +196,7 @@ async fn evictions_that_share_a_budget_never_conflict() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_webhook_may_write_to_the_object_that_it_is_asked_about() {
+async fn a_webhook_may_write_to_the_object_that_it_reviews() {
     let server = Arc::new(Server::start().await);
     assert_eq!(server.post(CONFIG_MAPS, &config_map("a", "1")).await.code, 201);
     let (within, called) = (Arc::new(OnceLock::<Arc<Server>>::new()), AtomicBool::new(false));

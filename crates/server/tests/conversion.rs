@@ -193,7 +193,7 @@ async fn objects_are_read_and_written_in_every_version() {
     assert_eq!(scaled.at("/spec/replicas"), &json!(5), "{}", scaled.body);
     assert_eq!(spec(&server, "v1", "a").await, json!({"hostPort": "b:2", "size": 5}));
 
-    // In the storage version nobody is asked.
+    // In the storage version no webhook is called.
     let before = hook.calls().len();
     assert_eq!(apply(&server, "v1", "b", "mine", "b:1", "").await.code, 201);
     let listed = server.get(&path("v1", "")).await;
@@ -358,7 +358,7 @@ async fn old_objects_are_read_from_the_version_they_are_stored_in() {
     create(&server, "v1", "new", "d:1").await;
     let before = hook.calls().len();
     assert_eq!(spec(&server, "v1", "old").await, json!({"hostPort": "a:1"}));
-    assert_eq!(hook.calls().len(), before, "it is stored as it is asked for");
+    assert_eq!(hook.calls().len(), before, "it is stored in the requested version");
     assert_eq!(spec(&server, "v3", "old").await, json!({"address": "a:1"}));
     let last = hook.calls().pop().unwrap();
     assert_eq!(version_of(&last["request"]["objects"][0]), "v1");

@@ -101,7 +101,7 @@ async fn all_namespaces_together_can_be_read_alone() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_asked_for_as_a_list_fails_as_one() {
+async fn an_object_that_is_requested_as_a_list_fails_as_one() {
     let server = start(json!({"type": "object"}), json!({"type": "object"})).await;
     create(&server, "v1").await;
     let accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io";

@@ -76,7 +76,7 @@ fn request(method: &str, path: &str, body: RequestBody) -> http::Request<Request
         .unwrap()
 }
 
-/// An answer that nobody takes, which keeps its seat.
+/// An answer that is not taken, which keeps its seat.
 async fn hold(server: &Server) -> http::Response<ResponseBody> {
     let path = format!("{CONFIG_MAPS}/large");
     let answer = server
@@ -355,7 +355,7 @@ async fn levels_and_schemas_are_followed_live() {
     while refused().await {
         tokio::task::yield_now().await;
     }
-    // Without his schema bob is one of many; the level serves him whom it serves, and goes.
+    // Without his schema bob is one of many; the level ends the request that it serves, and goes.
     assert_eq!(server.delete(&format!("{SCHEMAS}/bob")).await.code, 200);
     let schema = uid(&server, &format!("{SCHEMAS}/global-default")).await;
     while header(&bob(&server, CONFIG_MAPS).await, SCHEMA_UID) != Some(&schema) {

@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use wire::{ADMIN, Client, Server, Setup, request};
 
-/// So long that a test fails by its own clock before, so short that nobody waits for it.
+/// So long that a test fails by its own clock before, so short that it holds up no test run.
 const SHORT: Duration = Duration::from_millis(150);
 /// The same where a write, or what comes before the wait, must be over by then on a machine that does much else.
 const ENOUGH: Duration = Duration::from_secs(5);
@@ -317,7 +317,7 @@ async fn announce_write(server: &Server, token: &str, path: &str) -> impl AsyncR
 }
 
 #[tokio::test]
-async fn requests_beyond_the_limit_are_told_to_come_back() {
+async fn requests_beyond_the_limit_are_refused_with_a_time_to_retry() {
     let server = Server::start_with(Setup {
         in_flight: InFlight::new(1, 1),
         ..Setup::default()
@@ -346,14 +346,14 @@ async fn requests_beyond_the_limit_are_told_to_come_back() {
 }
 
 #[tokio::test]
-async fn bodies_that_do_not_come_hold_up_nobody_else() {
+async fn bodies_that_do_not_come_hold_up_no_other_request() {
     let server = Server::start_with(Setup {
         in_flight: InFlight::new(8, 8).with_bodies(8, 1 << 20),
         ..Setup::default()
     })
     .await;
     let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    // Half of the bodies are for one user, who is told of the next one that there are too many.
+    // Half of the bodies are for one user, whose next one is refused as one too many.
     let mut slow = Vec::new();
     for _ in 0..4 {
         slow.push(begin_write_as(&server, "usertoken", reviews).await);

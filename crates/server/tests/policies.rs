@@ -165,7 +165,7 @@ async fn what_is_deleted_is_seen_as_it_was() {
 }
 
 #[tokio::test]
-async fn warnings_are_told_and_audits_are_not() {
+async fn warnings_are_sent_and_audits_are_not() {
     let server = Server::start().await;
     let spec = on(r#""configmaps""#) + r#","validations":[{"expression":"has(object.data)","message":"data wanted"}]"#;
     validating(&server, "p", &spec, r#""validationActions":["Warn","Audit"],"#).await;
@@ -395,7 +395,7 @@ async fn policies_see_writes_to_subresources() {
 }
 
 #[tokio::test]
-async fn an_apply_configuration_is_merged_and_owned_by_nobody() {
+async fn an_apply_configuration_is_merged_and_has_no_owner() {
     let server = Server::start().await;
     let spec = on(r#""configmaps""#)
         + r#","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":

@@ -26,7 +26,7 @@ async fn with_label(server: &Server, name: &str, label: &str) {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_read_is_told_by_its_key_and_takes_nothing_else_down() {
+async fn an_object_that_cannot_be_read_is_reported_by_its_key_and_takes_nothing_else_down() {
     let server = Server::start().await;
     with_label(&server, "a", "1").await;
     with_label(&server, "c", "1").await;
@@ -341,7 +341,7 @@ async fn events_are_selected_by_the_names_of_either_group() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_selected_by_is_told_in_the_words_of_the_kind() {
+async fn what_cannot_be_selected_by_is_refused_in_the_words_of_the_kind() {
     let server = Server::start().await;
     let cases = [
         ("/apis/batch/v1/jobs", "field label \"spec.a\" not supported for Job"),
@@ -365,7 +365,7 @@ async fn what_cannot_be_selected_by_is_told_in_the_words_of_the_kind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_asked_of_one_object_at_a_version_to_come_has_no_advice() {
+async fn a_get_of_one_object_at_a_version_to_come_has_no_advice() {
     let server = Server::start().await;
     let advice = async |query: &str| {
         let answer = server

@@ -37,7 +37,7 @@ fn decoded(bytes: &[u8]) -> (String, String, Value) {
 }
 
 #[tokio::test]
-async fn discovery_is_told_in_protobuf_too() {
+async fn discovery_is_served_in_protobuf_too() {
     let server = Server::start().await;
     for (path, version, kind) in [
         ("/api", "", "APIVersions"),

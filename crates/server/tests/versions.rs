@@ -212,7 +212,7 @@ async fn selected_lists_have_chunks_without_a_count() {
     )
     .await;
     assert_eq!(names(&rest), ["c"]);
-    // Whether what comes behind a chunk is selected, only the next one tells.
+    // Whether what comes behind a chunk is selected, only the next one shows.
     let others = "fieldSelector=metadata.name!%3Dc";
     let full = list(&server, &format!("limit=2&{others}")).await;
     assert_eq!(names(&full), ["a", "b"]);

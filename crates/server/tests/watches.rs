@@ -29,7 +29,7 @@ async fn change(server: &Server, name: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn a_watcher_that_falls_behind_the_history_is_told_and_ended() {
+async fn a_watcher_that_falls_behind_the_history_gets_an_error_and_ends() {
     let limits = HistoryLimits {
         age: Duration::from_secs(300),
         bytes: 1,
@@ -100,7 +100,7 @@ async fn the_older_paths_watch_lists_namespaces_and_single_objects() {
 }
 
 #[tokio::test]
-async fn a_table_tells_its_columns_with_the_first_row_alone() {
+async fn a_table_has_its_columns_with_the_first_row_alone() {
     let server = Server::start().await;
     make(&server, "a").await;
     let path = format!("{CONFIG_MAPS}?watch=1");
@@ -126,7 +126,7 @@ async fn a_table_tells_its_columns_with_the_first_row_alone() {
 }
 
 #[tokio::test]
-async fn metadata_alone_is_shown_where_that_is_asked_for() {
+async fn metadata_alone_is_shown_on_request() {
     let server = Server::start().await;
     let version = make(&server, "a").await;
     let mut watch = server
@@ -143,7 +143,7 @@ async fn metadata_alone_is_shown_where_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn frames_of_protobuf_tell_their_length() {
+async fn frames_of_protobuf_begin_with_their_length() {
     let server = Server::start().await;
     make(&server, "a").await;
     make(&server, "b").await;

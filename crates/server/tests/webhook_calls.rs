@@ -14,7 +14,7 @@ use tokio::sync::Barrier;
 
 const CONFIG_MAP: &str = "/v1/configmaps";
 
-/// What the client is told when a webhook that must be asked cannot be.
+/// What the client gets when a webhook that must be called cannot be.
 async fn reported(server: &Server, webhook: Value) -> String {
     server.configure("validating", "a", &[webhook]).await;
     let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
@@ -83,7 +83,7 @@ async fn calls_to_a_service_have_a_connection_each_so_that_they_reach_all_endpoi
 }
 
 #[tokio::test]
-async fn a_slow_webhook_holds_up_nobody_else() {
+async fn a_slow_webhook_holds_up_no_other_request() {
     let server = Server::start().await;
     let hook = Hook::start(|review| match review["request"]["name"].as_str() {
         Some("slow") => Reply::Nothing,
@@ -232,7 +232,7 @@ async fn a_certificate_in_the_bundle_is_still_checked() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_as_the_network_has_it() {
+async fn what_is_not_there_is_reported_as_the_network_has_it() {
     let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
     // A name that does not exist may take many seconds to be looked up.
     let webhook = |url: &str| {
@@ -313,7 +313,7 @@ async fn a_service_is_called_by_its_name_wherever_it_is() {
 }
 
 #[tokio::test]
-async fn answers_that_are_none_are_told_by_their_faults() {
+async fn answers_that_are_none_are_reported_by_their_faults() {
     let server = Server::start().await;
     let cases: [(u16, &str, &str); 6] = [
         (

@@ -86,7 +86,7 @@ async fn every_write_is_heard_of_with_the_object_before_and_after() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_with_the_code_and_the_words_of_the_webhook() {
+async fn a_refusal_has_the_code_and_the_words_of_the_webhook() {
     let server = Server::start().await;
     let hook = Hook::start(|_| {
         Reply::Response(json!({"allowed": false, "warnings": ["mind"], "status": {
@@ -120,7 +120,7 @@ async fn a_refusal_is_told_with_the_code_and_the_words_of_the_webhook() {
 }
 
 #[tokio::test]
-async fn nobody_owns_what_a_webhook_adds_and_it_is_checked_like_everything() {
+async fn what_a_webhook_adds_has_no_owner_and_is_checked_like_everything() {
     let server = Server::start().await;
     let hook = Hook::start(|review| match review["request"]["name"].as_str() {
         Some("bad") => patch(&add("/metadata/labels", json!({"no good": "x"}))),
@@ -298,7 +298,7 @@ async fn a_name_that_is_yet_to_be_made_up_is_seen_by_those_who_validate() {
 }
 
 #[tokio::test]
-async fn who_wishes_is_asked_again_after_others_and_after_plugins() {
+async fn a_webhook_may_be_called_again_after_others_and_after_plugins() {
     let server = Server::start().await;
     let first = Hook::start(|review| match &review["request"]["object"]["data"]["later"] {
         Value::Null => patch(&add("/data/first", json!("1"))),
@@ -524,7 +524,7 @@ async fn subresources_and_what_is_never_stored_are_heard_of() {
             )
         })
         .collect();
-    // What an eviction deletes is a part of it: nobody is asked again.
+    // What an eviction deletes is a part of it: no webhook is called again.
     assert_eq!(
         seen,
         [
@@ -648,7 +648,7 @@ async fn a_patch_is_for_objects_that_will_be_there() {
 }
 
 #[tokio::test]
-async fn dry_runs_are_told_as_such() {
+async fn dry_runs_are_marked_as_such() {
     let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
     let webhook = hook.webhook("a.b.c", &ALL, CONFIG_MAP, json!({}));
     server.configure("validating", "a", &[webhook]).await;

@@ -154,7 +154,7 @@ async fn options_of_logs_are_read_and_checked() {
 }
 
 #[tokio::test]
-async fn unknown_fields_warn_or_refuse_as_asked() {
+async fn unknown_fields_warn_or_refuse_as_requested() {
     let server = Server::start().await;
     let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"dat":{}}"#;
     let warned = server.post(CONFIG_MAPS, body).await;
@@ -335,7 +335,7 @@ async fn a_new_object_that_names_a_version_is_checked_and_then_refused() {
 }
 
 #[tokio::test]
-async fn an_unknown_field_that_is_repeated_is_told_once() {
+async fn an_unknown_field_that_is_repeated_is_reported_once() {
     let server = Server::start().await;
     let strict = format!("{CONFIG_MAPS}?fieldValidation=Strict");
     let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a"},"data":{"k":"1","k":"2"},
@@ -362,7 +362,7 @@ async fn an_unknown_field_that_is_repeated_is_told_once() {
 }
 
 #[tokio::test]
-async fn repeated_owners_are_written_once_and_told() {
+async fn repeated_owners_are_written_once_and_warned_of() {
     let server = Server::start().await;
     let owner = json!({"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"});
     let other = json!({"apiVersion": "v1", "kind": "Pod", "name": "q", "uid": "v"});

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_cannot_be_decoded_is_told_by_its_key() {
+    fn an_entry_that_cannot_be_decoded_is_reported_by_its_key() {
         let error = CodecError::new(b"/registry/pods/a/b", "unexpected EOF");
         assert_eq!(error.to_string(), "/registry/pods/a/b: unexpected EOF");
         assert_eq!(error.placeholder().bytes(), "undecodable: unexpected EOF");

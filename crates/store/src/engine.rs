@@ -45,7 +45,7 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
     fn want(&self, _revision: Revision) {}
 
     /// `snapshot`, which is the current state, with what the engine knows beyond it: for those who write, whose guards
-    /// tell whether it still is so.
+    /// show whether it still is so.
     fn ahead(&self, snapshot: Snapshot<X>) -> Snapshot<X> {
         snapshot
     }

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_tells_the_value_that_was_written() {
+    fn an_entry_holds_the_value_that_was_written() {
         for value in [
             Value::object(&br#"{"resourceVersion":""}"#[..], 20),
             Value::plain(&b"1234"[..]),

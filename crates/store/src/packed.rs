@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_text_is_packed_until_it_is_asked_for() {
+    fn a_large_text_is_packed_until_it_is_read() {
         let bytes = Bytes::from("{\"type\":\"string\"},".repeat(2000));
         let text = Text::unread(bytes.clone());
         assert_eq!((text.len(), text.bytes_once()), (bytes.len(), bytes.clone()));

@@ -247,7 +247,7 @@ impl<X: Indexer> Store<X> {
         self.with_others(self.state.snapshot(), Self::snapshot)
     }
 
-    /// The current state, with what is known of it beyond: what to judge a write by, whose guards tell whether it still is
+    /// The current state, with what is known of it beyond: what to judge a write by, whose guards show whether it still is
     /// so. Not for those who read.
     pub fn newest(&self) -> Snapshot<X> {
         self.with_others(self.engine.ahead(self.state.snapshot()), Self::newest)
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn all_stores_are_closed_and_the_first_error_is_told() {
+    async fn all_stores_are_closed_and_the_first_error_is_returned() {
         let (directories, closings) = ([(); 3].map(|()| tempfile::tempdir().unwrap()), Arc::default());
         let mut stores = directories.iter().map(|directory| Store {
             engine: Box::new(Stuck(Arc::clone(&closings))),

@@ -198,7 +198,7 @@ fn check(directory: &Path, known: &mut Known, acknowledged: &BTreeMap<usize, (u6
         // One may have been durable and not acknowledged yet.
         assert!(
             next == sure || next == sure + 1,
-            "writer {writer} was told of {sure}, and {next} are there"
+            "writer {writer} saw {sure} acknowledged, and {next} are there"
         );
         // None half there: the writer's keys are as its transactions leave them, one after the other.
         let mut keys = BTreeMap::new();

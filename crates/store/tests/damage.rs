@@ -233,7 +233,7 @@ fn an_old_copy_of_any_file_is_found() {
 }
 
 #[test]
-fn a_file_that_is_gone_is_found_and_told_by_name() {
+fn a_file_that_is_gone_is_found_and_reported_by_name() {
     let mut running = Running::start();
     running.write(0, 10);
     let (files, acknowledged) = (running.files(), running.acknowledged());
@@ -267,7 +267,7 @@ fn a_kill_between_a_write_and_its_acknowledgement_is_no_damage() {
     let (before, acknowledged) = (running.files(), running.acknowledged());
     running.write(20, 21);
     let (after, newer) = (running.files(), running.acknowledged());
-    // The log has the last write, whole or in part, and nobody was told of it.
+    // The log has the last write, whole or in part, and no client saw it acknowledged.
     let killed = before.with(LOG, |log| log.clone_from(&after.0[LOG]));
     assert!(!is_refused(&killed, &newer, "whole"));
     let (from, to) = (before.0[LOG].len(), after.0[LOG].len());

@@ -64,7 +64,7 @@ fn overwrite(file: &Path, text: &str, with: &[u8]) {
 }
 
 #[test]
-fn a_second_opener_is_told_who_has_the_directory() {
+fn a_second_opener_learns_who_has_the_directory() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(Config::new(directory.path()), ()).unwrap();
     let error = open_error(directory.path());
@@ -165,7 +165,7 @@ fn a_file_that_was_cut_off_is_found() {
     assert!(matches!(open_error(directory.path()), OpenError::Damaged { .. }));
 }
 
-/// The child of the full disk test: writes whenever it is told a number of bytes, and says how that went.
+/// The child of the full disk test: writes whenever it reads a number of bytes, and says how that went.
 #[test]
 #[ignore = "the child process of the full disk test"]
 fn child() {

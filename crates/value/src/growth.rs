@@ -4,7 +4,7 @@
 use crate::{Error, Value, json};
 
 /// How many bytes of JSON a tree may still come to, without what escapes add: looking for them in every text of every object
-/// would cost more than it tells. A step that adds to a tree draws from this before it adds.
+/// would cost more than it is worth. A step that adds to a tree draws from this before it adds.
 #[derive(Clone, Debug)]
 pub struct Growth {
     left: usize,

@@ -25,7 +25,7 @@ impl List {
         self.0.map(Arc::unwrap_or_clone).unwrap_or_default()
     }
 
-    /// Whether both are the very same list in memory, hence equal without a look at the items.
+    /// Whether both are the very same list in memory, so equal without a look at the items.
     pub fn same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,

@@ -166,7 +166,7 @@ impl Map {
         }
     }
 
-    /// Whether both are the very same map in memory, hence equal without a look at the entries.
+    /// Whether both are the very same map in memory, so equal without a look at the entries.
     pub fn same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-/// Sorted names, as far as a search needs them: the first eight bytes of each, which tell nearly all apart. The names themselves
+/// Sorted names, as far as a search needs them: the first eight bytes of each, which distinguish nearly all. The names themselves
 /// are their owner's.
 #[derive(Clone, Debug, Default)]
 pub struct Names {

@@ -16,7 +16,7 @@ pub trait Source: Any + Send + Sync {
     /// The JSON of the map as [`json::write`](crate::json::write) writes it, where it is at hand.
     fn json(&self) -> Option<&[u8]>;
 
-    /// Whether a map that is made of `other` is equal; `None` where the entries alone can tell.
+    /// Whether a map that is made of `other` is equal; `None` where the entries alone can show that.
     fn same(&self, other: &dyn Source) -> Option<bool>;
 }
 

@@ -1,4 +1,4 @@
-//! Where a key of a small map may be: one byte for each key tells most keys apart, and eight of them are compared at once.
+//! Where a key of a small map may be: one byte for each key distinguishes most keys, and eight of them are compared at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -37,17 +37,17 @@ impl Numbers {
 }
 
 /// Bytes that mean something to one reader or another.
-const TELLING: &[u8] = b"{}[]:,\"'\\/ \n\t\r-?#&*!|>%@`~.<=0123456789eE+xyntu_\0\x7f\xc2\x80\xe2\xff\xef\xbb\xbf";
+const SIGNIFICANT: &[u8] = b"{}[]:,\"'\\/ \n\t\r-?#&*!|>%@`~.<=0123456789eE+xyntu_\0\x7f\xc2\x80\xe2\xff\xef\xbb\xbf";
 
 fn mutate(text: &str, numbers: &mut Numbers) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
     for _ in 0..=numbers.below(4) {
         let at = numbers.below(bytes.len() + 1);
-        let telling = TELLING[numbers.below(TELLING.len())];
+        let byte = SIGNIFICANT[numbers.below(SIGNIFICANT.len())];
         match numbers.below(6) {
             0 => bytes.truncate(at),
-            1 => bytes.insert(at, telling),
-            2 if at < bytes.len() => bytes[at] = telling,
+            1 => bytes.insert(at, byte),
+            2 if at < bytes.len() => bytes[at] = byte,
             3 if at < bytes.len() => drop(bytes.remove(at)),
             4 => {
                 let end = (at + numbers.below(20)).min(bytes.len());

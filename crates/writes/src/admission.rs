@@ -92,7 +92,7 @@ impl Stage<'_> {
         let step = plugins.timings().step(Step::Validate, call.operation);
         let outcome = async {
             plugins.validate(call, stored.object, stored.old).map_err(refuse)?;
-            plugins.ask(call, stored.object).await.map_err(refuse)?;
+            plugins.consult(call, stored.object).await.map_err(refuse)?;
             let mut said = Vec::new();
             let outcome = self.call_validating(attributes, sent.object, sent.old, &mut said).await;
             call.warn_all(said);

@@ -16,9 +16,9 @@ impl Stage<'_> {
         let stored = self.formed(live);
         let name = &self.target.name;
         // Admission does not get the names of the objects of a collection.
-        let told_name = if self.target.request.of_collection { "" } else { name };
-        let call = self.call(Operation::Delete, told_name);
-        let attributes = Attributes::new("DELETE", told_name, Options::Delete(options));
+        let reported_name = if self.target.request.of_collection { "" } else { name };
+        let call = self.call(Operation::Delete, reported_name);
+        let attributes = Attributes::new("DELETE", reported_name, Options::Delete(options));
         let refuse = |refusal| self.refusal(refusal, name);
         let admitted = async {
             self.mutate(&call, &attributes, None, Some(&stored), Some(&refuse))

@@ -191,7 +191,7 @@ fn finalizers_of_policy(resource: &Resource, options: &DeleteOptions, object: &V
     Some(others.chain(wanted).map(SmolStr::new).collect())
 }
 
-/// The finalizer that tells the garbage collector what to do with dependents.
+/// The finalizer that says what the garbage collector does with dependents.
 fn wanted_finalizer(resource: &Resource, options: &DeleteOptions, object: &Value) -> Option<&'static str> {
     if resource.rules.garbage_collection == GarbageCollection::Unsupported {
         return None;

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_with_options_is_told_at_once() {
+    fn all_that_is_wrong_with_options_is_reported_at_once() {
         let refused = DeleteOptions::check(["Some", "All"].into_iter(), None, Some(true), Some("Never"));
         let kind = refused.map_err(|error| error.into_parts().0);
         let Err(ErrorKind::Invalid { errors, kind, .. }) = kind else {

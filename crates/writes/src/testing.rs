@@ -73,7 +73,7 @@ impl World {
             access,
             identifiers: &OneUid,
             lookup,
-            callers: &Nobody,
+            callers: &Unreachable,
         }
     }
 
@@ -100,19 +100,19 @@ impl Identifiers for OneUid {
     }
 }
 
-const NOBODY: &str = "nobody listens";
+const UNREACHABLE: &str = "there is no server";
 
-struct Nobody;
+struct Unreachable;
 
-impl ConversionCaller for Nobody {
+impl ConversionCaller for Unreachable {
     fn convert<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], _: &'a str) -> Converted<'a> {
-        Box::pin(async move { Err(webhook.unanswered(objects, NOBODY)) })
+        Box::pin(async move { Err(webhook.unanswered(objects, UNREACHABLE)) })
     }
 }
 
-impl Callers for Nobody {
+impl Callers for Unreachable {
     fn call<'a>(&'a self, _: &'a ClientConfig, _: Vec<u8>, _: Duration) -> WebhookAnswer<'a> {
-        let (code, why) = (503, NOBODY.to_owned());
+        let (code, why) = (503, UNREACHABLE.to_owned());
         Box::pin(async move { Err(Unanswered { code, why }) })
     }
 

@@ -171,7 +171,7 @@ fn defaults_are_filled_in_before_ownership_is_tracked() {
 }
 
 #[test]
-fn what_a_write_does_not_touch_stays_as_it_is_and_nobody_comes_to_own_it() {
+fn what_a_write_does_not_touch_stays_as_it_is_and_gets_no_owner() {
     let world = world();
     let live = stored(&world, DEPLOYMENT);
     let with_status = DEPLOYMENT
@@ -248,8 +248,8 @@ fn some_kinds_count_what_is_dropped() {
     let slice = "{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: a}, addressType: IPv4, endpoints: \
                  [{addresses: [10.1.1.1]}]}";
     let live = stored(&world, slice);
-    let told = slice.replace("[10.1.1.1]", "[10.1.1.1], deprecatedTopology: {a: b}");
-    let next = replace(&world, &live, "", &told).unwrap().object;
+    let annotated = slice.replace("[10.1.1.1]", "[10.1.1.1], deprecatedTopology: {a: b}");
+    let next = replace(&world, &live, "", &annotated).unwrap().object;
     assert_eq!(next.at(&["metadata", "generation"]).and_then(Value::as_i64), Some(2));
     assert_eq!(next.get("endpoints"), live.get("endpoints"));
 }

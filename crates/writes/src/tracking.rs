@@ -202,7 +202,7 @@ pub fn update_as(field_managers: &FieldManagers, target: &Target, live: Option<&
     }
 }
 
-/// Has `record` write the managers of a new object into it. They are told of what other versions make of the object, which may
+/// Has `record` write the managers of a new object into it. They get what other versions make of the object, which may
 /// be less than it says.
 fn note(target: &Target, object: &mut Value, record: impl FnOnce(Value) -> Value) {
     if target.resource.capabilities.converts.is_none() {

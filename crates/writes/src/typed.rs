@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn findings_are_told_as_field_validation_says() {
+    fn findings_are_reported_as_field_validation_says() {
         let findings = || texts(&["line 2: key \"a\" already set in map", "unknown field \"b\""]);
         assert_eq!(judged(findings(), FieldValidation::Ignore), Ok(Vec::new()));
         assert_eq!(judged(findings(), FieldValidation::Warn), Ok(findings()));

@@ -292,7 +292,7 @@ impl Stage<'_> {
     }
 }
 
-/// Whether the reference shows more of `object`, which nobody wrote to since it was created, than it stored: defaults that
+/// Whether the reference shows more of `object`, which was not written to since it was created, than it stored: defaults that
 /// depend on what creation set. The next write stores them, even where it changes nothing else.
 fn completed_by_reads(resource: &Resource, object: &Value) -> bool {
     resource.capabilities.at_rest.kept.is_some_and(|kept| {

@@ -74,7 +74,7 @@ impl Stage<'_> {
             (None, _) => Ok(false),
             (Some(operations), Some(object)) => {
                 let changed = self.patch(invocation, object, &operations).await?;
-                self.tell_of_patch(webhook, record, patch.as_ref());
+                self.annotate_patch(webhook, record, patch.as_ref());
                 Ok(changed)
             }
             (Some(_), None) => Err(Fault::failed(format_args!(
@@ -328,14 +328,14 @@ impl Stage<'_> {
     }
 
     /// Has the audit log say whether a webhook changed the object.
-    pub(crate) fn tell_of_mutation(&self, webhook: &Webhook, record: &CallRecord, mutated: bool) {
+    pub(crate) fn annotate_mutation(&self, webhook: &Webhook, record: &CallRecord, mutated: bool) {
         self.annotate(&record.key("mutation.webhook.admission.k8s.io"), || {
             format!("{},\"mutated\":{mutated}}}", identity(webhook))
         });
     }
 
     /// Has the audit log say what a webhook changed, where it keeps bodies.
-    fn tell_of_patch(&self, webhook: &Webhook, record: &CallRecord, patch: Option<&Patch>) {
+    fn annotate_patch(&self, webhook: &Webhook, record: &CallRecord, patch: Option<&Patch>) {
         if !self.target.audit().is_some_and(AuditAnnotations::records_bodies) {
             return;
         }

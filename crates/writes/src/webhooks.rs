@@ -161,7 +161,7 @@ impl Stage<'_> {
             let question = (webhook.as_ref(), &invocation, &record);
             let outcome = self.ask_mutating(question, attributes, object.as_deref_mut(), old, warnings);
             let outcome = outcome.await;
-            self.tell_of_mutation(webhook, &record, outcome.as_ref().is_ok_and(|changed| *changed));
+            self.annotate_mutation(webhook, &record, outcome.as_ref().is_ok_and(|changed| *changed));
             let changed = self.decide(webhook, attributes, &record, outcome)?;
             rounds.changed |= changed;
             rounds.webhooks.invoked(at, changed, webhook.reinvoked);

@@ -142,7 +142,7 @@ fn issuer(types: &Types) -> Version {
         &[],
         json!({
             "acme": object("By an ACME server.", &["server", "privateKeySecretRef"], json!({
-                "email": text("Who is told of certificates that end."),
+                "email": text("Who gets mails of certificates that end."),
                 "server": {"type": "string", "pattern": "^https?://.+$"},
                 "preferredChain": {"type": "string", "maxLength": 64},
                 "caBundle": {"type": "string", "format": "byte"},

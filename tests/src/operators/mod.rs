@@ -140,7 +140,7 @@ fn text(description: &str) -> Value {
     json!({"type": "string", "description": description})
 }
 
-/// A list whose items are told apart by these keys.
+/// A list whose items are distinguished by these keys.
 fn list_map(keys: &[&str], items: Value) -> Value {
     json!({"type": "array", "items": items, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys})
 }

@@ -166,7 +166,7 @@ fn tls() -> Value {
         "How connections are made safe.",
         &[],
         json!({
-            "ca": object("Whom to trust.", &[], json!({"secret": secret_key(), "configMap": secret_key()})),
+            "ca": object("The authorities to trust.", &[], json!({"secret": secret_key(), "configMap": secret_key()})),
             "cert": object("Who one is.", &[], json!({"secret": secret_key(), "configMap": secret_key()})),
             "keySecret": secret_key(),
             "insecureSkipVerify": {"type": "boolean"},
@@ -238,7 +238,7 @@ fn monitor() -> Version {
                 "namespaceSelector": names,
                 "endpoints": {"type": "array", "maxItems": 32, "items": endpoint},
                 "sampleLimit": {"type": "integer", "format": "int64", "minimum": 0},
-                "attachMetadata": object("What else is told.", &[], json!({"node": {"type": "boolean"}})),
+                "attachMetadata": object("What else is attached.", &[], json!({"node": {"type": "boolean"}})),
             }),
         ),
         status: object("Who collects.", &[], json!({"conditions": conditions()})),
@@ -249,7 +249,7 @@ fn monitor() -> Version {
 
 fn rules() -> Version {
     let rule = object(
-        "What is derived, or when somebody is told.",
+        "What is derived, or when an alert fires.",
         &["expr"],
         json!({
             "alert": {"type": "string"}, "record": {"type": "string"}, "expr": int_or_string(),

@@ -92,7 +92,7 @@ async fn serve(listener: TcpListener, target: SocketAddr, state: Arc<watch::Send
             let _ = (near.set_nodelay(true), far.set_nodelay(true));
             let ((near_in, near_out), (far_in, far_out)) = (near.into_split(), far.into_split());
             let (there, back) = (follow.clone(), follow);
-            // When one direction ends the other has nobody to speak to.
+            // When one direction ends the other has no peer.
             tokio::select! {
                 _ = forward(near_in, far_out, there) => {}
                 _ = forward(far_in, near_out, back) => {}

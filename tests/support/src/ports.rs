@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_the_socket_that_asked_is_not_in_the_way() {
+    fn a_copy_of_the_socket_is_not_in_the_way() {
         let address = free_address().unwrap();
         let copy = bind(address.port()).unwrap();
         assert!(TcpListener::bind(address).is_ok(), "no server can have {address}");

@@ -113,7 +113,7 @@ impl Subject {
         self.object["metadata"]["name"].as_str().unwrap()
     }
 
-    /// One makes the object, and the other does with it all that can be done. What differs is told.
+    /// One makes the object, and the other does with it all that can be done. What differs is reported.
     async fn exchange(&self, writer: &Side, other: &Side) -> Vec<String> {
         let mut found = Found {
             of: format!("{} by {}", self.collection, writer.name),

@@ -221,7 +221,7 @@ async fn both_compact_by_one_clock_and_either_goes_on_alone() {
     for side in pair.sides() {
         streams.push(side.follow(CONFIG_MAPS, "one", version(&first)).await);
     }
-    // Until what was there at first is gone both write, and each watcher is told of each write.
+    // Until what was there at first is gone both write, and each watcher sees each write.
     let mut number = 0;
     while !pair.is_compacted(version(&first)) {
         for side in pair.sides() {
@@ -275,7 +275,7 @@ impl Pair {
     async fn until_clock_passes(&self, time: u64) {
         let end = std::time::Instant::now() + crate::PATIENCE;
         while self.clock() <= time {
-            assert!(std::time::Instant::now() < end, "nobody advances the clock");
+            assert!(std::time::Instant::now() < end, "the clock does not advance");
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         }
     }

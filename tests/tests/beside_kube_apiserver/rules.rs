@@ -302,7 +302,7 @@ async fn fields_belong_to_their_managers_whichever_server_they_wrote_through() {
         assert_eq!(conflicts[0], conflicts[1]);
         let (code, taken) = other.apply(&path, "bravo&force=true", &config_map(&name, "2")).await;
         assert_eq!(code, StatusCode::OK, "{taken}");
-        // What nobody applies any more goes.
+        // What is no longer applied goes.
         let (code, left) = writer.apply(&path, "bravo", &named("v1", "ConfigMap", &name)).await;
         assert_eq!(code, StatusCode::OK, "{left}");
         assert_eq!(left["data"], Value::Null, "{left}");

@@ -36,7 +36,7 @@ async fn send(
     (code, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 
-/// Creates objects and changes each once until it is told to end. Returns their names.
+/// Creates objects and changes each once until it is stopped. Returns their names.
 async fn write(target: Target, writer: usize, ended: Arc<AtomicBool>) -> Vec<String> {
     let mut connection = target.connect().await.unwrap();
     let mut names = Vec::new();
@@ -53,7 +53,7 @@ async fn write(target: Target, writer: usize, ended: Arc<AtomicBool>) -> Vec<Str
     names
 }
 
-/// Watches, and goes on where a watch ended, until as many objects as it is told have been added and changed. Returns the
+/// Watches, and goes on where a watch ended, until as many objects as wanted have been added and changed. Returns the
 /// events of each object.
 async fn follow(
     target: Target,
@@ -100,7 +100,7 @@ async fn nothing_is_lost_or_outdated_while_a_definition_changes() {
     let target = Target::of(&server).unwrap();
     define(&target, &schema(0)).await;
     let ended = Arc::new(AtomicBool::new(false));
-    let (tell, wanted) = tokio::sync::watch::channel(None);
+    let (finish, wanted) = tokio::sync::watch::channel(None);
     let list = get(&target, WIDGETS).await.1;
     let version: u64 = list["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
     let watchers: Vec<_> = (0..WATCHERS)
@@ -114,7 +114,7 @@ async fn nothing_is_lost_or_outdated_while_a_definition_changes() {
         let changed = json!({"spec": {"versions": definition(&schema(round))["spec"]["versions"]}});
         let (code, answer) = ask(&target, Method::PATCH, DEFINITION, MERGE, &changed).await;
         assert_eq!(code, StatusCode::OK, "{answer}");
-        // Whoever was told of the change finds it made: in what is written, read and listed from now on.
+        // Who has seen the change finds it made: in what is written, read and listed from now on.
         let field = format!("round{round}");
         let name = format!("checked{round}");
         let (code, made) = ask(&target, Method::POST, WIDGETS, JSON, &widget(&name, &json!({}))).await;
@@ -131,7 +131,7 @@ async fn nothing_is_lost_or_outdated_while_a_definition_changes() {
     for writer in writers {
         names.extend(writer.await.unwrap());
     }
-    tell.send(Some(names.len())).unwrap();
+    finish.send(Some(names.len())).unwrap();
     for watcher in watchers {
         let seen = tokio::time::timeout(PATIENCE, watcher).await.unwrap().unwrap();
         for name in &names {

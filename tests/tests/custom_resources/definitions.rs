@@ -1,4 +1,4 @@
-//! What is refused, warned of and told of definitions, beyond their schemas
+//! What is refused, warned of and reported of definitions, beyond their schemas
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>).
 
 use conformance::{Binary, Server, Target};
@@ -33,7 +33,7 @@ async fn warned(
 }
 
 #[tokio::test]
-async fn forms_of_texts_that_nobody_knows_are_warned_of() {
+async fn unknown_formats_of_texts_are_warned_of() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     let schema = json!({"type": "object", "properties": {

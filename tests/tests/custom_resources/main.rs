@@ -307,7 +307,7 @@ async fn a_changed_definition_takes_effect_at_once_and_ends_watches() {
     let (code, _) = ask(&target, Method::PATCH, DEFINITION, MERGE, &changed).await;
     assert_eq!(code, StatusCode::OK);
 
-    // The watch tells of what was there, and ends.
+    // The watch sends what was there, and ends.
     let reported = tokio::time::timeout(PATIENCE, watch.into_body().collect())
         .await
         .unwrap();
@@ -398,7 +398,7 @@ async fn a_definition_takes_its_objects_along() {
 }
 
 #[tokio::test]
-async fn documents_tell_of_custom_resources_and_follow_their_definition() {
+async fn documents_have_custom_resources_and_follow_their_definition() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     define(&target, &sizes()).await;

@@ -130,7 +130,7 @@ async fn sets_and_lists_by_key_are_shared_item_by_item() {
         owners(&both)[1].1,
         json!({"f:s": {"v:\"q\"": {}, "v:\"r\"": {}}, "f:l": {"k:{\"name\":\"y\"}": item}})
     );
-    // What one leaves out and nobody else wants goes.
+    // What one leaves out and no other wants goes.
     let less = applied(&target, &path, "a", &of(&["q"], &[])).await;
     assert_eq!(
         less["spec"],

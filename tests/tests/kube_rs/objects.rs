@@ -118,7 +118,7 @@ async fn objects_are_made_read_changed_and_deleted() {
 }
 
 #[tokio::test]
-async fn appliers_share_an_object_and_are_told_of_conflicts() {
+async fn appliers_share_an_object_and_see_conflicts() {
     let (_server, client) = start().await;
     let deployments: Api<Deployment> = Api::default_namespaced(client);
     let apply = |manager: &str| PatchParams::apply(manager);
@@ -231,7 +231,7 @@ async fn objects_of_kinds_that_are_discovered_are_handled_without_types() {
 }
 
 #[tokio::test]
-async fn a_watch_tells_of_each_change_in_order() {
+async fn a_watch_sends_each_change_in_order() {
     let (_server, client) = start().await;
     let maps: Api<ConfigMap> = Api::default_namespaced(client);
     let version = maps

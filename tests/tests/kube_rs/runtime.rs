@@ -254,7 +254,7 @@ async fn certificates_are_approved_by_their_subresource() {
 }
 
 #[tokio::test]
-async fn tokens_are_asked_for_and_reviewed() {
+async fn tokens_are_requested_and_reviewed() {
     let (_server, client) = start().await;
     let accounts: Api<ServiceAccount> = Api::default_namespaced(client.clone());
     accounts

@@ -43,7 +43,7 @@ async fn a_mutating_webhook_puts_a_container_into_pods() {
         made.metadata.labels.is_some()
     })
     .await;
-    // By apply, too, and the container belongs to nobody: another apply leaves it.
+    // By apply, too, and the container has no owner: another apply leaves it.
     for _ in 0..2 {
         let applied = pods
             .patch("web", &PatchParams::apply("test"), &Patch::Apply(&pod))

@@ -271,7 +271,7 @@ fn a_watch_prints_a_row_for_each_change() {
 
 #[needs(kubectl)]
 #[test]
-fn explain_tells_what_the_schema_says() {
+fn explain_shows_what_the_schema_says() {
     let kubectl = start();
     let says = kubectl.says(&["explain", "shop"], "");
     assert!(
@@ -330,7 +330,7 @@ fn client_side_and_server_side_apply_share_an_object() {
         conflict.contains("conflict with \"kubectl-client-side-apply\" using stable.example.com/v1: .spec.city"),
         "{conflict}"
     );
-    // A shelf more, by its name: that is nobody else's.
+    // A shelf more, by its name: that has no other owner.
     let more = "
 apiVersion: stable.example.com/v1
 kind: Shop

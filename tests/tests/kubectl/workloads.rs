@@ -47,7 +47,7 @@ fn two_managers_apply_one_deployment() {
         "deployment.apps/web serverside-applied\n"
     );
 
-    // Another manager that wants another value is refused, and told whose field it is.
+    // Another manager that wants another value is refused, and learns whose field it is.
     let other = DEPLOYMENT.replace("replicas: 3", "replicas: 5");
     let conflict = refuses(apply("bravo", &[]), &other);
     assert!(
@@ -192,7 +192,7 @@ fn scale_label_wait_and_delete() {
 
 #[needs(kubectl)]
 #[test]
-fn explain_tells_of_fields_and_their_types() {
+fn explain_shows_fields_and_their_types() {
     let kubectl = Kubectl::start();
     let says = kubectl.says(&["explain", "deployment.spec.replicas"], "");
     assert!(says.contains("FIELD: replicas <integer>"), "{says}");
@@ -212,7 +212,7 @@ fn a_misspelt_field_is_refused() {
 
 #[needs(kubectl)]
 #[test]
-fn auth_tells_who_one_is_and_what_one_may_do() {
+fn auth_shows_who_one_is_and_what_one_may_do() {
     let kubectl = Kubectl::start();
     let says = kubectl.says(&["auth", "whoami", "-o", "jsonpath={.status.userInfo.groups}"], "");
     assert_eq!(says, r#"["system:masters","system:authenticated"]"#);
@@ -440,7 +440,7 @@ fn a_rollout_is_restarted_paused_and_waited_for() {
 
 #[needs(kubectl)]
 #[test]
-fn deletion_cascades_as_asked() {
+fn deletion_cascades_as_requested() {
     let kubectl = Kubectl::start();
     let owned = |owner: &str| {
         let uid = kubectl.field(&format!("configmap/{owner}"), "{.metadata.uid}");

@@ -126,7 +126,7 @@ pub(super) async fn until_refused(connection: &mut Connection, of: &Objects, nam
         }
         ensure!(
             begin.elapsed() < Duration::from_secs(30),
-            "nobody refuses {name}: {status}"
+            "no plugin refuses {name}: {status}"
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

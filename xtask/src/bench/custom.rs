@@ -92,7 +92,7 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
     Ok(rows)
 }
 
-/// Applies a definition and tells how long it took until its resource was served.
+/// Applies a definition and returns how long it took until its resource was served.
 async fn define(connection: &mut Connection, definition: &Value, of: &Objects) -> Result<Duration> {
     let name = definition["metadata"]["name"].as_str().context("a name")?;
     let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}?fieldManager=bench");

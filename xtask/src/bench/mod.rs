@@ -190,7 +190,7 @@ async fn measure(binary: &Binary, arguments: &Arguments) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Starts a server and tells how long it took until `/readyz` said yes.
+/// Starts a server and returns how long it took until `/readyz` said yes.
 async fn started(start: impl FnOnce() -> Result<Server>) -> Result<(Server, Duration)> {
     let begin = Instant::now();
     let server = start()?;

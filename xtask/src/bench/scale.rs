@@ -309,7 +309,7 @@ async fn idle_watches(binary: &Binary, count: usize, rows: &mut Vec<Row>) -> Res
         "< 200 MB",
     ));
     drop(watches);
-    // Connections of their own cost more: what a hundred take tells what ten thousand would.
+    // Connections of their own cost more: what a hundred take shows what ten thousand would.
     let before = server.memory()?;
     let mut connections = Vec::new();
     for _ in 0..100 {

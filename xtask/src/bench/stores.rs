@@ -27,8 +27,8 @@ const PHASES: [Phase; 6] = [
     Phase::Delete,
 ];
 
-/// How often a watcher is told something.
-const TOLD: usize = 300;
+/// How many events a watcher gets.
+const WATCHED: usize = 300;
 
 /// How many of the operations over one connection are timed alone.
 const ALONE: usize = 4;
@@ -190,7 +190,7 @@ impl Bench<'_> {
     }
 
     async fn watch_and_list(&mut self, column: Column, workload: &Workload, server: Process) -> Result<()> {
-        let delays = workload.watch_delays(TOLD).await?;
+        let delays = workload.watch_delays(WATCHED).await?;
         let list = workload.list(10, server).await?;
         let title = format!(
             "list of {} Deployments, server CPU",
@@ -204,11 +204,11 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// How late a watcher of another server is told.
+    /// How late a watcher of another server gets an event.
     async fn lag(&mut self, target: &Target, other: &Server) -> Result<()> {
         let workload = Workload::new(target.clone(), 1, DEPLOYMENTS);
         workload.run(Phase::Create, 1, other).await?;
-        let delays = workload.delays_until_seen_at(&Target::of(other)?, TOLD).await?;
+        let delays = workload.delays_until_seen_at(&Target::of(other)?, WATCHED).await?;
         for (name, of) in [("p50", 0.5), ("p99", 0.99)] {
             let title = format!("write sent to watch event received from another server, {name}");
             self.figures.put(&title, Column::Etcd, millis(quantile(&delays, of)));

@@ -200,7 +200,7 @@ impl Workload {
             let begin = Instant::now();
             let write = writer.send(Method::PATCH, &path, APPLY, body);
             let event = async {
-                until_told(&mut events, replicas).await?;
+                until_seen(&mut events, replicas).await?;
                 Ok::<_, anyhow::Error>(begin.elapsed())
             };
             let (written, delay) = tokio::join!(write, event);
@@ -213,7 +213,7 @@ impl Workload {
 }
 
 /// Reads events until one shows an object of so many replicas. Events come in pieces, and older ones may come before.
-async fn until_told(events: &mut Incoming, replicas: usize) -> Result<()> {
+async fn until_seen(events: &mut Incoming, replicas: usize) -> Result<()> {
     let (mut seen, shown) = (BytesMut::new(), format!("\"replicas\":{replicas}"));
     loop {
         let frame = events.frame().await.context("an event")??;

@@ -1,6 +1,6 @@
 //! `cargo xtask generate`: writes the tables of the built-in kinds.
 //!
-//! Types come from the OpenAPI v2 document of a kube-apiserver; what it does not tell (protobuf numbers, pointers, what JSON
+//! Types come from the OpenAPI v2 document of a kube-apiserver; what it does not say (protobuf numbers, pointers, what JSON
 //! leaves out, defaults) from the facts, checked against the sources of the crates `k8s-pb` and `k8s-openapi`. Each
 //! disagreement is reported; the facts win. The marks of validation are kept by hand in `marks.txt` beside the tables.
 

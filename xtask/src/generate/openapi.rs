@@ -1,4 +1,4 @@
-//! Types as the OpenAPI v2 document tells them: fields, shapes, required, enums, markers.
+//! Types as the OpenAPI v2 document has them: fields, shapes, required, enums, markers.
 
 use anyhow::{Context as _, bail};
 use holdfast_resource::schema::{Field, ListType, MapType, MergeKey, Scalar, Shape, TypeTableBuilder, Union};

@@ -38,7 +38,7 @@ impl Orders {
     }
 }
 
-/// Adds to `disagreements` where the crates tell something else than the table.
+/// Adds to `disagreements` where the crates differ from the table.
 pub(super) fn check(table: &TypeTable, facts: &Facts, disagreements: &mut Vec<String>) -> anyhow::Result<()> {
     let sources = sources()?;
     let messages = protobuf_messages(&sources["k8s-pb"])?;

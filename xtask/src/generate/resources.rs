@@ -1,4 +1,4 @@
-//! The table of resources: what discovery tells of each, and how the generic verbs treat it.
+//! The table of resources: what discovery says of each, and how the generic verbs treat it.
 
 use std::fmt::Write as _;
 
@@ -175,7 +175,7 @@ fn version(facts: &Facts, group: &str, plural: &str, fact: &Value, out: &mut Str
         ("singular", "singularName"),
         ("verbs", "verbs"),
     ] {
-        anyhow::ensure!(fact[known] == listed[shown], "discovery tells another {known}");
+        anyhow::ensure!(fact[known] == listed[shown], "discovery has another {known}");
     }
     let _ = write!(out, "  version {name} {}", texts(&fact["verbs"]).join(","));
     if let Some(hash) = listed["storageVersionHash"].as_str() {

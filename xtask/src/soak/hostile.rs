@@ -37,7 +37,7 @@ const SORTS: [Sort; 8] = [
 pub(super) enum Sort {
     /// Many large answers over HTTP/2, of which no byte is let in.
     ZeroWindow,
-    /// Lists that are asked for and not read.
+    /// Lists that are requested and not read.
     Unread,
     /// A body that comes a byte at a time.
     SlowBody,

@@ -68,7 +68,7 @@ impl Ledger {
         self.accounts.entry(key.to_owned()).or_insert_with(new)
     }
 
-    /// Whether nobody knows what became of the last write of a key.
+    /// Whether it is unknown what became of the last write of a key.
     pub(super) fn is_unsure(&self, key: &str) -> bool {
         self.accounts
             .get(key)
@@ -140,7 +140,7 @@ impl Ledger {
             *account = Account::holding(found);
         }
         let strange = there.keys().find(|key| !self.accounts.contains_key(*key));
-        ensure!(strange.is_none(), "nobody wrote {strange:?}");
+        ensure!(strange.is_none(), "no client wrote {strange:?}");
         Ok(std::mem::take(&mut self.written))
     }
 }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn revisions_that_go_back_and_objects_of_nobody_are_found() {
+    fn revisions_that_go_back_and_unknown_objects_are_found() {
         assert!(ledger().audit(&there(Some(1)), 6).is_err());
         let mut more = there(Some(1));
         more.insert("b".to_owned(), 1);

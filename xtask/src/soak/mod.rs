@@ -2,7 +2,7 @@
 //!
 //! A run is made of rounds. In each the server is used and abused for some seconds, then killed, now and then asked to end, and
 //! started again. After each restart every acknowledged write is there or was overwritten by a later one, revisions have not gone
-//! back, and each watcher, which goes on from where it was, was told of every acknowledged write, once and in order, and knows what is
+//! back, and each watcher, which goes on from where it was, got every acknowledged write, once and in order, and knows what is
 //! there. What racers won belongs to one of them. Throughout, readers see nothing that was overwritten before they asked, `/livez` answers, and memory stays below a
 //! bound. Choices follow from the seed; the moments do not.
 //!
@@ -360,7 +360,7 @@ impl Soak {
         Ok(())
     }
 
-    /// Compares what is there after a restart with what was acknowledged and with what watchers were told.
+    /// Compares what is there after a restart with what was acknowledged and with what watchers got.
     async fn audit(&mut self) -> Result<()> {
         let target = Target::of(&self.server)?;
         let mut connection = target.connect().await?;

@@ -31,7 +31,7 @@ pub(super) fn quota() -> (&'static str, Value) {
     (QUOTAS, quota)
 }
 
-/// What racers were told.
+/// The answers that racers got.
 #[derive(Debug, Default)]
 pub(super) struct Races {
     /// The uid that each acknowledged creation gave, by what was created.
@@ -50,7 +50,7 @@ impl Races {
         self.made.entry(path.to_owned()).or_default().insert(uid);
     }
 
-    /// What was won and given back by nobody is there, with its own uid.
+    /// What was won and not given back is there, with its own uid.
     fn audit(&mut self, there: &BTreeMap<String, String>) -> Result<()> {
         for (path, uids) in std::mem::take(&mut self.made) {
             let kept: Vec<&String> = uids.difference(&self.deleted).collect();

@@ -21,7 +21,7 @@ const CATCH_UP: Duration = Duration::from_secs(60);
 /// How following came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Followed {
-    /// All that was waited for was told, or the stream ended.
+    /// All that was waited for came, or the stream ended.
     Complete,
     /// The server does not know the history from there on.
     Expired,
@@ -38,7 +38,7 @@ pub(super) struct Watcher {
     pub(super) events: u64,
     /// Whether its server forgets the history when it ends, so that the watcher has to list again.
     may_expire: bool,
-    /// Whether it listed since the last audit, so that there are events that it was not told of.
+    /// Whether it listed since the last audit, so that there are events that it did not get.
     has_listed: bool,
 }
 
@@ -177,7 +177,7 @@ impl Watcher {
     pub(super) fn audit(&mut self, there: &Contents, written: &BTreeSet<(u64, String)>) -> Result<()> {
         let missed = written.difference(&self.seen).next();
         let has_listed = std::mem::take(&mut self.has_listed);
-        ensure!(missed.is_none() || has_listed, "a watcher was never told of {missed:?}");
+        ensure!(missed.is_none() || has_listed, "a watcher never got {missed:?}");
         let known: Contents = self
             .objects
             .values()

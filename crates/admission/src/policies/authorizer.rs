@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_is_passed_on_once_and_for_whom_it_is_asked() {
+    fn a_question_is_passed_on_once_and_for_the_user_it_names() {
         let counting = Arc::new(Counting::default());
         let asking = ExpressionAuthorizer::new(counting.clone(), Arc::default());
         let question = |account: Option<&str>| Question {

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_together() {
+    fn errors_are_reported_together() {
         assert_eq!(
             held(&["object.b == 1", "object.c == 1", "object.b == 1"], "{a: 1}"),
             (

@@ -390,7 +390,7 @@ fn match_conditions_skip_writes_and_their_errors_go_by_the_failure_policy() {
 }
 
 #[test]
-fn a_failure_that_is_to_be_audited_is_told_with_its_place() {
+fn a_failure_that_is_to_be_audited_is_reported_with_its_place() {
     let rules = format!("{{resourceRules: [{PODS}]}}");
     let spec = "validations: [{expression: 'true'}, {expression: 'false', message: 'a <b>'}]";
     let world = World::new().validating(&rules, spec, "");
@@ -572,7 +572,7 @@ fn a_mutation_sees_what_those_before_it_made() {
 }
 
 #[test]
-fn what_fails_leaves_the_rest_and_is_told() {
+fn what_fails_leaves_the_rest_and_is_reported() {
     let patch = |expression: &str| format!("{{patchType: JSONPatch, jsonPatch: {{expression: \"{expression}\"}}}}");
     let (object, outcome) = mutated(&format!(
         "mutations: [{}, {}]",

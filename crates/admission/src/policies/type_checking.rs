@@ -172,7 +172,7 @@ mod tests {
     const DEPLOYMENTS: &str = "{apiGroups: [apps], apiVersions: [v1], resources: [deployments], operations: ['*']}";
 
     #[test]
-    fn a_field_that_the_kind_lacks_is_told_with_the_kind() {
+    fn a_field_that_the_kind_lacks_is_reported_with_the_kind() {
         let rest = "variables: [{name: count, expression: object.spec.replicas}], validations: [{expression: variables.count > 1}, \
                     {expression: object.foo > 1, messageExpression: object.spec.bar}, {expression: 'object.metadata.name == oldObject.kind'}]";
         assert_eq!(

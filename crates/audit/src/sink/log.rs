@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_counted_and_told() {
+    fn what_cannot_be_written_is_counted_and_reported() {
         let (queue, counts) = (queue(), Arc::new(Counts::default()));
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let (thread, _) = Writer::start(

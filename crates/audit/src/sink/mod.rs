@@ -454,7 +454,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_strict_sink_tells_that_an_event_was_not_taken() {
+    async fn a_strict_sink_reports_that_an_event_was_not_taken() {
         for (mode, well) in [(Mode::Blocking, true), (Mode::BlockingStrict, false)] {
             let counts = Arc::new(Counts::default());
             let mut sink = Sink::new(Arc::clone(&counts) as _);

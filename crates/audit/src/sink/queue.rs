@@ -19,7 +19,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Tells who waits whether the event was taken.
+    /// Reports to the waiting request whether the event was taken.
     pub(crate) fn finish(self, taken: bool) {
         if let Some(done) = self.done {
             // A request that is gone waits no more.
@@ -273,7 +273,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn a_full_queue_takes_nothing_and_tells_who_waits() {
+    fn a_full_queue_takes_nothing_and_reports_to_those_that_wait() {
         let queue = queue(1, 1, LONG);
         queue.push(entry("a"), false).unwrap();
         let (done, mut outcome) = oneshot::channel();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_abandoned_is_told() {
+    fn what_is_abandoned_is_reported() {
         let queue = queue(10, 1, LONG);
         let (done, mut outcome) = oneshot::channel();
         let waiting = Entry {

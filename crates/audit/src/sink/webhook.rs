@@ -92,7 +92,7 @@ fn split(entries: &mut VecDeque<Entry>, max_bytes: usize) -> VecDeque<Entry> {
     std::mem::replace(entries, rest)
 }
 
-/// An `EventList`. Its events do not tell their kind again.
+/// An `EventList`. Its events do not state their kind again.
 fn list(entries: &VecDeque<Entry>) -> Bytes {
     let head = r#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":["#;
     let length: usize = entries.iter().map(|entry| entry.text.len()).sum();

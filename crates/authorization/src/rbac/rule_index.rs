@@ -1,6 +1,6 @@
 //! The RBAC authorizer: which users may do what, by roles and bindings.
 //!
-//! The index follows the objects of the four kinds as they are stored: their strategies tell it of each change.
+//! The index follows the objects of the four kinds as they are stored: their strategies report each change to it.
 //! It holds rules ready to be compared, and grants by the user or group that has them, so that a question looks at the
 //! roles of its user alone. A request takes a snapshot and never waits; a change makes the next snapshot.
 

@@ -17,7 +17,7 @@ impl Checker<'_> {
     pub(super) fn optional_map(&mut self, id: Id, flat: bool, bind: &Bind) -> Type {
         let before = self.issues.len();
         let target = self.expr(&bind.value);
-        // The reference writes the target twice into what it makes of the macro, and so tells twice what is wrong with it.
+        // The reference writes the target twice into what it makes of the macro, and so reports twice what is wrong with it.
         let room = MAX_ISSUES.saturating_sub(self.issues.len());
         let end = self.issues.len().min(before + room);
         self.issues.extend_from_within(before..end);

@@ -240,7 +240,7 @@ fn flatten(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     Ok(CelValue::list(flat))
 }
 
-/// The reference tells the types of this call as they are declared.
+/// The reference shows the types of this call as they are declared.
 fn flatten_refused(args: &[CelValue]) -> EvaluationError {
     let declared = |value: &CelValue| match value {
         CelValue::Map(_) => "map(dyn, dyn)".into(),

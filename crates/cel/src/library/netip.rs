@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_told_in_the_words_of_go() {
+    fn what_is_no_address_is_reported_in_the_words_of_go() {
         for (text, why) in [
             ("", "unable to parse IP"),
             ("%eth0", "missing IPv6 address"),

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_that_cannot_be_read_are_told() {
+    fn templates_that_cannot_be_read_are_reported() {
         for (template, values, why) in [
             ("%d", 0, "index 0 out of range"),
             ("a%", 1, "unexpected end of string"),

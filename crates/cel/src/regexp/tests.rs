@@ -78,7 +78,7 @@ fn patterns_mean_what_they_mean_in_go() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_in_the_words_of_go() {
+fn what_cannot_be_read_is_reported_in_the_words_of_go() {
     for (pattern, expected) in [
         ("(", "missing closing ): `(`"),
         ("[a", "missing closing ]: `[a`"),

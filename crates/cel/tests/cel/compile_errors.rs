@@ -21,7 +21,7 @@ fn refused(expression: &str, column: usize, message: &str) {
 }
 
 #[test]
-fn names_that_stand_for_nothing_are_told_with_their_place() {
+fn names_that_stand_for_nothing_are_reported_with_their_place() {
     refused("self.b == 'x'", 5, "undefined field 'b'");
     refused("nothing", 1, "undeclared reference to 'nothing' (in container '')");
     refused(
@@ -49,7 +49,7 @@ fn names_that_stand_for_nothing_are_told_with_their_place() {
 }
 
 #[test]
-fn what_a_macro_writes_twice_is_told_twice() {
+fn what_a_macro_writes_twice_is_reported_twice() {
     let once = "ERROR: <input>:1:1: undeclared reference to 'nothing' (in container '')\n | nothing.optMap(x, x).hasValue()\n | ^";
     let reported = compile_error(&schema(), "nothing.optMap(x, x).hasValue()");
     assert_eq!(reported, format!("compilation failed: {once}\n{once}"));
@@ -65,7 +65,7 @@ fn behind_a_question_mark_an_element_is_expected() {
 }
 
 #[test]
-fn several_errors_are_told_in_order_of_their_places() {
+fn several_errors_are_reported_in_order_of_their_places() {
     let reported = compile_error(&schema(), "self.b == nothing");
     let expected = "compilation failed: ERROR: <input>:1:5: undefined field 'b'\n | self.b == nothing\n | ....^\n\
                     ERROR: <input>:1:11: undeclared reference to 'nothing' (in container '')\n | self.b == nothing\n | ..........^";
@@ -73,7 +73,7 @@ fn several_errors_are_told_in_order_of_their_places() {
 }
 
 #[test]
-fn types_that_do_not_fit_are_told_with_the_function_and_its_arguments() {
+fn types_that_do_not_fit_are_reported_with_the_function_and_its_arguments() {
     refused(
         "self.a == 1",
         8,
@@ -148,7 +148,7 @@ fn types_that_do_not_fit_are_told_with_the_function_and_its_arguments() {
 }
 
 #[test]
-fn syntax_errors_are_told_as_the_generated_parser_of_cel_go_tells_them() {
+fn syntax_errors_are_those_of_the_generated_parser_of_cel_go() {
     let operand = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
     let end = |expression: &str| {
         let column = expression.len() + 1;

@@ -54,7 +54,7 @@ fn an_unbounded_text_costs_what_fits_a_request() {
 }
 
 #[test]
-fn a_type_that_is_asked_for_costs_what_self_may_be_long() {
+fn asking_for_a_type_costs_the_longest_self() {
     let own = |decl: DeclType, rule: &str| {
         let environment = Environment::new().with_object("self", Arc::new(decl));
         let program = environment.compile(rule, &[]);
@@ -161,7 +161,7 @@ fn an_evaluation_that_costs_too_much_is_stopped() {
 }
 
 #[test]
-fn an_evaluation_stops_when_it_is_asked_to() {
+fn an_evaluation_stops_when_it_is_cancelled() {
     let flag = AtomicBool::new(true);
     let mut budget = Budget::default().interrupted_by(&flag);
     assert_eq!(

@@ -97,7 +97,7 @@ fn values_convert_where_they_can() {
 }
 
 #[test]
-fn errors_are_told_in_the_words_of_cel_go() {
+fn errors_are_in_the_words_of_cel_go() {
     let cases = [
         ("1 / 0", "division by zero"),
         ("1 % 0", "modulus by zero"),

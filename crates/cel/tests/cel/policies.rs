@@ -41,7 +41,7 @@ fn objects_of_requests_are_read_without_a_schema() {
 }
 
 #[test]
-fn what_has_no_fields_has_not_the_one_that_is_asked_for() {
+fn what_has_no_fields_lacks_the_requested_one() {
     let cases = [
         ("has(object.metadata)", Ok(false)),
         ("has(dyn(1).invalid)", Ok(false)),

@@ -1,4 +1,4 @@
-//! APIServices: there is one for each group version that is served here, those of other servers tell whether these are there, and
+//! APIServices: there is one for each group version that is served here, those of other servers show whether these are available, and
 //! what other servers serve is read again and again
 //! (<https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/>).
 //!

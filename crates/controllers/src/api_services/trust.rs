@@ -1,4 +1,4 @@
-//! The ConfigMap `extension-apiserver-authentication` of `kube-system` tells aggregated servers whose client certificates to trust, and
+//! The ConfigMap `extension-apiserver-authentication` of `kube-system` says whose client certificates aggregated servers are to trust, and
 //! in which headers this server names users to them
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/configure-aggregation-layer/>).
 //!
@@ -133,14 +133,14 @@ fn next(trust: &ClusterTrust, there: Option<&Value>, client: &Client) -> Result<
         certificates::joined(&texts, client.time())
     };
     let mut data = Value::empty_map();
-    let mut tell = |key: &str, text: String| data.set_at(&[key], text.into());
+    let mut set = |key: &str, text: String| data.set_at(&[key], text.into());
     let clients = bundle("client-ca-file", &own)?;
     if !clients.is_empty() {
-        tell("client-ca-file", clients);
+        set("client-ca-file", clients);
     }
     let proxies = bundle("requestheader-client-ca-file", proxies.as_slice())?;
     if !proxies.is_empty() {
-        tell("requestheader-client-ca-file", proxies);
+        set("requestheader-client-ca-file", proxies);
         for (key, own) in [
             ("requestheader-username-headers", &trust.username_headers),
             ("requestheader-uid-headers", &trust.uid_headers),
@@ -150,7 +150,7 @@ fn next(trust: &ClusterTrust, there: Option<&Value>, client: &Client) -> Result<
         ] {
             let names = joined(published(key), own)?;
             if key != "requestheader-uid-headers" || names != "[]" {
-                tell(key, names);
+                set(key, names);
             }
         }
     }

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_has_are_accepted_and_establish_the_definition() {
+    fn free_names_are_accepted_and_establish_the_definition() {
         let mut widgets = definition("widgets", "Widget", "wd");
         assert!(reconcile_names(&mut widgets, [].iter(), "1"));
         assert_eq!(widgets.at(&["status", "acceptedNames"]), widgets.at(&["spec", "names"]));
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn protected_groups_tell_whether_they_were_approved() {
+    fn protected_groups_show_whether_they_were_approved() {
         for (annotation, holds) in [
             ("https://github.com/a", true),
             ("unapproved, a test", false),

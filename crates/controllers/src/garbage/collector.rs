@@ -154,14 +154,14 @@ impl Collector {
         })
     }
 
-    /// Tells of owners that are not where they should be, if they are somewhere else.
+    /// Reports owners that are not where they should be, if they are somewhere else.
     async fn report_misplaced(&self, tree: &Value, place: &ObjectRef, references: &[Value], states: &[OwnerState]) {
         let missing = references
             .iter()
             .zip(states)
             .filter(|(_, standing)| matches!(standing, OwnerState::Dangling | OwnerState::Invalid))
             .filter_map(|(reference, _)| Some((reference, self.resource_of_owner(reference)?)));
-        self.report.tell(tree, place, missing.collect()).await;
+        self.report.emit(tree, place, missing.collect()).await;
     }
 
     /// Takes the references to `owner` away from a dependent.

@@ -25,7 +25,7 @@ pub(super) enum OwnerState {
 pub(super) enum Decision {
     /// It stays.
     Keep,
-    /// It stays for now; it may be possible to tell later.
+    /// It stays for now; it may be known later.
     Later,
     /// It stays without the owner references at these places.
     Detach(Vec<usize>),

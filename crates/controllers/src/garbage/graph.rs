@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(see(&mut graph, seen("child", &["nobody"]), NONE), [check("child")]);
         assert!(
             see(&mut graph, seen("child", &["nobody"]), NONE).is_empty(),
-            "and told once"
+            "and reported once"
         );
     }
 
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn an_orphaning_owner_has_its_end_told_once() {
+    fn the_end_of_an_orphaning_owner_is_reported_once() {
         let mut graph = Graph::default();
         see(&mut graph, seen("child", &["owner"]), ALL);
         assert_eq!(see(&mut graph, dying("owner", &[], Dying::Orphan), ALL), [end("owner")]);
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn each_owner_is_asked_about_once_however_often_it_is_named() {
+    fn each_owner_is_looked_up_once_however_often_it_is_named() {
         let mut graph = Graph::default();
         let names: Vec<String> = (0..10_000).map(|n| format!("o{}", n % 5_000)).collect();
         let owners: Vec<&str> = names.iter().map(String::as_str).collect();

@@ -2,7 +2,7 @@
 //! asked (<https://kubernetes.io/docs/concepts/architecture/garbage-collection/>).
 //!
 //! All changes of all resources are followed, but an object that has no owner and is not about to go is not even parsed:
-//! a search of its bytes tells. What is known is the graph of who depends on whom (`graph.rs`); each decision
+//! a search of its bytes shows. What is known is the graph of owners and dependents (`graph.rs`); each decision
 //! (`decision.rs`) is made on the objects as they are at that moment, and carried out on the condition that they have not
 //! changed meanwhile.
 

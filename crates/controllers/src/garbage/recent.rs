@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_stays_and_the_rest_is_forgotten_in_time() {
+    fn what_is_used_stays_and_the_rest_is_forgotten_in_time() {
         let mut recent = Recent::new(10);
         assert!(recent.insert(0, "kept"));
         for n in 1..1_000 {

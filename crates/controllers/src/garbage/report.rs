@@ -1,4 +1,4 @@
-//! Telling of owner references that reach into another namespace, which nothing can be said about but that they are wrong
+//! Reports of owner references that reach into another namespace, which nothing can be said about but that they are wrong
 //! (<https://kubernetes.io/docs/concepts/architecture/garbage-collection/#owners-dependents>).
 
 use std::collections::{HashMap, HashSet};
@@ -19,7 +19,7 @@ use super::uid_of;
 /// How many owners and references are remembered as looked into, at least.
 const REMEMBERED: usize = 1 << 14;
 /// How many events a dependent gets at a time, as the reference's recorder has it.
-const TOLD: usize = 25;
+const MAX_REPORTED: usize = 25;
 /// How many objects are looked at before others have a turn.
 const RUN: usize = 512;
 
@@ -53,12 +53,12 @@ impl Report {
         }
     }
 
-    /// Tells, by events, which of the owners that are not where they should be are in another namespace.
-    pub(super) async fn tell(&self, dependent: &Value, place: &ObjectRef, missing: Vec<Missing<'_>>) {
+    /// Reports, by events, which of the owners that are not where they should be are in another namespace.
+    pub(super) async fn emit(&self, dependent: &Value, place: &ObjectRef, missing: Vec<Missing<'_>>) {
         let missing: Vec<Missing<'_>> = missing.into_iter().filter(|(_, owner)| owner.namespaced()).collect();
         self.look_into(&missing).await;
         let misplaced = self.misplaced(&uid_of(dependent), place, &missing);
-        for reference in misplaced.into_iter().take(TOLD) {
+        for reference in misplaced.into_iter().take(MAX_REPORTED) {
             self.send(&event(dependent, place, reference, &self.client.now())).await;
         }
     }

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_is_told_with_the_finalizers_that_hold_it() {
+    fn what_is_left_is_reported_with_the_finalizers_that_hold_it() {
         let conditions = held().conditions(&[], "2026-01-01T00:00:00Z").unwrap();
         assert_eq!(
             messages(&conditions)[2..],
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_already_is_not_told_again() {
+    fn what_was_reported_already_is_not_reported_again() {
         let old_conditions = held().conditions(&[], "2026-01-01T00:00:00Z").unwrap();
         assert!(held().conditions(&old_conditions, "2027-01-01T00:00:00Z").is_none());
         let clear = Findings::default()
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_once_each() {
+    fn failures_are_reported_once_each() {
         let failure = RequestError {
             code: 500,
             reason: "InternalError".into(),

@@ -150,7 +150,7 @@ fn a_request_takes_no_more_than_a_part_of_its_level() {
 }
 
 #[test]
-fn schemas_are_asked_by_precedence_and_then_by_name() {
+fn schemas_are_tried_by_precedence_and_then_by_name() {
     let schemas = vec![
         schema("b", "system", 100, "*"),
         schema("a", "system", 100, "u"),
@@ -163,7 +163,7 @@ fn schemas_are_asked_by_precedence_and_then_by_name() {
 }
 
 #[test]
-fn schemas_without_a_level_are_not_asked() {
+fn schemas_without_a_level_are_not_tried() {
     let schemas = vec![schema("dangling", "nowhere", 1, "*")];
     let server = Server::new(600, reference_levels(), schemas.clone());
     assert_eq!(server.names("u"), ("catch-all".into(), "catch-all".into()));

@@ -238,7 +238,7 @@ fn seats_linger_after_a_change_that_many_watch() {
     level.now = 5;
     level.finish(key);
     assert_eq!(level.queues.counts(), [0, 0]);
-    assert_eq!(level.queues.next_release(), None, "nobody waits");
+    assert_eq!(level.queues.next_release(), None, "none waits");
     assert_eq!(level.one("next", 1), Ok(None));
     assert_eq!(level.queues.next_release(), Some(Moment(25 * MILLISECOND)));
     level.now = 24;

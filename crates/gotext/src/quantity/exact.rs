@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_told_so() {
+    fn what_is_no_quantity_is_refused() {
         let long = "1".repeat(2_000);
         for (text, why) in [
             ("", QuantityError::Form),

@@ -1,4 +1,4 @@
-//! How long ago something was, as kubectl tells it.
+//! How long ago something was, as kubectl shows it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_are_told_in_one_or_two_units() {
+    fn ages_are_shown_in_one_or_two_units() {
         for (age, expected) in [
             (0, "0s"),
             (119, "119s"),

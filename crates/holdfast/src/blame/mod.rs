@@ -28,11 +28,11 @@ pub(crate) fn render(object: &Value, now: SystemTime) -> String {
 
     let mut out = String::new();
     row(&mut out, &HEADER.map(str::to_owned), widths, "FIELD");
-    let nobody = HEADER.map(|_| String::new());
+    let blank = HEADER.map(|_| String::new());
     for (line, owners) in lines.iter().zip(&cells) {
         let (first, others) = owners
             .split_first()
-            .map_or((&nobody, &[][..]), |(first, others)| (first, others));
+            .map_or((&blank, &[][..]), |(first, others)| (first, others));
         row(&mut out, first, widths, &line.text);
         for other in others {
             row(&mut out, other, widths, "");

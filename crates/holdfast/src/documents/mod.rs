@@ -1,4 +1,4 @@
-//! What the binary tells of itself: completions for shells, manual pages, and the pages of the reference in `docs/reference`,
+//! What the binary documents of itself: completions for shells, manual pages, and the pages of the reference in `docs/reference`,
 //! which are made of what the code has and so cannot be out of date for long.
 
 mod reference;
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn manual_pages_tell_of_every_flag_and_command() {
+    fn manual_pages_have_every_flag_and_command() {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("man");
         man(&ManFlags {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use clap::{Arg, Command, ValueEnum};
 use holdfast_admission::AdmissionChain;
-use holdfast_kinds::admission::{KNOWN, PluginSettings, all_plugins};
+use holdfast_kinds::admission::{PluginSettings, all_plugins, names};
 use holdfast_kinds::features::{Feature, FeatureGates, Stage};
 
 use super::shown;
@@ -183,7 +183,7 @@ fn admission_plugins() -> Result<String> {
         admission::chain(&[], &[], &settings)?,
         AdmissionChain::new(all_plugins(&settings)),
     );
-    for known in KNOWN {
+    for known in names() {
         let here = if on.names().any(|name| name == known) {
             "on".to_owned()
         } else if let Some(gate) = all.gate(known) {

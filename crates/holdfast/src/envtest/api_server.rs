@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn an_etcd_is_asked_for_in_the_words_of_the_reference() {
+    fn a_missing_etcd_is_reported_in_the_words_of_the_reference() {
         let error = adapt(&mut serve(&[])).unwrap_err();
         assert_eq!(error.to_string(), "--etcd-servers must be specified");
     }

@@ -1,4 +1,4 @@
-//! What stands for etcd: it is well, and tells which directory it was given. It holds nothing.
+//! What stands for etcd: it is healthy, and answers which directory it was given. It holds nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! Holdfast in the place of the binaries of envtest (<https://book.kubebuilder.io/reference/envtest>).
 //!
 //! `holdfast envtest` makes a directory of assets: links to this binary by the names `kube-apiserver` and `etcd`, which it
-//! answers to. The `etcd` there holds nothing. It tells the `kube-apiserver` that is pointed at it which directory the two
+//! answers to. The `etcd` there holds nothing. It answers the `kube-apiserver` that is pointed at it which directory the two
 //! were given, and objects are kept there in the embedded store, so that they are gone with the environment.
 
 mod api_server;

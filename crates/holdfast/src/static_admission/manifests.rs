@@ -38,7 +38,7 @@ impl Manifest {
     }
 }
 
-/// What tells whether a directory has changed: its files, in the order of their names.
+/// What shows whether a directory has changed: its files, in the order of their names.
 pub(super) type State = Vec<(PathBuf, Option<FileState>)>;
 
 /// The state of a directory now.
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_files_may_not_hold_is_told_with_the_file() {
+    fn what_files_may_not_hold_is_reported_with_the_file() {
         let webhooks = |client: &str| {
             format!(
                 "{{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration, metadata: {{name: \

@@ -7,7 +7,7 @@ use holdfast_value::Value;
 use crate::core::pod_spec::CONTAINERS;
 use crate::defaults::change_items;
 
-/// Images are pulled at every start of a container, so that nobody runs one that another may pull and they may not.
+/// Images are pulled at every start of a container, so that no user runs an image that they may not pull.
 pub(super) struct AlwaysPullImages;
 
 const ALWAYS: &str = "Always";

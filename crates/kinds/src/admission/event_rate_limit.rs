@@ -1,4 +1,4 @@
-//! How many events may be told of.
+//! How many events may be reported.
 
 use std::time::SystemTime;
 

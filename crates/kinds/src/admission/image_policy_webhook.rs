@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use holdfast_admission::{AdmissionPlugin, Asked, Calls, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Consultation, Interest};
 use holdfast_resource::table::items;
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::{Limits, Map, Value, json};
@@ -16,7 +16,7 @@ use super::recent::Recent;
 /// Asks a webhook whether Pods may run their images:
 /// <https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#imagepolicywebhook>.
 pub(super) struct ImagePolicyWebhook {
-    /// Who is asked; nobody where the plugin is off.
+    /// The webhook that decides; none where the plugin is off.
     pub(super) policy: Option<Arc<ImagePolicy>>,
 }
 
@@ -230,7 +230,7 @@ impl AdmissionPlugin for ImagePolicyWebhook {
         true
     }
 
-    fn ask<'a>(&'a self, context: &'a WriteContext<'a>, object: Option<&'a Value>) -> Asked<'a> {
+    fn consult<'a>(&'a self, context: &'a WriteContext<'a>, object: Option<&'a Value>) -> Consultation<'a> {
         let (Some(policy), Some(pod)) = (&self.policy, object) else {
             return Box::pin(async { Ok(()) });
         };
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_webhook_is_shown_images_and_annotations_and_asked_once() {
+    fn a_webhook_gets_images_and_annotations_in_one_call() {
         let (said, asked) = admit("{}", Ok("{\"allowed\":true}"));
         assert_eq!(said, [None, None]);
         assert_eq!(

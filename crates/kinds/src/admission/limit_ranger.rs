@@ -174,7 +174,7 @@ fn fill_in(pod: &mut Value, limits: &[Limit]) {
     let mut messages = Vec::new();
     for (list, called) in CONTAINERS {
         let mut containers = Field::root(pod).child("spec").child(list).slice().to_vec();
-        let already_told = messages.len();
+        let already_reported = messages.len();
         for container in &mut containers {
             for (part, called_part, defaults) in [("requests", "request", &requests), ("limits", "limit", &limits)] {
                 let mut set = Vec::new();
@@ -192,7 +192,7 @@ fn fill_in(pod: &mut Value, limits: &[Limit]) {
                 }
             }
         }
-        if messages.len() > already_told {
+        if messages.len() > already_reported {
             pod.set_at(&["spec", list], containers.into());
         }
     }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn containers_get_what_they_do_not_state_and_the_pod_tells_of_it() {
+    fn containers_get_what_they_do_not_state_and_the_pod_notes_it() {
         let harness = range("{type: Container, default: {cpu: 500m, memory: 1Gi}, defaultRequest: {cpu: 100m}}");
         let admitted = harness.admit(PLUGIN, &pod("requests: {cpu: 200m}")).unwrap();
         assert_eq!(

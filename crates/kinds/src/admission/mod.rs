@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use holdfast_admission::AdmissionPlugin;
+use holdfast_admission::{AdmissionPlugin, DynamicPlugin};
 use holdfast_resource::{Field, GroupResource, Refusal, WriteContext};
 use holdfast_value::Value;
 
@@ -71,7 +71,7 @@ pub struct PluginSettings {
     pub node_selectors: BTreeMap<String, String>,
     /// The taints that Pods tolerate, and those that they may.
     pub tolerations: TolerationSettings,
-    /// How many events may be told of.
+    /// How many events may be reported.
     pub event_limits: Vec<EventLimit>,
     /// Who decides about images.
     pub images: Option<Arc<ImagePolicy>>,
@@ -149,50 +149,20 @@ pub fn all_plugins(settings: &PluginSettings) -> Vec<Box<dyn AdmissionPlugin>> {
     ]
 }
 
-/// The names that kube-apiserver 1.36 knows, in its order.
-pub const KNOWN: [&str; 41] = [
-    "AlwaysAdmit",
-    "NamespaceAutoProvision",
-    "NamespaceLifecycle",
-    "NamespaceExists",
-    "LimitPodHardAntiAffinityTopology",
-    "LimitRanger",
-    "ServiceAccount",
-    "NodeRestriction",
-    "TaintNodesByCondition",
-    "AlwaysPullImages",
-    "ImagePolicyWebhook",
-    "PodSecurity",
-    "PodNodeSelector",
-    "Priority",
-    "DefaultTolerationSeconds",
-    "PodTolerationRestriction",
-    "EventRateLimit",
-    "ExtendedResourceToleration",
-    "DefaultStorageClass",
-    "StorageObjectInUseProtection",
-    "PodGroupProtection",
-    "OwnerReferencesPermissionEnforcement",
-    "PersistentVolumeClaimResize",
-    "RuntimeClass",
-    "CertificateApproval",
-    "CertificateSigning",
-    "ClusterTrustBundleAttest",
-    "CertificateSubjectRestriction",
-    "DefaultIngressClass",
-    "DenyServiceExternalIPs",
-    "PodTopologyLabels",
-    "PodGroupWorkloadExists",
-    "NodeDeclaredFeatureValidator",
-    "JobValidation",
-    "PodResizeValidator",
-    "MutatingAdmissionPolicy",
-    "MutatingAdmissionWebhook",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionWebhook",
-    "ResourceQuota",
-    "AlwaysDeny",
-];
+/// The plugin before which policies and webhooks have their turn.
+const BEHIND_POLICIES_AND_WEBHOOKS: &str = "ResourceQuota";
+
+/// The names that flags take: those of all plugins, policies and webhooks included, in the order of kube-apiserver 1.36.
+pub fn names() -> Vec<&'static str> {
+    let mut names = Vec::new();
+    for plugin in all_plugins(&PluginSettings::default()) {
+        if plugin.name() == BEHIND_POLICIES_AND_WEBHOOKS {
+            names.extend(DynamicPlugin::ALL.map(DynamicPlugin::name));
+        }
+        names.push(plugin.name());
+    }
+    names
+}
 
 fn group_resource(group: &'static str, resource: &'static str) -> GroupResource {
     GroupResource {
@@ -261,8 +231,53 @@ fn default_class(
 mod tests {
     use holdfast_admission::Calls;
 
-    use super::{KNOWN, PluginSettings, all_plugins};
+    use super::{PluginSettings, all_plugins, names};
     use crate::harness::{Harness, at};
+
+    /// The plugins of kube-apiserver 1.36 in its order.
+    const REFERENCE: [&str; 41] = [
+        "AlwaysAdmit",
+        "NamespaceAutoProvision",
+        "NamespaceLifecycle",
+        "NamespaceExists",
+        "LimitPodHardAntiAffinityTopology",
+        "LimitRanger",
+        "ServiceAccount",
+        "NodeRestriction",
+        "TaintNodesByCondition",
+        "AlwaysPullImages",
+        "ImagePolicyWebhook",
+        "PodSecurity",
+        "PodNodeSelector",
+        "Priority",
+        "DefaultTolerationSeconds",
+        "PodTolerationRestriction",
+        "EventRateLimit",
+        "ExtendedResourceToleration",
+        "DefaultStorageClass",
+        "StorageObjectInUseProtection",
+        "PodGroupProtection",
+        "OwnerReferencesPermissionEnforcement",
+        "PersistentVolumeClaimResize",
+        "RuntimeClass",
+        "CertificateApproval",
+        "CertificateSigning",
+        "ClusterTrustBundleAttest",
+        "CertificateSubjectRestriction",
+        "DefaultIngressClass",
+        "DenyServiceExternalIPs",
+        "PodTopologyLabels",
+        "PodGroupWorkloadExists",
+        "NodeDeclaredFeatureValidator",
+        "JobValidation",
+        "PodResizeValidator",
+        "MutatingAdmissionPolicy",
+        "MutatingAdmissionWebhook",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionWebhook",
+        "ResourceQuota",
+        "AlwaysDeny",
+    ];
 
     const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}]}}";
 
@@ -278,11 +293,8 @@ mod tests {
 
     #[test]
     fn plugins_stand_in_the_order_of_the_reference() {
-        let places: Vec<_> = all_plugins(&PluginSettings::default())
-            .iter()
-            .filter_map(|plugin| KNOWN.iter().position(|known| *known == plugin.name()))
-            .collect();
-        assert!(places.is_sorted_by(|one, next| one < next), "{places:?}");
+        let of_reference: Vec<_> = names().into_iter().filter(|name| REFERENCE.contains(name)).collect();
+        assert_eq!(of_reference, REFERENCE);
     }
 
     #[test]

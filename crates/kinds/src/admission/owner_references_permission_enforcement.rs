@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn statuses_of_pods_are_not_asked_about() {
+    fn statuses_of_pods_are_not_checked() {
         let pod = |owners: &str| {
             format!(
                 "{{apiVersion: v1, kind: Pod, metadata: {{name: p, ownerReferences: [{owners}]}}, spec: {{containers: [{{name: c, \

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_that_are_none_are_told_of() {
+    fn selectors_that_are_none_are_reported() {
         for (selector, why) in [
             ("a=b=c", "invalid selector: [a b c]"),
             ("a", "invalid selector: [a]"),

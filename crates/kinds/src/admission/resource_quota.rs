@@ -6,7 +6,7 @@
 
 use std::ops::ControlFlow;
 
-use holdfast_admission::{AdmissionPlugin, Calls, Charge, Interest};
+use holdfast_admission::{AdmissionPlugin, Calls, Interest, Reservation};
 use holdfast_resource::quota::{Amounts, Counted, amounts};
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
@@ -35,16 +35,16 @@ impl AdmissionPlugin for ResourceQuota {
         }
     }
 
-    fn charges(&self) -> bool {
+    fn reserves(&self) -> bool {
         true
     }
 
-    fn charge(
+    fn reserve(
         &self,
         context: &WriteContext<'_>,
         object: &Value,
         old: Option<&dyn Fn() -> Value>,
-    ) -> Result<Vec<Charge>, Refusal> {
+    ) -> Result<Vec<Reservation>, Refusal> {
         let Some(counted) = Counted::of(context.resource).filter(|counted| may_take(context, counted)) else {
             return Ok(Vec::new());
         };
@@ -70,18 +70,18 @@ impl AdmissionPlugin for ResourceQuota {
         let growth = before
             .as_ref()
             .map(|old| growth(&taken, &counted.usage(old, context.now)));
-        let mut charges = Vec::new();
+        let mut reservations = Vec::new();
         for quota in quotas {
             let more = match (&before, &growth) {
                 (Some(old), Some(growth)) if counts(&quota, &counted, old) => growth,
                 _ => &taken,
             };
-            charges.extend(charged(quota, more)?.map(|object| Charge {
+            reservations.extend(reserved(quota, more)?.map(|object| Reservation {
                 resource: of.clone(),
                 object,
             }));
         }
-        Ok(charges)
+        Ok(reservations)
     }
 }
 
@@ -150,7 +150,7 @@ fn growth(now: &Amounts, before: &Amounts) -> Amounts {
 }
 
 /// The quota with `more` added to its usage; `None` where it counts nothing of it.
-fn charged(mut quota: Value, more: &Amounts) -> Result<Option<Value>, Refusal> {
+fn reserved(mut quota: Value, more: &Amounts) -> Result<Option<Value>, Refusal> {
     let root = Field::root(&quota);
     let status = root.child("status");
     let (hard, used) = (amounts(&status.child("hard")), amounts(&status.child("used")));
@@ -203,8 +203,8 @@ mod tests {
     }
 
     fn refusal(quota: &str, text: &str) -> String {
-        let charged = Harness::new().with(quota).charged(PLUGIN, text, None);
-        charged.map(|_| String::new()).unwrap_or_else(|refusal| refusal)
+        let reserved = Harness::new().with(quota).reserved(PLUGIN, text, None);
+        reserved.map(|_| String::new()).unwrap_or_else(|refusal| refusal)
     }
 
     fn pod(spec: &str, resources: &str) -> String {
@@ -225,13 +225,13 @@ mod tests {
                 format!("exceeded quota: q, requested: {name}=1, used: {name}=2, limited: {name}=2")
             );
             let room = quota("", &format!("{name}: '2'"), &format!("{name}: '1'"));
-            let charged = Harness::new().with(&room).charged(PLUGIN, CONFIG_MAP, None).unwrap();
-            assert_eq!(charged, [format!(r#"{{"{name}":"2"}}"#)]);
+            let reserved = Harness::new().with(&room).reserved(PLUGIN, CONFIG_MAP, None).unwrap();
+            assert_eq!(reserved, [format!(r#"{{"{name}":"2"}}"#)]);
         }
     }
 
     #[test]
-    fn what_nobody_has_counted_is_not_given_away() {
+    fn what_was_not_counted_is_not_given_away() {
         assert_eq!(
             refusal(&quota("", "configmaps: '2'", ""), CONFIG_MAP),
             "status unknown for quota: q, resources: configmaps"
@@ -257,7 +257,7 @@ mod tests {
         );
         let fits = pod("", "requests: {cpu: 50m}, limits: {memory: 1Mi}");
         assert_eq!(
-            Harness::new().with(&quota).charged(PLUGIN, &fits, None).unwrap(),
+            Harness::new().with(&quota).reserved(PLUGIN, &fits, None).unwrap(),
             [r#"{"limits.memory":"1Mi","pods":"1","requests.cpu":"950m"}"#]
         );
     }
@@ -291,9 +291,9 @@ mod tests {
         let full = quota("scopes: [Terminating]", "pods: '0'", "pods: '0'");
         let harness = Harness::new().with(&full);
         let (free, bounded) = (pod("", ""), pod("activeDeadlineSeconds: 5,", ""));
-        assert!(harness.charged(PLUGIN, &bounded, Some(&free)).is_err());
-        assert!(harness.charged(PLUGIN, &bounded, Some(&bounded)).is_ok());
-        assert!(harness.charged(PLUGIN, &free, Some(&bounded)).is_ok());
+        assert!(harness.reserved(PLUGIN, &bounded, Some(&free)).is_err());
+        assert!(harness.reserved(PLUGIN, &bounded, Some(&bounded)).is_ok());
+        assert!(harness.reserved(PLUGIN, &free, Some(&bounded)).is_ok());
     }
 
     #[test]
@@ -308,7 +308,7 @@ mod tests {
         assert_eq!(
             Harness::new()
                 .with(&quota_of_services)
-                .charged(PLUGIN, balancer, None)
+                .reserved(PLUGIN, balancer, None)
                 .unwrap(),
             [r#"{"services.loadbalancers":"1","services.nodeports":"2"}"#]
         );
@@ -336,7 +336,7 @@ mod tests {
         let (one, two) = (service("{port: 1}"), service("{port: 1}, {name: b, port: 2}"));
         let three = service("{port: 1}, {name: b, port: 2}, {name: c, port: 3}");
         let harness = Harness::new().with(&quota);
-        let updated = |old: &str, new: &str| harness.charged(PLUGIN, new, Some(old));
+        let updated = |old: &str, new: &str| harness.reserved(PLUGIN, new, Some(old));
         assert_eq!(
             updated(&one, &two).unwrap(),
             [r#"{"services":"1","services.nodeports":"2"}"#]

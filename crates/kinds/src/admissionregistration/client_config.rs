@@ -47,7 +47,7 @@ fn validate_url(field: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 fn validate_service(service: &Field<'_, '_>, errors: &mut Errors) {
-    // The reference takes the one for the other where it tells which is missing.
+    // The reference takes the one for the other where it reports which is missing.
     for (name, missing) in [("namespace", "name"), ("name", "namespace")] {
         if service.child(name).text().is_empty() {
             errors.push(service.child(missing).required(""));

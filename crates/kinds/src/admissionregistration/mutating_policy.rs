@@ -43,7 +43,7 @@ impl<'v> Rules<'v> for PolicyRules {
     }
 }
 
-/// The place that is told has no index, as in the reference.
+/// The reported path has no index, as in the reference.
 fn validate_operations(constraints: &Field<'_, '_>, errors: &mut Errors) {
     let rules = constraints.child("resourceRules");
     for rule in rules.items() {

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_tells_of_types_by_path_and_of_conditions() {
+    fn a_status_reports_types_by_path_and_conditions() {
         let with = |status: &str| FINE.replace("spec: {", &format!("status: {status}, spec: {{"));
         let errors = |status: &str| Harness::new().subresource_errors(Some("status"), FINE, &with(status));
         let fine = "{typeChecking: {expressionWarnings: [{fieldRef: 'spec.validations[0].expression', warning: w}]}, \

@@ -75,7 +75,7 @@ impl Strategy for CustomResourceDefinition {
     fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
         let finalizers = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
         let mut finalizers: Vec<Value> = finalizers.map(|list| list.to_vec()).unwrap_or_default();
-        // That the deletion has begun is told once; others may hold the definition beyond its objects.
+        // That the deletion has begun is reported once; others may hold the definition beyond its objects.
         if condition(object, "Terminating") || finalizers.iter().any(|name| name.as_str() == Some(CLEANUP)) {
             return;
         }

@@ -85,7 +85,7 @@ pub(crate) fn define(
     .map(Arc::new)
 }
 
-/// What tells two states of a definition apart, as far as what is served goes.
+/// What distinguishes two states of a definition, as far as what is served goes.
 fn fingerprint(object: &Value) -> [u8; 32] {
     let mut hash = Sha256::new();
     for path in [&["metadata", "uid"][..], &["spec"], &["status", "acceptedNames"]] {
@@ -130,7 +130,7 @@ fn resource(
         "Cluster" => Scope::Cluster,
         _ => Scope::Namespaced,
     };
-    // A version that is not served is not told of, not even by its hash.
+    // A version that is not served is not shown, not even by its hash.
     let hash = match stored.get("served").and_then(Value::as_bool) {
         Some(true) => storage_version_hash(&group, &text(stored, "name"), &kind),
         _ => SmolStr::default(),
@@ -414,7 +414,7 @@ fn columns(version: &Value) -> Vec<Column> {
     columns
 }
 
-/// The hash by which discovery tells storage versions apart, as the reference makes it.
+/// The hash by which discovery distinguishes storage versions, as the reference makes it.
 #[expect(clippy::indexing_slicing, reason = "a SHA-256 has 32 bytes")]
 fn storage_version_hash(group: &str, version: &str, kind: &str) -> SmolStr {
     let hash = Sha256::digest(format!("{group}/{version}/{kind}"));

@@ -148,7 +148,7 @@ impl InitialObjects for ApiService {
     }
 }
 
-/// Names tell version and group; what can be no part of a path is reported as that alone.
+/// Names consist of version and group; what can be no part of a path is reported as that alone.
 pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
     let faults = path_segment(name);
     let part = |part: &str| object.str_at(&["spec", part]).unwrap_or_default();

@@ -186,7 +186,7 @@ spec:
     }
 
     #[test]
-    fn a_selector_that_cannot_be_read_is_told_where_it_is_wrong_alone() {
+    fn a_selector_that_cannot_be_read_is_reported_where_it_is_wrong_alone() {
         let harness = Harness::new();
         assert_eq!(
             harness.errors(&AGENT.replace(

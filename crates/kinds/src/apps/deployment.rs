@@ -215,7 +215,7 @@ spec:
     }
 
     #[test]
-    fn warnings_tell_of_names_labels_and_hidden_variables() {
+    fn warnings_name_names_labels_and_hidden_variables() {
         let odd = WEB.replace("name: web", "name: a.b").replace(
             "image: nginx}]",
             "image: nginx, env: [{name: A, value: a}, {name: A, value: b}]}]\n      \

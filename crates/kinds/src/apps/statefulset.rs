@@ -384,7 +384,7 @@ spec:
         assert_eq!(
             strategy("rollingUpdate: {maxUnavailable: 2}"),
             r#"{"rollingUpdate":{"partition":0},"type":"RollingUpdate"}"#,
-            "nobody may say yet how many are unavailable"
+            "it is not known yet how many are unavailable"
         );
     }
 
@@ -410,7 +410,7 @@ spec:
     }
 
     #[test]
-    fn labels_of_the_template_are_told_twice_and_selectors_in_their_order() {
+    fn labels_of_the_template_are_reported_twice_and_selectors_in_their_order() {
         let harness = Harness::new();
         let errors = harness.errors(&DB.replace("labels: {app: db}", "labels: {app: db, x/: v}"));
         assert_eq!(errors.len(), 4, "{errors:?}");

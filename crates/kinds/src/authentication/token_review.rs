@@ -57,7 +57,7 @@ mod tests {
     use crate::harness::Harness;
 
     #[test]
-    fn a_token_that_nobody_knows_is_nobodys() {
+    fn an_unknown_token_has_no_user() {
         let review = "{apiVersion: authentication.k8s.io/v1, kind: TokenReview, spec: {token: TOKEN}}";
         let answer = |token| Harness::new().answer(&review.replace("TOKEN", token), "status");
         assert_eq!(

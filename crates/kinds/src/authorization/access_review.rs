@@ -12,7 +12,7 @@ use holdfast_value::{Map, SmolStr, Value};
 
 use crate::validation::{Errors, report};
 
-/// Whom a review is about.
+/// The user that a review is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
     /// Whoever asks.
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_that_cannot_be_read_are_told_of() {
+    fn selectors_that_cannot_be_read_are_reported() {
         let ask = |selector: &str| {
             ask(
                 SELF,

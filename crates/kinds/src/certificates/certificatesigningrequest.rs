@@ -105,7 +105,7 @@ impl Strategy for CertificateSigningRequest {
     }
 }
 
-/// Makes the conditions of type `type_name` what they were, unless there are more or fewer of them, which validation tells.
+/// Makes the conditions of type `type_name` what they were, unless there are more or fewer of them, which validation reports.
 fn keep_conditions(object: &mut Value, old: &Value, type_name: &str) {
     let list = |object: &Value| object.at(&["status", "conditions"]).and_then(Value::as_list).cloned();
     let is_of_type = |condition: &&Value| condition.str_at(&["type"]) == Some(type_name);

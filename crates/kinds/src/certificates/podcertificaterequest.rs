@@ -329,7 +329,7 @@ fn certificates(chain: &str) -> Vec<Result<Pem, ()>> {
 }
 
 /// What is wrong with a certificate that was issued: it is of the requested key, and its times are those that the
-/// status tells.
+/// status says.
 fn validate_issued(context: &WriteContext<'_>, status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let chain = status.child("certificateChain");
     if chain.text().len() > CHAIN {
@@ -352,7 +352,7 @@ fn validate_issued(context: &WriteContext<'_>, status: &Field<'_, '_>, old: &Fie
         errors.push(chain.invalid_text("leaf certificate does not parse as valid X.509"));
         return;
     };
-    if asked_key(&old.child("spec")).as_deref() != Some(leaf.public_key().raw) {
+    if requested_key(&old.child("spec")).as_deref() != Some(leaf.public_key().raw) {
         errors.push(chain.invalid_text("leaf certificate was not issued to the requested public key"));
         return;
     }
@@ -374,7 +374,7 @@ fn validate_issued(context: &WriteContext<'_>, status: &Field<'_, '_>, old: &Fie
 }
 
 /// The key of a requested certificate, as DER.
-fn asked_key(spec: &Field<'_, '_>) -> Option<Vec<u8>> {
+fn requested_key(spec: &Field<'_, '_>) -> Option<Vec<u8>> {
     let request = bytes_of(&spec.child("stubPKCS10Request"));
     if request.is_empty() {
         return Some(bytes_of(&spec.child("pkixPublicKey")));

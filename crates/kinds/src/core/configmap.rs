@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_a_change_are_told_before_those_of_the_whole() {
+    fn faults_of_a_change_are_reported_before_those_of_the_whole() {
         let frozen = SETTINGS.replace(", data:", ", immutable: true, data:");
         let wrong = frozen
             .replace("name: a}", "name: a, labels: {a: '-'}}")

@@ -122,7 +122,7 @@ impl<'v> Rules<'v> for SubsetRules {
 }
 
 impl SubsetRules {
-    /// `validateEndpointPort`; several ports are told apart by their names.
+    /// `validateEndpointPort`; several ports are distinguished by their names.
     fn validate_ports<'v>(&self, subset: &Part<'v, '_>, check: &mut Check<'_>) {
         let ports = subset.child("ports");
         for port in check.items(subset, "ports", &ports) {
@@ -201,7 +201,7 @@ mod tests {
                 EndpointSlice { server, first, reading }.initial_objects(),
             )
         };
-        assert_eq!(of(None), (Vec::new(), Vec::new()), "nobody reaches it from elsewhere");
+        assert_eq!(of(None), (Vec::new(), Vec::new()), "it is not reachable from elsewhere");
         let (endpoints, slices) = of(server("10.1.2.3:6443"));
         let port = r#"{"name":"https","port":6443,"protocol":"TCP"}"#;
         assert_eq!(

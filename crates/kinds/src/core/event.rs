@@ -242,7 +242,7 @@ impl EventRules<'_> {
 }
 
 /// An event lives in the namespace of what it is about; those about cluster-scoped objects live in `default`, or where they
-/// have a time of their own, in `kube-system`. Such events may tell from elsewhere of what is in a namespace.
+/// have a time of their own, in `kube-system`. Such events may report from elsewhere what is in a namespace.
 fn validate_place(event: &Field<'_, '_>, namespace: &str, timed: bool, errors: &mut Errors) {
     let about = event.child("involvedObject");
     let place = about.child("namespace");
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reporter_that_nobody_named_is_shown_in_the_core_group_alone() {
+    fn a_reporter_that_was_not_named_is_shown_in_the_core_group_alone() {
         let strategy = Event { of_own_group: false };
         let mut core = Value::empty_map();
         core.set_at(&["apiVersion"], CORE.into());

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finalizer_is_told_of_its_form_and_of_its_group() {
+    fn a_finalizer_is_checked_for_its_form_and_its_group() {
         let errors = Harness::new().errors(&TEAM.replace("}}", "}, spec: {finalizers: ['-a']}}"));
         assert!(errors[0].starts_with("spec.finalizers: Invalid value: \"-a\": name part must consist of"));
         let group = r#"spec.finalizers: Invalid value: "-a": name is neither a standard finalizer name nor is it fully qualified"#;

@@ -413,7 +413,7 @@ mod tests {
     use crate::harness::{Harness, at};
 
     #[test]
-    fn a_node_without_addresses_is_asked_nowhere() {
+    fn a_node_without_addresses_cannot_be_reached() {
         let connect = |addresses: &str| {
             let node = format!(
                 "{{apiVersion: v1, kind: Node, metadata: {{name: one}}, status: {{addresses: [{addresses}]}}}}"
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_tells_of_itself_is_checked_when_it_is_created() {
+    fn what_a_node_reports_of_itself_is_checked_when_it_is_created() {
         let node = "{apiVersion: v1, kind: Node, metadata: {name: one}, spec: {configSource: {configMap: {}}}, \
                     status: {config: {error: x}, declaredFeatures: [B, A/1], nodeInfo: {swap: {capacity: 0}}}}";
         let errors = Harness::new().errors(node);
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_are_told_apart_by_key_and_effect() {
+    fn taints_are_distinguished_by_key_and_effect() {
         let errors = Harness::new().errors(
             "{apiVersion: v1, kind: Node, metadata: {name: one}, spec: {taints: [{key: a, effect: NoSchedule}, \
              {key: a, effect: NoExecute}, {key: a, value: x, effect: NoSchedule}, {key: b, effect: Odd}]}}",

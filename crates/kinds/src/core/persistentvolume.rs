@@ -220,7 +220,7 @@ pub(super) const BETA_CLASS: (&str, &str) = (
     "deprecated since v1.8; use \"storageClassName\" attribute instead",
 );
 
-/// Tells of annotations that fields have replaced.
+/// Warns of annotations that fields have replaced.
 pub(super) fn deprecated_annotations(
     annotations: &Field<'_, '_>,
     deprecated: &[(&str, &str)],

@@ -242,8 +242,8 @@ fn validate_source(source: &Field<'_, '_>, errors: &mut Errors) {
 const IMMUTABLE: &str =
     "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims";
 
-/// Tells what differs at `path` and below, a line for each value that was and each that is to be.
-fn tell_differences(path: &str, before: Option<&Value>, after: Option<&Value>, text: &mut String) {
+/// Writes what differs at `path` and below, a line for each value that was and each that is to be.
+fn write_differences(path: &str, before: Option<&Value>, after: Option<&Value>, text: &mut String) {
     if same(before, after) {
         return;
     }
@@ -254,7 +254,7 @@ fn tell_differences(path: &str, before: Option<&Value>, after: Option<&Value>, t
                 "" => name.to_owned(),
                 path => format!("{path}.{name}"),
             };
-            tell_differences(&path, old.get(name), new.get(name), text);
+            write_differences(&path, old.get(name), new.get(name), text);
         }
         return;
     }
@@ -293,7 +293,7 @@ fn validate_change(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors
     let selects = |spec: &Field<'_, '_>| spec.child("selector").is_set();
     if selects(&spec) != selects(&old_spec) || !same(Some(&left), old_spec.value()) {
         let mut text = IMMUTABLE.to_owned();
-        tell_differences("", old_spec.value(), Some(&left), &mut text);
+        write_differences("", old_spec.value(), Some(&left), &mut text);
         errors.push(spec.forbidden(text));
     }
     validate_growth(new, old, errors);
@@ -444,15 +444,15 @@ mod tests {
         let harness = Harness::new();
         let of = |source: &str| claim(&format!("{ONE}, dataSourceRef: {{{source}, name: s}}"));
         let wrong = of("apiGroup: a/b, kind: X");
-        let told = |old: &str| {
+        let warnings_of = |old: &str| {
             let errors = harness.update_errors(old, &wrong);
             errors
                 .iter()
                 .filter(|error| error.starts_with("spec.dataSourceRef.apiGroup"))
                 .count()
         };
-        assert_eq!(told(&of("apiGroup: x.io, kind: X")), 0);
-        assert_eq!(told(&of("kind: PersistentVolumeClaim")), 1);
+        assert_eq!(warnings_of(&of("apiGroup: x.io, kind: X")), 0);
+        assert_eq!(warnings_of(&of("kind: PersistentVolumeClaim")), 1);
     }
 
     #[test]

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_lives_shorter_than_asked_for_comes_with_a_warning() {
+    fn a_token_that_lives_shorter_than_requested_comes_with_a_warning() {
         let messages = |seconds: i64| {
             ask_and_hear("robot", &format!("expirationSeconds: {seconds}"))
                 .unwrap()

@@ -172,7 +172,7 @@ fn iscsi_initiator(source: &Field<'_, '_>, unknown: &'static str, errors: &mut E
     }
 }
 
-/// What is wrong with a volume of `name` whose iSCSI target is told to an initiator of a name of its own.
+/// What is wrong with a volume of `name` whose iSCSI target is given an initiator of a name of its own.
 pub(super) fn iscsi_too_long(source: &Field<'_, '_>, name: &str) -> Option<&'static str> {
     const MOST: usize = 64;
     let portal = source.child("targetPortal").text();

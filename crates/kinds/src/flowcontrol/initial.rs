@@ -54,7 +54,7 @@ const LEVELS: [(&str, &str); 8] = [
     ),
 ];
 
-/// A schema: its name, its level, its place, what tells flows apart, whom it is for and for what.
+/// A schema: its name, its level, its place, what distinguishes flows, its subjects and its requests.
 struct Schema {
     name: &'static str,
     level: &'static str,

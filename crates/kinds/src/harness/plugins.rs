@@ -125,7 +125,7 @@ impl Harness {
             let object = self.read(text);
             let asked = self.call(&object, None, None, |_, context| {
                 assert!(plugin.asks_others() && plugin.concerns(context));
-                plugin.ask(context, Some(&object)).now_or_never()
+                plugin.consult(context, Some(&object)).now_or_never()
             });
             asked.unwrap().err().map(said)
         };
@@ -147,33 +147,36 @@ impl Harness {
     /// What the plugin of that name warns of when an object is made.
     pub(crate) fn admission_warnings(&self, plugin: &str, text: &str) -> Vec<String> {
         let object = self.read(text);
-        self.told_by(plugin, &object, None)
+        self.answers_of(plugin, &object, None)
     }
 
     /// What the plugin of that name warns of when the object of `text` takes the place of that of `old`.
     pub(crate) fn update_admission_warnings(&self, plugin: &str, old: &str, text: &str) -> Vec<String> {
         let (old, object) = (self.read(old), self.read(text));
-        self.told_by(plugin, &object, Some(&old))
+        self.answers_of(plugin, &object, Some(&old))
     }
 
     /// The usage that quotas have after the plugin of that name let an object be made, or take the place of that of `old`;
     /// or why it refuses that.
-    pub(crate) fn charged(&self, plugin: &str, text: &str, old: Option<&str>) -> Result<Vec<String>, String> {
+    pub(crate) fn reserved(&self, plugin: &str, text: &str, old: Option<&str>) -> Result<Vec<String>, String> {
         let plugin = self.plugin(plugin);
         let (object, old) = (self.read(text), old.map(|old| self.read(old)));
         let read = old.clone().map(|old| move || old.clone());
-        let charged = self.call(&object, old.as_ref(), None, |_, context| {
+        let reserved = self.call(&object, old.as_ref(), None, |_, context| {
             let old = read.as_ref().map(|read| read as &dyn Fn() -> Value);
-            plugin.charge(context, &object, old)
+            plugin.reserve(context, &object, old)
         });
-        match charged {
-            Ok(charges) => Ok(charges.iter().map(|charge| at(&charge.object, "status.used")).collect()),
+        match reserved {
+            Ok(reservations) => Ok(reservations
+                .iter()
+                .map(|reserve| at(&reserve.object, "status.used"))
+                .collect()),
             Err(Refusal::Forbidden { message, .. }) => Err(message),
             Err(refusal) => Err(format!("{refusal:?}")),
         }
     }
 
-    fn told_by(&self, plugin: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
+    fn answers_of(&self, plugin: &str, object: &Value, old: Option<&Value>) -> Vec<String> {
         let plugin = self.plugin(plugin);
         self.call(object, old, None, |_, context| {
             if plugin.concerns(context) {

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn deprecated_labels_of_nodes_are_told() {
+    fn deprecated_labels_of_nodes_are_warned_of() {
         let class = "{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: r}, handler: h, scheduling: \
                      {nodeSelector: {a: b, beta.kubernetes.io/os: linux}}}";
         assert_eq!(

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_the_whole_binding_are_told_before_those_of_its_change() {
+    fn faults_of_the_whole_binding_are_reported_before_those_of_its_change() {
         let wrong = BINDING
             .replace("name: b}", "name: b, labels: {a: '-'}}")
             .replace("name: r}", "name: ..}");

@@ -98,7 +98,7 @@ mod tests {
     const ONE: &str = "requests: [{name: r, exactly: {deviceClassName: c.example.com}}]";
 
     #[test]
-    fn one_device_is_asked_for_where_nothing_is_said() {
+    fn one_device_is_requested_by_default() {
         let object = Harness::new().create(&claim(ONE));
         assert_eq!(at(&object, "spec.devices.requests.0.exactly.count"), "1");
         let all = claim("requests: [{name: r, exactly: {deviceClassName: c, allocationMode: All}}]");

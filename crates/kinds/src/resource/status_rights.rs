@@ -146,7 +146,7 @@ mod tests {
 
     const ON: &str = "DRAResourceClaimGranularStatusAuthorization=true";
     const ALLOCATED: &str = "allocation: {devices: {results: [{request: r, driver: d.io, pool: p, device: one}]}}";
-    const TOLD: &str = "devices: [{driver: d.io, pool: p, device: one}]";
+    const DEVICES: &str = "devices: [{driver: d.io, pool: p, device: one}]";
 
     #[test]
     fn who_allocates_needs_the_right_to_bind() {
@@ -165,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn drivers_tell_of_their_own_devices() {
-        let reported = format!("{ALLOCATED}, {TOLD}");
+    fn drivers_report_their_own_devices() {
+        let reported = format!("{ALLOCATED}, {DEVICES}");
         let refused = errors(ON, &[], ALLOCATED, &reported);
         assert_eq!(refused.len(), 1, "{refused:?}");
         assert!(

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_in_attributes_are_warned_of_when_they_are_first_asked_for() {
+    fn tokens_in_attributes_are_warned_of_when_they_are_first_requested() {
         let harness = Harness::new();
         let asks = driver("tokenRequests: [{audience: a}]");
         assert_eq!(harness.warnings(&asks).len(), 1);

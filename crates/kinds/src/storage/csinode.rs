@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_are_told_apart_by_their_names() {
+    fn drivers_are_distinguished_by_their_names() {
         let driver = "{name: d, nodeID: one, topologyKeys: [a, a, '']}";
         let errors = Harness::new().errors(&node(&format!("{driver}, {{name: d}}")));
         let fields: Vec<&str> = errors.iter().filter_map(|error| error.split(": ").next()).collect();

@@ -17,7 +17,7 @@ pub(crate) struct StorageClass;
 
 const PARAMETERS: usize = 512;
 const PARAMETERS_SIZE: usize = 256 * 1024;
-/// How often a term without expressions is told to be there before.
+/// How often a term without expressions is reported as a duplicate.
 const SHOWN_DUPLICATES: usize = 16;
 
 impl Strategy for StorageClass {

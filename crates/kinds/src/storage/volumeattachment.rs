@@ -34,7 +34,7 @@ impl<'v> Rules<'v> for VolumeAttachment {
             "message" => {
                 let message = part.child(name);
                 if message.text().len() > MESSAGE_LENGTH {
-                    // The reference tells the bound of something else.
+                    // The reference reports the bound of something else.
                     errors.push(message.too_long(METADATA_LENGTH));
                 }
             }

@@ -128,7 +128,7 @@ mod tests {
         assert!(description("configmaps", "Age").contains("\n\nPopulated by the system."));
         assert!(description("pods", "IP").starts_with("podIP address"));
         assert_eq!(description("nodes", "Roles"), "The roles of the node");
-        // What a field may be set to is told by its schema, not here.
+        // What a field may be set to is a matter of its schema, not of this table.
         assert!(!description("services", "Type").contains("Possible enum"));
     }
 }

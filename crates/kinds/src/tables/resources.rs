@@ -159,7 +159,7 @@ impl Reader<'_> {
         Some(self.found.len() - 1)
     }
 
-    /// Adds the property that a line tells; `None` if there is no such property.
+    /// Adds the property of a line; `None` if there is no such property.
     fn property(&mut self, words: &[&str]) -> Option<()> {
         let (at, is_served) = self.current?;
         match *words {

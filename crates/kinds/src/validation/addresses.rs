@@ -279,7 +279,7 @@ impl std::fmt::Display for Block {
 }
 
 impl Block {
-    /// Where services get their addresses unless told otherwise: `10.0.0.0/24`.
+    /// Where services get their addresses by default: `10.0.0.0/24`.
     pub const DEFAULT_SERVICES: Self = Self {
         address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 0)),
         prefix: 24,

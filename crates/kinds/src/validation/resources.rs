@@ -375,7 +375,7 @@ pub(crate) fn validate_divisor(resource: &str, divisor: &Field<'_, '_>, errors: 
 
 const BYTES: &str = "1, 1k, 1M, 1G, 1T, 1P, 1E, 1Ki, 1Mi, 1Gi, 1Ti, 1Pi, 1Ei";
 
-/// Tells of an amount of bytes that is no whole number.
+/// Warns of an amount of bytes that is no whole number.
 pub(crate) fn fractional_bytes(list: &Field<'_, '_>, name: &str, warnings: &mut Vec<String>) {
     let amount = list.entry(name);
     let Some(text) = Some(amount.text()).filter(|text| !text.is_empty()) else {

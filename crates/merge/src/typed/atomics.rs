@@ -55,7 +55,7 @@ mod tests {
     use crate::{Duplicates, FieldSpec, ListSpec, MapSpec, Reference, Scalar, SchemaBuilder, Typed};
 
     #[test]
-    fn what_is_replaced_as_a_whole_is_told_by_its_place() {
+    fn what_is_replaced_as_a_whole_is_reported_by_its_place() {
         let schema = SchemaBuilder::new()
             .define(
                 "Item",

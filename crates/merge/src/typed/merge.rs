@@ -183,7 +183,7 @@ impl Merger<'_> {
                     return None;
                 }
                 match same_names(&live_names, &config_names) {
-                    // The configuration has each name once, hence so has the live list.
+                    // The configuration has each name once, so the live list has, too.
                     true => self.pairs(list, &live_names, live_items, config_items),
                     false => self.items(list, (&live_names, live_items), (&config_names, config_items)),
                 }

@@ -60,7 +60,7 @@ impl Remover<'_> {
         }
     }
 
-    /// What is left of a part of a container. A container within stays one, where that is asked for, even where nothing
+    /// What is left of a part of a container. A container within stays one, where the caller wants that, even where nothing
     /// can be removed from it alone.
     fn part(&self, type_ref: TypeRef, value: &Value, items: Level<'_>) -> Value {
         match (self.node(type_ref, value, items), value) {
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_container_that_is_empty_already_stays_one_where_that_is_asked_for() {
+    fn a_container_that_is_empty_already_stays_one_on_request() {
         let value = json::parse(br#"{"a":{},"l":[1],"m":{"n":1}}"#, &Limits::TRUSTED).unwrap();
         let items = Set::from_fields_v1(br#"{"f:a":{"f:b":{}},"f:l":{"i:0":{}},"f:m":{"f:n":{}}}"#).unwrap();
         let value = Typed::deduced(value);

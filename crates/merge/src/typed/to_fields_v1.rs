@@ -1,4 +1,4 @@
-//! What a write owns in the form of `managedFields`, without its set: for the many writes after which nobody asks for the set.
+//! What a write owns in the form of `managedFields`, without its set: for the many writes after which the set is not needed.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Typed {
     }
 
     /// The same of what the comparison of `older` with this value adds and modifies, without the paths of `ignored` and all below
-    /// them: what an update owns where nobody owns anything yet.
+    /// them: what an update owns where no manager owns anything yet.
     pub fn to_changed_fields_v1(&self, older: &Typed, but: &Set, ignored: &Set) -> Option<Value> {
         if !self.has_type_of(older) || older.checked < Checked::Valid {
             return None;

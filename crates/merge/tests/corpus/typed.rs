@@ -137,7 +137,7 @@ fn expect<T: std::fmt::Debug, E: std::fmt::Display>(
     }
 }
 
-/// Compares messages where the reference gives them in one order, and in words that do not tell its YAML reader.
+/// Compares messages where the reference gives them in one order, and in words that do not depend on its YAML reader.
 fn same_errors(got: &str, recorded: &str) -> Result<(), String> {
     if recorded.starts_with("errors:") || recorded.contains("interface {}]") || recorded.contains("got <") {
         return Ok(());

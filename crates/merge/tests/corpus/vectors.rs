@@ -170,7 +170,7 @@ pub(crate) fn same<T: PartialEq + std::fmt::Debug>(what: &str, got: &T, recorded
     }
 }
 
-/// Compares objects by their JSON text: `1` and `1.0` are told apart.
+/// Compares objects by their JSON text: `1` and `1.0` differ.
 pub(crate) fn same_object(what: &str, got: &Value, recorded: &Value) -> Result<(), String> {
     same(what, &json::to_string(got), &json::to_string(recorded))
 }

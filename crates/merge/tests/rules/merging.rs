@@ -180,7 +180,7 @@ fn deduced_values_of_another_kind_give_way() {
 }
 
 #[test]
-fn comparison_tells_what_came_what_changed_and_what_went() {
+fn comparison_finds_what_came_what_changed_and_what_went() {
     check_compare(&[
         (
             "{text: a}",

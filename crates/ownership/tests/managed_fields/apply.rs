@@ -124,7 +124,7 @@ fn a_manager_without_fields_has_no_entry() {
 }
 
 #[test]
-fn identity_and_what_the_server_sets_are_owned_by_nobody() {
+fn identity_and_what_the_server_sets_have_no_owner() {
     let mut host = Host::config_map();
     let config = "{metadata: {namespace: default, creationTimestamp: null, resourceVersion: null, generation: 7, uid: u, \
                   selfLink: /x, labels: {a: '1'}, generateName: x-}, data: {a: '1'}}";

@@ -93,7 +93,7 @@ fn scaling_takes_the_replicas_over_without_a_time() {
 }
 
 #[test]
-fn replicas_that_nobody_owns_are_scaled_untracked() {
+fn replicas_without_an_owner_are_scaled_untracked() {
     let mut host = Host::widget();
     host.apply("alpha", "spec: {color: red}").unwrap();
     scale_to(&mut host, "scaler", 3);

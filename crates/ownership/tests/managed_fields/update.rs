@@ -16,7 +16,7 @@ fn a_created_object_is_tracked_with_all_it_holds() {
 }
 
 #[test]
-fn what_every_object_of_a_kind_holds_is_owned_by_nobody() {
+fn what_every_object_of_a_kind_holds_has_no_owner() {
     let manager = field_manager(Address::V1);
     drop(manager);
     let scale = super::host::scale_manager();
@@ -44,7 +44,7 @@ fn ownership_moves_with_changed_values() {
 }
 
 #[test]
-fn what_an_update_removes_is_owned_by_nobody() {
+fn what_an_update_removes_has_no_owner() {
     let mut host = Host::config_map();
     host.apply("alpha", "data: {a: '1', b: '1'}").unwrap();
     host.patch("tool", "data: {a: null}");
@@ -88,7 +88,7 @@ fn entries_are_reset_by_an_empty_list_and_an_empty_entry() {
     for list in ["[]", "[{}]", "[{manager: '', time: null}]"] {
         let mut host = Host::config_map();
         host.apply("alpha", "data: {a: '1'}").unwrap();
-        // The changes that come with a reset are nobody's, and neither are those after it, until the next apply.
+        // The changes that come with a reset have no owner, and neither have are those after it, until the next apply.
         host.patch(
             "tool",
             &format!("{{metadata: {{managedFields: {list}}}, data: {{b: '1'}}}}"),
@@ -182,7 +182,7 @@ fn a_path_of_an_unknown_sort_is_dropped_from_its_entry() {
 }
 
 #[test]
-fn an_object_that_does_not_fit_its_type_is_owned_by_nobody() {
+fn an_object_that_does_not_fit_its_type_has_no_owner() {
     let mut host = Host::widget();
     host.apply("alpha", "spec: {color: red}").unwrap();
     host.update("tool", "spec: {color: 5}");

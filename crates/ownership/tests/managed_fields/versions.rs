@@ -20,7 +20,7 @@ fn changing_the_version_alone_keeps_the_time() {
 }
 
 #[test]
-fn conflicts_are_told_in_the_version_of_the_owner() {
+fn conflicts_are_reported_in_the_version_of_the_owner() {
     let mut host = Host::widget();
     host.apply("alpha", "spec: {size: 2}").unwrap();
     assert_eq!(

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_of_the_sort_that_their_place_tells() {
+    fn parameters_are_of_the_type_that_their_place_says() {
         let operation = r##"{"parameters":[{"in":"query","name":"q","type":"string"},{"in":"path","name":"p","type":"string"},
             {"in":"body","name":"b","schema":{}},{"$ref":"#/parameters/r"}],"responses":{"200":{"description":"OK"}}}"##;
         let expected = [

@@ -13,7 +13,7 @@ const LIMITS: Limits = Limits {
 
 /// Reads `bytes` as a message of the type. What can be read is written again, and that is read as the same.
 pub(crate) fn message(messages: &Messages, of: TypeId, bytes: &[u8]) {
-    // Nothing is asked of what is no envelope, but that saying so is all that happens.
+    // For what is no envelope, an error is the only requirement.
     let _ = Envelope::read(bytes);
     let Ok(value) = messages.decode(of, bytes, &LIMITS) else {
         return;

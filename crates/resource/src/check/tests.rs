@@ -184,7 +184,7 @@ fn changes_have_an_order_of_their_own() {
 }
 
 #[test]
-fn a_rule_that_nobody_has_is_an_error() {
+fn an_unknown_rule_is_an_error() {
     let types = TypeTable::parse(TYPES).unwrap();
     let mut check = Check::new(&types);
     check.object(

@@ -40,7 +40,7 @@ impl KindTypes {
         }
     }
 
-    /// The same, where `kinds` (each the text of an `apiVersion` and a kind) are known too, though not served: messages tell
+    /// The same, where `kinds` (each the text of an `apiVersion` and a kind) are known too, though not served: messages distinguish
     /// them from unknown kinds.
     #[must_use]
     pub fn with_unserved<'k>(mut self, kinds: impl Iterator<Item = (&'k str, &'k str)>) -> Self {

@@ -104,7 +104,7 @@ pub trait KindType: Send + Sync {
         let _ = (object, old);
     }
 
-    /// An object as it comes back from protobuf, which cannot tell empty lists and maps from none. `None` where that is the same.
+    /// An object as it comes back from protobuf, which cannot distinguish empty lists and maps from none. `None` where that is the same.
     fn without_empty_lists(&self, object: &Value) -> Option<Value> {
         let _ = object;
         None

@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_subdomains_are_told_apart() {
+    fn labels_and_subdomains_are_distinguished() {
         assert!(dns_label("my-name-1").is_empty());
         assert!(dns_label("1").is_empty());
         assert_eq!(dns_label("a.b"), ["must not contain dots"]);

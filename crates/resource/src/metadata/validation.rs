@@ -183,7 +183,7 @@ pub fn validate_metadata_update(
     repeated_faults(checks, subresource, (of_all, of_kind), object, old).first
 }
 
-/// What [`validate_metadata_update`] leaves out for kinds that tell it between other faults; see [`UpdateOrder`].
+/// What [`validate_metadata_update`] leaves out for kinds that report it between other faults; see [`UpdateOrder`].
 pub fn rest_of_metadata_update(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
     let checks = &resource.rules.metadata_checks;
     if matches!(checks.update_order, UpdateOrder::ChangeFirst | UpdateOrder::WholeFirst) {
@@ -219,13 +219,13 @@ pub fn validate_metadata_whole(resource: &Resource, object: &Value) -> Vec<Field
 
 /// The faults of the metadata of an update.
 struct UpdateFaults {
-    /// What is told ahead of all other faults.
+    /// What is reported ahead of all other faults.
     first: Vec<FieldError>,
-    /// What is told between them.
+    /// What is reported between them.
     rest: Vec<FieldError>,
 }
 
-/// The faults of an update as often as the reference tells them. Those of the beginning of a name come with it.
+/// The faults of an update as often as the reference reports them. Those of the beginning of a name come with it.
 fn repeated_faults(
     checks: &MetadataChecks,
     subresource: &str,

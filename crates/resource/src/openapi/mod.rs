@@ -1,6 +1,6 @@
 //! The OpenAPI documents of what is served: `/openapi/v3` with one document for each group version, and `/openapi/v2`.
 //!
-//! Nothing is kept: a [`Publication`] makes each document from the registry and the table of types, when it is asked
+//! Nothing is kept: a [`Publication`] makes each document from the registry and the table of types, when it is requested
 //! for; the server keeps what it served as long as it wants. See
 //! <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>.
 

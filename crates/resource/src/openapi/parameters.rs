@@ -51,12 +51,12 @@ use Request::{Delete, DeleteCollection, List, Patch, Write};
 
 /// The options that requests may carry in their query, by name: the type of each, the requests, and what it means. The server
 /// reads them in `http/options.rs`.
-const OPTIONS: [(&str, &str, &[Request], &str); 19] = [
+const OPTIONS: &[(&str, &str, &[Request], &str)] = &[
     (
         "allowWatchBookmarks",
         "boolean",
         &[List],
-        "Asks a watch for events of type BOOKMARK, which tell how far it has come.",
+        "Asks a watch for events of type BOOKMARK, which say how far it has come.",
     ),
     (
         "continue",

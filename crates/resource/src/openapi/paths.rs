@@ -122,7 +122,7 @@ pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_ver
     let spelled = format!("{}{}", capital(&group), capital(&group_version.version));
     let tag = SmolStr::from(format!("{group}_{}", group_version.version));
     let mut items = Vec::new();
-    // The reference tells of what custom resources can do, not of their discovery.
+    // The reference describes what custom resources can do, not their discovery.
     if !all_custom(registry, group_version) {
         items.push(discovery(
             &format!("{base}/"),

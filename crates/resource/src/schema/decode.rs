@@ -103,7 +103,7 @@ pub fn decode(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, D
 }
 
 /// As [`decode`], where the reference makes its struct of a tree and not of JSON: after applies and strategic merge patches.
-/// Whole numbers may be written with a fraction of zero, and are cut to the width of their field; other words tell of what
+/// Whole numbers may be written with a fraction of zero, and are cut to the width of their field; other words describe what
 /// cannot be read.
 pub fn decode_tree(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
     decode_beside(table, of, value, true, None)

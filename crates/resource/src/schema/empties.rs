@@ -21,7 +21,7 @@ pub enum EmptyKind {
     List,
     /// A map that its type leaves out.
     Map,
-    /// The text of Go's zero time. To the reference a time that was read from a text is not the one that nobody set.
+    /// The text of Go's zero time. To the reference a time that was read from a text is not the unset one.
     Time,
 }
 

@@ -1,4 +1,4 @@
-//! Empty lists and maps in objects that are kept in protobuf, which cannot tell them from none: a field that is never left out
+//! Empty lists and maps in objects that are kept in protobuf, which cannot distinguish them from none: a field that is never left out
 //! shows `null` once its object is stored.
 
 use holdfast_value::{Map, Value};

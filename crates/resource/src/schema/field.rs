@@ -11,7 +11,7 @@ pub struct Field {
     pub shape: Shape,
     /// Whether the OpenAPI documents list it as required. Decoding does not ask for it.
     pub required: bool,
-    /// Whether the reference tells "not set" from the zero value: a pointer in its source.
+    /// Whether the reference distinguishes "not set" from the zero value: a pointer in its source.
     pub pointer: bool,
     /// When it is left out of JSON.
     pub omission: Omission,
@@ -20,7 +20,7 @@ pub struct Field {
     pub enum_values: Vec<SmolStr>,
     /// How server-side apply sees the items of a list.
     pub list_type: Option<ListType>,
-    /// For [`ListType::Map`], the fields that tell items apart.
+    /// For [`ListType::Map`], the fields that distinguish items.
     pub keys: Vec<MergeKey>,
     /// How server-side apply sees the entries of a map or the fields of a struct, where this field says so itself.
     pub map_type: Option<MapType>,
@@ -31,7 +31,7 @@ pub struct Field {
     /// What the field holds when the client leaves it out, whatever else the object holds.
     pub default: Option<Value>,
     /// Whether the source marks [`Field::default`], or the zero value where there is none, as the default that the OpenAPI
-    /// documents tell.
+    /// documents say.
     pub default_published: bool,
     /// Whether the struct that it holds takes no defaults of its own here, only those of what is within it.
     pub undefaulted: bool,
@@ -133,7 +133,7 @@ pub enum MapType {
     Granular,
 }
 
-/// One of the fields that tell the items of a list apart.
+/// One of the fields that distinguish the items of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MergeKey {
     /// The name of the field in the items.
@@ -151,7 +151,7 @@ pub struct PatchMarks {
     pub replace: bool,
     /// Keys that `$retainKeys` does not name are dropped.
     pub retain_keys: bool,
-    /// The field that tells items apart; `None` for lists of scalars.
+    /// The field that distinguishes items; `None` for lists of scalars.
     pub merge_key: Option<SmolStr>,
 }
 

@@ -22,7 +22,7 @@ impl TypeTable {
     }
 }
 
-/// The type of the items or values of what Go names `name`; `None` where the name does not tell.
+/// The type of the items or values of what Go names `name`; `None` where the name does not say.
 pub(crate) fn item_of(name: &str) -> Option<&str> {
     match name.strip_prefix("map[") {
         Some(rest) => rest.split_once(']').map(|(_, value)| value),

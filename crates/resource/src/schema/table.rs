@@ -38,7 +38,7 @@ pub enum TableError {
     #[error("the type {0} is named and not there")]
     MissingType(SmolStr),
     /// A type would hold itself without an end.
-    #[error("a value of type {0} that nobody set would be endless")]
+    #[error("a value of type {0} that is not set would be endless")]
     Endless(SmolStr),
     /// The order of the checks of a type names a field that they do not look at.
     #[error("the order of {of} names {field}, of which nothing is said")]

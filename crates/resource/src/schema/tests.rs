@@ -285,7 +285,7 @@ fn defaults_are_filled_in_wherever_their_type_stands() {
 }
 
 #[test]
-fn a_zero_that_the_type_cannot_tell_from_nothing_takes_the_default() {
+fn a_zero_that_is_nothing_to_the_type_takes_the_default() {
     let flow = "io.k8s.api.flowcontrol.v1.FlowSchemaSpec";
     assert!(defaulted(flow, r#"{"matchingPrecedence":0}"#).contains(r#""matchingPrecedence":1000"#));
     assert!(defaulted(flow, r#"{"matchingPrecedence":7}"#).contains(r#""matchingPrecedence":7"#));

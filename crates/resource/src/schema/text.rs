@@ -434,7 +434,7 @@ type a.v1.Time time
             ),
             (
                 "type a struct\n  x a 1",
-                "a value of type a that nobody set would be endless",
+                "a value of type a that is not set would be endless",
             ),
         ] {
             assert_eq!(TypeTable::parse(text).unwrap_err().to_string(), message);

@@ -31,7 +31,7 @@ pub struct Type {
     pub kinds: Vec<GroupVersionKind>,
     /// Whether the type stands in the OpenAPI documents.
     pub published: bool,
-    /// Which fields exclude each other, as the OpenAPI documents tell.
+    /// Which fields exclude each other, as the OpenAPI documents say.
     pub unions: Vec<Union>,
     /// How its values are checked.
     pub marks: TypeMarks,

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_and_unequal_fields_are_told_apart() {
+    fn equal_and_unequal_fields_are_distinguished() {
         let fields = [("a.b", "x"), ("c", "1,2")];
         for selector in [
             "",
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_told_in_the_words_of_the_reference() {
+    fn what_cannot_be_read_is_reported_in_the_words_of_the_reference() {
         let cases = [
             (
                 "metadata.name",
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exact_name_can_be_asked_for() {
+    fn an_exact_name_can_be_requested() {
         let selector = FieldSelector::parse("metadata.name=a,metadata.namespace!=b").unwrap();
         assert_eq!((selector.name(), selector.namespace()), (Some("a"), None));
     }

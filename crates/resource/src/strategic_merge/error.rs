@@ -93,7 +93,7 @@ pub enum PatchErrorKind {
     BadRequest,
     /// 422 without causes.
     Unprocessable,
-    /// 500: what the reference answers to the patches that it does not tell apart.
+    /// 500: what the reference answers to the patches that it does not distinguish.
     Internal,
 }
 

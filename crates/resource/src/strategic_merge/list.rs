@@ -141,7 +141,7 @@ impl<'a> Positions<'a> {
     }
 }
 
-/// What tells an item from the others: its merge key, or itself.
+/// What distinguishes an item from the others: its merge key, or itself.
 fn identity<'a, T: PatchType>(item: &'a Value, member: &PatchMember<T>) -> Result<&'a Value, PatchError> {
     match &member.merge_key {
         None => Ok(item),

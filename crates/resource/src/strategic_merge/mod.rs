@@ -36,7 +36,7 @@ pub struct PatchMember<T> {
     pub value: T,
     /// How the patch's value meets the one that is there.
     pub strategy: PatchStrategy,
-    /// The field that tells items of the list apart, if the list is merged by one.
+    /// The field that distinguishes items of the list, if the list is merged by one.
     pub merge_key: Option<SmolStr>,
 }
 

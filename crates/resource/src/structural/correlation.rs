@@ -20,7 +20,7 @@ pub(super) struct Correlation<'v> {
 }
 
 impl<'v> Correlation<'v> {
-    /// That of a list of the schema `node` with the list `old` before; `None` where the items are not told apart by keys.
+    /// That of a list of the schema `node` with the list `old` before; `None` where the items are not distinguished by keys.
     pub(super) fn new(node: &'v Node, old: &'v Value) -> Option<Self> {
         let by_key = node.list_type == Some(ListType::Map);
         let items = old.as_list().filter(|_| by_key)?;
@@ -47,7 +47,7 @@ impl<'v> Correlation<'v> {
         by_key.get(&self.key_of(item)).copied()
     }
 
-    /// The text of the keys of an item; it tells values apart as their equality does.
+    /// The text of the keys of an item; it distinguishes values as their equality does.
     fn key_of(&self, item: &Value) -> String {
         let mut text = String::new();
         for key in self.keys {

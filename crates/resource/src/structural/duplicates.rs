@@ -63,7 +63,7 @@ fn repeated(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>, key: im
             // A number with a point is another one than a whole number.
             text.push('.');
         }
-        // What stands there more often is told once.
+        // What stands there more often is reported once.
         let times = seen.entry(text).or_insert(0_u8);
         *times = times.saturating_add(1);
         if *times == 2 {
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_item_is_told_when_it_stands_there_again() {
+    fn an_item_is_reported_when_it_stands_there_again() {
         let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap();
         let node = Node::read(&value(
             r#"{"properties":{"set":{"items":{},"x-kubernetes-list-type":"set"},

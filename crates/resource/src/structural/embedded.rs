@@ -30,7 +30,7 @@ impl Metadata<'_> {
         match decode(self.types, self.of, metadata) {
             Ok(decoded) => {
                 for unknown in decoded.unknown {
-                    dropped.field("metadata", |dropped| dropped.tell(&unknown.path));
+                    dropped.field("metadata", |dropped| dropped.record(&unknown.path));
                 }
                 let mut read = decoded.value;
                 // Of objects without a type of their own, the reference takes an empty list for none.

@@ -192,7 +192,7 @@ fn is_duration(text: &str) -> bool {
     duration::parse(text).is_ok() || matches(&WORDS, WORDS_PATTERN, text)
 }
 
-/// An address, with or without the name of whom it is of.
+/// An address, with or without a display name.
 fn is_email(text: &str) -> bool {
     static ADDRESS: OnceLock<Option<Regex>> = OnceLock::new();
     const PATTERN: &str = r#"^([^<>@]*<)?([^\s<>@",;:\\()\[\]]+|"[^"]+")@([^\s<>@",;:\\()\[\]]+|\[[^\]]+\])>?$"#;

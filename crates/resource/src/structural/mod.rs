@@ -7,7 +7,7 @@
 //! version, with metadata, which every object has, read by the table of built-in types.
 //!
 //! Built-in kinds are decoded into types that were known when the server was built ([`crate::schema`]): there a value of
-//! the wrong type cannot be read at all. Here it can, and is told as an error of validation, which is why these are two
+//! the wrong type cannot be read at all. Here it can, and is reported as an error of validation, which is why these are two
 //! walks and not one.
 
 mod check_defaults;

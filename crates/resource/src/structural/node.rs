@@ -26,7 +26,7 @@ pub struct Node {
     pub int_or_string: bool,
     /// How server-side apply sees the items of a list.
     pub list_type: Option<ListType>,
-    /// For [`ListType::Map`], the fields that tell items apart.
+    /// For [`ListType::Map`], the fields that distinguish items.
     pub list_map_keys: Vec<SmolStr>,
     /// How server-side apply sees the fields of a map.
     pub map_type: Option<MapType>,

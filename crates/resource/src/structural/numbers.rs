@@ -24,7 +24,7 @@ impl Range<'_> {
             (Value::Int(_), _) if integer => true,
             (_, "int32") if integer => float(value)
                 .is_some_and(|number| number.fract() == 0.0 && (-2f64.powi(31)..2f64.powi(31)).contains(&number)),
-            // The least number of 64 bits is beyond them in the fewest digits that tell it, which the reference reads again.
+            // The least number of 64 bits is beyond them in the fewest digits that identify it, which the reference reads again.
             _ if integer => float(value).is_some_and(|number| number.fract() == 0.0 && number.abs() < 2f64.powi(63)),
             (_, "float" | "float32") => float(value).is_some_and(|number| (number as f32).is_finite()),
             _ => true,

@@ -10,7 +10,7 @@ use crate::FieldPath;
 use crate::schema::{ListRebuild, MapRebuild};
 
 /// The reference reports at most this many dropped fields.
-const MAX_TOLD: usize = 100;
+const MAX_REPORTED: usize = 100;
 
 /// The fields that pruning dropped, for strict field validation.
 #[derive(Debug, Default)]
@@ -21,8 +21,8 @@ pub(super) struct Dropped {
 }
 
 impl Dropped {
-    pub(super) fn tell(&mut self, name: &str) {
-        if self.paths.len() < MAX_TOLD {
+    pub(super) fn record(&mut self, name: &str) {
+        if self.paths.len() < MAX_REPORTED {
             let dot = if self.place.is_empty() { "" } else { "." };
             self.paths.push(format!("{}{dot}{name}", self.place));
         }
@@ -85,7 +85,7 @@ impl Node {
             } else if keeps {
                 rebuild.keep_or_replace(at, rounded(value));
             } else {
-                dropped.tell(name);
+                dropped.record(name);
                 rebuild.drop(at);
             }
         }

@@ -26,7 +26,7 @@ pub struct Ratchet<'v>(pub &'v Value);
 
 impl Node {
     /// What is wrong with a value. `root` is where it stands in its object; the words of messages begin below it. With the
-    /// value that was there before, only what changed is told.
+    /// value that was there before, only what changed is reported.
     pub fn validate(&self, value: &Value, old: Option<Ratchet<'_>>, root: &FieldPath) -> Vec<FieldError> {
         let validation = Validation {
             root,

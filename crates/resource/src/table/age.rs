@@ -30,7 +30,7 @@ pub fn age(time: Option<&str>, now: SystemTime) -> String {
 /// A duration as people say it: two units at most, and the smaller one only where it counts.
 pub fn duration(passed: Duration) -> String {
     let seconds = passed.as_secs();
-    // Below each bound: the unit, and the smaller unit that is told beside it.
+    // Below each bound: the unit, and the smaller unit that is shown beside it.
     let steps: [(u64, u64, char, Option<Unit>); 9] = [
         (2 * MINUTE, 1, 's', None),
         (10 * MINUTE, MINUTE, 'm', Some((1, 's'))),
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_told_as_kubectl_does() {
+    fn durations_are_written_as_kubectl_does() {
         let cases = [
             (0, "0s"),
             (119, "119s"),

@@ -155,7 +155,7 @@ fn shown_object(format: Format, audit: &Recorder, context: &representation::Cont
     Some(objects::encode_answer(&context.types, &kept(audit, tree)).into())
 }
 
-/// The most bytes of a `Status` in YAML and CBOR, which nothing in its first bytes tells from other objects.
+/// The most bytes of a `Status` in YAML and CBOR, which nothing in its first bytes distinguishes from other objects.
 const MOST_STATUS: usize = 64 << 10;
 
 /// Whether JSON begins as a `Status` of this server does, be it indented or not.
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_told_by_how_it_begins() {
+    fn a_status_is_recognized_by_how_it_begins() {
         assert!(begins_as_status(b"{\"kind\":\"Status\",\"apiVersion\":\"v1\"}"));
         assert!(begins_as_status(b"{\n  \"kind\": \"Status\"\n}"));
         assert!(!begins_as_status(b"{\"kind\":\"Stat"));

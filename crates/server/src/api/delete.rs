@@ -18,7 +18,7 @@ use crate::read::list;
 use crate::read::list_answer;
 use crate::representation::RequestedVersion;
 use crate::representation::conversion;
-use crate::write::{self, Written, WrittenObject, decode};
+use crate::write::{self, WriteResult, WrittenObject, decode};
 
 /// Answers a DELETE of one object.
 ///
@@ -42,7 +42,7 @@ pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest)
     } else {
         written(context, &request, &result).await?
     };
-    // The older way to ask for dependents to go first tells by the code that they are still there.
+    // The older way to ask for dependents to go first shows by the code that they are still there.
     if !result.removed && options.orphan_dependents == Some(false) {
         *answer.status_mut() = StatusCode::ACCEPTED;
     }
@@ -156,7 +156,7 @@ async fn read_options(context: &Context, request: &mut ResourceRequest) -> Resul
 }
 
 /// The `Status` that reports an object that is gone.
-fn success(request: &ResourceRequest, result: &Written) -> Vec<u8> {
+fn success(request: &ResourceRequest, result: &WriteResult) -> Vec<u8> {
     let resource = &request.served.resource;
     let uid = match &result.object {
         WrittenObject::Stored(entry, _) => objects::uid(entry).to_string(),

@@ -34,7 +34,7 @@ use crate::http::response::{self, Response};
 use crate::representation::{self, RequestedVersion};
 use crate::runtime::long_work;
 use crate::wire::body::RequestBody;
-use crate::write::Written;
+use crate::write::WriteResult;
 use crate::write::decode::{self, Decoded};
 
 /// Does what `request` asks for.
@@ -165,7 +165,7 @@ fn filled_in(kind_type: &dyn KindType, object: Value) -> Result<Value, ApiError>
 }
 
 /// The answer to a write: the object as it is now.
-async fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
+async fn written(context: &Context, request: &ResourceRequest, written: &WriteResult) -> Result<Response, ApiError> {
     use crate::write::WrittenObject;
     let shown = RequestedVersion::of_request(request);
     let code = if written.created {

@@ -29,7 +29,7 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
         }
         _ => None,
     };
-    if let Some(result) = sent.and_then(|sent| write::settled_answer(&context.write, &target, sent)) {
+    if let Some(result) = sent.and_then(|sent| write::noop_answer(&context.write, &target, sent)) {
         return written(context, &request, &result).await;
     }
     let change = write::read_patch(&body, patch_type, &options)?;

@@ -15,7 +15,7 @@ use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::objects;
 use crate::representation::{self, RequestedVersion, Tree};
-use crate::write::{self, Written};
+use crate::write::{self, WriteResult};
 
 /// Answers a GET.
 ///
@@ -76,7 +76,7 @@ pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) 
     written(context, &request, &write::update(&context.write, target, change).await?).await
 }
 
-async fn written(context: &Context, request: &ResourceRequest, written: &Written) -> Result<Response, ApiError> {
+async fn written(context: &Context, request: &ResourceRequest, written: &WriteResult) -> Result<Response, ApiError> {
     let mut response = answer(context, request, written.object.tree()).await?;
     response::add_warnings(response.headers_mut(), &written.warnings);
     Ok(response)

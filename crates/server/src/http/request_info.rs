@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_are_told_from_other_paths() {
+    fn resources_are_distinguished_from_other_paths() {
         let cases = [
             ("GET", "/", "get /"),
             ("GET", "/api/v1", "get /api/v1"),

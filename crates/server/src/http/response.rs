@@ -136,7 +136,7 @@ pub fn text(code: StatusCode, text: impl Into<Bytes>) -> Response {
 }
 
 /// The answer to a request that took longer than it may. The reference gives it from outside of all handlers: a status without
-/// its kind and as plain text, which clients do not read, so that they tell in their own words that the time has run out.
+/// its kind and as plain text, which clients do not read, so that they report in their own words that the time has run out.
 pub fn out_of_time() -> Response {
     const STATUS: &str = concat!(
         r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","#,
@@ -184,7 +184,7 @@ pub fn page_not_found() -> Response {
     text(StatusCode::NOT_FOUND, "404 page not found\n")
 }
 
-/// The answer that tells the client of an error, in the form that it asked for; in protobuf by `messages`.
+/// The answer with an error, in the form that the client requests; in protobuf by `messages`.
 pub fn error(messages: &Messages, error: &ApiError, representation: &Representation) -> Response {
     let code = error.code();
     // A Status is numbers and text, which have any form.
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_old_path_without_a_resource_is_told_with_its_query() {
+    async fn an_old_path_without_a_resource_is_reported_with_its_query() {
         use http_body_util::BodyExt as _;
 
         let uri = "/api/v1/watch?a=1&b=2".parse().unwrap();

@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn very_many_errors_are_told_as_far_as_there_is_room() {
+    fn very_many_errors_are_listed_as_far_as_there_is_room() {
         let kind = GroupKind {
             group: SmolStr::default(),
             kind: "Pod".into(),

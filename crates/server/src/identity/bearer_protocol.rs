@@ -25,7 +25,7 @@ impl BearerProtocol {
     /// # Errors
     /// 401 where the token cannot be read, is not the only one, or stands alone.
     pub(crate) fn read(headers: &HeaderMap) -> Result<Option<Self>, ApiError> {
-        if !websocket::is_asked_for(headers) {
+        if !websocket::is_requested(headers) {
             return Ok(None);
         }
         let (mut tokens, mut others) = (Vec::new(), Vec::new());

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_without_a_common_name_names_nobody() {
+    fn a_certificate_without_a_common_name_names_no_user() {
         let der = certificate(&[(DnType::OrganizationName, "devs")]);
         assert_eq!(user_of_certificate(&der, true), Err(CertificateError::NoCommonName));
         assert_eq!(user_of_certificate(b"none", true), Err(CertificateError::Unreadable));

@@ -1,4 +1,4 @@
-//! Users whom a front proxy names in headers, which shows by its certificate that it may
+//! Users that a front proxy names in headers, which shows by its certificate that it may
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/#authenticating-proxy>).
 
 use std::fmt;
@@ -34,7 +34,7 @@ pub struct RequestHeaders {
 
 /// What headers of users are called among API servers.
 const USER: HeaderName = HeaderName::from_static("x-remote-user");
-/// The header in which API servers tell each other the uid of a user.
+/// The header in which API servers pass on the uid of a user.
 pub(crate) const UID: HeaderName = HeaderName::from_static("x-remote-uid");
 const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 const EXTRA: &str = "x-remote-extra-";
@@ -63,7 +63,7 @@ impl RequestHeaders {
         }
     }
 
-    /// The user whom `headers` name, if they name one.
+    /// The user that `headers` name, if they name one.
     fn user(&self, headers: &HeaderMap) -> Result<Option<User>, ApiError> {
         let first = |names: &[HeaderName]| -> Result<SmolStr, ApiError> {
             for name in names {
@@ -109,7 +109,7 @@ fn begins(name: &HeaderName, prefix: &str) -> bool {
     name.as_str().starts_with(prefix)
 }
 
-/// Names a user in the headers that API servers use among themselves, in place of whom they name.
+/// Names a user in the headers that API servers use among themselves, in place of the one that they name.
 ///
 /// # Errors
 /// Where the user cannot be named in headers.
@@ -202,7 +202,7 @@ impl FrontProxy {
         }
     }
 
-    /// The user whom a proxy names, if it names one. The headers that say so are taken away.
+    /// The user that a proxy names, if it names one. The headers that say so are taken away.
     ///
     /// # Errors
     /// 400 where they cannot be read.
@@ -241,8 +241,8 @@ mod tests {
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("alice", "1"));
         assert_eq!(user.groups, ["devs", "ops"]);
         assert_eq!(user.extra, [("a.example/key".into(), vec!["1".into(), "2".into()])]);
-        let nobody = headers(&[("x-remote-user", ""), ("x-remote-group", "devs")]);
-        assert!(RequestHeaders::standard().user(&nobody).unwrap().is_none());
+        let anonymous = headers(&[("x-remote-user", ""), ("x-remote-group", "devs")]);
+        assert!(RequestHeaders::standard().user(&anonymous).unwrap().is_none());
     }
 
     #[test]

@@ -263,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_told_of_by_its_public_half_alone() {
+    fn a_key_is_published_by_its_public_half_alone() {
         let pair = rcgen::KeyPair::generate().unwrap();
         let key = VerifyingKey::from_der(&pair.subject_public_key_info()).unwrap();
         let keys = Keys::new([key.clone(), key]);

@@ -35,7 +35,7 @@ use crate::http::headers;
 use crate::wire::client_authorities::ClientAuthorities;
 use bearer_protocol::BearerProtocol;
 
-/// The extra of a user that tells one credential from another.
+/// The extra of a user that distinguishes one credential from another.
 const CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
 /// Authenticates requests.
@@ -64,7 +64,7 @@ impl Authenticator {
         }
     }
 
-    /// The user who makes a request at the time `now`: the one whom a front proxy names, that of the connection's client
+    /// The user who makes a request at the time `now`: the one that a front proxy names, that of the connection's client
     /// certificate, or that of its token, which `tokens` knows. A token among the subprotocols of a WebSocket is taken out of
     /// the headers.
     ///

@@ -431,7 +431,7 @@ impl TokenIssuer for ServiceAccounts {
     }
 }
 
-/// What tells a token of that identifier from others.
+/// What distinguishes a token of that identifier from others.
 fn credential(jti: &str) -> String {
     format!("JTI={jti}")
 }

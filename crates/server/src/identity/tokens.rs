@@ -18,7 +18,7 @@ pub const AUDIENCE: &str = "https://kubernetes.default.svc";
 /// The tokens of a file.
 #[derive(Default)]
 pub struct TokenFile {
-    // By the hash of the token: how long a comparison takes then tells nothing of tokens that are nearly right.
+    // By the hash of the token: how long a comparison takes then reveals nothing of tokens that are nearly right.
     users: HashMap<[u8; 32], Arc<User>>,
 }
 
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn mistakes_are_reported_with_their_line() {
         let cases = [
             (
                 "a,b,c\nx,y\n",

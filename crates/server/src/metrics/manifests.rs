@@ -71,7 +71,7 @@ impl ManifestMetrics {
         self.count("failure", plugin);
     }
 
-    /// The files of the plugin were read; `hash` is what tells them from others.
+    /// The files of the plugin were read; `hash` is what distinguishes them from others.
     pub fn loaded(&self, plugin: &'static str, hash: &str) {
         self.count("success", plugin);
         let before = self.hashes.lock().insert(plugin, hash.to_owned());

@@ -117,7 +117,7 @@ impl QueueMetrics {
         self.depth.inc();
     }
 
-    /// An item is worked on that came at `added`. The number tells it from others until [`QueueMetrics::done`].
+    /// An item is worked on that came at `added`. The number distinguishes it from others until [`QueueMetrics::done`].
     pub fn begun(&self, number: u64, added: Instant) {
         let now = Instant::now();
         self.depth.dec();

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_serves_makes_no_counters() {
+    fn what_is_not_served_makes_no_counters() {
         let (_, requests, resources) = requests();
         for uri in [
             "/api/v1/namespaces/n/gadgets",

@@ -2,7 +2,7 @@
 //!
 //! A follower never ends and never sees a gap. State and watch are taken together before the task is spawned, so that nothing
 //! that happens before its first turn is missed; where the history moves past it, it begins again with the state of that moment
-//! and is told how this differs from what it was told last. So there is no time at which it knows less than before.
+//! and gets how this differs from what it got last. So there is no time at which it knows less than before.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl<F: Follower> Following<F> {
         }
     }
 
-    /// Tells of the objects as they are now; the watcher has what comes after.
+    /// Passes on the objects as they are now; the watcher has what comes after.
     fn begin(&mut self) -> Result<Watcher<Objects>, HistoryError> {
         let (snapshot, watcher) = {
             let store = self.store.of(self.prefix.as_bytes());
@@ -114,7 +114,7 @@ impl<F: Follower> Following<F> {
         differences
     }
 
-    /// Tells of changes for as long as that can be done; those that are there already are told together.
+    /// Passes on changes for as long as that can be done; those that are there already are passed on together.
     async fn changes(&mut self, watcher: &mut Watcher<Objects>) -> HistoryError {
         loop {
             let mut next = match watcher.next().await {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_missed_changes_is_told_the_differences_and_nothing_twice() {
+    async fn who_missed_changes_gets_the_differences_and_nothing_twice() {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder);
         for name in ["a", "b", "c"] {

@@ -13,8 +13,8 @@ mod encoding;
 pub mod expiry;
 pub(crate) mod followers;
 pub mod lookup;
+pub(crate) mod noop_applies;
 mod selection;
-pub(crate) mod settled;
 pub(crate) mod sharding;
 mod trees;
 
@@ -41,7 +41,7 @@ use holdfast_value::json::Selected;
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 use parking_lot::Mutex;
 
-use self::settled::{Fingerprint, Settled, SettledApplies};
+use self::noop_applies::{Fingerprint, NoopApplies, NoopApply};
 use crate::http::ApiError;
 
 /// A stored object as it is served.
@@ -66,7 +66,7 @@ pub struct Index {
     /// The parsed object, while it is cached; see [`Index::remember`].
     tree: Mutex<Option<Value>>,
     /// The applies that are known to change nothing.
-    settled: Mutex<Option<Box<SettledApplies>>>,
+    noop_applies: Mutex<Option<Box<NoopApplies>>>,
 }
 
 impl Index {
@@ -84,7 +84,7 @@ impl Index {
             known: Known::default(),
             definition: AtomicU64::new(0),
             tree: Mutex::new(None),
-            settled: Mutex::new(None),
+            noop_applies: Mutex::new(None),
         }
     }
 
@@ -125,24 +125,24 @@ impl Index {
     }
 
     /// Remembers an apply that changed nothing.
-    pub(crate) fn remember_apply(&self, settled: Settled) {
-        self.settled.lock().get_or_insert_default().insert(settled);
+    pub(crate) fn remember_apply(&self, apply: NoopApply) {
+        self.noop_applies.lock().get_or_insert_default().insert(apply);
     }
 
     /// The warnings of an apply that is known to change nothing by the state of `snapshot`.
-    pub(crate) fn settled(
+    pub(crate) fn noop_warnings(
         &self,
         fingerprint: impl FnOnce() -> Fingerprint,
         resource: &Arc<Resource>,
         snapshot: &Snapshot,
     ) -> Option<Vec<String>> {
-        if self.settled.lock().is_none() {
+        if self.noop_applies.lock().is_none() {
             return None;
         }
-        // A long text takes its time: nobody waits for it.
+        // A long text takes its time, so no lock is held meanwhile.
         let fingerprint = fingerprint();
-        let settled = self.settled.lock();
-        settled.as_ref()?.warnings(fingerprint, resource, snapshot)
+        let applies = self.noop_applies.lock();
+        applies.as_ref()?.warnings(fingerprint, resource, snapshot)
     }
 
     /// Whether the parsed object is cached.
@@ -181,7 +181,7 @@ impl Indexer for Objects {
         match json::parse(value, &Limits::TRUSTED) {
             Ok(object) => Index::of(registry.stored_around(key).iter(), &object),
             Err(error) => {
-                // Of what its codec cannot read the engine has told.
+                // The engine has reported what its codec cannot read.
                 if CodecError::of_placeholder(value).is_none() {
                     tracing::error!(%key, %error, "a stored object cannot be read");
                 }

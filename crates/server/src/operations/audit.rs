@@ -79,7 +79,7 @@ impl Exchange {
         })
     }
 
-    /// Notes that the request is refused before it is known who makes it: `why` is told where the answer does not tell more.
+    /// Notes that the request is refused before it is known who makes it: `why` is recorded where the answer does not say more.
     pub(super) fn refuse(&mut self, why: String) {
         self.refused = Some(why);
     }
@@ -98,18 +98,18 @@ impl Exchange {
         well
     }
 
-    /// Emits the events of the answer, or has them emitted when all of it is sent. `tells` says whether the client takes a
+    /// Emits the events of the answer, or has them emitted when all of it is sent. `sent` says whether the client takes a
     /// `Status` in any form: what it does not take is not in the log either.
     pub(super) async fn responded(
         self,
         context: &representation::Context,
         response: &mut Response,
         lasts: bool,
-        tells: bool,
+        sent: bool,
     ) {
         let recorder = self.recorder.clone();
         let code = response.status();
-        let shown = tells || code.is_success();
+        let shown = sent || code.is_success();
         let mut status = match shown {
             true => audit::status(context, response),
             false => ResponseStatus {
@@ -177,7 +177,7 @@ fn user_agent(headers: &HeaderMap) -> String {
     format!("{kept}{CUT_USER_AGENT}")
 }
 
-/// The addresses that a request came through: those that proxies tell, and that of the connection.
+/// The addresses that a request came through: those that proxies name, and that of the connection.
 fn source_ips(headers: &HeaderMap, peer: Option<SocketAddr>) -> Vec<IpAddr> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let forwarded = text("x-forwarded-for").unwrap_or_default().split(',');
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn proxies_tell_where_a_request_came_from() {
+    fn proxies_say_where_a_request_came_from() {
         assert_eq!(sources(&[]), "127.0.0.1");
         let through = [
             (

@@ -35,8 +35,8 @@ impl Browsers {
         self.origins.is_match(text).then(|| origin.clone())
     }
 
-    /// Tells the browser what the flags say, and that the page of `origin` may read the answer.
-    pub(super) fn tell(&self, headers: &mut HeaderMap, origin: Option<HeaderValue>) {
+    /// Adds headers for the browser by what the flags say, and that the page of `origin` may read the answer.
+    pub(super) fn add_headers(&self, headers: &mut HeaderMap, origin: Option<HeaderValue>) {
         if let Some(directives) = &self.transport_security
             && !headers.contains_key(header::STRICT_TRANSPORT_SECURITY)
         {
@@ -58,7 +58,7 @@ mod tests {
     fn answered(browsers: &Browsers, origin: &'static str) -> HeaderMap {
         let request = HeaderMap::from_iter([(header::ORIGIN, HeaderValue::from_static(origin))]);
         let mut answer = HeaderMap::new();
-        browsers.tell(&mut answer, browsers.allowed_origin(&request));
+        browsers.add_headers(&mut answer, browsers.allowed_origin(&request));
         answer
     }
 
@@ -87,7 +87,7 @@ mod tests {
         );
         let mut own =
             HeaderMap::from_iter([(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=2"))]);
-        browsers.tell(&mut own, None);
+        browsers.add_headers(&mut own, None);
         assert_eq!(own[header::STRICT_TRANSPORT_SECURITY], "max-age=2");
     }
 }

@@ -359,7 +359,7 @@ struct Document<'a> {
 }
 
 impl Document<'_> {
-    /// The resources of a version of a group. What definitions serve is told whatever the method is, and by negotiation alone.
+    /// The resources of a version of a group. What definitions serve is shown whatever the method is, and by negotiation alone.
     fn resources(&self, group: &str, version: &str, method: &Method) -> Result<Response, ApiError> {
         let registry = &self.catalog.registry;
         let built_in = registry.is_built_in_group(group);

@@ -62,7 +62,7 @@ pub struct Service {
     pub go_away: Option<GoAway>,
     /// Whether an HTTP/2 connection ends with its first request of an unknown client.
     pub parts_from_unknown: bool,
-    /// Which writes wait until the versions that objects are kept in were told, where they are.
+    /// Which writes wait until the versions that objects are kept in are published, where they are.
     pub storage_versions: Option<Arc<StorageVersionBarrier>>,
 }
 
@@ -136,7 +136,7 @@ impl Service {
             .ok()
             .and_then(|info| self.record(info, &head.headers, started));
         let (mut audit, mut schema, mut unknown) = (None, None, false);
-        let tells = self.auditor.is_none()
+        let sent = self.auditor.is_none()
             || info
                 .as_ref()
                 .is_ok_and(|info| Representation::of_document(&head.headers, &info.query).is_ok());
@@ -178,7 +178,7 @@ impl Service {
         }
         if let Some(audit) = audit {
             let (shown, response) = (&self.context.representation, &mut response);
-            Box::pin(audit.responded(shown, response, lasting, tells)).await;
+            Box::pin(audit.responded(shown, response, lasting, sent)).await;
         }
         if method == Method::HEAD {
             *response.body_mut() = ResponseBody::empty();
@@ -206,7 +206,7 @@ impl Service {
             headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         }
         if let Some(browsers) = &self.browsers {
-            browsers.tell(headers, origin);
+            browsers.add_headers(headers, origin);
         }
     }
 
@@ -355,7 +355,7 @@ impl Service {
         outcome
     }
 
-    /// The user whom a request is judged as: the one that sends it, or the one that its headers name.
+    /// The user that a request is judged as: the one that sends it, or the one that its headers name.
     fn impersonated(
         &self,
         user: Arc<User>,
@@ -570,7 +570,7 @@ async fn received(audit: &Exchange, annotations: Vec<(&'static str, String)>, st
     Box::pin(audit.received()).await
 }
 
-/// Does `work`, and tells the audit log how long it took where the request is audited.
+/// Does `work`, and records in the audit log how long it took where the request is audited.
 fn audited<T>(audit: Option<&Recorder>, layer: Layer, work: impl FnOnce() -> T) -> T {
     let Some(audit) = audit else { return work() };
     let began = Instant::now();

@@ -13,7 +13,7 @@ use crate::runtime::version::{KUBERNETES, VersionInfo};
 /// First parts of paths that do not help to find out what is wrong.
 const OF_CLIENTS: [&str; 5] = ["apis", "api", "openid", "openapi", ".well-known"];
 
-/// What the page tells.
+/// What the page shows.
 pub(super) struct Statusz<'a> {
     pub(super) started: SystemTime,
     pub(super) now: SystemTime,
@@ -22,7 +22,7 @@ pub(super) struct Statusz<'a> {
     pub(super) paths: Vec<String>,
 }
 
-/// What an object tells.
+/// What an object shows.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {

@@ -1,4 +1,4 @@
-//! Which writes wait until this server has told in which versions it keeps objects (`StorageVersionAPI`, KEP-2339): a migration
+//! Which writes wait until this server has published in which versions it keeps objects (`StorageVersionAPI`, KEP-2339): a migration
 //! would not know of what is written sooner. The rule is that of the reference's `WithStorageVersionPrecondition`.
 
 use std::collections::{HashMap, HashSet};
@@ -12,33 +12,33 @@ use parking_lot::RwLock;
 use crate::http::ApiError;
 use crate::http::request_info::RequestInfo;
 
-/// How far a server has told in which versions it keeps objects.
+/// How far a server has published in which versions it keeps objects.
 #[derive(Debug, Default)]
 pub struct StorageVersionBarrier {
     completed: AtomicBool,
     /// By where the objects of a resource are kept, which several resources may share.
-    told: RwLock<HashSet<SmolStr>>,
+    published: RwLock<HashSet<SmolStr>>,
     errors: RwLock<HashMap<SmolStr, String>>,
 }
 
 impl StorageVersionBarrier {
-    /// The version of the objects that are kept under that prefix was told.
-    pub fn told(&self, prefix: &str) {
+    /// The version of the objects that are kept under that prefix was published.
+    pub fn published(&self, prefix: &str) {
         self.errors.write().remove(prefix);
-        self.told.write().insert(prefix.into());
+        self.published.write().insert(prefix.into());
     }
 
-    /// It could not be told.
+    /// It could not be published.
     pub fn failed(&self, prefix: &str, error: String) {
         self.errors.write().insert(prefix.into(), error);
     }
 
-    /// All versions were told; no write waits from now on.
+    /// All versions were published; no write waits from now on.
     pub fn complete(&self) {
         self.completed.store(true, Ordering::Release);
     }
 
-    /// Refuses a write to a resource whose version was not told yet.
+    /// Refuses a write to a resource whose version was not published yet.
     ///
     /// # Errors
     /// 503
@@ -63,7 +63,7 @@ impl StorageVersionBarrier {
         let Some(prefix) = resource.and_then(|resource| prefix_of(resource)) else {
             return Ok(());
         };
-        if self.told.read().contains(prefix) {
+        if self.published.read().contains(prefix) {
             return Ok(());
         }
         let errors = self.errors.read();
@@ -74,7 +74,7 @@ impl StorageVersionBarrier {
     }
 }
 
-/// Where the objects of a resource are kept whose version is told: of a built-in one that is stored.
+/// Where the objects of a resource are kept whose version is published: of a built-in one that is stored.
 fn prefix_of(resource: &Resource) -> Option<&SmolStr> {
     let storage = resource.storage.as_ref().filter(|_| resource.definition.is_none());
     storage.map(|storage| &storage.prefix)
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_wait_until_the_versions_of_their_resource_are_told() {
+    fn writes_wait_until_the_versions_of_their_resource_are_published() {
         let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
         let barrier = StorageVersionBarrier::default();
         let ask = |method: Method, uri: &str, user: &User| {
@@ -155,7 +155,7 @@ mod tests {
             .unwrap();
         barrier.failed(&prefix, "no".to_owned());
         assert_eq!(ask(Method::POST, pods, &anybody), refused("pods", "no"));
-        barrier.told(&prefix);
+        barrier.published(&prefix);
         assert_eq!(ask(Method::POST, pods, &anybody), Ok(()));
         barrier.complete();
         assert_eq!(ask(Method::POST, leases, &anybody), Ok(()));

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_asked_for_by_their_kind_and_text_by_nothing() {
+    fn objects_are_requested_by_their_kind_and_text_by_nothing() {
         assert_eq!(form(&HeaderMap::new(), "Flagz").ok(), Some(Form::Text));
         assert_eq!(accepting("*/*").ok(), Some(Form::Text));
         assert_eq!(

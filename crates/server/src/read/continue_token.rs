@@ -26,7 +26,7 @@ pub(super) struct ContinueToken {
     rv: i64,
     /// The first key that may come, below the prefix of the list.
     start: String,
-    /// How many objects come, where it is known: what lists are told as `remainingItemCount` is counted once for all chunks.
+    /// How many objects come, where it is known: what lists show as `remainingItemCount` is counted once for all chunks.
     #[serde(skip_serializing_if = "Option::is_none")]
     remaining: Option<usize>,
 }

@@ -2,7 +2,7 @@
 //!
 //! Which state is read follows from the version that the client names, and from the rule beside it
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>). A list that is requested in chunks
-//! tells in a token where the next one goes on.
+//! holds in a token where the next one goes on.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -136,7 +136,7 @@ async fn snapshot(
             // A chunk of a stated version is one of exactly this version, so that the next ones can show the same.
             let chunked = options.resource_version_match.is_none() && extent.limited && wanted > 0;
             let exact = options.resource_version_match == Some(ResourceVersionMatch::Exact);
-            // What is read of one object alone comes from where nobody waits: to come back later is no advice.
+            // What is read of one object alone comes from where no client waits: to come back later is no advice.
             let reached = fresh(store, stated).await;
             let reached = reached.map_err(|error| match extent.of_one && (exact || chunked) {
                 true => error.without_advice(),

@@ -98,7 +98,7 @@ pub(crate) struct Writer {
 }
 
 enum ItemForm {
-    /// Without kind and version, which the list tells.
+    /// Without kind and version, which the list has.
     Whole,
     Partial(MetaVersion),
     Row(Rows),

@@ -35,7 +35,7 @@ const UID: usize = 16;
 pub struct RandomIdentifiers(Mutex<Vec<u8>>);
 
 impl RandomIdentifiers {
-    /// Bytes that were given to nobody else.
+    /// Bytes that were given to no other caller.
     fn draw(&self) -> [u8; UID] {
         let mut drawn = self.0.lock();
         if drawn.len() < UID {

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn long_work_holds_up_nobody() {
+    async fn long_work_holds_up_no_other_work() {
         let (release, released) = mpsc::channel::<()>();
         let (begun, has_begun) = tokio::sync::oneshot::channel();
         let long_work = LongWork::default();

@@ -19,7 +19,7 @@ enum Phase {
 #[derive(Debug, Default)]
 pub struct ShutdownTrigger(watch::Sender<Phase>);
 
-/// Tells how far the end has come.
+/// Reports how far the end has come.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Receiver<Phase>);
 

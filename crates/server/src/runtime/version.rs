@@ -11,7 +11,7 @@ pub const KUBERNETES: &str = "1.36.2";
 pub struct Build {
     /// The commit, in 40 hexadecimal digits.
     pub commit: &'static str,
-    /// Whether the sources were those of the commit: `clean`, `dirty`, or `archive` where that could not be told.
+    /// Whether the sources were those of the commit: `clean`, `dirty`, or `archive` where that is not known.
     pub tree_state: &'static str,
     /// When it was built, in RFC 3339.
     pub date: &'static str,
@@ -56,7 +56,7 @@ pub fn git_version() -> String {
 }
 
 impl VersionInfo {
-    /// The compiler, where the reference tells its version of Go.
+    /// The compiler, where the reference shows its version of Go.
     pub(crate) fn go_version(&self) -> &str {
         &self.go_version
     }
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_is_told_in_the_forms_that_clients_know() {
+    fn a_build_is_described_in_the_forms_that_clients_know() {
         let build = Build {
             commit: "0123456789012345678901234567890123456789",
             tree_state: "clean",

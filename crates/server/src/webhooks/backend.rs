@@ -55,7 +55,7 @@ impl Backend {
     }
 
     /// Sends a request, whose URL names the address. As Go's transport does, it sends one that only reads again where the server
-    /// had closed the connection, which an idle one is told of late.
+    /// had closed the connection, which an idle one notices late.
     ///
     /// # Errors
     /// Why there is no answer, in Go's words.

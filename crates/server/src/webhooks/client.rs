@@ -258,13 +258,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_webhook_is_told_whole_seconds() {
+    fn a_webhook_gets_whole_seconds() {
         assert_eq!(whole_seconds(Duration::from_millis(1_001)), Duration::from_secs(2));
         assert_eq!(whole_seconds(Duration::from_secs(30)), Duration::from_secs(30));
     }
 
     #[test]
-    fn a_refusal_is_told_by_its_status_or_its_code() {
+    fn a_refusal_is_recognized_by_its_status_or_its_code() {
         let refusal_text = |code: u16, body: &str| refusal(StatusCode::from_u16(code).unwrap(), body.as_bytes(), true);
         let status = r#"{"kind":"Status","status":"Failure","message":"no"}"#;
         assert_eq!(refusal_text(500, status), "no");

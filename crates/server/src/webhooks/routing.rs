@@ -20,7 +20,7 @@ pub enum Routing {
     Endpoints,
 }
 
-/// What is wrong with the service of an aggregated server, as the condition of its APIService tells it.
+/// What is wrong with the service of an aggregated server, as the condition of its APIService reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceFault {
     /// The reason.
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_service_is_told_in_the_reference_s_words() {
+    fn what_is_wrong_with_a_service_is_reported_in_the_words_of_the_reference() {
         let fault_text = |service: &str, slices: &[&str]| {
             let slices = slices.iter().map(|slice| parse(slice)).collect();
             let fault = check_service(&parse(service), || slices, "ns", "s", 443);

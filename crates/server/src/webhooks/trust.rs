@@ -1,4 +1,4 @@
-//! Whom the certificate of a webhook or an aggregated server must come from, and what is said of one that does not.
+//! The authorities that must have signed the certificate of a webhook or an aggregated server, and what is said of one that does not.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -66,7 +66,7 @@ fn verifier(trust: Trust<'_>, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn 
             roots.add_parsable_certificates(trusted.iter().filter(|root| x509::may_sign(root)).cloned());
         }
         Trust::System => {
-            // Those that cannot be read cannot be trusted, which the handshake tells.
+            // Those that cannot be read cannot be trusted, which the handshake reports.
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
                 return Err("unable to load root certificates: the system has none".to_owned());
@@ -217,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_for_other_names_is_told_with_its_names() {
+    fn a_certificate_for_other_names_is_reported_with_its_names() {
         let message = |expected: &str, presented: &[&str]| {
             let expected = ServerName::try_from(expected.to_owned()).unwrap();
             let presented: Vec<String> = presented.iter().map(|&name| name.to_owned()).collect();

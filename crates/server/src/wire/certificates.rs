@@ -1,4 +1,4 @@
-//! Certificates and keys as texts, and the certificates that this server tells others of.
+//! Certificates and keys as texts, and the certificates that this server publishes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

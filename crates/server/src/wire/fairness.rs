@@ -111,7 +111,7 @@ pub(crate) async fn turn(start: Start<RequestDetails>, until: Instant) -> Option
     }
 }
 
-/// What a watch holds: seats until it has begun, and a place among the watches that changes are told to.
+/// What a watch holds: seats until it has begun, and a place among the watches that changes are sent to.
 #[derive(Debug, Default)]
 pub struct WatchHold {
     seat: Option<Arc<Seat>>,

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_takes_more_than_is_left_for_others() {
+    fn no_user_takes_more_than_is_left_for_others() {
         let in_flight = Arc::new(InFlight::new(100, 0));
         let all = |name: &str| -> Vec<Seat> {
             let user = user(name);

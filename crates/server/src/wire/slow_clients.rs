@@ -1,4 +1,4 @@
-//! Clients that do not take their answers. Requests have their time limits where they are read and handled; what is told
+//! Clients that do not take their answers. Requests have their time limits where they are read and handled; what is sent
 //! here bounds how long an answer may wait for its client.
 //!
 //! On any connection the socket has to take bytes now and then ([`WriteTimeout`]). One stream of an HTTP/2 connection can
@@ -127,13 +127,13 @@ impl Streams {
         Arc::clone(&self.watches)
     }
 
-    /// Tells when an answer is not taken in time that the connection has buffered, so that only its end frees it.
+    /// Reports when an answer is not taken in time that the connection has buffered, so that only its end frees it.
     pub(crate) fn untaken(&self) -> impl Future<Output = ()> + Send + 'static {
         let served = Arc::clone(&self.served);
         async move { served.untaken.notified().await }
     }
 
-    /// Tells when there has been no stream for [`FAREWELL`] from now on.
+    /// Reports when there has been no stream for [`FAREWELL`] from now on.
     pub(crate) fn left(&self) -> impl Future<Output = ()> + Send + 'static {
         let served = Arc::clone(&self.served);
         async move {
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_is_buffered_and_not_taken_is_told_after_the_limit() {
+    async fn an_answer_that_is_buffered_and_not_taken_is_reported_after_the_limit() {
         let streams = Streams::new(LIMIT);
         let (hand_over, mut buffered) = tokio::sync::mpsc::channel(2);
         for _ in 0..2 {

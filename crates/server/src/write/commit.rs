@@ -7,10 +7,10 @@ use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::Value;
 use holdfast_writes::{AfterCommit, Staged, Target, Write};
 
-use super::charges::{self, Charged};
 use super::environment::{lookup, stage};
 use super::namespace_guard::NamespaceGuard;
-use super::written::{Written, WrittenObject};
+use super::reservations::{self, Reserved};
+use super::write_result::{WriteResult, WrittenObject};
 use crate::http::ApiError;
 use crate::objects::{self, Entry, Objects, Snapshot};
 use crate::write::Context;
@@ -58,8 +58,8 @@ pub(super) async fn store(
     target: &Target,
     destination: Destination<'_>,
     staged: Staged,
-    charges: Vec<Charged>,
-) -> Result<Written, Failure> {
+    reservations: Vec<Reserved>,
+) -> Result<WriteResult, Failure> {
     let Destination {
         key,
         live,
@@ -78,7 +78,7 @@ pub(super) async fn store(
     if staged.write == Write::Delete {
         // Watchers see the object as it was; the client, the one that it asked for.
         commit_object(context, target, guarded().delete(key.as_str()), staged.after).await?;
-        return Ok(Written {
+        return Ok(WriteResult {
             object: WrittenObject::Tree(staged.object),
             created,
             removed: true,
@@ -100,9 +100,9 @@ pub(super) async fn store(
         guarded().put_indexed(key.as_str(), encoded.clone(), index)
     };
     // Once more by the state of later, where others took from the same objects meanwhile.
-    let charge = |snapshot: &Snapshot| {
+    let reserve = |snapshot: &Snapshot| {
         let lookup = lookup(context, &target.registry, snapshot);
-        charges::of(
+        reservations::of(
             context,
             &stage(context, target, &lookup),
             target,
@@ -116,7 +116,8 @@ pub(super) async fn store(
         namespace.is_some_and(|namespace| namespace.is_still_there(snapshot))
     };
     let commit = async {
-        let committed = charges::commit(context, target.request.deadline, charges, write, charge, renew).await?;
+        let committed =
+            reservations::commit(context, target.request.deadline, reservations, write, reserve, renew).await?;
         after.stored();
         Ok(committed)
     };
@@ -125,7 +126,7 @@ pub(super) async fn store(
         return Err(Failure::Refused(ApiError::internal("nothing was stored")));
     };
     let tree = context.trees.remember(&entry, object, live.map(AsRef::as_ref));
-    Ok(Written {
+    Ok(WriteResult {
         object: WrittenObject::Stored(entry, tree),
         created,
         removed: false,
@@ -180,7 +181,7 @@ async fn acknowledged(
     Ok(committed)
 }
 
-/// Tells the audit log how long a commit takes, where the request is audited.
+/// Records in the audit log how long a commit takes, where the request is audited.
 async fn timed<T>(target: &Target, commit: impl Future<Output = T>) -> T {
     let Some(audit) = target.audit() else {
         return commit.await;

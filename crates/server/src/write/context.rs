@@ -29,7 +29,7 @@ pub struct Context {
     pub trees: Trees,
     /// Who writes to which object next.
     pub turns: Turns,
-    /// What tells applies from each other.
+    /// What distinguishes applies.
     pub fingerprints: Fingerprints,
     /// The admission plugins.
     pub admission: AdmissionChain,
@@ -91,7 +91,7 @@ mod tests {
     use super::super::testing::{CONFIG, World};
 
     #[tokio::test]
-    async fn a_dry_run_waits_for_nobody() {
+    async fn a_dry_run_waits_for_no_other_write() {
         let world = World::new();
         let (context, mut target) = (&world.context, world.target(CONFIG, ""));
         let first = context.turn(&target).await;

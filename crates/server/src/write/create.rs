@@ -5,13 +5,13 @@ use std::sync::Arc;
 use holdfast_value::Value;
 use holdfast_writes::{Target, check_has_no_version, check_namespace, metadata};
 
-use super::charges;
 use super::commit::{Destination, Failure, store};
 use super::environment::{lookup, stage};
 use super::freshness::Freshness;
 use super::namespace_guard::NamespaceGuard;
 use super::provision;
-use super::written::Written;
+use super::reservations;
+use super::write_result::WriteResult;
 use crate::http::{ApiError, TakenName};
 use crate::objects::{self, Entry};
 use crate::write::Context;
@@ -20,7 +20,7 @@ use crate::write::Context;
 ///
 /// # Errors
 /// The refusal, as the client gets it.
-pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: Value) -> Result<Written, ApiError> {
+pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: Value) -> Result<WriteResult, ApiError> {
     check_namespace(&mut object, &target.namespace)?;
     metadata::wipe(&mut object);
     let seen = Freshness::note(context, &target).await?;
@@ -31,7 +31,7 @@ pub(crate) async fn create(context: &Arc<Context>, target: Target, mut object: V
     .await
 }
 
-async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &Value) -> Result<Written, ApiError> {
+async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &Value) -> Result<WriteResult, ApiError> {
     loop {
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
@@ -44,8 +44,8 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         let lookup = lookup(context, &target.registry, &snapshot);
         let stage = stage(context, target, &lookup);
         let staged = stage.create(object).await?;
-        let charges = charges::of(context, &stage, target, &snapshot, &staged.object, None);
-        let charges = charges.map_err(|refused| refused.with_warnings(staged.warnings.clone()))?;
+        let reservations = reservations::of(context, &stage, target, &snapshot, &staged.object, None);
+        let reservations = reservations.map_err(|refused| refused.with_warnings(staged.warnings.clone()))?;
         let key = target.key(metadata::name(&staged.object));
         if !target.request.dry_run
             && let Err(error) = check_has_no_version(&staged.object)
@@ -57,7 +57,7 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         }
         let most = context.max_object_bytes;
         if target.request.dry_run {
-            return Written::of_dry_run(context, staged, None, most);
+            return WriteResult::of_dry_run(context, staged, None, most);
         }
         let destination = Destination {
             key,
@@ -65,9 +65,9 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
             namespace: NamespaceGuard::of(target, &snapshot),
             most_bytes: most,
         };
-        match store(context, target, destination, staged, charges).await {
+        match store(context, target, destination, staged, reservations).await {
             Ok(written) => return Ok(written),
-            // Somebody made the object, or the namespace goes, which the next run tells.
+            // Another write made the object, or the namespace goes, which the next run finds.
             Err(Failure::Lost) => {}
             Err(Failure::Refused(error)) => return Err(error),
         }

@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_strict_validation_finds_is_refused_told_or_ignored() {
+    async fn what_strict_validation_finds_is_refused_warned_of_or_ignored() {
         let world = World::new();
         let body = r#"{"data":{"a":"1","a":"2"},"nope":1}"#;
         let read = |validation| decoded(&world, Format::Json, body, validation);

@@ -11,7 +11,7 @@ use super::commit::{Destination, Failure, commit_object, store};
 use super::environment::{live, lookup, stage};
 use super::freshness::{Freshness, was_overtaken};
 use super::turns::Turn;
-use super::written::{Written, WrittenObject};
+use super::write_result::{WriteResult, WrittenObject};
 use crate::http::ApiError;
 use crate::objects::{self, Entry};
 use crate::write::Context;
@@ -24,7 +24,7 @@ pub(crate) async fn delete(
     context: &Arc<Context>,
     target: Target,
     options: DeleteOptions,
-) -> Result<Written, ApiError> {
+) -> Result<WriteResult, ApiError> {
     target.check_key()?;
     let mut turn = context.turn(&target).await?;
     delete_in_turn(context, &target, &options, &mut turn).await
@@ -54,7 +54,7 @@ pub(super) async fn delete_in_turn(
     target: &Target,
     options: &DeleteOptions,
     turn: &mut Turn<'_>,
-) -> Result<Written, ApiError> {
+) -> Result<WriteResult, ApiError> {
     let seen = Freshness::note(context, target).await?;
     let outcome = delete_until_stored(context, target, options, turn).await;
     seen.confirm(context, target, outcome, || {
@@ -68,7 +68,7 @@ async fn delete_until_stored(
     target: &Target,
     options: &DeleteOptions,
     turn: &mut Turn<'_>,
-) -> Result<Written, ApiError> {
+) -> Result<WriteResult, ApiError> {
     let key = target.key(&target.name);
     let mut options = Cow::Borrowed(options);
     // The object as this request marked it, when it had yet to go.
@@ -86,10 +86,10 @@ async fn delete_until_stored(
         let stage = stage(context, target, &lookup);
         let staged = turn.over(stage.delete(&options, &live)).await?;
         if staged.write == Write::Unchanged {
-            return Ok(Written::unchanged(entry, staged.warnings));
+            return Ok(WriteResult::unchanged(entry, staged.warnings));
         }
         if target.request.dry_run {
-            return Written::of_dry_run(context, staged, Some(entry), usize::MAX);
+            return WriteResult::of_dry_run(context, staged, Some(entry), usize::MAX);
         }
         if was_overtaken(context, turn, &key, Some(entry)).await? {
             continue;
@@ -104,7 +104,7 @@ async fn delete_until_stored(
             if options.resource_version.is_some() {
                 options.to_mut().resource_version = Some(expected.to_string());
             }
-            marked = Some(Written {
+            marked = Some(WriteResult {
                 object: WrittenObject::Tree(staged.object.clone()),
                 created: false,
                 removed: true,
@@ -128,7 +128,7 @@ async fn remove_or_mark(
     staged: Staged,
     (live, is_last): (&Arc<Entry>, bool),
     expected: Revision,
-) -> Result<Written, Failure> {
+) -> Result<WriteResult, Failure> {
     if staged.write == Write::Put {
         // However large it is, an object can go.
         let destination = Destination {
@@ -149,7 +149,7 @@ async fn remove_or_mark(
         Some(entry) => WrittenObject::Stored(entry, None),
         None => WrittenObject::Tree(staged.object),
     };
-    Ok(Written {
+    Ok(WriteResult {
         object,
         created: false,
         removed: true,
@@ -183,7 +183,7 @@ mod tests {
     use super::super::testing::{CONFIG, World, refusal};
     use super::*;
 
-    async fn delete_config(world: &World, options: DeleteOptions) -> Result<Written, ApiError> {
+    async fn delete_config(world: &World, options: DeleteOptions) -> Result<WriteResult, ApiError> {
         delete(&world.context, world.target(CONFIG, ""), options).await
     }
 
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_dry_run_tells_what_would_go_and_leaves_it() {
+    async fn a_dry_run_shows_what_would_go_and_leaves_it() {
         let world = World::new();
         world.create(CONFIG).await;
         let mut target = world.target(CONFIG, "");

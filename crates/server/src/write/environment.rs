@@ -13,7 +13,7 @@ use holdfast_writes::{
     Callers, ConditionOwner, Ending, Environment, Live, Stage, Target, Unanswered, WebhookAnswer, WebhookCall,
 };
 
-use super::settled::Witness;
+use super::noop_applies::Witness;
 use crate::http::ApiError;
 use crate::metrics::{ConditionLabels, WebhookLabels};
 use crate::objects::lookup::SnapshotLookup;

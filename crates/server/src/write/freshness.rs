@@ -10,7 +10,7 @@ use holdfast_store::Revision;
 use holdfast_writes::Target;
 
 use super::turns::Turn;
-use super::written::{Written, WrittenObject};
+use super::write_result::{WriteResult, WrittenObject};
 use crate::http::ApiError;
 use crate::objects::{self, Entry};
 use crate::write::Context;
@@ -44,7 +44,7 @@ impl Freshness {
         }
         let (store, prefix) = (&context.shared.store, prefix(target));
         if target.request.dry_run {
-            // No guard tells whether the state was good.
+            // No guard shows whether the state was good.
             store.latest_with(prefix).await?;
             return Ok(Self::Latest);
         }
@@ -59,13 +59,13 @@ impl Freshness {
     ///
     /// # Errors
     /// The refusal, or why the most recent state is not available.
-    pub(super) async fn confirm<F: Future<Output = Result<Written, ApiError>>>(
+    pub(super) async fn confirm<F: Future<Output = Result<WriteResult, ApiError>>>(
         self,
         context: &Context,
         target: &Target,
-        first: Result<Written, ApiError>,
+        first: Result<WriteResult, ApiError>,
         again: impl FnOnce() -> F,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<WriteResult, ApiError> {
         match self.was_outdated(context, target, &first).await? {
             true => again().await,
             false => first,
@@ -80,7 +80,7 @@ impl Freshness {
         &self,
         context: &Context,
         target: &Target,
-        outcome: &Result<Written, ApiError>,
+        outcome: &Result<WriteResult, ApiError>,
     ) -> Result<bool, ApiError> {
         let Self::AsOf { revision, of_objects } = *self else {
             return Ok(false);
@@ -148,7 +148,7 @@ mod tests {
         let unchanged = world.create(CONFIG).await;
         let seen = unchanged.mod_revision();
         let new = world.create(&CONFIG.replace("name: a", "name: b")).await;
-        let written = |entry| Ok(Written::unchanged(entry, Vec::new()));
+        let written = |entry| Ok(WriteResult::unchanged(entry, Vec::new()));
         for (what, seen, outcome, anew) in [
             ("refused", seen, Err(ApiError::bad_request("no")), true),
             (
@@ -173,8 +173,8 @@ mod tests {
         let (context, key) = (&world.context, target.key("a"));
         let mut turn = context.turn(&target).await.ok().unwrap();
         turn.give_up();
-        let nobody = was_overtaken(context, &mut turn, &key, Some(&entry)).await;
-        assert_eq!(nobody.ok(), Some(false));
+        let overtaken = was_overtaken(context, &mut turn, &key, Some(&entry)).await;
+        assert_eq!(overtaken.ok(), Some(false));
         turn.give_up();
         world.patch(CONFIG, "", "{data: {k: '2'}}").await;
         let somebody = was_overtaken(context, &mut turn, &key, Some(&entry)).await;

@@ -2,10 +2,9 @@
 //!
 //! The run itself, from the decoded object to the staged write, is `holdfast_writes`. Writers of one object wait for each other
 //! (`turns.rs`); when another writer was faster nevertheless, the run starts over from the object as it is then. What the write
-//! takes from quotas is reckoned last and stored together with it (`charges.rs`). What is stored is encoded once.
+//! takes from quotas is reckoned last and stored together with it (`reservations.rs`). What is stored is encoded once.
 
 mod answers;
-mod charges;
 mod commit;
 mod context;
 mod create;
@@ -14,15 +13,16 @@ mod delete;
 mod environment;
 mod freshness;
 mod namespace_guard;
+mod noop_applies;
 mod patch_body;
 mod provision;
-mod settled;
+mod reservations;
 mod subresource_action;
 #[cfg(test)]
 mod testing;
 mod turns;
 mod update;
-mod written;
+mod write_result;
 
 use std::sync::Arc;
 
@@ -34,13 +34,13 @@ pub use context::Context;
 pub(crate) use create::create;
 pub(crate) use delete::{delete, remove_unread};
 pub use holdfast_writes::FieldManagers;
+pub use noop_applies::Fingerprints;
+pub(crate) use noop_applies::answer as noop_answer;
 pub(crate) use patch_body::read as read_patch;
-pub use settled::Fingerprints;
-pub(crate) use settled::answer as settled_answer;
 pub(crate) use subresource_action::perform;
 pub use turns::Turns;
 pub(crate) use update::{apply, update};
-pub(crate) use written::{Written, WrittenObject};
+pub(crate) use write_result::{WriteResult, WrittenObject};
 
 use crate::http::request::ResourceRequest;
 

@@ -11,7 +11,7 @@ use crate::http::options::PatchOptions;
 /// Reads the body of a PATCH.
 ///
 /// # Errors
-/// 400 where the body of an apply is no configuration. What is wrong with other patches the change tells.
+/// 400 where the body of an apply is no configuration. What is wrong with other patches the change reports.
 pub(crate) fn read(bytes: &Bytes, patch_type: PatchType, options: &PatchOptions) -> Result<Change, Error> {
     let validation = options.write.field_validation;
     let patch = match patch_type {

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_makes_an_object_is_told_of_a_namespace_that_cannot_be() {
+    async fn a_namespace_that_cannot_be_made_refuses_the_object() {
         let world = World::with_plugins(vec![Box::new(Provides)]);
         let (code, why) = refusal(create(&world.context, target(&world, "No_Name"), object(&world)).await);
         assert_eq!(code, 403);

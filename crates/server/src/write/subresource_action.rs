@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(
             stored.at(&["metadata", "managedFields"]).cloned(),
             owners,
-            "nobody new owns it"
+            "it has no new owner"
         );
         let (code, _) = refusal(perform_steps(&world, vec![replacing(object)], false).await);
         assert_eq!(code, 409, "it is of an older version by now");
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_conflict_of_a_deletion_is_told_as_it_is_planned() {
+    async fn a_conflict_of_a_deletion_is_reported_as_it_is_planned() {
         let world = World::new();
         world.create(CONFIG).await;
         let options = "{preconditions: {uid: other}}";

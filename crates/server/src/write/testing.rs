@@ -13,7 +13,7 @@ use holdfast_store::Config;
 use holdfast_value::{Limits, Value, yaml};
 use holdfast_writes::{Change, FieldManagers, FieldValidation, Patch, Target, metadata};
 
-use super::{Context, Fingerprints, Turns, Written, WrittenObject, create, update};
+use super::{Context, Fingerprints, Turns, WriteResult, WrittenObject, create, update};
 use crate::http::ApiError;
 use crate::metrics::Metrics;
 use crate::objects::definitions::Definitions;
@@ -119,7 +119,7 @@ impl World {
     }
 
     /// Creates the object of `text`.
-    pub(super) async fn try_create(&self, text: &str) -> Result<Written, ApiError> {
+    pub(super) async fn try_create(&self, text: &str) -> Result<WriteResult, ApiError> {
         create(&self.context, self.target(text, ""), self.object(text)).await
     }
 
@@ -146,7 +146,7 @@ impl World {
 }
 
 /// The entry that a write stored.
-pub(super) fn stored(outcome: Result<Written, ApiError>) -> Arc<Entry> {
+pub(super) fn stored(outcome: Result<WriteResult, ApiError>) -> Arc<Entry> {
     match outcome.unwrap_or_else(|error| panic!("{error}")).object {
         WrittenObject::Stored(entry, _) => entry,
         WrittenObject::Tree(_) => panic!("nothing was stored"),

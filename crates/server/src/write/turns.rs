@@ -23,7 +23,7 @@ use crate::http::ApiError;
 /// How many may write to one object at a time, those who wait included.
 const WRITERS: usize = 1000;
 
-/// How long a turn is kept while webhooks are asked: the first time, and how much longer each time after that.
+/// How long a turn is kept while webhooks are called: the first time, and how much longer each time after that.
 const PATIENCE: Duration = Duration::from_millis(20);
 const MORE_PATIENCE: u32 = 4;
 
@@ -190,7 +190,7 @@ mod tests {
         assert!(others.as_mut().now_or_never().is_none());
         assert!(
             turns.take("b", None).now_or_never().is_some(),
-            "another object waits for nobody"
+            "another object does not wait"
         );
         assert!(order.lock().is_empty());
         drop(first);

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use holdfast_writes::{Change, Target, Write};
 
-use super::charges;
 use super::commit::{Destination, Failure, store};
 use super::environment::{live, lookup, stage, witnessed_stage};
 use super::freshness::{Freshness, was_overtaken};
 use super::namespace_guard::NamespaceGuard;
+use super::noop_applies::{SentApply, Witness};
 use super::provision;
-use super::settled::{SentApply, Witness};
+use super::reservations;
 use super::turns::Turn;
-use super::written::Written;
+use super::write_result::WriteResult;
 use crate::http::ApiError;
 use crate::runtime::long_work;
 use crate::write::Context;
@@ -21,7 +21,7 @@ use crate::write::Context;
 ///
 /// # Errors
 /// The refusal, as the client gets it.
-pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Change) -> Result<Written, ApiError> {
+pub(crate) async fn update(context: &Arc<Context>, target: Target, change: Change) -> Result<WriteResult, ApiError> {
     apply(context, target, change, None).await
 }
 
@@ -34,7 +34,7 @@ pub(crate) async fn apply(
     target: Target,
     change: Change,
     sent: Option<SentApply<'_>>,
-) -> Result<Written, ApiError> {
+) -> Result<WriteResult, ApiError> {
     target.check_key()?;
     let mut turn = context.turn(&target).await?;
     update_in_turn(context, &target, &change, &mut turn, sent).await
@@ -50,7 +50,7 @@ pub(super) async fn update_in_turn(
     change: &Change,
     turn: &mut Turn<'_>,
     sent: Option<SentApply<'_>>,
-) -> Result<Written, ApiError> {
+) -> Result<WriteResult, ApiError> {
     let seen = Freshness::note(context, target).await?;
     let outcome = update_until_stored(context, target, change, turn, sent).await;
     seen.confirm(context, target, outcome, || {
@@ -65,7 +65,7 @@ async fn update_until_stored(
     change: &Change,
     turn: &mut Turn<'_>,
     sent: Option<SentApply<'_>>,
-) -> Result<Written, ApiError> {
+) -> Result<WriteResult, ApiError> {
     loop {
         target.check_deadline()?;
         let snapshot = context.shared.store.newest();
@@ -93,22 +93,22 @@ async fn update_until_stored(
             continue;
         }
         let staged = turn.over(stage.update(change, live.as_ref())).await?;
-        let charges = match (staged.write, entry) {
+        let reservations = match (staged.write, entry) {
             (Write::Unchanged, Some(entry)) => {
-                if let Some(settled) = witness.and_then(|witness| witness.settled(context, target, &staged.warnings)) {
-                    entry.index().remember_apply(settled);
+                if let Some(apply) = witness.and_then(|witness| witness.noop_apply(context, target, &staged.warnings)) {
+                    entry.index().remember_apply(apply);
                 }
-                return Ok(Written::unchanged(entry, staged.warnings));
+                return Ok(WriteResult::unchanged(entry, staged.warnings));
             }
             (Write::Put, entry) => {
-                let charges = charges::of(context, &stage, target, &snapshot, &staged.object, entry);
-                charges.map_err(|refused| refused.with_warnings(staged.warnings.clone()))?
+                let reservations = reservations::of(context, &stage, target, &snapshot, &staged.object, entry);
+                reservations.map_err(|refused| refused.with_warnings(staged.warnings.clone()))?
             }
             _ => Vec::new(),
         };
         let most = context.max_object_bytes;
         if target.request.dry_run {
-            return Written::of_dry_run(context, staged, entry, most);
+            return WriteResult::of_dry_run(context, staged, entry, most);
         }
         if was_overtaken(context, turn, &key, entry).await? {
             continue;
@@ -123,7 +123,7 @@ async fn update_until_stored(
             namespace,
             most_bytes: most,
         };
-        match store(context, target, destination, staged, charges).await {
+        match store(context, target, destination, staged, reservations).await {
             Ok(written) => return Ok(written),
             Err(Failure::Refused(error)) => return Err(error),
             Err(Failure::Lost) => {}
@@ -208,7 +208,7 @@ mod tests {
         let world = World::new();
         world.create(CONFIG).await;
         let (context, target) = (&world.context, world.target(CONFIG, ""));
-        // Nobody waits for a turn, so that all but one lose the first race.
+        // No write waits for a turn, so that all but one lose the first race.
         let race = (0..5).map(async |at| {
             let change = merge(&format!("{{data: {{k{at}: x}}}}"));
             update_in_turn(context, &target, &change, &mut context.turns.none(), None).await

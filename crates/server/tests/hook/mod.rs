@@ -1,4 +1,4 @@
-//! Webhooks for tests: HTTPS servers in this process that answer as they are told and remember what they were asked.
+//! Webhooks for tests: HTTPS servers in this process that answer as configured and remember their requests.
 
 #![allow(
     dead_code,

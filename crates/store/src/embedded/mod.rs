@@ -35,7 +35,7 @@ const WAITING: usize = 1024;
 /// How often old history is looked for.
 const TICK: Duration = Duration::from_secs(1);
 /// How long what was written may stay in the write-ahead log of an idle store.
-const SETTLE: Duration = Duration::from_secs(30);
+const MAX_LOG_AGE: Duration = Duration::from_secs(30);
 
 /// The engine of a data directory. Dropped without [`Engine::close`], it finishes in the background.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ fn load<X: Indexer>(file: &Path, publisher: &mut Publisher<X>) -> Result<Sqlite,
     Ok(disk)
 }
 
-/// Starts the thread that moves the log into the file, syncs what was acknowledged and tells the writer that time passes.
+/// Starts the thread that moves the log into the file, syncs what was acknowledged and wakes the writer as time passes.
 fn keep<X: Indexer>(
     checkpointer: Checkpointer,
     acknowledged: Arc<Synced>,
@@ -140,7 +140,7 @@ fn keep<X: Indexer>(
         loop {
             let due = match requests.recv_timeout(TICK) {
                 Ok(()) => true,
-                Err(sync_mpsc::RecvTimeoutError::Timeout) => flushed.elapsed() > SETTLE,
+                Err(sync_mpsc::RecvTimeoutError::Timeout) => flushed.elapsed() > MAX_LOG_AGE,
                 Err(sync_mpsc::RecvTimeoutError::Disconnected) => return,
             };
             if due {

@@ -19,7 +19,7 @@ use super::sqlite::{self, Sound};
 use crate::error::OpenError;
 use crate::key::Revision;
 
-/// How far the revision of a salvaged store is above all that is known of the damaged one. Nothing tells how many writes
+/// How far the revision of a salvaged store is above all that is known of the damaged one. It is not known how many writes
 /// were lost; at ten thousand a second these would be some minutes of them.
 const SKIPPED: Revision = 10_000_000;
 

@@ -118,7 +118,7 @@ impl Sqlite {
             (Some(_), None) => {
                 return Err(OpenError::Damaged {
                     path: acknowledged::path(path),
-                    detail: "it is missing, so that nothing tells whether the log is whole".to_owned(),
+                    detail: "it is missing, so that nothing shows whether the log is whole".to_owned(),
                 });
             }
         }

@@ -213,7 +213,7 @@ async fn a_store_that_does_not_sync_keeps_what_was_written_as_well() {
 }
 
 #[test]
-fn commits_wait_for_the_disk_unless_told_otherwise() {
+fn commits_wait_for_the_disk_unless_configured_otherwise() {
     let directory = tempfile::tempdir().unwrap();
     let taken = Directory::take(directory.path()).unwrap();
     let (_, mut publisher) = State::new((), HistoryLimits::default());

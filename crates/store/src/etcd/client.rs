@@ -456,7 +456,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_write_that_was_not_sent_is_tried_at_the_next_member() {
-        // Ports that nobody listens on, and that nobody else is given.
+        // Ports without a listener, reserved for this test.
         let sockets = [(), ()].map(|()| {
             let socket = tokio::net::TcpSocket::new_v4().unwrap();
             socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

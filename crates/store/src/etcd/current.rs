@@ -1,7 +1,7 @@
 //! What the most recent revision is, and when the state has reached it.
 //!
 //! Whoever reads without a version asks etcd: only an answer to a question that was put after the read began is good for
-//! it. The progress that a watch tells is that of one member, which may lag, so a quorum is asked; see `questions.rs` for who
+//! it. The progress that a watch reports is that of one member, which may lag, so a quorum answers; see `questions.rs` for who
 //! asks and `line.rs` for how.
 
 use std::sync::Arc;
@@ -177,7 +177,7 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Where etcd does not tell rightly how far a watch is: writes a key that the watch brings.
+    /// Where etcd does not report rightly how far a watch is: writes a key that the watch brings.
     pub(super) async fn mark(&self) {
         let mark = PutRequest {
             key: self.feed.prefix.beside("holdfast-progress"),
@@ -228,22 +228,22 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Whether the version of every member is one that tells rightly how far a watch is.
+    /// Whether the version of every member is one that reports rightly how far a watch is.
     pub(super) async fn learn_version(&self, patience: Duration) {
         let mut rightly = true;
         for member in 0..self.client.member_count() {
             if let Ok(status) = self.client.status(member, patience).await {
                 tracing::info!(server = self.client.uri(member), version = status.version, "etcd");
-                rightly &= tells_progress(&status.version);
+                rightly &= reports_progress(&status.version);
             }
         }
-        self.tells_progress.store(rightly, Ordering::Relaxed);
+        self.reports_progress.store(rightly, Ordering::Relaxed);
     }
 }
 
 /// Whether an etcd of this version sends no progress before the events that come before it: those before 3.4.25 and 3.5.8
 /// may.
-fn tells_progress(version: &str) -> bool {
+fn reports_progress(version: &str) -> bool {
     let mut parts = version
         .split(['.', '-', '+'])
         .map(|part| part.parse::<u32>().unwrap_or(0));
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_that_tell_progress_too_early_are_known() {
+    fn versions_that_report_progress_too_early_are_known() {
         for (version, rightly) in [
             ("3.4.24", false),
             ("3.4.25", true),
@@ -299,7 +299,7 @@ mod tests {
             ("3.3.27", false),
             ("", false),
         ] {
-            assert_eq!(tells_progress(version), rightly, "{version}");
+            assert_eq!(reports_progress(version), rightly, "{version}");
         }
     }
 }

@@ -120,7 +120,7 @@ impl<X: Indexer> Feed<X> {
     }
 
     /// Says that a transaction was done at `revision`. What it made, if that can be published at once; otherwise
-    /// [`Feed::made`] tells when the state has reached the revision.
+    /// [`Feed::made`] completes when the state has reached the revision.
     pub(crate) fn committed(&self, id: u64, revision: Revision) -> Option<Made<X>> {
         let time = self.clock.now();
         let mut inner = self.inner.lock();

@@ -20,7 +20,7 @@ const ASK: Duration = Duration::from_millis(100);
 /// How often old history is looked for.
 const TRIM: Duration = Duration::from_secs(1);
 /// How often the log says that there is no watch.
-const TELL: Duration = Duration::from_secs(10);
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// How many changes are published in one step, about.
 const STEP: usize = 256;
 
@@ -53,7 +53,7 @@ impl<X: Indexer> Shared<X> {
                     }
                 }
                 End::Broken(why) => {
-                    if reported.is_none_or(|reported| reported.elapsed() >= TELL) {
+                    if reported.is_none_or(|reported| reported.elapsed() >= REPORT_INTERVAL) {
                         tracing::warn!(why, "the watch of etcd broke; a new one begins");
                         reported = Some(Instant::now());
                     }
@@ -120,7 +120,7 @@ impl<X: Indexer> Shared<X> {
         if !self.wanted.borrow().is_beyond(self.feed.state.revision()) {
             return;
         }
-        if !self.tells_progress.load(Ordering::Relaxed) {
+        if !self.reports_progress.load(Ordering::Relaxed) {
             return self.mark().await;
         }
         let progress = WatchRequest {

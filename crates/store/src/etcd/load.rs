@@ -20,7 +20,7 @@ const PAGE_BYTES: usize = 8 << 20;
 /// How long a page may take, at whichever members.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often the log says that the start waits for etcd.
-const TELL: Duration = Duration::from_secs(5);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 /// How long one try takes to find etcd at the start.
 const TRY: Duration = Duration::from_secs(1);
 
@@ -108,7 +108,7 @@ impl<X: Indexer> Shared<X> {
                     });
                 }
                 Err(error) => {
-                    if reported.is_none_or(|reported| reported.elapsed() >= TELL) {
+                    if reported.is_none_or(|reported| reported.elapsed() >= REPORT_INTERVAL) {
                         tracing::warn!(servers = self.client.servers(), %error, "waiting for etcd");
                         reported = Some(Instant::now());
                     }

@@ -127,7 +127,7 @@ struct Shared<X: Indexer> {
     /// What they ask, as it is sent.
     question: Bytes,
     /// Whether etcd answers progress requests of a watch correctly.
-    tells_progress: AtomicBool,
+    reports_progress: AtomicBool,
     /// What is wrong with etcd.
     trouble: Mutex<Trouble>,
     closing: watch::Sender<bool>,
@@ -152,7 +152,7 @@ impl<X: Indexer> Etcd<X> {
             ahead: Ahead::default(),
             questions: Arc::default(),
             question,
-            tells_progress: AtomicBool::new(false),
+            reports_progress: AtomicBool::new(false),
             trouble: Mutex::default(),
             closing: watch::Sender::new(false),
         });

@@ -82,7 +82,7 @@ impl Querier {
         self.sharers.append(&mut inner.waiting);
     }
 
-    /// Tells the others.
+    /// Passes the answer on to the others.
     pub(super) fn answered(mut self, answer: &Answer) {
         for sharer in self.sharers.drain(..) {
             // Who has gone need not know.

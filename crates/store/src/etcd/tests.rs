@@ -163,7 +163,7 @@ fn what_another_writes_to_the_same_key_is_not_taken_for_ones_own() {
 }
 
 #[test]
-fn revisions_of_which_nothing_is_told_pass() {
+fn revisions_without_events_pass() {
     let mut script = Script::new();
     let id = script.sends("c", 15);
     assert!(script.feed.committed(id, 15).is_none());

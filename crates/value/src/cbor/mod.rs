@@ -11,7 +11,7 @@ use crate::{Error, Limits, Value};
 
 pub use write::{write, write_item};
 
-/// What stands before all CBOR that is written, and tells it from other formats: the head of tag 55799.
+/// What stands before all CBOR that is written, and distinguishes it from other formats: the head of tag 55799.
 pub const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
 
 /// Reads bytes that are one data item.

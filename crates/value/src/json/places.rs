@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repeated_key_can_be_asked_for_where_it_repeats() {
+    fn a_repeated_key_can_be_read_where_it_repeats() {
         let text = br#"{"a": 1, "b": 2, "a": 3}"#;
         assert_eq!(
             places(text, &[("a", true), ("b", false), ("b", true)]),

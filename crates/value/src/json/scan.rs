@@ -28,7 +28,7 @@ pub fn end_of_value(text: &[u8], at: usize) -> Option<usize> {
 }
 
 /// Where the container ends whose first bracket stands before `at`. The text is looked at in blocks, each as four sets of bytes:
-/// where little is closed, nobody asks which bracket is which.
+/// where few brackets close, none is matched.
 pub(super) fn end_of_open_container(text: &[u8], at: usize) -> Option<usize> {
     let mut scan = Scan::default();
     let mut depth = 1_u32;
@@ -114,7 +114,7 @@ impl Scan {
     }
 
     /// Which bytes are escaped: those behind an odd number of backslashes. A run of them that begins at an odd place carries
-    /// into the bits behind it when its beginning is added to it, which tells where it ends.
+    /// into the bits behind it when its beginning is added to it, which shows where it ends.
     fn escaped(&mut self, backslashes: u64) -> u64 {
         const EVEN: u64 = 0x5555_5555_5555_5555;
         let backslashes = backslashes & !u64::from(self.escapes);

@@ -39,7 +39,7 @@ impl Selected {
 }
 
 /// Reads the selected parts of a JSON text that was written by a program. `None` where it cannot be read this way; then it is
-/// to be read whole, which tells what is wrong with it. What is not selected is not checked, and what stands in a map behind
+/// to be read whole, which finds what is wrong with it. What is not selected is not checked, and what stands in a map behind
 /// the last selected member is not looked at.
 pub fn parse_selected(bytes: &[u8], selected: &Selected) -> Option<Value> {
     parse_selected_beside(bytes, selected, "").map(|(value, _)| value)
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_member_is_told_whether_it_is_selected_or_not() {
+    fn the_place_of_a_member_is_known_whether_it_is_selected_or_not() {
         let text = r#"{"a":{"metadata":1},"metadata":{"a":"}"},"b":[2]}"#;
         for paths in [&["metadata.a"][..], &["b"], &["metadata"]] {
             let (_, place) = parse_selected_beside(text.as_bytes(), &selected(paths), "metadata").unwrap();

@@ -157,13 +157,13 @@ pub(super) fn shown_key(value: &Value) -> SmolStr {
 pub(super) fn is_text(text: &str) -> bool {
     match text.as_bytes().first() {
         None => false,
-        Some(first) if is_telling(*first) => untagged(text).0 == Tag::Text,
+        Some(first) if may_begin_a_value(*first) => untagged(text).0 == Tag::Text,
         Some(_) => text != "<<",
     }
 }
 
 /// Whether text that begins so may be something else than text.
-fn is_telling(first: u8) -> bool {
+fn may_begin_a_value(first: u8) -> bool {
     matches!(first, b'+' | b'-' | b'.' | b'~' | b'0'..=b'9')
         || matches!(first.to_ascii_lowercase(), b'y' | b'n' | b't' | b'f' | b'o')
 }
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn timestamps_are_told_from_other_text() {
+    fn timestamps_are_distinguished_from_other_text() {
         let timestamps = [
             "2024-01-02",
             "2024-2-29",

@@ -80,7 +80,7 @@ fn only_the_first_document_is_read() {
 }
 
 #[test]
-fn further_documents_are_refused_where_one_is_asked_for() {
+fn further_documents_are_refused_where_one_is_expected() {
     let single = |text: &str| parse_with(text.as_bytes(), &Limits::default(), Documents::Single);
     assert_eq!(single("---\na: 1\n...\n").unwrap().value.to_string(), r#"{"a":1}"#);
     let error = single("a: 1\n---\nb: 2\n").unwrap_err();

@@ -214,7 +214,7 @@ impl Writer<'_> {
     /// Writes text line by line as it stands.
     fn literal(&mut self, text: &str, indent: usize) {
         self.put("|");
-        // Blanks at the start would be taken for indentation, so the reader is told how deep that is.
+        // Blanks at the start would be taken for indentation, so a header says how deep that is.
         if text.starts_with([' ', '\n']) {
             self.put("2");
         }

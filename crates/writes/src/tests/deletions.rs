@@ -94,7 +94,7 @@ fn a_pod_without_a_node_goes_at_once() {
 }
 
 #[test]
-fn preconditions_are_told_by_the_kind_and_for_namespaces_by_the_resource() {
+fn preconditions_are_reported_by_the_kind_and_for_namespaces_by_the_resource() {
     let world = world();
     let options = DeleteOptions {
         resource_version: Some("6".to_owned()),

@@ -69,7 +69,7 @@ struct Member {
     name: String,
     client: SocketAddr,
     peer: SocketAddr,
-    /// Where it tells of itself, without TLS.
+    /// Where it serves metrics and health, without TLS.
     monitor: SocketAddr,
     process: Option<Child>,
 }
@@ -411,7 +411,7 @@ mod tests {
         };
         assert!(found.contains(r#""value":"Yg==""#), "{found}");
         while etcd.leader().is_none_or(|next| next == leader) {
-            assert!(Instant::now() < end, "nobody leads");
+            assert!(Instant::now() < end, "there is no leader");
         }
         etcd.revive(leader).unwrap();
         let found = etcd.ask(leader, "/v3/kv/range", r#"{"key": "YQ=="}"#).unwrap();

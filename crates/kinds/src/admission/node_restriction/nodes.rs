@@ -69,7 +69,7 @@ impl Write<'_> {
         }
     }
 
-    /// The status of a claim tells of the volume; the rest is for others.
+    /// The status of a claim describes the volume; the rest is for others.
     pub(super) fn admit_claim(&self) -> Result<(), Refusal> {
         if self.subresource() != "status" {
             return refuse("may only update PVC status");
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_tells_of_volumes_by_the_status_of_claims() {
+    fn a_node_reports_volumes_in_the_status_of_claims() {
         let claim = |labels: &str, status: &str| {
             format!(
                 "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: c, labels: {{{labels}}}}}, spec: {{}}, status: \

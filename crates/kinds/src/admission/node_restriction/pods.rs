@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_tells_of_the_pods_that_run_on_it() {
+    fn a_node_reports_the_pods_that_run_on_it() {
         let harness = harness();
         let pod = |node: &str, labels: &str, status: &str| {
             format!(

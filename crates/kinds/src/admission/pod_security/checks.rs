@@ -26,7 +26,7 @@ pub(super) struct Checked<'f> {
 type Check = fn(&Checked<'_>) -> Option<Violation>;
 
 /// Each control: from which minor version on, and whether the restricted level has another in its place, from a version
-/// on. The order is that in which violations are told.
+/// on. The order is that in which violations are reported.
 const BASELINE: [(u32, Option<u32>, Check); 12] = [
     (0, None, app_armor),
     (0, Some(22), added_capabilities),

@@ -79,7 +79,7 @@ fn policy(context: &WriteContext<'_>) -> Option<(Policy, Vec<FieldError>)> {
     Some(Policy::of_namespace(&namespace))
 }
 
-/// Tells the audit log how a pod violates the standard that is audited, and what is wrong with the labels that say so.
+/// Records in the audit log how a pod violates the standard that is audited, and what is wrong with the labels that say so.
 fn audit(context: &WriteContext<'_>, pod: &Value, standard: Standard, errors: &[FieldError]) {
     if context.audit.is_none() {
         return;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn baseline_tells_of_all_that_it_forbids_in_one_order() {
+    fn baseline_reports_all_that_it_forbids_in_one_order() {
         let messages = refusal(
             "enforce=baseline enforce-version=v1.30",
             "hostPID: true, hostIPC: true, volumes: [{name: v, hostPath: {path: /}}], securityContext: {sysctls: [{name: \
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_that_enforces_more_is_told_of_its_pods() {
+    fn a_namespace_that_enforces_more_gets_warnings_of_its_pods() {
         let harness = Harness::new()
             .with(&pod("hostNetwork: true,", ""))
             .with(&pod("hostNetwork: true,", "").replace("name: p}", "name: q}"));

@@ -75,7 +75,7 @@ fn is_true(value: &Value, name: &str) -> bool {
     value.get(name).and_then(Value::as_bool) == Some(true)
 }
 
-/// What is wrong with the name of a definition: it tells what it defines.
+/// What is wrong with the name of a definition: it says what it defines.
 pub(super) fn name_faults(definition: &Value, name: &str) -> Faults {
     let part = |path: &[&str]| definition.str_at(path).unwrap_or_default();
     let wanted = format!("{}.{}", part(&["spec", "names", "plural"]), part(&["spec", "group"]));
@@ -359,7 +359,7 @@ fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut
     for more in [found, wrong, expressions] {
         errors.extend(more);
     }
-    // What cannot be read is mostly told by the checks of the keywords.
+    // What cannot be read is mostly reported by the checks of the keywords.
     if let Some(why) = unreadable.filter(|_| errors.len() == before) {
         errors.push(FieldError::invalid(&field, "", why));
     }

@@ -14,8 +14,8 @@ use super::items;
 use super::structural::unreadable;
 use crate::validation::Errors;
 
-/// How many of the dearest rules are told where all together are too dear.
-const TOLD: usize = 4;
+/// How many of the dearest rules are reported where all together are too dear.
+const MAX_REPORTED: usize = 4;
 
 /// The keyword of schemas that rules stand under.
 const RULES: &str = "x-kubernetes-validations";
@@ -135,7 +135,7 @@ struct Level<'n> {
     decl: Option<Arc<DeclType>>,
     /// How many values of it there may be in an object; `None` where nothing bounds them.
     cardinality: Option<u64>,
-    /// The highest list or map above whose parts cannot be told to be those before.
+    /// The highest list or map above whose parts cannot be matched with those before.
     uncorrelatable: Option<FieldPath>,
 }
 
@@ -295,7 +295,7 @@ impl RuleCheck<'_> {
         if cost >= ESTIMATED_SCHEMA / 100 {
             let at = self.dearest.partition_point(|(other, _)| *other >= cost);
             self.dearest.insert(at, (cost, field));
-            self.dearest.truncate(TOLD);
+            self.dearest.truncate(MAX_REPORTED);
         }
     }
 

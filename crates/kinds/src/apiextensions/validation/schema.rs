@@ -416,7 +416,7 @@ impl SchemaCheck<'_> {
         }
     }
 
-    /// The items of a set: they must be told apart as a whole.
+    /// The items of a set: they must be distinguished as a whole.
     fn items_of_set(&mut self, item: &Value, field: &FieldPath) {
         let (mark, unmarked) = match text(item, "type") {
             "object" => ("x-kubernetes-map-type", false),

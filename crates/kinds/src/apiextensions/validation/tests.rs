@@ -38,7 +38,7 @@ fn messages(path: &str, part: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_name_tells_what_is_defined() {
+fn the_name_says_what_is_defined() {
     let widgets = value(WIDGETS);
     assert!(name_faults(&widgets, "widgets.example.com").is_empty());
     assert_eq!(
@@ -200,7 +200,7 @@ fn each_part_is_refused_in_its_place_and_words() {
 }
 
 #[test]
-fn what_versions_do_not_share_is_told_in_each() {
+fn what_versions_do_not_share_is_reported_in_each() {
     let mut definition = value(WIDGETS);
     let first = definition.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
     let mut second = first.clone();
@@ -233,8 +233,8 @@ fn a_protected_group_says_whether_it_was_reviewed() {
     assert!(validate(&definition, None).is_empty());
 }
 
-/// What is told of the rules of the spec of widgets, where `schema` is that of the spec.
-fn told_of_rules(schema: &str) -> Vec<String> {
+/// What is wrong with the rules of the spec of widgets, where `schema` is that of the spec.
+fn faults_of_rules(schema: &str) -> Vec<String> {
     let found = messages("version.schema.openAPIV3Schema.properties.spec", schema);
     let place = "spec.validation.openAPIV3Schema.properties[spec]";
     found.into_iter().map(|error| error.replace(place, "SPEC")).collect()
@@ -286,7 +286,7 @@ fn the_words_of_a_rule_are_checked() {
             .iter()
             .map(|error| format!("SPEC.x-kubernetes-validations[0].{error}"))
             .collect();
-        assert_eq!(told_of_rules(&with_rule(rule)), errors, "{rule}");
+        assert_eq!(faults_of_rules(&with_rule(rule)), errors, "{rule}");
     }
 }
 
@@ -334,12 +334,12 @@ fn expressions_are_compiled_where_a_definition_is_written() {
         ),
     ] {
         assert_eq!(
-            told_of_rules(&with_rule(rule)),
+            faults_of_rules(&with_rule(rule)),
             [format!("SPEC.x-kubernetes-validations[0].{field}: {error}")]
         );
     }
     let optional = r#"{"rule":"!oldSelf.hasValue() || self.n == oldSelf.value().n","optionalOldSelf":true}"#;
-    assert!(told_of_rules(&with_rule(optional)).is_empty());
+    assert!(faults_of_rules(&with_rule(optional)).is_empty());
 }
 
 #[test]
@@ -351,9 +351,9 @@ fn a_rule_about_changes_needs_to_know_what_was_there() {
         )
     };
     let by_key = r#","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"]"#;
-    assert!(told_of_rules(&list(by_key)).is_empty());
+    assert!(faults_of_rules(&list(by_key)).is_empty());
     assert_eq!(
-        told_of_rules(&list("")),
+        faults_of_rules(&list("")),
         [
             r#"SPEC.properties[l].items.properties[n].x-kubernetes-validations[0].rule: Invalid value: "self >= oldSelf": oldSelf cannot be used on the uncorrelatable portion of the schema within SPEC.properties[l]"#
         ]
@@ -361,7 +361,7 @@ fn a_rule_about_changes_needs_to_know_what_was_there() {
 }
 
 #[test]
-fn parts_of_a_map_are_told_apart_unless_its_type_is_unknown() {
+fn parts_of_a_map_are_distinguished_unless_its_type_is_unknown() {
     let map = |kind: &str| {
         format!(
             r#"{{"type":"object","properties":{{"m":{{"type":"object","x-kubernetes-map-type":"{kind}","properties":{{"n":{{
@@ -369,9 +369,9 @@ fn parts_of_a_map_are_told_apart_unless_its_type_is_unknown() {
         )
     };
     for known in ["atomic", "granular"] {
-        assert!(told_of_rules(&map(known)).is_empty(), "{known}");
+        assert!(faults_of_rules(&map(known)).is_empty(), "{known}");
     }
-    let unknown = told_of_rules(&map("future"));
+    let unknown = faults_of_rules(&map("future"));
     assert!(
         unknown.last().is_some_and(|message| message.contains("uncorrelatable")),
         "{unknown:?}"
@@ -400,15 +400,15 @@ fn rules_that_may_cost_too_much_are_refused() {
         ]
     };
     let bounded = [r#","maxLength":1000"#, r#","maxItems":1000"#];
-    assert_eq!(told_of_rules(&quadratic(bounded)), dear("40.5x", "4.1x"));
+    assert_eq!(faults_of_rules(&quadratic(bounded)), dear("40.5x", "4.1x"));
     assert_eq!(
-        told_of_rules(&quadratic(["", ""])),
+        faults_of_rules(&quadratic(["", ""])),
         dear("more than 100x", "more than 100x")
     );
-    assert!(told_of_rules(&quadratic([r#","maxLength":10"#, r#","maxItems":10"#])).is_empty());
+    assert!(faults_of_rules(&quadratic([r#","maxLength":10"#, r#","maxItems":10"#])).is_empty());
     // Below a list a rule counts as often as there may be items: by the bound of the list, or by what fits a request.
     let below = |bound: &str| {
-        told_of_rules(&format!(
+        faults_of_rules(&format!(
             r#"{{"type":"object","properties":{{"l":{{"type":"array"{bound},"items":{{"type":"string","maxLength":1000,
             "x-kubernetes-validations":[{{"rule":"self.contains('x')"}}]}}}}}}}}"#
         ))
@@ -437,7 +437,7 @@ fn an_unchanged_schema_may_cost_what_it_costs() {
 
 #[test]
 fn rules_above_what_is_wrong_otherwise_wait() {
-    let errors = told_of_rules(
+    let errors = faults_of_rules(
         r#"{"type":"object","properties":{"a":{"type":"string","uniqueItems":true},"b":{"type":"string",
         "x-kubernetes-validations":[{"rule":"nothing"}]}},"x-kubernetes-validations":[{"rule":"nothing"}]}"#,
     );
@@ -454,7 +454,7 @@ fn rules_above_what_is_wrong_otherwise_wait() {
 #[test]
 fn a_default_satisfies_the_rules_of_its_schema() {
     assert_eq!(
-        told_of_rules(r#"{"type":"string","default":"b","x-kubernetes-validations":[{"rule":"self == 'a'"}]}"#),
+        faults_of_rules(r#"{"type":"string","default":"b","x-kubernetes-validations":[{"rule":"self == 'a'"}]}"#),
         [r#"SPEC.default: Invalid value: "b": failed rule: self == 'a'"#]
     );
 }

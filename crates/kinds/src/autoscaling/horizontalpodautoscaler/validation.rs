@@ -179,7 +179,7 @@ fn validate_utilization(target: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// That a target has no value, neither in all nor for each Pod, which is told as `missing` says.
+/// That a target has no value, neither in all nor for each Pod, which is reported as `missing` says.
 fn validate_value(target: &Field<'_, '_>, missing: &str, errors: &mut Errors) {
     let average = target.child("averageValue");
     if !target.child("value").is_set() && !average.is_set() {

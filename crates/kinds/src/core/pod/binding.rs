@@ -44,7 +44,7 @@ impl SubresourceAction for Binding {
     }
 }
 
-/// What is wrong with a binding, told as the reference does: as an error that has no reason of its own.
+/// What is wrong with a binding, reported as the reference does: as an error that has no reason of its own.
 fn validate(request: &Value) -> Result<(), Refusal> {
     let root = Field::root(request);
     let target = root.child("target");

@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_told_in_a_word() {
+    fn a_pod_is_summed_up_in_a_word() {
         for (text, expected) in [
             (r#"{"status":{"phase":"Pending"}}"#, "Pending"),
             (
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn restarts_tell_how_long_ago_the_last_was() {
+    fn restarts_show_how_long_ago_the_last_was() {
         let text = r#"{"spec":{"containers":[{"name":"a"},{"name":"b"}]},"status":{"containerStatuses":[
             {"name":"a","restartCount":2,"ready":true,"state":{"running":{}},
              "lastState":{"terminated":{"finishedAt":"1970-01-01T00:00:10Z"}}}]}}"#;

@@ -55,7 +55,7 @@ const OF_POD: [OfPod; 5] = [
             ConnectParameter::new(
                 "container",
                 Text,
-                "The container whose log is asked for. Defaults to the only one.",
+                "The container whose log is requested. Defaults to the only one.",
             ),
             ConnectParameter::new("follow", Flag, "Whether to go on with what is logged later."),
             ConnectParameter::new(

@@ -28,7 +28,7 @@ const BUDGET: GroupResource = GroupResource {
 /// How many evictions may be under way that the controller of budgets has not seen.
 const DISRUPTED: usize = 2000;
 const RETRY_SECONDS: u32 = 10;
-/// The condition of a budget that tells whether it has disruptions to give.
+/// The condition of a budget that says whether it has disruptions to give.
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
 impl SubresourceAction for Eviction {
@@ -479,7 +479,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_serve_nobody_go_at_once_but_only_as_they_were_seen() {
+    fn pods_that_serve_no_requests_go_at_once_but_only_as_they_were_seen() {
         for (phase, ready, version) in [
             ("Succeeded", false, "nothing"),
             ("Pending", false, r#""7""#),

@@ -74,11 +74,11 @@ fn validate_running<'v>(container: &Part<'v, '_>, pod: &PodParts<'_, 'v>, check:
     check.field(container, "lifecycle", pod);
     validate_stop_signal(container, pod.operating_system, &mut check.errors);
     check.field(container, "livenessProbe", pod);
-    probes::validate_settled(&container.child("livenessProbe"), &mut check.errors);
+    probes::validate_success_threshold(&container.child("livenessProbe"), &mut check.errors);
     check.field(container, "readinessProbe", pod);
     probes::validate_readiness(&container.child("readinessProbe"), &mut check.errors);
     check.field(container, "startupProbe", pod);
-    probes::validate_settled(&container.child("startupProbe"), &mut check.errors);
+    probes::validate_success_threshold(&container.child("startupProbe"), &mut check.errors);
 }
 
 /// `validateInitContainers`

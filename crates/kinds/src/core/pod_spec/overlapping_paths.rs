@@ -13,7 +13,7 @@ type Seen<'v> = BTreeMap<&'v str, usize>;
 /// Clients get no more than some kilobytes of warnings.
 const MAX_WARNINGS: usize = 100;
 
-/// Tells of the volumes whose files overlap: `warningsForOverlappingVirtualPaths`.
+/// Warns of the volumes whose files overlap: `warningsForOverlappingVirtualPaths`.
 pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
     for volume in volumes.items() {
         let called = volume.child("name").text();
@@ -27,7 +27,7 @@ pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
                 continue;
             }
             let what = source_text(kind, name.map(|name| source.child(name).text()));
-            tell(called, &what, item_paths(&source), &mut Seen::new(), warnings);
+            warn(called, &what, item_paths(&source), &mut Seen::new(), warnings);
         }
         let projected = volume.child("projected");
         let mut all = Seen::new();
@@ -37,7 +37,7 @@ pub(super) fn warnings(volumes: &Field<'_, '_>, warnings: &mut Vec<String>) {
     }
 }
 
-/// Tells of the overlaps of a source with itself, and then with those before it; of one that names nothing, that.
+/// Warns of the overlaps of a source with itself, and then with those before it; of one that names nothing, that.
 fn projection_warnings<'v>(volume: &str, projection: &Field<'v, '_>, all: &mut Seen<'v>, warnings: &mut Vec<String>) {
     if projection
         .value()
@@ -59,11 +59,11 @@ fn projection_warnings<'v>(volume: &str, projection: &Field<'v, '_>, all: &mut S
         let source = projection.child(part);
         if source.child("items").is_set() {
             let what = source_text(kind, named.then(|| source.child("name").text()));
-            return tell_projected(volume, &what, item_paths(&source), all, warnings);
+            return warn_of_projected(volume, &what, item_paths(&source), all, warnings);
         }
     }
     if token.is_set() {
-        tell_projected(
+        warn_of_projected(
             volume,
             "ServiceAccountToken",
             vec![token.child("path").text()],
@@ -78,11 +78,11 @@ fn projection_warnings<'v>(volume: &str, projection: &Field<'v, '_>, all: &mut S
             bundle.child("signerName")
         };
         let what = source_text("ClusterTrustBundle", Some(name.text()));
-        tell_projected(volume, &what, vec![bundle.child("path").text()], all, warnings);
+        warn_of_projected(volume, &what, vec![bundle.child("path").text()], all, warnings);
     }
 }
 
-fn tell_projected<'v>(
+fn warn_of_projected<'v>(
     volume: &str,
     what: &str,
     mut paths: Vec<&'v str>,
@@ -90,10 +90,10 @@ fn tell_projected<'v>(
     warnings: &mut Vec<String>,
 ) {
     let what = format!("Projected {what}");
-    tell(volume, &what, paths.clone(), &mut Seen::new(), warnings);
+    warn(volume, &what, paths.clone(), &mut Seen::new(), warnings);
     paths.sort_unstable();
     paths.dedup();
-    tell(volume, &what, paths, all, warnings);
+    warn(volume, &what, paths, all, warnings);
 }
 
 /// What kind of source it is, with its name where it has one.
@@ -110,8 +110,8 @@ fn item_paths<'v>(source: &Field<'v, '_>) -> Vec<&'v str> {
     paths.collect()
 }
 
-/// Tells of the paths that overlap with those `seen` or with each other, and adds them to those.
-fn tell<'v>(volume: &str, what: &str, paths: Vec<&'v str>, seen: &mut Seen<'v>, warnings: &mut Vec<String>) {
+/// Warns of the paths that overlap with those `seen` or with each other, and adds them to those.
+fn warn<'v>(volume: &str, what: &str, paths: Vec<&'v str>, seen: &mut Seen<'v>, warnings: &mut Vec<String>) {
     for path in paths {
         let path = path.trim_end_matches('/');
         for other in overlaps(seen, path) {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_a_volume_that_overlap_are_told() {
+    fn files_of_a_volume_that_overlap_are_reported() {
         let items = "items: [{key: a, path: p}, {key: b, path: p/q/}, {key: c, path: o}]";
         assert_eq!(
             warnings(&format!("configMap: {{name: c, {items}}}")),

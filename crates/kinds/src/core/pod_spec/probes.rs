@@ -5,7 +5,7 @@ use holdfast_resource::{Field, FieldError};
 use crate::validation::Errors;
 
 /// Checks a probe with a success threshold of one: liveness and startup.
-pub(super) fn validate_settled(probe: &Field<'_, '_>, errors: &mut Errors) {
+pub(super) fn validate_success_threshold(probe: &Field<'_, '_>, errors: &mut Errors) {
     let threshold = probe.child("successThreshold");
     if probe.is_set() && threshold.number() != Some(1) {
         errors.push(threshold.invalid_number("must be 1"));

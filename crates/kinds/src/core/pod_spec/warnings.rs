@@ -82,7 +82,7 @@ fn with_field<T>(field: &Field<'_, '_>, path: &[&str], of: impl FnOnce(&Field<'_
     }
 }
 
-/// What is to be said of a pod specification and the metadata beside it: `warningsForPodSpecAndMeta`. A new Pod is told of
+/// What is to be said of a pod specification and the metadata beside it: `warningsForPodSpecAndMeta`. A new Pod is warned of
 /// annotations of AppArmor where fields are made of them.
 pub(crate) fn pod_spec_warnings(
     metadata: &Field<'_, '_>,
@@ -244,7 +244,7 @@ fn volumes(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
         ("cephfs", "deprecated in v1.28, non-functional in v1.31+"),
         ("rbd", "deprecated in v1.28, non-functional in v1.31+"),
     ];
-    let tell = |volume: &Field<'_, '_>, sources: &[(&str, &str)], warnings: &mut Vec<String>| {
+    let warn = |volume: &Field<'_, '_>, sources: &[(&str, &str)], warnings: &mut Vec<String>| {
         for (source, text) in sources {
             // One of them is shown by its name in Go.
             let shown = if *source == "storageos" { "storageOS" } else { source };
@@ -254,11 +254,11 @@ fn volumes(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
         }
     };
     for volume in spec.child("volumes").items() {
-        tell(&volume, &REMOVED, warnings);
+        warn(&volume, &REMOVED, warnings);
         let ephemeral = volume.child("ephemeral");
         let template = ephemeral.child("volumeClaimTemplate");
         resources::fractional_claim(&template.child("spec"), warnings);
-        tell(&volume, &LATER, warnings);
+        warn(&volume, &LATER, warnings);
     }
 }
 
@@ -321,13 +321,13 @@ fn port_warnings(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
                 }
                 let number = port.child("containerPort").number().unwrap_or_default();
                 let others = taken.entry((number, port.child("protocol").text())).or_default();
-                others.tell(on_host, place, spec, warnings);
+                others.warn(on_host, place, spec, warnings);
             }
         }
     }
 }
 
-/// Where a port stands in a specification; its path is written where there is something to tell.
+/// Where a port stands in a specification; its path is written where there is something to warn of.
 #[derive(Clone, Copy)]
 struct PortPlace {
     list: &'static str,
@@ -361,7 +361,7 @@ impl<'v> TakenPorts<'v> {
     /// How many of the ports before are compared with each: what a list holds is up to its writer.
     const COMPARED: usize = 100;
 
-    fn tell(&mut self, on_host: HostPort<'v>, place: PortPlace, spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
+    fn warn(&mut self, on_host: HostPort<'v>, place: PortPlace, spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
         for (other, before) in &self.places {
             if warnings.len() >= MOST_OF_PORTS {
                 return;
@@ -395,7 +395,7 @@ fn ip_without_port(port: &Field<'_, '_>) -> String {
     )
 }
 
-/// Tells of ports of one name.
+/// Warns of ports of one name.
 fn port_name_warnings(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
     let mut names: HashMap<&str, PortPlace> = HashMap::new();
     for list in CONTAINERS {
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn old_annotations_amounts_and_addresses_are_told_of() {
+    fn old_annotations_amounts_and_addresses_are_warned_of() {
         let spec = "containers: [{name: c, image: i, env: [{name: A, value: b}, {name: A, value: \"$(A)\"}, {name: A, value: \
                     \"x$(A)\"}]}], hostAliases: [{ip: \"2001:DB8::1\"}], dnsConfig: {nameservers: [\"2001:DB8::2\"]}, volumes: \
                     [{name: v, ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteOnce], resources: {requests: \

@@ -117,7 +117,7 @@ pub(super) fn is_of(address: &Value, service: &Value) -> bool {
     parent("resource") == "services" && parent("namespace") == own("namespace") && parent("name") == own("name")
 }
 
-/// The IPAddress of an address, as kube-apiserver makes it. Its identity is that of the Service's own, told apart by the
+/// The IPAddress of an address, as kube-apiserver makes it. Its identity is that of the Service's own, distinguished by the
 /// address.
 pub(super) fn object(address: IpAddr, service: &Value, now: SystemTime) -> String {
     let text = |field: &str| json::to_string(&service.at(&["metadata", field]).cloned().unwrap_or_default());

@@ -224,13 +224,13 @@ mod tests {
         let mut unlabelled = address("10.0.0.5", &web);
         unlabelled.remove_at(&["metadata", "labels", FAMILY]);
         assert_eq!(mends(services, &[unlabelled], 0), removed("10.0.0.5"));
-        // Two that have the same address cannot be told apart: the first stays.
+        // Two that have the same address cannot be distinguished: the first stays.
         let other = service("other", "ClusterIP", "10.0.0.5");
         assert_eq!(mends(&[web.clone(), other], &[address("10.0.0.5", &web)], 99), []);
     }
 
     #[test]
-    fn an_address_of_nobody_goes_when_nobody_can_be_writing_its_service() {
+    fn an_address_without_a_service_goes_when_no_write_of_the_service_can_be_running() {
         let web = service("web", "ClusterIP", "10.0.0.5");
         let leaked = [address("10.0.0.5", &web)];
         assert_eq!(mends(&[], &leaked, 60), []);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_nobody_has_is_freed_at_the_third_look() {
+    fn a_port_without_a_service_is_freed_at_the_third_look() {
         let offset = |port: u16| port.checked_sub(30000).map(usize::from);
         let mut stored = Bits::default();
         stored.set(7, true);

@@ -104,8 +104,8 @@ fn every_gate_that_may_be_set_changes_something_or_says_why_not() {
     {
         let is_felt = Feature::named(gate.name).is_some();
         let is_elsewhere = !gate.components().is_empty();
-        let told = [is_felt, is_elsewhere, gate.idle().is_some()];
-        assert_eq!(told.iter().filter(|told| **told).count(), 1, "{}", gate.name);
+        let reasons = [is_felt, is_elsewhere, gate.idle().is_some()];
+        assert_eq!(reasons.iter().filter(|holds| **holds).count(), 1, "{}", gate.name);
     }
 }
 

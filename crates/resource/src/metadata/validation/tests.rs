@@ -81,7 +81,7 @@ fn an_object_that_goes_takes_no_new_finalizer() {
 }
 
 #[test]
-fn a_change_of_the_uid_is_told_twice() {
+fn a_change_of_the_uid_is_reported_twice() {
     let errors = repeated_faults(
         &MOST,
         "",
@@ -103,7 +103,7 @@ const MOST: MetadataChecks = MetadataChecks {
 };
 
 #[test]
-fn faults_are_told_as_often_as_a_kind_looks() {
+fn faults_are_reported_as_often_as_a_kind_looks() {
     let new = metadata(r#"{"metadata":{"labels":{"a":"-"},"finalizers":["plain"]}}"#);
     let old = metadata(r#"{"metadata":{}}"#);
     let fields = |checks: &MetadataChecks, subresource: &str| {
@@ -121,7 +121,7 @@ fn faults_are_told_as_often_as_a_kind_looks() {
 }
 
 #[test]
-fn each_kind_tells_the_faults_of_an_update_in_its_order() {
+fn each_kind_reports_the_faults_of_an_update_in_its_order() {
     let new = metadata(r#"{"metadata":{"uid":"2","labels":{"a":"-"}}}"#);
     let old = metadata(r#"{"metadata":{"uid":"1"}}"#);
     let order = |subresource: &str, update_order: UpdateOrder| {

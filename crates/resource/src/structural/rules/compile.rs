@@ -22,7 +22,7 @@ pub struct CompiledRule {
     /// What must be true; `None` where nothing is said, and an error in the words of the reference where it does not
     /// compile.
     pub program: Result<Option<Program>, String>,
-    /// The text that is told where it is not, if one is said and the rule itself compiles.
+    /// The text that is reported where it is not, if one is said and the rule itself compiles.
     pub message: Option<Result<Program, String>>,
     /// Whether the rule is about a change: it names `oldSelf`.
     pub uses_old_self: bool,

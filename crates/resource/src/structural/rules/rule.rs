@@ -13,11 +13,11 @@ const REASONS: [&str; 4] = [
 pub struct Rule {
     /// What must be true, in CEL.
     pub rule: SmolStr,
-    /// What is told where it is not; empty for words made of the rule.
+    /// What is reported where it is not; empty for words made of the rule.
     pub message: SmolStr,
-    /// A text in CEL that is told rather than the message, where it can be evaluated; empty for none.
+    /// A text in CEL that is reported rather than the message, where it can be evaluated; empty for none.
     pub message_expression: SmolStr,
-    /// The reason that is told, such as `FieldValueForbidden`.
+    /// The reported reason, such as `FieldValueForbidden`.
     pub reason: Option<SmolStr>,
     /// The field below that is named where the rule does not hold, such as `.name`; empty for the value itself.
     pub field_path: SmolStr,

@@ -82,7 +82,7 @@ impl<'c> Correlated<'c> {
     }
 }
 
-/// By what is known whether anything changed: the value, and else the nearest above it, that can be told to be one that was
+/// By what is known whether anything changed: the value, and else the nearest above it, that can be matched with one that was
 /// there before.
 #[derive(Clone, Copy)]
 struct Ratchet<'c> {

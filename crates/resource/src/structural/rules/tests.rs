@@ -101,7 +101,7 @@ fn null_has_no_rules() {
 }
 
 #[test]
-fn message_reason_and_field_say_what_is_told() {
+fn message_reason_and_field_say_what_is_reported() {
     let on = |rule: &str| {
         schema_of(&field(
             "o",
@@ -132,7 +132,7 @@ fn message_reason_and_field_say_what_is_told() {
             r#"{"rule":"self.n > 0","message":"odd","messageExpression":"'n is ' + string(self.n)"}"#,
             "o: Invalid value: n is 0",
         ),
-        // What cannot be evaluated, says nothing or more than a line is not told.
+        // What cannot be evaluated, says nothing or more than a line is not reported.
         (
             r#"{"rule":"self.n > 0","message":"odd","messageExpression":"string(1 / self.n)"}"#,
             "o: Invalid value: odd",
@@ -161,7 +161,7 @@ fn message_reason_and_field_say_what_is_told() {
 }
 
 #[test]
-fn what_goes_wrong_while_a_rule_runs_is_told() {
+fn what_goes_wrong_while_a_rule_runs_is_reported() {
     for (schema, rule, object, message) in [
         (
             r#""type":"integer""#,
@@ -203,7 +203,7 @@ fn rules_about_changes_run_where_there_was_a_value() {
         errors(&schema, r#"{"a":0}"#, Some(r#"{"a":1}"#)),
         ["a: Invalid value: 0: failed rule: self >= oldSelf"]
     );
-    // What the schema of today has no use for is told only to rules that look at it.
+    // What the schema of today has no use for is visible only to rules that look at it.
     assert_eq!(
         errors(&schema, r#"{"a":0}"#, Some(r#"{"a":"x"}"#)),
         [r#"a: Invalid value: "integer": invalid data, expected int, got string evaluating rule: self >= oldSelf"#]
@@ -282,7 +282,7 @@ fn what_did_not_hold_before_and_is_as_it_was_is_warned_of() {
             "l[1]: Invalid value: v is bad",
         ]
     );
-    // An item that changed is told, and in a list without keys the whole list is what changed.
+    // An item that changed is reported, and in a list without keys the whole list is what changed.
     let (wrong, warned) = found(r#"{"a":"bad","l":[{"k":"x","v":-1}],"atom":[0]}"#);
     assert_eq!(
         wrong,
@@ -347,7 +347,7 @@ fn there_is_an_end_to_errors() {
 }
 
 #[test]
-fn rules_are_not_asked_about_objects_that_could_break_them() {
+fn rules_do_not_run_on_objects_that_could_break_them() {
     let schema = value(&schema_of(
         r#""a":{"type":"string","maxLength":3},"n":{"type":"integer","minimum":5}"#,
     ));

@@ -14,7 +14,7 @@ fn errors_of(schema: &str, of: &str) -> Vec<String> {
 }
 
 #[test]
-fn of_alternatives_that_are_as_right_the_first_is_told() {
+fn of_alternatives_that_are_as_right_the_first_is_reported() {
     let schema = r#"{"type":"object","anyOf":[{"properties":{"t":{"enum":["x"]}}},
         {"properties":{"t":{"enum":["y"]}},"required":["v"]}]}"#;
     let reported = [
@@ -25,7 +25,7 @@ fn of_alternatives_that_are_as_right_the_first_is_told() {
 }
 
 #[test]
-fn what_two_schemas_say_of_one_value_is_told_once() {
+fn what_two_schemas_say_of_one_value_is_reported_once() {
     let schema = r#"{"type":"string","minLength":2,"allOf":[{"minLength":2},{"minLength":2}]}"#;
     let reported = [
         r#"a: Invalid value: "x": a in body should be at least 2 chars long"#,
@@ -255,7 +255,7 @@ fn each_keyword_refuses_what_it_is_to_refuse() {
 }
 
 #[test]
-fn junctors_tell_the_failure_that_fits_best() {
+fn junctors_report_the_failure_that_fits_best() {
     let either = r#"{"anyOf":[{"required":["x"]},{"required":["y"]}]}"#;
     assert_eq!(
         errors_of(either, "{}"),

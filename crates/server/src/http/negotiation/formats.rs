@@ -12,7 +12,7 @@ pub enum Format {
     Yaml,
     /// `application/vnd.kubernetes.protobuf`; of the built-in kinds alone.
     Protobuf,
-    /// `application/cbor`; of objects alone, and where the server is told to serve it.
+    /// `application/cbor`; of objects alone, and where flags have the server serve it.
     Cbor,
 }
 

@@ -15,7 +15,7 @@ pub struct Status {
     pub reason: SmolStr,
     /// Why, for people.
     pub message: String,
-    /// What it is about. `Some` of empty details is written as `{}`, which clients can tell from none.
+    /// What it is about. `Some` of empty details is written as `{}`, which clients can distinguish from none.
     pub details: Option<Details>,
     /// The token with which a list that expired can go on nevertheless (`metadata.continue`); empty for none.
     pub continue_token: String,

@@ -58,7 +58,7 @@ impl Mode {
     }
 }
 
-/// The user whom a request is judged as.
+/// The user that a request is judged as.
 #[derive(Debug)]
 pub struct Judged {
     /// The user.
@@ -69,7 +69,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    fn as_asked(user: Arc<User>) -> Self {
+    fn as_requested(user: Arc<User>) -> Self {
         Self {
             user,
             impersonated: None,
@@ -105,11 +105,11 @@ impl Impersonation {
         request: &Attributes<'_>,
     ) -> Result<Judged, ApiError> {
         if !headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
-            return Ok(Judged::as_asked(user));
+            return Ok(Judged::as_requested(user));
         }
         let wanted = RequestedUser::read(headers)?;
-        if wanted.is_nobody() {
-            return Ok(Judged::as_asked(user));
+        if wanted.is_empty() {
+            return Ok(Judged::as_requested(user));
         }
         if wanted.name.is_empty() {
             return Err(ApiError::bad_request(format!(

@@ -64,7 +64,7 @@ impl RequestedUser {
         Ok(wanted)
     }
 
-    pub(super) fn is_nobody(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.name.is_empty() && self.uid.is_empty() && self.groups.is_empty() && self.extra.is_empty()
     }
 

@@ -64,7 +64,7 @@ fn ask_by(
 }
 
 #[test]
-fn a_constrained_mode_is_told_by_its_verb() {
+fn a_constrained_mode_is_chosen_by_its_verb() {
     let judged = |headers: &[(&'static str, &'static str)]| {
         let entries = headers.iter();
         let map = entries.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
@@ -122,7 +122,7 @@ fn constrained_modes_can_be_switched_off() {
 }
 
 #[test]
-fn nodes_are_asked_for_one_by_one_or_as_the_one_that_the_asker_runs_on() {
+fn nodes_are_named_one_by_one_or_as_the_one_that_the_user_runs_on() {
     let associated = Listed(&[
         "impersonate-on:associated-node:list  configmaps/ n ",
         "impersonate:associated-node authentication.k8s.io nodes/  *",
@@ -192,7 +192,7 @@ fn the_user_of_the_headers_takes_the_place_of_the_asker() {
 }
 
 #[test]
-fn service_accounts_and_nobody_bring_groups_of_their_own() {
+fn service_accounts_and_the_anonymous_bring_groups_of_their_own() {
     let groups = |name| ask(MASTERS, &[("Impersonate-User", name)]).unwrap().groups.join(" ");
     assert_eq!(
         groups("system:serviceaccount:shop:robot"),

@@ -39,7 +39,7 @@ const ATTEMPTS: usize = 5;
 /// How long an answer may take.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The user whom an aggregated server knows this one by.
+/// The user as which an aggregated server knows this one.
 pub(super) const USER: &str = "system:kube-aggregator";
 
 impl Aggregator {

@@ -247,7 +247,7 @@ fn request(authority: &str, uri: &Uri) -> Result<Uri, http::Error> {
         .build()
 }
 
-/// Tells the other server where the request came to.
+/// Passes on to the other server where the request came to.
 fn forwarded(headers: &mut HeaderMap, uri: &Uri, authority: &str) {
     let mut set = |name: HeaderName, text: &str| {
         if let Ok(value) = HeaderValue::from_str(text) {

@@ -57,7 +57,7 @@ pub struct AggregationConfig {
     pub reject_redirects: bool,
     /// The proxies that name users to this server, whose headers are not passed on.
     pub front_proxy: Option<Arc<FrontProxy>>,
-    /// Whether aggregated servers are not told the uids of users.
+    /// Whether aggregated servers do not get the uids of users.
     pub hides_uids: bool,
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use holdfast_value::{Map, SmolStr, Value};
 
-/// What tells the kinds that a definition is of. It does not tell definitions from each other.
+/// The kinds that a definition is of. It does not distinguish definitions.
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
 /// The members of a document whose entries are referred to by name.

@@ -446,7 +446,7 @@ fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<R
     resources
 }
 
-/// The group and version of the kind of a resource, which are told of defined resources alone.
+/// The group and version of the kind of a resource, which are shown of defined resources alone.
 fn own_group_version(resource: &Resource, here: &GroupVersion) -> Kind {
     match resource.definition {
         None => Kind::default(),

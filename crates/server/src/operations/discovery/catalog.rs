@@ -107,7 +107,7 @@ impl Catalog {
         by_highest_priority(versions)
     }
 
-    /// The APIServices whose servers have told what they serve.
+    /// The APIServices whose servers have published what they serve.
     fn known_services(&self) -> impl Iterator<Item = &Arc<ApiService>> {
         self.others.iter().flat_map(|others| {
             let proxied = others.services.proxied_all().map(|proxied| &proxied.service);

@@ -83,7 +83,7 @@ impl ApiGroupList {
 impl ApiGroup {
     /// The group `name`, if it is served.
     pub fn new(catalog: &Catalog, name: &str) -> Option<Self> {
-        // What no APIService names is told as it is served.
+        // What no APIService names is listed as it is served.
         let mut groups = catalog.groups().into_iter().chain(groups(&catalog.registry));
         let (name, versions) = groups.find(|(group, _)| group == name)?;
         Some(Self {

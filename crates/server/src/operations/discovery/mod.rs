@@ -24,7 +24,7 @@ fn sorted<'a>(registry: &'a Registry, group_version: &'a holdfast_resource::Grou
 }
 
 /// The names of verbs, in the order of the alphabet.
-/// Those of defined resources are told as they are listed.
+/// Those of defined resources are shown as they are listed.
 fn verb_names(resource: &Resource, verbs: &[Verb]) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = verbs.iter().map(|verb| verb.name()).collect();
     if resource.conventions.sorted_discovery {

@@ -110,7 +110,7 @@ impl Client {
         }
     }
 
-    /// Tells how far the end of the server has come.
+    /// Reports how far the end of the server has come.
     pub fn shutdown(&self) -> Shutdown {
         self.service.context.shutdown.clone()
     }

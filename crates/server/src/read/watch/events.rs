@@ -164,7 +164,7 @@ impl WatchEncoder {
         error(&self.context.representation.messages, self.form.format, &refusal)
     }
 
-    /// Whether the next frame is to tell the columns of a table, which is so once.
+    /// Whether the next frame has the columns of a table, which is so once.
     fn with_columns(&mut self) -> bool {
         matches!(self.form.view, View::Table(_)) && !std::mem::replace(&mut self.columns_told, true)
     }

@@ -315,7 +315,7 @@ impl<S: Service> Acceptor<S> {
     }
 }
 
-/// Answers a request, and tells its connection what the answer means for it. `last` learns that no request is to follow.
+/// Answers a request, and reports to its connection what the answer means for it. `last` learns that no request is to follow.
 async fn respond<S: Service>(
     service: Arc<S>,
     request: http::Request<RequestBody>,

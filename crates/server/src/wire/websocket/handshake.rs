@@ -19,7 +19,7 @@ pub(crate) const VERSION: &str = "13";
 const SUFFIX: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Whether a request asks for a WebSocket.
-pub(crate) fn is_asked_for(headers: &HeaderMap) -> bool {
+pub(crate) fn is_requested(headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     let names_upgrade = |connection: &str| {
         let mut options = connection.split(',').map(str::trim);
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn what_asks_for_a_websocket_says_so_in_both_headers() {
-        let wanted = |connection, upgrade| is_asked_for(&headers(&[(CONNECTION, connection), (UPGRADE, upgrade)]));
+        let wanted = |connection, upgrade| is_requested(&headers(&[(CONNECTION, connection), (UPGRADE, upgrade)]));
         assert!(wanted("keep-alive, Upgrade", "WebSocket"));
         assert!(!wanted("keep-alive", "websocket"));
         assert!(!wanted("upgraded", "websocket"));

@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::{self, Message};
 use crate::wire::body::{Response, ResponseBody};
 
 use handshake::Handshake;
-pub(crate) use handshake::{Refusal, VERSION, is_asked_for};
+pub(crate) use handshake::{Refusal, VERSION, is_requested};
 
 /// The kind of the messages of a WebSocket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub struct Upgrade {
 impl Upgrade {
     /// Takes the request for a WebSocket out of the head of a request, if it is one.
     pub(crate) fn take(head: &mut http::request::Parts) -> Option<Self> {
-        if !handshake::is_asked_for(&head.headers) {
+        if !handshake::is_requested(&head.headers) {
             return None;
         }
         let held = head.extensions.remove();

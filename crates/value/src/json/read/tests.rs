@@ -104,7 +104,7 @@ fn no_more_than_a_hundred_findings_are_kept() {
 }
 
 #[test]
-fn repeated_maps_are_merged_where_asked() {
+fn repeated_maps_are_merged_on_request() {
     let text = br#"{"data":{"k":"v","m":{"a":1}},"x":1,"data":{"l":"x","m":{"b":2}},"x":[2]}"#;
     let parsed = json::parse_with(text, &Limits::default(), Duplicates::Merge).unwrap();
     assert_eq!(

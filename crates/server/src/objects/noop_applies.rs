@@ -1,4 +1,4 @@
-//! Which applies are known to change nothing in an object; see `write/settled.rs`.
+//! Which applies are known to change nothing in an object; see `write/noop_applies.rs`.
 
 use std::sync::{Arc, Weak};
 
@@ -10,12 +10,12 @@ use crate::objects::Snapshot;
 /// How many applies are remembered of one object: those of managers that take turns.
 const MOST: usize = 4;
 
-/// What tells an apply from others: its text, who sends it, and how.
+/// What distinguishes an apply from others: its text, who sends it, and how.
 pub(crate) type Fingerprint = [u64; 2];
 
 /// An apply that changed nothing, and what that was owed to.
 #[derive(Debug)]
-pub(crate) struct Settled {
+pub(crate) struct NoopApply {
     pub(crate) fingerprint: Fingerprint,
     pub(crate) resource: Weak<Resource>,
     /// The other objects that were looked up, by their keys, with the revisions at which they were written; 0 for those that
@@ -27,16 +27,16 @@ pub(crate) struct Settled {
 
 /// The applies of one object, the oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct SettledApplies(Vec<Settled>);
+pub(crate) struct NoopApplies(Vec<NoopApply>);
 
-impl SettledApplies {
+impl NoopApplies {
     /// Remembers an apply.
-    pub(crate) fn insert(&mut self, settled: Settled) {
-        self.0.retain(|known| known.fingerprint != settled.fingerprint);
+    pub(crate) fn insert(&mut self, apply: NoopApply) {
+        self.0.retain(|known| known.fingerprint != apply.fingerprint);
         if self.0.len() >= MOST {
             self.0.remove(0);
         }
-        self.0.push(settled);
+        self.0.push(apply);
     }
 
     /// The warnings of an apply, if it still changes nothing.

@@ -11,7 +11,7 @@ use crate::objects::{self, Entry};
 use crate::write::Context;
 
 /// The end of a write.
-pub(crate) struct Written {
+pub(crate) struct WriteResult {
     /// What the client is shown.
     pub(crate) object: WrittenObject,
     /// Whether the object is new.
@@ -24,7 +24,7 @@ pub(crate) struct Written {
 
 /// An object as a write leaves it.
 pub(crate) enum WrittenObject {
-    /// As it is stored, and its tree without the resource version where nobody else keeps that.
+    /// As it is stored, and its tree without the resource version where no other keeps that.
     Stored(Arc<Entry>, Option<Value>),
     /// As a tree in its storage version, where nothing was stored or the object is gone.
     Tree(Value),
@@ -40,7 +40,7 @@ impl WrittenObject {
     }
 }
 
-impl Written {
+impl WriteResult {
     /// The end of a write that found nothing to change in `entry`.
     pub(super) fn unchanged(entry: &Arc<Entry>, warnings: Vec<String>) -> Self {
         Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use holdfast_admission::Charge;
+use holdfast_admission::Reservation;
 use holdfast_resource::Operation;
 use holdfast_resource::schema::TypeTable;
 use holdfast_store::{CommitError, Committed, Transaction};
@@ -17,7 +17,7 @@ use crate::objects::{self, Entry, Index, Objects, Snapshot};
 use crate::write::Context;
 
 /// An object whose status changes together with a write.
-pub(super) struct Charged {
+pub(super) struct Reserved {
     key: String,
     live: Arc<Entry>,
     object: Value,
@@ -27,7 +27,7 @@ pub(super) struct Charged {
 /// What a write of `object` in place of `live` takes.
 ///
 /// # Errors
-/// What the client is to be told where too little is left.
+/// What the client reads where too little is left.
 pub(super) fn of(
     context: &Context,
     stage: &Stage<'_>,
@@ -35,7 +35,7 @@ pub(super) fn of(
     snapshot: &Snapshot,
     object: &Value,
     live: Option<&Arc<Entry>>,
-) -> Result<Vec<Charged>, ApiError> {
+) -> Result<Vec<Reserved>, ApiError> {
     let name = metadata::name(object);
     let operation = match live {
         Some(_) => Operation::Update,
@@ -44,19 +44,19 @@ pub(super) fn of(
     let call = stage.call(operation, name);
     let read = live.map(|live| || objects::tree(live));
     let old = read.as_ref().map(|read| read as &dyn Fn() -> Value);
-    let charges = context
+    let reservations = context
         .admission
-        .charge(&call, object, old)
+        .reserve(&call, object, old)
         .map_err(|refusal| stage.refusal(refusal, name))?;
-    charges
+    reservations
         .into_iter()
-        .map(|charge| Charged::new(context, target, snapshot, charge))
+        .map(|reserve| Reserved::new(context, target, snapshot, reserve))
         .collect()
 }
 
-impl Charged {
-    fn new(context: &Context, write: &Target, snapshot: &Snapshot, charge: Charge) -> Result<Self, ApiError> {
-        let Charge { resource, mut object } = charge;
+impl Reserved {
+    fn new(context: &Context, write: &Target, snapshot: &Snapshot, reserve: Reservation) -> Result<Self, ApiError> {
+        let Reservation { resource, mut object } = reserve;
         let registry = &write.registry;
         let missing = || ApiError::internal(format!("{resource} has no status"));
         let of = registry.resource(&resource).ok_or_else(missing)?;
@@ -96,40 +96,45 @@ impl Charged {
     }
 }
 
-/// Commits what `write` makes together with `charges`. Those who take from the same objects wait for each other; where such an
-/// object changed meanwhile, `charge` says what is taken by the state after that, and the write itself stays as it is. So it
+/// Commits what `write` makes together with `reservations`. Those who take from the same objects wait for each other; where such an
+/// object changed meanwhile, `reserve` says what is taken by the state after that, and the write itself stays as it is. So it
 /// does where another key that it depends on has changed, if `renew` says that nothing follows from that.
 pub(super) async fn commit(
     context: &Context,
     deadline: Option<Instant>,
-    mut charges: Vec<Charged>,
+    mut reservations: Vec<Reserved>,
     write: impl Fn() -> Transaction<Objects>,
-    charge: impl Fn(&Snapshot) -> Result<Vec<Charged>, ApiError>,
+    reserve: impl Fn(&Snapshot) -> Result<Vec<Reserved>, ApiError>,
     renew: impl Fn(&[u8], &Snapshot) -> bool,
 ) -> Result<Committed<Objects>, Failure> {
-    let turns = turns(context, deadline, &charges).await.map_err(Failure::Refused)?;
+    let turns = turns(context, deadline, &reservations)
+        .await
+        .map_err(Failure::Refused)?;
     if !turns.is_empty() {
         let snapshot = context.shared.store.newest();
-        if charges.iter().any(|charged| charged.has_changed(&snapshot)) {
-            charges = charge(&snapshot).map_err(Failure::Refused)?;
+        if reservations.iter().any(|reserved| reserved.has_changed(&snapshot)) {
+            reservations = reserve(&snapshot).map_err(Failure::Refused)?;
         }
     }
     loop {
-        let transaction = charges.iter().fold(write(), |transaction, charged| {
-            charged.add_to(context.types(), transaction)
+        let transaction = reservations.iter().fold(write(), |transaction, reserved| {
+            reserved.add_to(context.types(), transaction)
         });
         match context.shared.store.commit(transaction).await {
             Ok(committed) => {
                 // The write itself comes first.
-                for (charged, entry) in charges.into_iter().zip(committed.entries.iter().skip(1).flatten()) {
-                    context.trees.remember(entry, charged.object, Some(&charged.live));
+                for (reserved, entry) in reservations.into_iter().zip(committed.entries.iter().skip(1).flatten()) {
+                    context.trees.remember(entry, reserved.object, Some(&reserved.live));
                 }
                 return Ok(committed);
             }
             Err(CommitError::GuardFailed { key, .. }) => {
                 let snapshot = context.shared.store.newest();
-                if charges.iter().any(|charged| charged.key.as_bytes() == key.as_bytes()) {
-                    charges = charge(&snapshot).map_err(Failure::Refused)?;
+                if reservations
+                    .iter()
+                    .any(|reserved| reserved.key.as_bytes() == key.as_bytes())
+                {
+                    reservations = reserve(&snapshot).map_err(Failure::Refused)?;
                 } else if !renew(key.as_bytes(), &snapshot) {
                     return Err(Failure::Lost);
                 }
@@ -139,13 +144,13 @@ pub(super) async fn commit(
     }
 }
 
-/// The turns of a write to take from the objects that are charged, which all writes take in the same order.
+/// The turns of a write to take from the objects that have reservations, which all writes take in the same order.
 async fn turns<'a>(
     context: &'a Context,
     deadline: Option<Instant>,
-    charges: &[Charged],
+    reservations: &[Reserved],
 ) -> Result<Vec<Turn<'a>>, ApiError> {
-    let mut keys: Vec<&str> = charges.iter().map(|charged| charged.key.as_str()).collect();
+    let mut keys: Vec<&str> = reservations.iter().map(|reserved| reserved.key.as_str()).collect();
     keys.sort_unstable();
     keys.dedup();
     let mut turns = Vec::with_capacity(keys.len());

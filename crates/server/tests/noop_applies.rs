@@ -93,7 +93,7 @@ async fn an_apply_that_changed_nothing_needs_no_run_until_something_changes() {
     let path = format!("{CONFIG_MAPS}/a");
     let (as_manager, text) = (format!("{path}?fieldManager=m"), configuration("1"));
     let other = applies.server.send_as("other", "PATCH", &as_manager, APPLY, &text);
-    assert_eq!(other.await.code, 403, "another user is asked for what they may do");
+    assert_eq!(other.await.code, 403, "another user is authorized on their own");
 
     applies.server.patch(&path, MERGE, r#"{"data":{"k":"theirs"}}"#).await;
     applies.runs.store(0, Ordering::Relaxed);
@@ -125,7 +125,7 @@ async fn an_apply_runs_again_when_another_object_changes_that_its_run_looked_at(
 }
 
 #[tokio::test]
-async fn warnings_of_an_apply_are_told_each_time() {
+async fn warnings_of_an_apply_are_sent_each_time() {
     let applies = Applies::start().await;
     let path = format!("{CONFIG_MAPS}/a?fieldManager=m");
     let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {k: '1', k: '2'}\n";

@@ -19,10 +19,10 @@ use holdfast_writes::Target;
 use parking_lot::Mutex;
 
 use super::environment::{self, stage};
-use super::written::Written;
+use super::write_result::WriteResult;
 use crate::http::options::PatchOptions;
 use crate::objects::lookup::SnapshotLookup;
-use crate::objects::settled::{Fingerprint, Settled, revision_of};
+use crate::objects::noop_applies::{Fingerprint, NoopApply, revision_of};
 use crate::objects::{Snapshot, Store};
 use crate::write::Context;
 
@@ -30,7 +30,7 @@ use crate::write::Context;
 #[derive(Default)]
 pub struct Fingerprints([RandomState; 2]);
 
-/// An apply as it was sent, of which a fingerprint is taken where one is asked for.
+/// An apply as it was sent, of which a fingerprint is taken where one is needed.
 #[derive(Clone, Copy)]
 pub(crate) struct SentApply<'a> {
     keys: &'a Fingerprints,
@@ -39,7 +39,7 @@ pub(crate) struct SentApply<'a> {
 }
 
 impl Fingerprints {
-    /// The fingerprint of an apply to `store`, once it is asked for; `None` where the apply cannot be answered without a run.
+    /// The fingerprint of an apply to `store`, once it is needed; `None` where the apply cannot be answered without a run.
     pub(crate) fn of<'a>(
         &'a self,
         store: &Store,
@@ -81,16 +81,16 @@ impl SentApply<'_> {
 }
 
 /// The end of an apply that is known to change nothing.
-pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) -> Option<Written> {
+pub(crate) fn answer(context: &Context, target: &Target, sent: SentApply<'_>) -> Option<WriteResult> {
     target.check_deadline().ok()?;
     let snapshot = context.shared.store.newest();
     let entry = snapshot.get(target.key(&target.name).as_bytes())?;
     let index = entry.known_index()?;
-    let warnings = index.settled(|| sent.fingerprint(target), &target.resource, &snapshot)?;
+    let warnings = index.noop_warnings(|| sent.fingerprint(target), &target.resource, &snapshot)?;
     if is_heard_of(context, target, &snapshot) {
         return None;
     }
-    Some(Written::unchanged(entry, warnings))
+    Some(WriteResult::unchanged(entry, warnings))
 }
 
 /// Whether policies or webhooks hear of a change of the object.
@@ -130,12 +130,12 @@ impl<'a> Witness<'a> {
     }
 
     /// What is to be remembered of the run, which changed nothing.
-    pub(super) fn settled(self, context: &Context, target: &Target, warnings: &[String]) -> Option<Settled> {
+    pub(super) fn noop_apply(self, context: &Context, target: &Target, warnings: &[String]) -> Option<NoopApply> {
         // Others may have begun to hear of it meanwhile.
         if self.beyond.into_inner() || is_heard_of(context, target, self.lookup.snapshot) {
             return None;
         }
-        Some(Settled {
+        Some(NoopApply {
             fingerprint: self.sent.fingerprint(target),
             resource: Arc::downgrade(&target.resource),
             seen: self.seen.into_inner().into(),
@@ -290,10 +290,10 @@ mod tests {
         let sent = sent(&world, &target, &options, CONFIG).unwrap();
         let witness = Witness::of(context, &target, sent, &lookup).unwrap();
         assert_eq!(witness.get(&secrets(), "default", "s"), None);
-        let settled = witness.settled(context, &target, &["careful".to_owned()]).unwrap();
+        let apply = witness.noop_apply(context, &target, &["careful".to_owned()]).unwrap();
         let key = Key::from("/registry/secrets/default/s");
         assert_eq!(
-            (&*settled.seen, &*settled.warnings),
+            (&*apply.seen, &*apply.warnings),
             (&[(key, 0)][..], &["careful".to_owned()][..])
         );
     }
@@ -319,7 +319,7 @@ mod tests {
         for (what, look) in looks {
             let witness = Witness::of(context, &target, sent, &lookup).unwrap();
             look(&witness);
-            assert!(witness.settled(context, &target, &[]).is_none(), "{what}");
+            assert!(witness.noop_apply(context, &target, &[]).is_none(), "{what}");
         }
     }
 }
