@@ -185,16 +185,7 @@ impl FieldManager {
         let now = Timestamp::of(now);
         let bare = without_managed_fields(live);
         if managed.0.is_empty() && own.is_none() && !created {
-            let existing = self.pair(self.empty.clone(), bare.clone());
-            managed = existing
-                .map_err(|message| {
-                    let object = self.describe(&bare);
-                    format!("failed to convert new object ({object}) to smd typed: {message}")
-                })
-                .and_then(|(empty, bare)| self.track(&empty, &bare, managed, BEFORE_FIRST_APPLY, &now))
-                .map_err(|message| {
-                    ApplyError::Failed(format!("failed to create manager for existing fields: {message}"))
-                })?;
+            managed = self.own_existing(&bare, managed, &now)?;
         }
         let live_typed = self.trusted(bare)?;
         let (config_typed, fields) = self.configuration(config.clone()).map_err(|message| {
@@ -253,6 +244,18 @@ impl FieldManager {
             changed,
             is_live: unmerged,
         })
+    }
+
+    /// Has a manager of its own own the fields of an object that no manager owned before its first apply.
+    fn own_existing(&self, bare: &Value, managed: Managed, now: &Timestamp) -> Result<Managed, ApplyError> {
+        let existing = self.pair(self.empty.clone(), bare.clone());
+        existing
+            .map_err(|message| {
+                let object = self.describe(bare);
+                format!("failed to convert new object ({object}) to smd typed: {message}")
+            })
+            .and_then(|(empty, bare)| self.track(&empty, &bare, managed, BEFORE_FIRST_APPLY, now))
+            .map_err(|message| ApplyError::Failed(format!("failed to create manager for existing fields: {message}")))
     }
 
     /// Records in `new` who changed what when it took the place of the live object (`None` where it is new itself) by a write

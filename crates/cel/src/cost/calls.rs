@@ -161,10 +161,9 @@ impl Estimator<'_> {
         reason = "a call gets as many arguments as the overload declares that was chosen for it"
     )]
     fn function(&mut self, cost: Cost, overload: &Overload, target: Option<&Expr>, args: &[Expr]) -> Estimate {
-        let list_call = |factor: f64, size: Range| {
-            let cost = size.scaled(factor).plus(ONE).plus(Range::fixed(LIST));
-            (cost, Some(size))
-        };
+        if let Some(estimate) = self.function_that_makes_a_list(cost, overload, target, args) {
+            return estimate;
+        }
         match (cost, target, args) {
             (Cost::Fixed(units), ..) => (Range::fixed(units), None),
             (Cost::Traverse, None, [arg, ..]) => (self.size_or_unknown(arg).scaled(TRAVERSAL), None),
@@ -226,34 +225,48 @@ impl Estimator<'_> {
             (Cost::ContainsIp | Cost::ContainsCidr, Some(_), [other]) => {
                 (self.containment(cost, overload, other), None)
             }
-            (Cost::Slice, Some(target), [start, end]) => {
-                let size = self.size_or_unknown(target);
-                let start = literal_size(start).unwrap_or(0);
-                let end = literal_size(end).unwrap_or(size.max);
-                // The reference reckons without a sign here, so that an end before the start is far behind it.
-                list_call(1.0, Range::fixed(end.wrapping_sub(start)))
-            }
-            (Cost::Range, None, [count]) => list_call(1.0, Range::fixed(literal_size(count).unwrap_or(u64::MAX))),
-            (Cost::Reverse, Some(target), _) => list_call(1.0, self.size_or_unknown(target)),
-            (Cost::Flatten, Some(target), args) => {
-                let depth = args.first().map_or(1, |depth| literal_size(depth).unwrap_or(u64::MAX));
-                list_call(depth as f64, self.size_or_unknown(target))
-            }
-            (Cost::Distinct, Some(target), _) => {
-                let size = self.size_or_unknown(target);
-                list_call(2.0, size.times(size))
-            }
-            (Cost::Sort, Some(target), _) => {
-                let size = self.size_or_unknown(target);
-                let text = matches!(&overload.result, Type::List(of) if matches!(**of, Type::String | Type::Bytes));
-                list_call(if text { 2.0 + TRAVERSAL } else { 2.0 }, size.times(size))
-            }
             (Cost::Sets(factor), None, [a, b]) => {
                 let pairs = self.size_or_unknown(a).times(self.size_or_unknown(b));
                 (pairs.scaled(factor as f64).plus(ONE), None)
             }
             _ => (ONE, None),
         }
+    }
+
+    /// The same of a function that makes a list; `None` for others.
+    fn function_that_makes_a_list(
+        &mut self,
+        cost: Cost,
+        overload: &Overload,
+        target: Option<&Expr>,
+        args: &[Expr],
+    ) -> Option<Estimate> {
+        let (factor, size) = match (cost, target, args) {
+            (Cost::Slice, Some(target), [start, end]) => {
+                let size = self.size_or_unknown(target);
+                let start = literal_size(start).unwrap_or(0);
+                let end = literal_size(end).unwrap_or(size.max);
+                // The reference reckons without a sign here, so that an end before the start is far behind it.
+                (1.0, Range::fixed(end.wrapping_sub(start)))
+            }
+            (Cost::Range, None, [count]) => (1.0, Range::fixed(literal_size(count).unwrap_or(u64::MAX))),
+            (Cost::Reverse, Some(target), _) => (1.0, self.size_or_unknown(target)),
+            (Cost::Flatten, Some(target), args) => {
+                let depth = args.first().map_or(1, |depth| literal_size(depth).unwrap_or(u64::MAX));
+                (depth as f64, self.size_or_unknown(target))
+            }
+            (Cost::Distinct, Some(target), _) => {
+                let size = self.size_or_unknown(target);
+                (2.0, size.times(size))
+            }
+            (Cost::Sort, Some(target), _) => {
+                let size = self.size_or_unknown(target);
+                let text = matches!(&overload.result, Type::List(of) if matches!(**of, Type::String | Type::Bytes));
+                (if text { 2.0 + TRAVERSAL } else { 2.0 }, size.times(size))
+            }
+            _ => return None,
+        };
+        Some((size.scaled(factor).plus(ONE).plus(Range::fixed(LIST)), Some(size)))
     }
 
     /// Whether a block holds an address, or another block.

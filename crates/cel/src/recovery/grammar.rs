@@ -1,6 +1,7 @@
 //! The grammar of CEL, as the reference's parser is generated from it.
 
-use crate::lexer::Kind;
+use self::Shape::{Choice, Optional, Precedence, Repeated, Sequence};
+use crate::lexer::Kind::{self, *};
 
 /// A set of kinds of tokens.
 pub(super) type Kinds = u64;
@@ -58,35 +59,52 @@ pub(super) enum Shape {
     Precedence(u8),
 }
 
-/// The grammar of cel-go, rule by rule.
-pub(super) fn grammar(rule: Rule) -> Shape {
-    use Kind::*;
-    use Shape::{Call, Choice, Optional, Precedence, Repeated, Sequence};
-    let token = |kind: Kind| Shape::Token(set(&[kind]));
-    let of = |rule: Rule| Call(rule, 0);
-    let maybe = |shape: Shape| Optional(Box::new(shape));
-    let repeated = |parts: Vec<Shape>, predicted: bool| Repeated {
+fn token(kind: Kind) -> Shape {
+    Shape::Token(set(&[kind]))
+}
+
+fn of(rule: Rule) -> Shape {
+    Shape::Call(rule, 0)
+}
+
+fn maybe(shape: Shape) -> Shape {
+    Optional(Box::new(shape))
+}
+
+fn repeated(parts: Vec<Shape>, predicted: bool) -> Shape {
+    Repeated {
         body: Box::new(Sequence(parts)),
         once: false,
         predicted,
-    };
-    let some = |kind: Kind, predicted: bool| Repeated {
+    }
+}
+
+fn at_least_once(kind: Kind, predicted: bool) -> Shape {
+    Repeated {
         body: Box::new(token(kind)),
         once: true,
         predicted,
-    };
-    let infix = |strength: u8, operators: &[Kind], rule: Rule| {
-        Sequence(vec![
-            Precedence(strength),
-            Shape::Token(set(operators)),
-            Call(rule, strength + 1),
-        ])
-    };
-    let operations = |body: Shape| Repeated {
+    }
+}
+
+fn infix(strength: u8, operators: &[Kind], rule: Rule) -> Shape {
+    Sequence(vec![
+        Precedence(strength),
+        Shape::Token(set(operators)),
+        Shape::Call(rule, strength + 1),
+    ])
+}
+
+fn operations(body: Shape) -> Shape {
+    Repeated {
         body: Box::new(body),
         once: false,
         predicted: true,
-    };
+    }
+}
+
+/// The grammar of cel-go, rule by rule.
+pub(super) fn grammar(rule: Rule) -> Shape {
     match rule {
         Rule::Start => Sequence(vec![of(Rule::Expr), token(End)]),
         Rule::Expr => Sequence(vec![
@@ -116,68 +134,11 @@ pub(super) fn grammar(rule: Rule) -> Shape {
         ]),
         Rule::Unary => Choice(vec![
             of(Rule::Member),
-            Sequence(vec![some(Not, false), of(Rule::Member)]),
-            Sequence(vec![some(Minus, true), of(Rule::Member)]),
+            Sequence(vec![at_least_once(Not, false), of(Rule::Member)]),
+            Sequence(vec![at_least_once(Minus, true), of(Rule::Member)]),
         ]),
-        Rule::Member => Sequence(vec![
-            of(Rule::Primary),
-            operations(Choice(vec![
-                Sequence(vec![
-                    Precedence(3),
-                    token(Dot),
-                    maybe(token(Question)),
-                    of(Rule::FieldName),
-                ]),
-                Sequence(vec![
-                    Precedence(2),
-                    token(Dot),
-                    token(Identifier),
-                    token(OpenParen),
-                    maybe(of(Rule::Arguments)),
-                    token(CloseParen),
-                ]),
-                Sequence(vec![
-                    Precedence(1),
-                    token(OpenBracket),
-                    maybe(token(Question)),
-                    of(Rule::Expr),
-                    token(CloseBracket),
-                ]),
-            ])),
-        ]),
-        Rule::Primary => Choice(vec![
-            Sequence(vec![maybe(token(Dot)), token(Identifier)]),
-            Sequence(vec![
-                maybe(token(Dot)),
-                token(Identifier),
-                token(OpenParen),
-                maybe(of(Rule::Arguments)),
-                token(CloseParen),
-            ]),
-            Sequence(vec![token(OpenParen), of(Rule::Expr), token(CloseParen)]),
-            Sequence(vec![
-                token(OpenBracket),
-                maybe(of(Rule::ListEntries)),
-                maybe(token(Comma)),
-                token(CloseBracket),
-            ]),
-            Sequence(vec![
-                token(OpenBrace),
-                maybe(of(Rule::MapEntries)),
-                maybe(token(Comma)),
-                token(CloseBrace),
-            ]),
-            Sequence(vec![
-                maybe(token(Dot)),
-                token(Identifier),
-                repeated(vec![token(Dot), token(Identifier)], false),
-                token(OpenBrace),
-                maybe(of(Rule::Fields)),
-                maybe(token(Comma)),
-                token(CloseBrace),
-            ]),
-            of(Rule::Literal),
-        ]),
+        Rule::Member => member(),
+        Rule::Primary => primary(),
         Rule::Arguments => Sequence(vec![
             of(Rule::Expr),
             repeated(vec![token(Comma), of(Rule::Expr)], false),
@@ -186,22 +147,9 @@ pub(super) fn grammar(rule: Rule) -> Shape {
             of(Rule::Element),
             repeated(vec![token(Comma), of(Rule::Element)], true),
         ]),
-        Rule::Fields => Sequence(vec![
-            of(Rule::Field),
-            token(Colon),
-            of(Rule::Expr),
-            repeated(vec![token(Comma), of(Rule::Field), token(Colon), of(Rule::Expr)], true),
-        ]),
+        Rule::Fields => pairs(Rule::Field),
         Rule::Field => Sequence(vec![maybe(token(Question)), of(Rule::FieldName)]),
-        Rule::MapEntries => Sequence(vec![
-            of(Rule::Element),
-            token(Colon),
-            of(Rule::Expr),
-            repeated(
-                vec![token(Comma), of(Rule::Element), token(Colon), of(Rule::Expr)],
-                true,
-            ),
-        ]),
+        Rule::MapEntries => pairs(Rule::Element),
         Rule::FieldName => Choice(vec![token(Identifier), token(EscapedIdentifier)]),
         Rule::Element => Sequence(vec![maybe(token(Question)), of(Rule::Expr)]),
         Rule::Literal => Choice(vec![
@@ -215,6 +163,74 @@ pub(super) fn grammar(rule: Rule) -> Shape {
             token(Null),
         ]),
     }
+}
+
+/// A primary with the fields, calls and indexes behind it.
+fn member() -> Shape {
+    let field = vec![Precedence(3), token(Dot), maybe(token(Question)), of(Rule::FieldName)];
+    let call = vec![
+        Precedence(2),
+        token(Dot),
+        token(Identifier),
+        token(OpenParen),
+        maybe(of(Rule::Arguments)),
+        token(CloseParen),
+    ];
+    let index = vec![
+        Precedence(1),
+        token(OpenBracket),
+        maybe(token(Question)),
+        of(Rule::Expr),
+        token(CloseBracket),
+    ];
+    let behind = [field, call, index].map(Sequence);
+    Sequence(vec![of(Rule::Primary), operations(Choice(behind.into()))])
+}
+
+fn primary() -> Shape {
+    let name = vec![maybe(token(Dot)), token(Identifier)];
+    let call = vec![
+        maybe(token(Dot)),
+        token(Identifier),
+        token(OpenParen),
+        maybe(of(Rule::Arguments)),
+        token(CloseParen),
+    ];
+    let nested = vec![token(OpenParen), of(Rule::Expr), token(CloseParen)];
+    let list = vec![
+        token(OpenBracket),
+        maybe(of(Rule::ListEntries)),
+        maybe(token(Comma)),
+        token(CloseBracket),
+    ];
+    let map = vec![
+        token(OpenBrace),
+        maybe(of(Rule::MapEntries)),
+        maybe(token(Comma)),
+        token(CloseBrace),
+    ];
+    let message = vec![
+        maybe(token(Dot)),
+        token(Identifier),
+        repeated(vec![token(Dot), token(Identifier)], false),
+        token(OpenBrace),
+        maybe(of(Rule::Fields)),
+        maybe(token(Comma)),
+        token(CloseBrace),
+    ];
+    let mut choices: Vec<Shape> = [name, call, nested, list, map, message].map(Sequence).into();
+    choices.push(of(Rule::Literal));
+    Choice(choices)
+}
+
+/// One or more of `key: value`, with commas between.
+fn pairs(key: Rule) -> Shape {
+    Sequence(vec![
+        of(key),
+        token(Colon),
+        of(Rule::Expr),
+        repeated(vec![token(Comma), of(key), token(Colon), of(Rule::Expr)], true),
+    ])
 }
 
 pub(super) const ALL: [Rule; RULES] = [

@@ -152,7 +152,7 @@ fn a_variable_with_a_dot_in_its_name_goes_before_the_one_that_it_begins_with() {
 }
 
 #[test]
-fn the_authorizer_is_asked_what_the_expression_says() {
+fn the_authorizer_gets_what_the_expression_says() {
     let recorder = Arc::new(Recorder::default());
     let environment =
         Environment::new().with_variable("authorizer", Type::Named("kubernetes.authorization.Authorizer"));

@@ -199,24 +199,10 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
                 within(number, out, |out| write(message, value, out));
             }
         }
-        Map(entry_number, entry) => within(number, out, |out| {
-            for (name, value) in entries(value).iter().rev() {
-                write_named(entry_number, name, out, |out| {
-                    within(2, out, |out| write_entry(entry, value, out));
-                });
-            }
-        }),
-        Paths(items, extensions, item) => within(number, out, |out| {
-            if extensions > items {
-                write_extensions(extensions, value, out);
-            }
-            for (path, value) in entries(value).iter().rev().filter(|(path, _)| path.starts_with('/')) {
-                write_named(items, path, out, |out| within(2, out, |out| write(item, value, out)));
-            }
-            if extensions < items {
-                write_extensions(extensions, value, out);
-            }
-        }),
+        Map(entry_number, entry) => within(number, out, |out| write_map(entry_number, entry, value, out)),
+        Paths(items, extensions, item) => {
+            within(number, out, |out| write_paths((items, extensions), item, value, out));
+        }
         Responses(codes, entry) => within(number, out, |out| write_responses(codes, entry, value, out)),
         TextsWithin => within(number, out, |out| match value.as_list() {
             Some(texts) => write_texts(texts, 1, out),
@@ -245,6 +231,26 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
                 within(number, out, |out| write_requirement(requirement, out));
             }
         }
+    }
+}
+
+fn write_map(entry_number: u16, entry: Entry, value: &Value, out: &mut BackToFront) {
+    for (name, value) in entries(value).iter().rev() {
+        write_named(entry_number, name, out, |out| {
+            within(2, out, |out| write_entry(entry, value, out));
+        });
+    }
+}
+
+fn write_paths((items, extensions): (u16, u16), item: &'static Message, value: &Value, out: &mut BackToFront) {
+    if extensions > items {
+        write_extensions(extensions, value, out);
+    }
+    for (path, value) in entries(value).iter().rev().filter(|(path, _)| path.starts_with('/')) {
+        write_named(items, path, out, |out| within(2, out, |out| write(item, value, out)));
+    }
+    if extensions < items {
+        write_extensions(extensions, value, out);
     }
 }
 
@@ -413,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn version_3_has_its_own_numbers_and_tells_schemas_from_references() {
+    fn version_3_has_its_own_numbers_and_distinguishes_schemas_from_references() {
         let schema = r##"{"type":"string","default":"d","items":{"$ref":"#/a"},"additionalProperties":{"type":"x"}}"##;
         let expected = [
             &b"\xca\x01\x06string"[..],

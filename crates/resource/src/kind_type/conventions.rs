@@ -22,7 +22,7 @@ pub struct Conventions {
     /// Items of lists have their kind and version.
     pub whole_items: bool,
     /// A list says in each chunk whether more chunks follow.
-    pub chunks_tell_rest: bool,
+    pub chunks_count_rest: bool,
     /// The numbers of a Scale may be missing or be no numbers, and nothing converts the Scale.
     pub untyped_scale: bool,
     /// Field selectors take the older names of fields, and refuse others in the words of the kind.
@@ -42,7 +42,7 @@ impl Conventions {
         fixed_routes: true,
         sorted_discovery: true,
         whole_items: false,
-        chunks_tell_rest: false,
+        chunks_count_rest: false,
         untyped_scale: false,
         named_selectors: true,
         listable_objects: false,
@@ -58,7 +58,7 @@ impl Conventions {
         fixed_routes: false,
         sorted_discovery: false,
         whole_items: true,
-        chunks_tell_rest: true,
+        chunks_count_rest: true,
         untyped_scale: true,
         named_selectors: false,
         listable_objects: true,

@@ -14,8 +14,8 @@ use crate::http::options::ListOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::http::table::IncludeObject;
-use crate::metrics::ListedWatch;
-use crate::objects::EventForm;
+use crate::metrics::{ListedWatch, ShardedWatch};
+use crate::objects::{EventForm, Selection};
 use crate::read::items::Conversion;
 use crate::read::list::{KeyRange, fresh, revision, selection};
 use crate::read::watch::{Bookmarks, WatchEncoder, WatchStream, error_frame, too_old};
@@ -40,28 +40,21 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
         View::Table(_) => IncludeObject::parse(&request.query)?,
         _ => IncludeObject::default(),
     };
-    let (watches, resource) = (context.shared.metrics.watches(), &request.served.resource);
-    let sharded = match selection.shard {
-        Some(_) => {
-            let (sharded, passed_over) = watches.begin_shard(resource);
-            selection.passed_over = passed_over;
-            sharded
-        }
-        None => None,
-    };
+    let sharded = begin_shard(context, &request, &mut selection);
     let end = Instant::now() + duration(context, &options);
     // What is there already is shown where no version says from where the client knows it.
     let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
     let place = KeyRange::of(&request, &selection);
     let store = context.shared.store.of(place.prefix.as_bytes());
+    let failed = |request, error: &ApiError| {
+        let frame = error_frame(context.messages(), format, error);
+        Ok(answer(request, ResponseBody::from(frame)))
+    };
     let snapshot = match (options.send_initial_events, wanted) {
         // A version that is yet to come is an event, not an answer.
         (Some(true), Some(version)) => match fresh(store, Some(version)).await {
             Ok(snapshot) => snapshot,
-            Err(error) => {
-                let frame = error_frame(context.messages(), format, &error);
-                return Ok(answer(request, ResponseBody::from(frame)));
-            }
+            Err(error) => return failed(request, &error),
         },
         (_, None) => fresh(store, None).await?,
         _ => store.snapshot(),
@@ -86,10 +79,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
     };
     let watcher = match watcher {
         Ok(watcher) => watcher,
-        Err(HistoryError::Compacted { oldest, .. }) => {
-            let frame = error_frame(context.messages(), format, &too_old(after, oldest));
-            return Ok(answer(request, ResponseBody::from(frame)));
-        }
+        Err(HistoryError::Compacted { oldest, .. }) => return failed(request, &too_old(after, oldest)),
         Err(_) => return Err(ApiError::unavailable("the server is shutting down")),
     };
     let form = event_form(&request, &shown, include);
@@ -98,7 +88,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
         shown,
         selection,
         form,
-        columns_told: false,
+        columns_sent: false,
     };
     let bookmarks = Bookmarks {
         periodic: options.allow_watch_bookmarks,
@@ -120,6 +110,15 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
         _sharded: sharded,
     };
     Ok(answer(request, ResponseBody::stream(watch.frames())))
+}
+
+/// What counts the watch while it lasts, if it is one of a shard, whose objects alone it then shows.
+fn begin_shard(context: &Context, request: &ResourceRequest, selection: &mut Selection) -> Option<ShardedWatch> {
+    selection.shard.as_ref()?;
+    let watches = context.shared.metrics.watches();
+    let (sharded, passed_over) = watches.begin_shard(&request.served.resource);
+    selection.passed_over = passed_over;
+    sharded
 }
 
 /// What counts the watch when it has shown all that is there.

@@ -110,75 +110,52 @@ impl Requests {
             "verb",
             "version",
         ];
-        let of_watches = ["group", "resource", "version"];
+        const OF_WATCHES: [&str; 3] = ["group", "resource", "version"];
         let with_code = |labels: &[&'static str]| [&["code"], labels].concat();
+        let counter = |name: &str, help: &str, labels: &[&str]| {
+            registered(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+        };
+        let gauge = |name: &str, help: &str, labels: &[&str]| {
+            registered(registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
+        };
         let histogram = |name: &str, help: &str, bounds: &[f64], labels: &[&str]| {
-            HistogramVec::new(HistogramOpts::new(name, help).buckets(bounds.to_vec()), labels)
+            let options = HistogramOpts::new(name, help).buckets(bounds.to_vec());
+            registered(registry, HistogramVec::new(options, labels)?)
         };
         Ok(Self {
-            total: registered(
-                registry,
-                IntCounterVec::new(
-                    Opts::new(
-                        "apiserver_request_total",
-                        "Requests by what they were about and how they ended",
-                    ),
-                    &with_code(&WITH_DRY_RUN),
-                )?,
+            total: counter(
+                "apiserver_request_total",
+                "Requests by what they were about and how they ended",
+                &with_code(&WITH_DRY_RUN),
             )?,
-            durations: registered(
-                registry,
-                histogram(
-                    "apiserver_request_duration_seconds",
-                    "How long requests took, in seconds",
-                    &DURATIONS,
-                    &WITH_DRY_RUN,
-                )?,
+            durations: histogram(
+                "apiserver_request_duration_seconds",
+                "How long requests took, in seconds",
+                &DURATIONS,
+                &WITH_DRY_RUN,
             )?,
-            sizes: registered(
-                registry,
-                histogram(
-                    "apiserver_response_sizes",
-                    "The sizes of answers to GET and LIST, in bytes",
-                    &ANSWER_SIZES,
-                    &WITHOUT,
-                )?,
+            sizes: histogram(
+                "apiserver_response_sizes",
+                "The sizes of answers to GET and LIST, in bytes",
+                &ANSWER_SIZES,
+                &WITHOUT,
             )?,
-            long_running: registered(
-                registry,
-                IntGaugeVec::new(
-                    Opts::new(
-                        "apiserver_longrunning_requests",
-                        "Requests that last and are under way, such as watches",
-                    ),
-                    &WITHOUT,
-                )?,
+            long_running: gauge(
+                "apiserver_longrunning_requests",
+                "Requests that last and are under way, such as watches",
+                &WITHOUT,
             )?,
-            terminations: registered(
-                registry,
-                IntCounterVec::new(
-                    Opts::new(
-                        "apiserver_request_terminations_total",
-                        "Requests that the server ended to protect itself",
-                    ),
-                    &with_code(&WITHOUT),
-                )?,
+            terminations: counter(
+                "apiserver_request_terminations_total",
+                "Requests that the server ended to protect itself",
+                &with_code(&WITHOUT),
             )?,
-            events: registered(
-                registry,
-                IntCounterVec::new(
-                    Opts::new("apiserver_watch_events_total", "Events sent to watches"),
-                    &of_watches,
-                )?,
-            )?,
-            event_sizes: registered(
-                registry,
-                histogram(
-                    "apiserver_watch_events_sizes",
-                    "The sizes of events sent to watches, in bytes",
-                    &EVENT_SIZES,
-                    &of_watches,
-                )?,
+            events: counter("apiserver_watch_events_total", "Events sent to watches", &OF_WATCHES)?,
+            event_sizes: histogram(
+                "apiserver_watch_events_sizes",
+                "The sizes of events sent to watches, in bytes",
+                &EVENT_SIZES,
+                &OF_WATCHES,
             )?,
             series: RwLock::default(),
         })

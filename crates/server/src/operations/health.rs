@@ -26,7 +26,7 @@ struct Check {
     endpoints: &'static [Endpoint],
     outcome: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
     /// Whether a report leaves it out as long as it is well.
-    told_where_it_fails: bool,
+    reported_where_it_fails: bool,
     /// How often it was run by each endpoint as a whole: in vain, and well.
     runs: [[AtomicU64; 2]; Endpoint::ALL.len()],
 }
@@ -105,7 +105,7 @@ impl Health {
             name: name.into(),
             endpoints,
             outcome: Box::new(outcome),
-            told_where_it_fails: false,
+            reported_where_it_fails: false,
             runs: Default::default(),
         });
         self
@@ -138,7 +138,7 @@ impl Health {
             let tasks = tasks.clone();
             let mut health = health.with(name, Endpoint::ALL, move || tasks.outcome(name));
             if let Some(check) = health.checks.last_mut() {
-                check.told_where_it_fails = true;
+                check.reported_where_it_fails = true;
             }
             health
         })
@@ -217,7 +217,7 @@ impl Health {
                 tracing::warn!(endpoint = endpoint.name(), check = &**name, why, "health check failed");
                 report.push_str(&format!("[-]{name} failed: reason withheld\n"));
                 failed.push(&**name);
-            } else if !check.told_where_it_fails {
+            } else if !check.reported_where_it_fails {
                 report.push_str(&format!("[+]{name} ok\n"));
             }
         }

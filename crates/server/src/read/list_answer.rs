@@ -39,7 +39,7 @@ pub(crate) async fn answer(
         return Ok(response::bytes(StatusCode::OK, content_type, body));
     }
     let metadata = match representation.view {
-        View::Whole if shown.resource.conventions.chunks_tell_rest => page.metadata_with_continue(),
+        View::Whole if shown.resource.conventions.chunks_count_rest => page.metadata_with_continue(),
         _ => page.metadata(),
     };
     let (writer, head) = Writer::new(context, shown, query, representation, &metadata)?;

@@ -2,6 +2,7 @@
 
 use holdfast_gotext::quote::quote;
 use holdfast_resource::{Operation, Refusal};
+use holdfast_value::Value;
 
 use super::pods::NODE_NAME;
 use super::{Write, refuse, text};
@@ -44,10 +45,7 @@ impl Write<'_> {
         if !self.subresource().is_empty() {
             return refuse(format!("unexpected subresource {}", self.subresource()));
         }
-        let of = |field| text(self.object, &["spec", field]);
-        let namespace = self.context.namespace;
-        let quoted = |name: &str| quote(&format!("{namespace}/{name}"));
-        let node_name = of("nodeName");
+        let node_name = self.requested("nodeName");
         if node_name != self.name {
             return refuse(format!(
                 "PodCertificateRequest.Spec.NodeName={}, which is not the requesting node {}",
@@ -55,18 +53,11 @@ impl Write<'_> {
                 self.node()
             ));
         }
-        let pod_name = of("podName");
-        let shown = quoted(pod_name);
-        // What is wrapped has no status in the reference.
-        let missing = |what: &str, shown: &str, kind: &str, name: &str| {
-            Refusal::Failed(format!(
-                "while retrieving {what} {shown} named in the PodCertificateRequest: {kind} {} not found",
-                quote(name)
-            ))
-        };
+        let pod_name = self.requested("podName");
+        let shown = self.quoted(pod_name);
         let node = self.find("nodes", "node", "", node_name);
         let node = node.map_err(|_| missing("node", &quote(node_name), "node", node_name))?;
-        let (stated, uid) = (of("nodeUID"), text(Some(&node), &UID));
+        let (stated, uid) = (self.requested("nodeUID"), text(Some(&node), &UID));
         if stated != uid {
             return Err(Refusal::Failed(format!(
                 "PodCertificateRequest for pod {shown} names node UID {}, inconsistent with the running node ({})",
@@ -77,7 +68,7 @@ impl Write<'_> {
         let pod = self
             .pod(pod_name)
             .map_err(|_| missing("pod", &shown, "pod", pod_name))?;
-        let (stated, uid) = (of("podUID"), text(Some(&pod), &UID));
+        let (stated, uid) = (self.requested("podUID"), text(Some(&pod), &UID));
         if stated != uid {
             return Err(Refusal::Failed(format!(
                 "PodCertificateRequest for pod {shown} contains pod UID ({}) which differs from running pod {}",
@@ -85,7 +76,12 @@ impl Write<'_> {
                 quote(uid)
             )));
         }
-        if text(Some(&pod), &NODE_NAME) != node_name {
+        self.check_running_pod(&pod, node_name, &shown)
+    }
+
+    /// The pod of a request, `shown` in messages, runs on the node of that name, as the service account that the request names.
+    fn check_running_pod(&self, pod: &Value, node_name: &str, shown: &str) -> Result<(), Refusal> {
+        if text(Some(pod), &NODE_NAME) != node_name {
             return refuse(format!(
                 "pod {shown} is not running on node {} named in the PodCertificateRequest",
                 quote(node_name)
@@ -95,8 +91,8 @@ impl Write<'_> {
             return refuse(format!("pod {shown} is a mirror pod"));
         }
         let (account, runs_as) = (
-            of("serviceAccountName"),
-            text(Some(&pod), &["spec", "serviceAccountName"]),
+            self.requested("serviceAccountName"),
+            text(Some(pod), &["spec", "serviceAccountName"]),
         );
         if account != runs_as {
             return refuse(format!(
@@ -105,9 +101,9 @@ impl Write<'_> {
                 quote(runs_as)
             ));
         }
-        let found = self.find("serviceaccounts", "serviceaccount", namespace, account);
-        let found = found.map_err(|_| missing("service account", &quoted(account), "serviceaccount", account))?;
-        let (stated, uid) = (of("serviceAccountUID"), text(Some(&found), &UID));
+        let found = self.find("serviceaccounts", "serviceaccount", self.context.namespace, account);
+        let found = found.map_err(|_| missing("service account", &self.quoted(account), "serviceaccount", account))?;
+        let (stated, uid) = (self.requested("serviceAccountUID"), text(Some(&found), &UID));
         if stated != uid {
             return refuse(format!(
                 "PodCertificateRequest for pod {shown} names service account UID {}, which differs from the running service account \
@@ -118,6 +114,24 @@ impl Write<'_> {
         }
         Ok(())
     }
+
+    /// A field of the specification of the request.
+    fn requested(&self, field: &str) -> &str {
+        text(self.object, &["spec", field])
+    }
+
+    /// The name of an object in the namespace of the request, as messages show it.
+    fn quoted(&self, name: &str) -> String {
+        quote(&format!("{}/{name}", self.context.namespace))
+    }
+}
+
+/// The refusal of a request that names an object which does not exist. What is wrapped has no status in the reference.
+fn missing(what: &str, shown: &str, kind: &str, name: &str) -> Refusal {
+    Refusal::Failed(format!(
+        "while retrieving {what} {shown} named in the PodCertificateRequest: {kind} {} not found",
+        quote(name)
+    ))
 }
 
 #[cfg(test)]

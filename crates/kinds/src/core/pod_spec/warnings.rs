@@ -96,19 +96,7 @@ pub(crate) fn pod_spec_warnings(
         }
     }
     node_affinity(spec, warnings);
-    for constraint in spec.child("topologySpreadConstraints").items() {
-        let key = constraint.child("topologyKey");
-        if let Some(text) = deprecated_node_label(key.text()) {
-            warnings.push(format!("{}: {} is {text}", key.path(), key.text()));
-        }
-        let selector = constraint.child("labelSelector");
-        if !selector.is_set() {
-            warnings.push(format!(
-                "{}: a null labelSelector results in matching no pod",
-                selector.path()
-            ));
-        }
-    }
+    topology_spread(spec, warnings);
     for (annotation, text) in DEPRECATED_ANNOTATIONS {
         let entry = metadata.child("annotations");
         let entry = entry.entry(annotation);
@@ -126,30 +114,7 @@ pub(crate) fn pod_spec_warnings(
     for name in BYTES {
         resources::fractional_bytes(&overhead, name, warnings);
     }
-    let annotations = metadata.child("annotations");
-    let is_annotated = annotations.is_set();
-    let security = spec.child("securityContext");
-    if !security.child("seccompProfile").is_set() {
-        seccomp_annotation(&annotations, SECCOMP, warnings);
-    }
-    let of_pod = security.child("appArmorProfile");
-    for list in CONTAINERS {
-        for container in spec.child(list).items() {
-            let name = container.child("name");
-            let security = container.child("securityContext");
-            if is_annotated && !security.child("seccompProfile").is_set() {
-                seccomp_annotation(
-                    &annotations,
-                    &format!("{SECCOMP_OF_CONTAINER}{}", name.text()),
-                    warnings,
-                );
-            }
-            if is_template && is_annotated && !security.child("appArmorProfile").is_set() {
-                app_armor_annotation(&annotations, name.text(), of_pod.value(), warnings);
-            }
-            container_warnings(&container, warnings);
-        }
-    }
+    containers(&metadata.child("annotations"), spec, is_template, warnings);
     port_warnings(spec, warnings);
     port_name_warnings(spec, warnings);
     let grace = spec.child("terminationGracePeriodSeconds");
@@ -168,6 +133,46 @@ pub(crate) fn pod_spec_warnings(
     );
     for host in spec.child("hostAliases").items() {
         warnings.extend(address_warning(&host.child("ip")));
+    }
+}
+
+fn topology_spread(spec: &Field<'_, '_>, warnings: &mut Vec<String>) {
+    for constraint in spec.child("topologySpreadConstraints").items() {
+        let key = constraint.child("topologyKey");
+        if let Some(text) = deprecated_node_label(key.text()) {
+            warnings.push(format!("{}: {} is {text}", key.path(), key.text()));
+        }
+        let selector = constraint.child("labelSelector");
+        if !selector.is_set() {
+            warnings.push(format!(
+                "{}: a null labelSelector results in matching no pod",
+                selector.path()
+            ));
+        }
+    }
+}
+
+/// Warns of the containers, and of annotations that stand for their security context and that of the Pod.
+fn containers(annotations: &Field<'_, '_>, spec: &Field<'_, '_>, is_template: bool, warnings: &mut Vec<String>) {
+    let is_annotated = annotations.is_set();
+    let security = spec.child("securityContext");
+    if !security.child("seccompProfile").is_set() {
+        seccomp_annotation(annotations, SECCOMP, warnings);
+    }
+    let of_pod = security.child("appArmorProfile");
+    for list in CONTAINERS {
+        for container in spec.child(list).items() {
+            let name = container.child("name");
+            let security = container.child("securityContext");
+            if is_annotated && !security.child("seccompProfile").is_set() {
+                let of_container = format!("{SECCOMP_OF_CONTAINER}{}", name.text());
+                seccomp_annotation(annotations, &of_container, warnings);
+            }
+            if is_template && is_annotated && !security.child("appArmorProfile").is_set() {
+                app_armor_annotation(annotations, name.text(), of_pod.value(), warnings);
+            }
+            container_warnings(&container, warnings);
+        }
     }
 }
 

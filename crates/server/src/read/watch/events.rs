@@ -32,7 +32,7 @@ pub(crate) struct WatchEncoder {
     /// In which form.
     pub(crate) form: EventForm,
     /// Whether the columns of a table were sent already.
-    pub(crate) columns_told: bool,
+    pub(crate) columns_sent: bool,
 }
 
 impl WatchEncoder {
@@ -65,7 +65,7 @@ impl WatchEncoder {
         {
             return self.frame_of_change(event, None);
         }
-        let first_of_table = matches!(self.form.view, View::Table(_)) && !self.columns_told;
+        let first_of_table = matches!(self.form.view, View::Table(_)) && !self.columns_sent;
         if !with_previous && !first_of_table {
             let kept = self
                 .context
@@ -166,7 +166,7 @@ impl WatchEncoder {
 
     /// Whether the next frame has the columns of a table, which is so once.
     fn with_columns(&mut self) -> bool {
-        matches!(self.form.view, View::Table(_)) && !std::mem::replace(&mut self.columns_told, true)
+        matches!(self.form.view, View::Table(_)) && !std::mem::replace(&mut self.columns_sent, true)
     }
 
     fn frame(&self, event_type: &str, object: &[u8]) -> Result<Bytes, ApiError> {
