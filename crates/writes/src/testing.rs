@@ -1,4 +1,4 @@
-//! A world for tests of writes: what a run needs of the outside, without a server. Webhooks do not answer, everything is
+//! A world for tests of writes: what a run needs of the outside, without a server. Webhooks do not answer by default, everything is
 //! allowed, all objects get one uid, and time stands still.
 
 use std::sync::Arc;
@@ -30,8 +30,10 @@ pub struct World {
     pub plugins: AdmissionChain,
     /// The admission policies.
     pub policies: Arc<Policies>,
-    /// The admission webhooks, none of which answers.
+    /// The admission webhooks.
     pub webhooks: Arc<Webhooks>,
+    /// The client of webhooks; by default none of them answers.
+    pub callers: Arc<dyn Callers>,
     /// The user who writes.
     pub user: Arc<User>,
     field_managers: FieldManagers,
@@ -48,6 +50,7 @@ impl World {
             plugins: AdmissionChain::default(),
             policies: Arc::default(),
             webhooks: Arc::default(),
+            callers: Arc::new(Unreachable),
             user: Arc::new(User {
                 name: "tester".into(),
                 groups: vec!["system:authenticated".into()],
@@ -73,7 +76,7 @@ impl World {
             access,
             identifiers: &OneUid,
             lookup,
-            callers: &Unreachable,
+            callers: self.callers.as_ref(),
         }
     }
 
@@ -102,7 +105,8 @@ impl Identifiers for OneUid {
 
 const UNREACHABLE: &str = "there is no server";
 
-struct Unreachable;
+/// No webhook answers.
+pub struct Unreachable;
 
 impl ConversionCaller for Unreachable {
     fn convert<'a>(&'a self, webhook: &'a ConversionWebhook, objects: &'a [Value], _: &'a str) -> Converted<'a> {

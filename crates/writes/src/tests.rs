@@ -5,6 +5,8 @@
 mod admission;
 mod deletions;
 mod known;
+mod patches;
+mod webhooks;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -296,3 +296,54 @@ fn refused(error: ApplyError) -> Error {
         ApplyError::Decode(_) | ApplyError::Failed(_) => Error::unclassified(error.to_string()),
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use holdfast_value::{Limits, yaml};
+
+    use super::*;
+    use crate::testing::World;
+
+    fn tree(text: &str) -> Value {
+        yaml::parse(text.as_bytes(), &Limits::REQUEST).unwrap()
+    }
+
+    /// The address of a Deployment, and of its `subresource`.
+    fn target(world: &World, subresource: &str) -> Target {
+        let object = tree("{apiVersion: apps/v1, kind: Deployment, metadata: {name: a}}");
+        let group_resource = GroupResource {
+            group: "apps".into(),
+            resource: "deployments".into(),
+        };
+        let mut resources = world.registry.resources();
+        let resource = resources.find(|known| known.group_resource() == group_resource);
+        world.target(resource.unwrap(), &object, subresource)
+    }
+
+    #[test]
+    fn an_address_has_one_field_manager_until_its_resource_is_forgotten() {
+        let world = World::new(holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap());
+        let managers = FieldManagers::new(Arc::clone(world.registry.types()));
+        let (object, status) = (target(&world, ""), target(&world, "status"));
+        let first = managers.of(&object).unwrap();
+        assert!(Arc::ptr_eq(&first, &managers.of(&object).unwrap()));
+        assert!(!Arc::ptr_eq(&first, &managers.of(&status).unwrap()));
+        managers.forget(&object.resource);
+        assert!(!Arc::ptr_eq(&first, &managers.of(&object).unwrap()));
+    }
+
+    #[test]
+    fn an_apply_that_changes_no_field_changes_managers_alone() {
+        let stored = tree(
+            "{metadata: {name: a, managedFields: [{manager: x}], annotations: {kubectl.kubernetes.io/last-applied-configuration: \
+             old, b: c}}, spec: {stored: 1}}",
+        );
+        let shown =
+            tree("{metadata: {name: a, managedFields: [{manager: y}], annotations: {b: other}}, spec: {shown: 1}}");
+        assert_eq!(
+            with_managers_of(&stored, &shown),
+            tree("{metadata: {name: a, managedFields: [{manager: y}], annotations: {b: c}}, spec: {stored: 1}}")
+        );
+    }
+}

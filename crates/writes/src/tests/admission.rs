@@ -75,6 +75,31 @@ fn policies_have_no_say_in_policies_and_reviews() {
 }
 
 #[test]
+fn a_mutating_policy_changes_what_plugins_and_validation_see_and_owns_nothing() {
+    let world = world();
+    let mutate = |expression: &str| {
+        let spec = format!(
+            "{{matchConstraints: {{resourceRules: [{{{EVERYTHING}}}], matchPolicy: Equivalent}}, failurePolicy: Fail, \
+             reinvocationPolicy: Never, mutations: [{{patchType: ApplyConfiguration, applyConfiguration: {{expression: \
+             '{expression}'}}}}]}}"
+        );
+        let policy = tree(&format!("{{spec: {spec}}}"));
+        world.policies.mutating.set_policy("p", Some(&policy));
+        let binding = tree("{spec: {policyName: p}}");
+        world.policies.mutating.set_binding("b", Some(&binding));
+        create(&world, CONFIG)
+    };
+    let object = mutate("Object{data: {\"b\": \"added\"}}").unwrap().object;
+    assert_eq!(object.at(&["data"]), Some(&tree("{a: '1', b: added}")));
+    let owned = json::to_string(object.at(&["metadata", "managedFields"]).unwrap());
+    assert!(owned.contains("f:a") && !owned.contains("f:b"), "{owned}");
+    let ErrorKind::Invalid { errors, .. } = kind_of(mutate("Object{data: {\"/\": \"x\"}}")) else {
+        panic!("not invalid")
+    };
+    assert_eq!(errors[0].field.as_str(), "data[/]");
+}
+
+#[test]
 fn webhooks_have_no_say_in_webhooks_and_policies_nor_in_what_the_server_does_by_itself() {
     let world = world();
     dead_webhook(&world, "");
