@@ -122,6 +122,53 @@ fn every_kind_in_the_list_of_a_group_has_a_row_and_stands_there_once() {
     assert!(listed > 50, "{listed}");
 }
 
+/// The lines of a manifest below `[dependencies]` that name crates of this workspace, as their names without `holdfast-`.
+fn dependencies(manifest: &str) -> BTreeSet<&str> {
+    let section = manifest
+        .split("\n[")
+        .find(|section| section.starts_with("dependencies]"));
+    let lines = section.unwrap_or_default().lines();
+    lines
+        .filter_map(|line| line.strip_prefix("holdfast-")?.split(['.', ' ']).next())
+        .collect()
+}
+
+/// Crates that do not use those above them, and which.
+const APART: [(&str, &str); 3] = [("server", "kinds"), ("controllers", "kinds"), ("controllers", "store")];
+
+#[test]
+fn crates_use_only_those_that_stand_above_them_in_the_table_of_the_map() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let map = fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let rows = map
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let order: Vec<&str> = rows.map(|(name, _)| name).collect();
+    let mut crates = BTreeSet::new();
+    let mut upwards = Vec::new();
+    for entry in fs::read_dir(root.join("crates")).unwrap() {
+        let path = entry.unwrap().path();
+        let Ok(manifest) = fs::read_to_string(path.join("Cargo.toml")) else {
+            continue;
+        };
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        let above: Vec<&str> = order.iter().copied().take_while(|row| *row != name).collect();
+        let may_not = |used: &str| !above.contains(&used) || APART.contains(&(name.as_str(), used));
+        let used = dependencies(&manifest).into_iter().filter(|used| may_not(used));
+        upwards.extend(used.map(|used| format!("{name} uses {used}")));
+        crates.insert(name);
+    }
+    assert_eq!(upwards, Vec::<String>::new());
+    assert_eq!(crates, order.iter().map(ToString::to_string).collect());
+}
+
+#[test]
+fn dependencies_are_distinguished_from_those_of_tests() {
+    let manifest = "[package]\nname = \"x\"\n[dependencies]\nholdfast-value.workspace = true\nholdfast-cel = { workspace = \
+                    true }\nhttp = \"1\"\n\n[dev-dependencies]\nholdfast-kinds.workspace = true\n";
+    assert_eq!(dependencies(manifest), BTreeSet::from(["value", "cel"]));
+}
+
 /// The options in the query of requests for `path`, by the OpenAPI document of the core group.
 fn options_of(paths: &Value, path: &str) -> BTreeSet<String> {
     let item = paths.get(path).unwrap();
