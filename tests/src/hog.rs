@@ -6,6 +6,8 @@
     reason = "what fails here is the test"
 )]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -124,11 +126,40 @@ async fn times(target: &Target, count: usize) -> Vec<Duration> {
     times
 }
 
+/// Threads that do nothing but take the processors, one for each, until this is dropped.
+#[derive(Debug)]
+pub struct BusyLoops(Arc<AtomicBool>);
+
+impl BusyLoops {
+    /// Starts them.
+    #[must_use]
+    pub fn start() -> Self {
+        let ended = Arc::new(AtomicBool::new(false));
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            let ended = Arc::clone(&ended);
+            std::thread::spawn(move || {
+                while !ended.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        Self(ended)
+    }
+}
+
+impl Drop for BusyLoops {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// How long the requests of the quiet one take, in order, the longest last.
 #[derive(Debug)]
 pub struct Figures {
     /// While no other request runs.
     pub idle: Vec<Duration>,
+    /// Beside as many busy loops as the machine has processors, and no other request: what the scheduler of the machine takes.
+    pub loops: Vec<Duration>,
     /// Beside the hog.
     pub beside: Vec<Duration>,
     /// How many requests of the hog were served meanwhile.
@@ -144,6 +175,9 @@ pub async fn figures(binary: &Binary, requests: usize, connections: usize) -> Fi
     let hog = target.clone().with_token(token(&mut client, "hog").await);
     let quiet = target.clone().with_token(token(&mut client, "quiet").await);
     let idle = apart(&quiet, requests).await;
+    let busy = BusyLoops::start();
+    let loops = apart(&quiet, requests).await;
+    drop(busy);
     let (mut tasks, (sender, mut answers)) = (JoinSet::new(), unbounded_channel());
     load(&hog, connections, "hog", (&mut tasks, &sender)).await;
     // It is there when it counts.
@@ -162,6 +196,7 @@ pub async fn figures(binary: &Binary, requests: usize, connections: usize) -> Fi
     }
     Figures {
         idle,
+        loops,
         beside,
         served,
         refused,
