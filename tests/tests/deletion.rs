@@ -7,6 +7,8 @@ use conformance::{Binary, Client, Server};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 
+const MERGE: &str = "application/merge-patch+json";
+
 fn path(name: &str) -> String {
     format!("/api/v1/namespaces/default/configmaps/{name}")
 }
@@ -398,4 +400,58 @@ async fn a_collection_of_many_goes_and_is_answered_as_it_was() {
             .count(),
         0
     );
+}
+
+#[tokio::test]
+async fn a_claim_goes_once_no_pod_uses_it_and_a_volume_once_it_is_not_bound() {
+    const CLAIMS: &str = "/api/v1/namespaces/held/persistentvolumeclaims";
+    const PODS: &str = "/api/v1/namespaces/held/pods";
+    const VOLUMES: &str = "/api/v1/persistentvolumes";
+    let server =
+        server(&["--controllers=*,persistentvolumeclaim-protection-controller,persistentvolume-protection-controller"]);
+    let mut client = Client::of(&server).await;
+    client.namespace("held").await;
+    let size = json!({"storage": "1Gi"});
+    let claim = json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": size}});
+    client
+        .make(CLAIMS, json!({"metadata": {"name": "data"}, "spec": claim}))
+        .await;
+    let pod = json!({"nodeName": "node", "containers": [{"name": "main", "image": "main"}],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]});
+    client
+        .make(PODS, json!({"metadata": {"name": "user"}, "spec": pod}))
+        .await;
+    let volume = json!({"accessModes": ["ReadWriteOnce"], "capacity": size, "hostPath": {"path": "/data"}});
+    for name in ["bound", "free"] {
+        client
+            .make(VOLUMES, json!({"metadata": {"name": name}, "spec": volume}))
+            .await;
+    }
+    let bound = json!({"status": {"phase": "Bound"}});
+    let (status, answer) = client
+        .ask(Method::PATCH, &format!("{VOLUMES}/bound/status"), MERGE, bound)
+        .await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+
+    for path in [
+        format!("{CLAIMS}/data"),
+        format!("{VOLUMES}/bound"),
+        format!("{VOLUMES}/free"),
+    ] {
+        client.delete(&path, Value::Null).await;
+    }
+    client.until_gone(&format!("{VOLUMES}/free")).await;
+    for path in [format!("{CLAIMS}/data"), format!("{VOLUMES}/bound")] {
+        let (_, kept) = client.get(&path).await;
+        assert!(!kept["metadata"]["deletionTimestamp"].is_null(), "{kept}");
+    }
+    client
+        .delete(&format!("{PODS}/user"), json!({"gracePeriodSeconds": 0}))
+        .await;
+    client.until_gone(&format!("{CLAIMS}/data")).await;
+    let released = json!({"status": {"phase": "Released"}});
+    client
+        .ask(Method::PATCH, &format!("{VOLUMES}/bound/status"), MERGE, released)
+        .await;
+    client.until_gone(&format!("{VOLUMES}/bound")).await;
 }

@@ -32,6 +32,7 @@ mod quota;
 mod reconcile;
 mod refusal;
 mod service_cidr;
+mod storage_protection;
 mod storage_versions;
 mod token_tracking;
 
@@ -99,7 +100,7 @@ pub struct ControllerContext {
 }
 
 /// All controllers.
-const CONTROLLERS: [Controller; 10] = [
+const CONTROLLERS: [Controller; 12] = [
     Controller {
         name: namespace::NAME,
         check: namespace::NAME,
@@ -139,6 +140,19 @@ const CONTROLLERS: [Controller; 10] = [
             let authorities = namespaced_default::root_ca(&context.root_ca);
             Box::pin(namespaced_default::run(client, authorities))
         },
+    },
+    // Without a scheduler and nodes nothing is bound or used for long: they are for those who make claims all the same.
+    Controller {
+        name: storage_protection::CLAIMS,
+        check: storage_protection::CLAIMS,
+        by_default: false,
+        run: |client, _| Box::pin(storage_protection::run_claims(client)),
+    },
+    Controller {
+        name: storage_protection::VOLUMES,
+        check: storage_protection::VOLUMES,
+        by_default: false,
+        run: |client, _| Box::pin(storage_protection::run_volumes(client)),
     },
     Controller {
         name: policy_status::NAME,

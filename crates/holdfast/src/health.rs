@@ -91,7 +91,7 @@ fn with_override(health: Health, store: &Arc<Store>, cluster: usize, stores: Vec
         }
     };
     health
-        .with(format!("etcd-override-{cluster}"), LIVE, check(Store::health))
+        .with(format!("etcd-override-{cluster}"), Endpoint::ALL, check(Store::health))
         .with(
             format!("etcd-override-readiness-{cluster}"),
             &[Endpoint::Readyz],
@@ -132,7 +132,12 @@ pub(crate) fn checks(
                 Ok(())
             }
         })
-        .with("etcd", LIVE, stored(&store));
+        // Readiness has this check on an etcd alone: the recorded reference leaves it out, and the published one has it.
+        .with(
+            "etcd",
+            if store.is_shared() { Endpoint::ALL } else { LIVE },
+            stored(&store),
+        );
     let health = match store.is_shared() {
         true => with_etcds(health, &store, overrides),
         false => health,

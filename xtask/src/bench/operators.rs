@@ -65,8 +65,7 @@ pub(super) async fn rows(binary: &Binary, objects: usize, connections: usize) ->
         }
     }
     let figures = figures(binary, REQUESTS, HOG).await;
-    let [idle, loops, beside] =
-        [&figures.idle, &figures.loops, &figures.beside].map(|times| quantile(times, 0.99));
+    let [idle, loops, beside] = [&figures.idle, &figures.loops, &figures.beside].map(|times| quantile(times, 0.99));
     rows.push(row("Get one ConfigMap alone, p99", &millis(idle), "", ""));
     let title = "Get one ConfigMap beside a busy loop on each processor, p99";
     rows.push(row(title, &millis(loops), "", ""));

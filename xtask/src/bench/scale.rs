@@ -84,7 +84,11 @@ async fn with_many_pods(binary: &Binary, rows: &mut Vec<Row>) -> Result<()> {
                 &format!("list of {count} pods, {form}, server CPU"),
                 &millis(cpu),
                 "",
-                if (count, form) == ("10,000", "Table") { "≤ 250 ms" } else { "" },
+                if (count, form) == ("10,000", "Table") {
+                    "≤ 250 ms"
+                } else {
+                    ""
+                },
             ));
         }
     }
