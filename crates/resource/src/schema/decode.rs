@@ -4,13 +4,13 @@
 //! out, and what it never leaves out is written; quantities, times and bytes are brought into their canonical form; a
 //! value of the wrong type is an error. A subtree that is already in this form is shared, not copied.
 
+mod place;
+
 use std::fmt;
 
 use holdfast_gotext::time::{self, Precision, TimeError};
-use holdfast_value::{List, Map, Value, pointer};
-use smol_str::format_smolstr;
+use holdfast_value::{List, Map, Value};
 
-use crate::FieldPath;
 use crate::schema::base64;
 use crate::schema::empties::{EmptyField, EmptyKind};
 use crate::schema::go_names::item_of;
@@ -564,47 +564,6 @@ impl<'p> ValuePath<'p> {
     /// Whether this is a field of the core group, all of whose maps of amounts are of resources.
     fn is_resources_of_core(&self) -> bool {
         matches!(self.step, Step::Field(of, _) if of.name.starts_with("io.k8s.api.core.v1."))
-    }
-
-    /// The place in the form of errors.
-    fn field_path(&self) -> FieldPath {
-        let above = self.above.map(ValuePath::field_path).unwrap_or_default();
-        match self.step {
-            Step::Root => above,
-            Step::Item(at) => above.index(at),
-            Step::Field(_, name) => above.child(name),
-            Step::Key(key) => above.key(key),
-        }
-    }
-
-    fn write_pointer(&self, out: &mut String) {
-        if let Some(above) = self.above {
-            above.write_pointer(out);
-        }
-        match self.step {
-            Step::Root => {}
-            Step::Item(at) => out.push_str(&format_smolstr!("/{at}")),
-            Step::Field(_, name) | Step::Key(name) => {
-                out.push('/');
-                out.push_str(&pointer::escape(name));
-            }
-        }
-    }
-
-    fn write_path(&self, out: &mut String) {
-        if let Some(above) = self.above {
-            above.write_path(out);
-        }
-        match self.step {
-            Step::Root => {}
-            Step::Item(at) => out.push_str(&format_smolstr!("[{at}]")),
-            Step::Field(_, name) | Step::Key(name) => {
-                if !out.is_empty() {
-                    out.push('.');
-                }
-                out.push_str(name);
-            }
-        }
     }
 }
 

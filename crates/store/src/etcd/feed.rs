@@ -9,12 +9,15 @@
 //!   or what the watch says comes next.
 //! - While the state is read again nothing else is published.
 
+mod differences;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 
+use self::differences::Differences;
 use super::ahead::Known;
 use super::metrics::Observer;
 use super::prefix::Prefix;
@@ -23,7 +26,7 @@ use crate::clock::Clock;
 use crate::codec::Codec;
 use crate::entry::{Entry, Indexer, Value, Version};
 use crate::key::{Key, Revision, table_by_segments};
-use crate::state::{At, Draft, Publisher, Snapshot, State};
+use crate::state::{At, Draft, Publisher, State};
 use crate::transaction::Op;
 
 /// What each operation of a transaction made.
@@ -502,100 +505,5 @@ impl Run {
 
     fn report(&self, observer: &dyn Observer) {
         observer.listed(&self.table, self.objects);
-    }
-}
-
-/// In what the state differs from what etcd holds.
-struct Differences {
-    changes: Vec<Change>,
-}
-
-impl Differences {
-    fn new<X: Indexer>(before: &Snapshot<X>, prefix: &Prefix, entries: &[proto::KeyValue], revision: Revision) -> Self {
-        let mut there = HashMap::with_capacity(entries.len());
-        for kv in entries {
-            if let Some(key) = prefix.key(&kv.key) {
-                there.insert(key, kv);
-            }
-        }
-        let mut changes = Vec::new();
-        let mut free = Free::of(
-            there.values().map(|kv| kv.mod_revision.unsigned_abs()),
-            before.revision(),
-        );
-        let mut gone = |key: &Key, until: Revision| Change {
-            key: key.clone(),
-            mod_revision: free.take(until),
-            create_revision: 0,
-            stored: None,
-            value: None,
-        };
-        for entry in before.range(b"") {
-            match there.get(entry.key()) {
-                None => changes.push(gone(entry.key(), revision)),
-                // It went and came again.
-                Some(kv) if kv.create_revision.unsigned_abs() != entry.create_revision() => {
-                    changes.push(gone(entry.key(), kv.create_revision.unsigned_abs().saturating_sub(1)));
-                }
-                Some(_) => {}
-            }
-        }
-        for (key, kv) in there {
-            let mod_revision = kv.mod_revision.unsigned_abs();
-            if before
-                .get(&key)
-                .is_none_or(|entry| entry.mod_revision() != mod_revision)
-            {
-                changes.push(Change {
-                    key,
-                    mod_revision,
-                    create_revision: kv.create_revision.unsigned_abs(),
-                    stored: Some(kv.value.clone()),
-                    value: None,
-                });
-            }
-        }
-        changes.sort_by(|one, other| {
-            let order = |change: &Change| (change.mod_revision, change.stored.is_some());
-            order(one).cmp(&order(other)).then_with(|| one.key.cmp(&other.key))
-        });
-        Self { changes }
-    }
-}
-
-/// Revisions for deletions whose own ones are not known: each gets one of its own, so that a watcher that goes on from any event
-/// has missed none of the same revision.
-struct Free {
-    /// For a revision that is taken, one below it that may be free.
-    below: HashMap<Revision, Revision>,
-    /// The revisions of all changes are above it.
-    after: Revision,
-}
-
-impl Free {
-    fn of(taken: impl Iterator<Item = Revision>, after: Revision) -> Self {
-        let below = taken.map(|revision| (revision, revision.saturating_sub(1)));
-        Self {
-            below: below.collect(),
-            after,
-        }
-    }
-
-    /// Takes the highest free one that is not above `until`; `until` itself where there is none.
-    fn take(&mut self, until: Revision) -> Revision {
-        let (mut found, mut passed) = (until, Vec::new());
-        while let Some(below) = self.below.get(&found) {
-            passed.push(found);
-            found = *below;
-        }
-        if found <= self.after {
-            return until;
-        }
-        // The next look at these takes the short way.
-        for taken in passed {
-            self.below.insert(taken, found - 1);
-        }
-        self.below.insert(found, found - 1);
-        found
     }
 }

@@ -3,6 +3,7 @@
 //! Members of all open containers lie on two shared stacks, `items` and `entries`. Closing a container cuts its members
 //! off into an allocation of the exact size.
 
+mod errors;
 mod escapes;
 mod repetition;
 
@@ -11,6 +12,7 @@ use std::collections::HashSet;
 use super::Deferred;
 use crate::finding::MAX_FINDINGS;
 use crate::{Duplicates, Entry, Error, Finding, Limits, List, Map, Position, SmolStr, Value};
+pub(super) use errors::quoted;
 use repetition::{path, without_repetition};
 
 /// An open list or map, with the place of its first member on `items` or `entries`.
@@ -530,36 +532,6 @@ impl<'a> Reader<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    fn check_depth(&self) -> Result<(), Error> {
-        match self.frames.len() < self.limits.max_depth {
-            true => Ok(()),
-            false => Err(Error::TooDeep {
-                limit: self.limits.max_depth,
-                position: self.position(),
-                message: format!(
-                    "invalid character {} exceeded max depth",
-                    quoted(self.peek().unwrap_or_default())
-                ),
-            }),
-        }
-    }
-
-    fn position(&self) -> Position {
-        Position::of(self.bytes, self.at)
-    }
-
-    /// The error for the byte that stands here, or for the end of the text.
-    fn unexpected(&self, context: &str) -> Error {
-        let message = match self.peek() {
-            None => "unexpected end of JSON input".to_owned(),
-            Some(byte) => format!("invalid character {} {context}", quoted(byte)),
-        };
-        Error::Json {
-            message,
-            position: self.position(),
-        }
-    }
-
     /// Notes the key that was just read and reports it if the innermost map has had it before.
     fn track(&mut self) {
         let (Some(tracker), Some((key, _))) = (&mut self.tracker, self.entries.last()) else {
@@ -607,25 +579,6 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
         .iter()
         .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20))
         .unwrap_or(rest.len())
-}
-
-/// A byte in single quotes as Go's `encoding/json` shows it.
-pub(super) fn quoted(byte: u8) -> String {
-    match byte {
-        b'\'' => r"'\''".to_owned(),
-        b'"' => "'\"'".to_owned(),
-        b'\\' => r"'\\'".to_owned(),
-        0x07 => r"'\a'".to_owned(),
-        0x08 => r"'\b'".to_owned(),
-        0x0b => r"'\v'".to_owned(),
-        0x0c => r"'\f'".to_owned(),
-        b'\n' => r"'\n'".to_owned(),
-        b'\r' => r"'\r'".to_owned(),
-        b'\t' => r"'\t'".to_owned(),
-        0..0x20 | 0x7f => format!("'\\x{byte:02x}'"),
-        0x80..=0xa0 | 0xad => format!("'\\u{byte:04x}'"),
-        _ => format!("'{}'", char::from(byte)),
-    }
 }
 
 #[cfg(test)]
