@@ -1,6 +1,7 @@
 //! What can go wrong, by the operation that meets it.
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::key::{Key, Revision};
@@ -60,6 +61,16 @@ pub enum OpenError {
         /// What the system says.
         detail: String,
     },
+}
+
+impl OpenError {
+    /// What the system says of a file or a directory that cannot be used; for `map_err`.
+    pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + Copy + '_ {
+        |error| Self::Io {
+            path: path.to_owned(),
+            detail: error.to_string(),
+        }
+    }
 }
 
 /// Why a transaction did not happen.

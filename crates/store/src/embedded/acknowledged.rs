@@ -56,7 +56,7 @@ impl Acknowledged {
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(io_error(&path, &error)),
+            Err(error) => return Err(OpenError::io(&path)(error)),
         };
         let slots: Option<Vec<Revision>> = SLOTS.iter().map(|at| revision(&bytes, *at)).collect();
         let newest = slots.and_then(|slots| slots.into_iter().max());
@@ -92,7 +92,7 @@ impl Acknowledged {
             super::directory::sync_folder_of(&path)?;
             Ok(acknowledged)
         };
-        begin().map_err(|error| io_error(&path, &error))
+        begin().map_err(OpenError::io(&path))
     }
 
     /// Says that writes up to `revision` are about to be acknowledged.
@@ -141,13 +141,6 @@ fn revision(bytes: &[u8], at: u64) -> Option<Revision> {
     let slot = bytes.get(usize::try_from(at).ok()?..)?.get(..RECORD)?;
     let revision = Revision::from_le_bytes(slot.get(8..16)?.try_into().ok()?);
     (slot == record(revision)).then_some(revision)
-}
-
-fn io_error(path: &Path, error: &io::Error) -> OpenError {
-    OpenError::Io {
-        path: path.to_owned(),
-        detail: error.to_string(),
-    }
 }
 
 #[cfg(test)]

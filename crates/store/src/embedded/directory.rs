@@ -23,10 +23,7 @@ pub(crate) struct Directory {
 impl Directory {
     /// Takes the directory, making it if need be: readable by its owner alone, because secrets lie in it.
     pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
-        let io = |error: io::Error| OpenError::Io {
-            path: path.to_owned(),
-            detail: error.to_string(),
-        };
+        let io = OpenError::io(path);
         if !path.is_dir() {
             DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(io)?;
             sync_folder_of(path).map_err(io)?;
@@ -63,15 +60,9 @@ impl Directory {
     /// The store's file, which is made, empty, if it is absent.
     pub(crate) fn store_file(&self) -> Result<PathBuf, OpenError> {
         let path = self.path.join(STORE);
-        salvage::finish(&path).map_err(|error| OpenError::Io {
-            path: path.clone(),
-            detail: error.to_string(),
-        })?;
+        salvage::finish(&path).map_err(OpenError::io(&path))?;
         if !fs::exists(&path).unwrap_or(false) {
-            private(&path).map_err(|error| OpenError::Io {
-                path: path.clone(),
-                detail: error.to_string(),
-            })?;
+            private(&path).map_err(OpenError::io(&path))?;
         }
         Ok(path)
     }

@@ -212,7 +212,7 @@ impl Image {
         let draft = PathBuf::from(name);
         let summary = write_draft(self, &draft, revision, progress)?;
         let named = fs::rename(&draft, path).and_then(|()| sync_folder_of(path));
-        named.map_err(|error| io_error_of(path, &error))?;
+        named.map_err(OpenError::io(path))?;
         Ok(summary)
     }
 
@@ -337,7 +337,7 @@ fn restore(
     let summary = write_draft(source, &draft, revision, progress)?;
     Acknowledged::begin(&store, revision)?;
     let named = fs::rename(&draft, &store).and_then(|()| sync_folder_of(&store));
-    named.map_err(|error| io_error_of(&store, &error))?;
+    named.map_err(OpenError::io(&store))?;
     Ok(summary)
 }
 
@@ -348,7 +348,7 @@ fn write_draft(
     revision: Revision,
     mut progress: impl FnMut(u64),
 ) -> Result<Summary, OpenError> {
-    let io_error = |error: io::Error| io_error_of(draft, &error);
+    let io_error = OpenError::io(draft);
     match fs::remove_file(draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_error(error)),
         _ => {}
@@ -426,13 +426,6 @@ fn absent(path: &Path) -> OpenError {
     OpenError::Io {
         path: path.to_owned(),
         detail: "there is no store".to_owned(),
-    }
-}
-
-fn io_error_of(path: &Path, error: &io::Error) -> OpenError {
-    OpenError::Io {
-        path: path.to_owned(),
-        detail: error.to_string(),
     }
 }
 

@@ -73,10 +73,7 @@ impl<X: Indexer> Embedded<X> {
         let (commands, received) = mpsc::channel(WAITING);
         let mut writer = Writer::new(disk, publisher, config.clock);
         writer.directory = Some(directory);
-        let cannot_start = |error: std::io::Error| OpenError::Io {
-            path: path.to_path_buf(),
-            detail: error.to_string(),
-        };
+        let cannot_start = OpenError::io(&path);
         writer.keeper = Some(keep(checkpointer, acknowledged, commands.downgrade()).map_err(cannot_start)?);
         thread::Builder::new()
             .name("store-writer".into())

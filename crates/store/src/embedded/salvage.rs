@@ -60,10 +60,7 @@ pub(crate) fn salvage(path: &Path) -> Result<Salvaged, OpenError> {
         newest: found.newest,
         revision: known.max(found.newest) + SKIPPED,
     };
-    let io_error = |error: io::Error| OpenError::Io {
-        path: path.to_owned(),
-        detail: error.to_string(),
-    };
+    let io_error = OpenError::io(path);
     let (draft, done) = (beside(path, "salvaging"), beside(path, "salvaged"));
     for leftover in [draft.clone(), sqlite::log_of(&draft)] {
         remove(&leftover).map_err(io_error)?;
