@@ -62,6 +62,19 @@ pub(crate) struct Next {
     pub(crate) keeps_raw: bool,
 }
 
+impl Next {
+    /// The object of a PUT.
+    fn replacement(object: &Value, warnings: &[String]) -> Self {
+        Self {
+            object: object.clone(),
+            warnings: warnings.to_vec(),
+            empties: Vec::new(),
+            is_live: false,
+            keeps_raw: false,
+        }
+    }
+}
+
 impl Change {
     /// Whether the change itself keeps track of managers.
     pub(crate) fn tracks(&self) -> bool {
@@ -93,13 +106,7 @@ impl Change {
     /// of its type.
     pub(crate) async fn next(&self, stage: &Stage<'_>, live: &Value, formed: bool) -> Result<Next, Error> {
         match self {
-            Self::Replace { object, warnings } => Ok(Next {
-                object: object.clone(),
-                warnings: warnings.clone(),
-                empties: Vec::new(),
-                is_live: false,
-                keeps_raw: false,
-            }),
+            Self::Replace { object, warnings } => Ok(Next::replacement(object, warnings)),
             Self::Patch { patch, validation } => {
                 let (patch, findings) = patch.as_ref().map_err(Error::clone)?;
                 patch.next(stage, (live, formed), findings, *validation)
@@ -111,13 +118,7 @@ impl Change {
     /// The object that the change creates.
     pub(crate) async fn first(&self, stage: &Stage<'_>) -> Result<Next, Error> {
         match self {
-            Self::Replace { object, warnings } => Ok(Next {
-                object: object.clone(),
-                warnings: warnings.clone(),
-                empties: Vec::new(),
-                is_live: false,
-                keeps_raw: false,
-            }),
+            Self::Replace { object, warnings } => Ok(Next::replacement(object, warnings)),
             Self::Patch { .. } => Err(Error::not_found(&stage.resource().group_resource(), &stage.target.name)),
             Self::Apply { .. } => self.apply(stage, None, false).await,
         }
