@@ -2,7 +2,6 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use x509_parser::pem::Pem;
 use x509_parser::prelude::{AttributeTypeAndValue, FromDer, X509Certificate, X509CertificationRequest, X509Name};
 
 use super::armor::{Block, blocks};
@@ -85,8 +84,7 @@ fn subject_of(block: &Block) -> Result<X509Name<'_>, String> {
 pub(crate) fn key_pair_fault(certificate: &str, key: &str) -> Option<String> {
     let labels = |encoded: &str| -> Vec<String> {
         let text = STANDARD.decode(encoded).unwrap_or_default();
-        let blocks = Pem::iter_from_buffer(&text).map_while(Result::ok);
-        blocks.map(|block| block.label).collect()
+        blocks(&text).map(|block| block.label).collect()
     };
     let is_key = |label: &String| label == "PRIVATE KEY" || label.ends_with(" PRIVATE KEY");
     let is_certificate = |label: &String| label == CERTIFICATE;
@@ -96,7 +94,7 @@ pub(crate) fn key_pair_fault(certificate: &str, key: &str) -> Option<String> {
     }
     if !certificates.iter().any(is_certificate) {
         return Some(match certificates.as_slice() {
-            [only] if is_key(only) => {
+            [only] if only.ends_with("PRIVATE KEY") => {
                 "tls: failed to find certificate PEM data in certificate input, but did find a private \
                                        key; PEM inputs may have been switched"
                     .to_owned()
@@ -171,30 +169,14 @@ pub(super) enum Anchor {
 
 /// The blocks of a bundle; what stands between them does not count.
 pub(super) fn anchors(bundle: &str) -> Vec<Anchor> {
-    sections(bundle).map(anchor).collect()
+    blocks(bundle.as_bytes()).map(anchor).collect()
 }
 
-/// The texts that look like blocks.
-fn sections(text: &str) -> impl Iterator<Item = &str> {
-    const BEGIN: &str = "-----BEGIN ";
-    const END: &str = "-----END ";
-    let starts = text.match_indices(BEGIN).map(|(at, _)| at);
-    starts.filter_map(move |start| {
-        let rest = text.get(start..)?;
-        let end = rest.find(END)?;
-        let line = rest.get(end..)?.find('\n').map_or(rest.len(), |at| end + at + 1);
-        rest.get(..line)
-    })
-}
-
-fn anchor(section: &str) -> Anchor {
-    let Some(Ok(block)) = Pem::iter_from_buffer(section.as_bytes()).next() else {
-        return Anchor::Unreadable;
-    };
+fn anchor(block: Block) -> Anchor {
     if block.label != CERTIFICATE {
         return Anchor::OtherType(block.label);
     }
-    if section.lines().any(|line| line.contains(':')) {
+    if block.has_headers {
         return Anchor::WithHeaders;
     }
     match X509Certificate::from_der(&block.contents) {
@@ -203,4 +185,54 @@ fn anchor(section: &str) -> Anchor {
         Err(_) => return Anchor::Unreadable,
     }
     Anchor::Authority(block.contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BROKEN: &str = "-----BEGIN CERTIFICATE-----\n!!!!\n-----END CERTIFICATE-----\n";
+
+    fn block(label: &str) -> String {
+        format!("-----BEGIN {label}-----\nAQI=\n-----END {label}-----\n")
+    }
+
+    fn fault(certificate: &str, key: &str) -> Option<String> {
+        key_pair_fault(&STANDARD.encode(certificate), &STANDARD.encode(key))
+    }
+
+    #[test]
+    fn a_pair_is_found_behind_what_is_no_block_and_with_headers() {
+        let (certificate, key) = (block(CERTIFICATE), block("EC PRIVATE KEY"));
+        assert_eq!(fault(&certificate, &key), None);
+        assert_eq!(fault(&format!("{BROKEN}text\n{certificate}"), &key), None);
+        let encrypted = key.replace("AQI=", "Proc-Type: 4,ENCRYPTED\n\nAQI=");
+        assert_eq!(fault(&certificate, &encrypted), None);
+        let parameters = block("EC PARAMETERS");
+        assert_eq!(fault(&certificate, &format!("{parameters}{key}")), None);
+    }
+
+    #[test]
+    fn what_is_no_pair_is_reported_by_the_types_of_its_blocks() {
+        let (certificate, key) = (block(CERTIFICATE), block("PRIVATE KEY"));
+        let none = "tls: failed to find any PEM data in certificate input";
+        assert_eq!(fault(BROKEN, &key).as_deref(), Some(none));
+        let switched = fault(&key, &certificate).unwrap_or_default();
+        assert!(switched.ends_with("PEM inputs may have been switched"), "{switched}");
+        let twice = "tls: found a certificate rather than a key in the PEM for the private key";
+        assert_eq!(fault(&certificate, &certificate).as_deref(), Some(twice));
+        let others = fault(&certificate, &format!("{}{}", block("A"), block("B"))).unwrap_or_default();
+        assert!(others.ends_with("of the following types: [A B]"), "{others}");
+    }
+
+    #[test]
+    fn a_bundle_counts_blocks_alone() {
+        let bundle = format!("text\n{BROKEN}{}{}", block(CERTIFICATE), block("A"));
+        let anchors = anchors(&bundle);
+        assert!(
+            matches!(anchors.as_slice(), [Anchor::Unreadable, Anchor::OtherType(label)] if label == "A"),
+            "{}",
+            anchors.len()
+        );
+    }
 }

@@ -14,10 +14,10 @@ use holdfast_resource::metadata::formats::{dns_subdomain, domain_prefixed_path};
 use holdfast_resource::table::{NamedCell, items, parse_time};
 use holdfast_resource::{Field, FieldError, FieldPath, NoRules, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
-use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer, SubjectPublicKeyInfo, X509Certificate, X509CertificationRequest};
 use x509_parser::public_key::PublicKey;
 
+use super::armor::{Block, blocks};
 use super::validate_signer_name;
 use crate::admission::may_use_signer;
 use crate::validation::{Errors, report, same};
@@ -315,17 +315,15 @@ fn validate_outcomes(conditions: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// The certificates of a chain; where one is none, what is said of it.
-fn certificates(chain: &str) -> Vec<Result<Pem, ()>> {
-    Pem::iter_from_buffer(chain.as_bytes())
-        .map_while(Result::ok)
-        .map(|block| {
-            if block.label == "CERTIFICATE" {
-                Ok(block)
-            } else {
-                Err(())
-            }
-        })
-        .collect()
+fn certificates(chain: &str) -> Vec<Result<Block, ()>> {
+    let of_type = |block: Block| {
+        if block.label == "CERTIFICATE" {
+            Ok(block)
+        } else {
+            Err(())
+        }
+    };
+    blocks(chain.as_bytes()).map(of_type).collect()
 }
 
 /// What is wrong with a certificate that was issued: it is of the requested key, and its times are those that the
