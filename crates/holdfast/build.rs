@@ -1,6 +1,6 @@
 //! Finds out what this is a build of: the commit, whether its sources were changed, the date and the compiler.
 //!
-//! Whoever builds without a repository can say so in the environment: `HOLDFAST_GIT_COMMIT`, `HOLDFAST_GIT_TREE_STATE`. The
+//! A build without a repository takes these from the environment: `HOLDFAST_GIT_COMMIT`, `HOLDFAST_GIT_TREE_STATE`. The
 //! date is that of `SOURCE_DATE_EPOCH` where it is set, so that builds can be repeated.
 
 #![allow(clippy::print_stdout, reason = "Cargo reads these lines")]

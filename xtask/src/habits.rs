@@ -20,7 +20,7 @@ pub(crate) fn shared() -> Option<PathBuf> {
 
 /// Writes a line for the person who called.
 pub(crate) fn say(line: &str) {
-    // Whoever closed the pipe does not want to read more.
+    // The reader closed the pipe and does not want more.
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 

@@ -75,7 +75,7 @@ pub struct Event {
     pub level: Level,
     /// What is known from the beginning.
     pub head: EventHead,
-    /// In whose name the request is made, where that is somebody else.
+    /// The user that the request impersonates, if any.
     pub impersonated: Option<Arc<User>>,
     /// The verb by which the impersonation was allowed, where it was constrained.
     pub constraint: String,

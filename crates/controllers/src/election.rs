@@ -238,7 +238,7 @@ impl<L: Lock> Candidate<L> {
             // Whatever waits longer than this would write a lease that others may have taken.
             match timeout_at(renewed + self.election.renewal, self.attempt()).await {
                 Ok(Ok(true)) => renewed = begun,
-                // Somebody else has it: this one was away for too long.
+                // Another process has it: this one was away for too long.
                 Ok(Ok(false)) => return,
                 Ok(Err(error)) if begun < renewed + self.election.renewal => {
                     tracing::warn!(%error, "the lease of the controllers cannot be renewed; tried again");

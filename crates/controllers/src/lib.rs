@@ -85,7 +85,7 @@ struct Controller {
 /// What controllers need to know that the API does not show.
 #[derive(Clone, Debug, Default)]
 pub struct ControllerContext {
-    /// The authorities that vouch for the server's certificate (PEM).
+    /// The authorities that signed the server's certificate (PEM).
     pub root_ca: Arc<str>,
     /// The authorities that aggregated servers trust, if this server publishes them.
     pub trust: Option<Arc<ClusterTrust>>,

@@ -36,7 +36,7 @@ pub(crate) fn service_account() -> NamespacedDefault {
     }
 }
 
-/// The authorities that vouch for the server, as the volumes of tokens bring them to pods.
+/// The authorities of the server's certificate, as the volumes of tokens bring them to pods.
 pub(crate) fn root_ca(authorities: &str) -> NamespacedDefault {
     const NAME: &str = "kube-root-ca.crt";
     let mut object = new_object("v1", "ConfigMap", "", NAME);

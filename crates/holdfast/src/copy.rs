@@ -365,7 +365,7 @@ fn explained(outcome: Result<(), CommitError>, key: &str) -> Result<()> {
     match outcome {
         Ok(()) => Ok(()),
         Err(CommitError::GuardFailed { key: failed, .. }) => {
-            bail!("cannot write {key}: somebody else wrote {failed}")
+            bail!("cannot write {key}: another client wrote {failed}")
         }
         Err(error) => Err(error).with_context(|| format!("cannot write {key}; run the copy again")),
     }

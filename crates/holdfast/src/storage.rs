@@ -30,7 +30,7 @@ pub(crate) struct StorageFlags {
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     pub(crate) etcd_servers: Vec<String>,
 
-    /// Authorities that vouch for the members of etcd (PEM); those of the system without it
+    /// Authorities that sign the certificates of the members of etcd (PEM); those of the system without it
     #[arg(long, value_name = "FILE")]
     pub(crate) etcd_cafile: Option<PathBuf>,
 

@@ -53,8 +53,8 @@ impl ScaleOwnership {
         Ok(Managed(owners.collect()).encode_list())
     }
 
-    /// Gives `parent` the entries that follow from those of its `scale`: whoever lost the number of replicas there loses it
-    /// here, whoever got it there gets it here.
+    /// Gives `parent` the entries that follow from those of its `scale`: a manager that lost the number of replicas there loses it
+    /// here, and one that got it there gets it here.
     ///
     /// # Errors
     /// If the entries of either cannot be read.

@@ -77,7 +77,7 @@ fn object() -> Value {
 }
 
 /// A list and ten rules that together cost nearly all that the rules of an object may.
-fn dearest() -> (Value, Value) {
+fn most_expensive() -> (Value, Value) {
     let rule = r#"{"rule":"self.all(x, self.all(y, x + y >= 0))"}"#;
     let schema = format!(
         r#"{{"type":"object","properties":{{"l":{{"type":"array","items":{{"type":"integer"}},"x-kubernetes-validations":[{}]}}}}}}"#,
@@ -119,7 +119,7 @@ fn rules(criterion: &mut Criterion) {
             bench.iter(|| check(black_box(Some(&object))));
         });
     }
-    let (schema, object) = dearest();
+    let (schema, object) = most_expensive();
     let of = CustomType::new(Some(&schema), types, sharing(256 << 20));
     let check = || {
         let mut errors = Vec::new();
@@ -127,7 +127,9 @@ fn rules(criterion: &mut Criterion) {
         errors
     };
     if check().is_empty() {
-        criterion.bench_function("the dearest rules that are let through", |bench| bench.iter(check));
+        criterion.bench_function("the most expensive rules that are let through", |bench| {
+            bench.iter(check)
+        });
     }
     let node = Node::read(&ruled);
     criterion.bench_function("compile 50 rules", |bench| {

@@ -164,7 +164,7 @@ pub trait Converts: Send + Sync {
     }
 
     /// An object of a served version after conversion to the stored version and back: with what that version notes about it,
-    /// such as annotations for fields that it lacks. Whoever writes an object owns that too.
+    /// such as annotations for fields that it lacks. The writer of an object owns that too.
     fn round_trip(&self, object: Value) -> Value {
         object
     }

@@ -1,4 +1,4 @@
-//! Objects in the versions of their resource, whoever converts them.
+//! Objects in the versions of their resource, converted by the server or by a webhook.
 //!
 //! Most kinds know it themselves, and then it is done at once. Custom resources may have a webhook that does it: then it is
 //! waited for, and may fail. Who sends reviews to webhooks comes in as a [`ConversionCaller`].

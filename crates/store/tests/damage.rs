@@ -1,5 +1,5 @@
 //! Damage of every sort to the files of a store whose process was killed: it is opened with all that was acknowledged, or
-//! not at all; and what can still be read is to be had where somebody accepts the loss.
+//! not at all; and what can still be read is available where the operator accepts the loss.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;

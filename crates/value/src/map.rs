@@ -66,14 +66,14 @@ impl Map {
         Self::wrap(entries)
     }
 
-    /// A map of entries that are sorted by key and hold each key once. The caller vouches for the order; debug builds
+    /// A map of entries that are sorted by key and hold each key once. The caller guarantees the order; debug builds
     /// check it.
     pub fn from_sorted(entries: Vec<Entry>) -> Self {
         debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0));
         Self::wrap(entries)
     }
 
-    /// A map whose entries are made of `source` when somebody first looks at them.
+    /// A map whose entries are made of `source` at the first look at them.
     pub fn made_of(source: Arc<dyn Source>) -> Self {
         Self(Some(Arc::new(Contents {
             made_of: Some(Box::new(MadeOf::new(source))),

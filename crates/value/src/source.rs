@@ -1,4 +1,4 @@
-//! Maps that are made of something else, whose entries are made when somebody first looks at them.
+//! Maps that are made of something else, whose entries are made at the first look at them.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};

@@ -12,7 +12,7 @@ const FEW: usize = 4;
 const LOWEST_BITS: u64 = u64::MAX / 0xFF;
 const HIGHEST_BITS: u64 = LOWEST_BITS << 7;
 
-/// The tags of up to [`Tags::MOST`] keys in their order. A word of them is made when somebody first looks for a key, and is zero
+/// The tags of up to [`Tags::MOST`] keys in their order. A word of them is made at the first look for a key, and is zero
 /// until then; a tag is never zero.
 #[derive(Default)]
 pub(crate) struct Tags([AtomicU64; 2]);

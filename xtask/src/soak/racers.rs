@@ -61,7 +61,7 @@ impl Races {
                     found == Some(uid),
                     "{path} of {uid} was acknowledged; there is {found:?}"
                 );
-                // It is won until somebody deletes it.
+                // It is won until a client deletes it.
                 self.made.entry(path.clone()).or_default().insert(uid.clone());
             }
         }

@@ -1,4 +1,4 @@
-//! What holds of any bytes that lie in etcd, whoever wrote them.
+//! What holds of any bytes that lie in etcd, whichever program wrote them.
 
 use holdfast_at_rest::Kept;
 
@@ -8,7 +8,7 @@ pub(crate) fn entry(kept: &Kept, key: &[u8], stored: &[u8]) -> bool {
     let Ok(served) = kept.from_rest(key, stored) else {
         return false;
     };
-    // Whoever writes an object empties its link, as the reference does.
+    // Each write of an object empties its link, as in the reference.
     const LINK: &[u8] = br#""selfLink":"#;
     if served.bytes().windows(LINK.len()).any(|part| part == LINK) {
         return true;

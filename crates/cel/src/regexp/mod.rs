@@ -2,7 +2,7 @@
 //!
 //! [`parse`] knows the syntax with its errors and bounds. A read pattern runs on the machine in [`automaton`], which takes
 //! one step for each character and is made anew for each text. Once that has taken about as much time as compilation does,
-//! the pattern is compiled for the automata of `regex-automata`: whoever brings many patterns pays for none that is hardly
+//! the pattern is compiled for the automata of `regex-automata`: a caller with many patterns pays for none that is hardly
 //! used. Where those would take much memory (classes of many characters repeated often, deep nesting), or those of all patterns
 //! together take much already, it stays as it is.
 

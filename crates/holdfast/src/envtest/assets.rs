@@ -78,7 +78,7 @@ fn make(directory: &Path, binary: &Path, kubectl: Option<&Path>) -> Result<PathB
     Ok(directory)
 }
 
-/// Makes a link, in the place of the one before. What is no link is somebody's program.
+/// Makes a link, in the place of the one before. What is no link is a program of the user's.
 fn link(target: &Path, path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(there) if !there.is_symlink() => bail!(

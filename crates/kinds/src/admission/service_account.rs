@@ -316,7 +316,7 @@ fn token_mount(volume: &str) -> Value {
     mount.into()
 }
 
-/// The token, the authorities that vouch for the server, and the namespace.
+/// The token, the authorities of the server's certificate, and the namespace.
 fn token_volume(name: &str) -> Value {
     let mut token = Value::empty_map();
     token.set_at(&["serviceAccountToken", "expirationSeconds"], TOKEN_SECONDS.into());

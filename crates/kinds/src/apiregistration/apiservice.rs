@@ -249,7 +249,7 @@ mod tests {
         changed.set_at(&["spec", "versionPriority"], super::Value::Int(7));
         assert_eq!(reconcile(&changed).as_ref(), Some(&initial));
         changed.remove_at(&["metadata", "labels"]);
-        assert!(reconcile(&changed).is_none(), "it is somebody else's now");
+        assert!(reconcile(&changed).is_none(), "it belongs to another server now");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::validation::{Errors, report};
 /// The user that a review is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
-    /// Whoever asks.
+    /// The user who asks.
     Asker,
     /// The user of the spec.
     User,

@@ -226,7 +226,7 @@ fn validate_request(request: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateDeprecatedPKIXPublicKey`: whoever asks has the private key, too.
+/// `validateDeprecatedPKIXPublicKey`: the requester has the private key, too.
 fn validate_key(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (key, proof) = (spec.child("pkixPublicKey"), spec.child("proofOfPossession"));
     let (der, signature) = (bytes_of(&key), bytes_of(&proof));

@@ -100,7 +100,7 @@ impl<'v> Rules<'v> for Binding {
 }
 
 impl Binding {
-    /// Whoever binds a role holds all that it allows, or may bind it.
+    /// A user who binds a role holds all that it allows, or may bind it.
     fn check_binding(&self, context: &WriteContext<'_>, object: &Value) -> Result<(), Refusal> {
         let root = Field::root(object);
         let role = root.child("roleRef");

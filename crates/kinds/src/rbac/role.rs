@@ -54,7 +54,7 @@ impl InitialObjects for Role {
 }
 
 impl Role {
-    /// Whoever writes a role holds all that it allows, or may escalate. `name` is that of the address.
+    /// A user who writes a role holds all that it allows, or may escalate. `name` is that of the address.
     fn check_escalation(
         &self,
         context: &WriteContext<'_>,

@@ -79,7 +79,7 @@ impl Set {
         write_text(self.level(), false, &mut WrittenKeys::of(self.level()), out);
     }
 
-    /// The tree of the set's JSON form, with its text. Its nodes are made when somebody first looks at them.
+    /// The tree of the set's JSON form, with its text. Its nodes are made at the first look at them.
     pub fn to_fields_v1_value(&self) -> Value {
         match self.is_empty() {
             true => Value::empty_map(),
@@ -123,7 +123,7 @@ struct Written {
     /// How long the text is without escapes.
     length: usize,
     set: OnceLock<Result<Set, FieldsError>>,
-    /// Whether the text has all keys in the order of names, known once somebody asks.
+    /// Whether the text has all keys in the order of names, known once it is needed.
     is_by_name: OnceLock<bool>,
 }
 
@@ -196,7 +196,7 @@ struct FieldsV1 {
     length: usize,
     /// Whether no key holds a control character: JSON has several escapes for these.
     is_plain: bool,
-    /// Whether the text has all keys in the order of names, known once somebody asks.
+    /// Whether the text has all keys in the order of names, known once it is needed.
     is_by_name: OnceLock<bool>,
 }
 

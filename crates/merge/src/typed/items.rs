@@ -150,7 +150,7 @@ impl<'a> Name<'a> {
             let order = match pair {
                 (Some(a), Some(b)) => a.compare(b),
                 (None, None) => Ordering::Equal,
-                // Whoever has this field has an earlier name at this place, unless the other has no more fields at all.
+                // The one with this field has an earlier name at this place, unless the other has no more fields at all.
                 (Some(_), None) => {
                     if other.has_values_from(at) {
                         Ordering::Less

@@ -1,7 +1,7 @@
 //! Which resources are served.
 //!
 //! What is built in is indexed once and shared by all states of a [`Registry`]. What definitions add is kept by group in
-//! maps that share what did not change: to add one resource to a thousand costs what it costs beside ten, and whoever holds
+//! maps that share what did not change: to add one resource to a thousand costs what it costs beside ten, and a holder of
 //! an older state keeps it.
 
 mod group;

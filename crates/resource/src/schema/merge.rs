@@ -29,7 +29,7 @@ pub(crate) fn type_spec(table: &TypeTable, of: &Type) -> TypeSpec {
             reference: field_reference(table, field),
             default: stated_default(table, field),
         })),
-        // Whoever sets an embedded object owns it as a whole.
+        // The manager that sets an embedded object owns it as a whole.
         TypeKind::Scalar(Scalar::RawExtension) => MapSpec::of(anything()).atomic(),
         TypeKind::Scalar(Scalar::FieldsV1 | Scalar::Patch) => MapSpec::of(anything()),
         // Whether it is either is found when the object is read.

@@ -82,7 +82,7 @@ pub(super) async fn delete_collection(
     while let Some(outcome) = deletions.next().await {
         match outcome {
             Ok(deleted) => warnings.extend(deleted.warnings),
-            // Somebody else was faster.
+            // Another write was faster.
             Err(error) if error.code() == StatusCode::NOT_FOUND => {}
             Err(error) => return Err(error.with_warnings(warnings)),
         }

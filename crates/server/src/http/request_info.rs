@@ -182,7 +182,7 @@ impl RequestInfo {
         (target.resource, target.name, target.subresource) = (part(0), part(1), part(2));
         target.rest = parts.get(3..).unwrap_or_default().join("/");
         if path_verb == Some(PathVerb::Proxy) {
-            // All that comes behind the name was for whoever was asked through it.
+            // All that comes behind the name was for the server behind it.
             target.subresource = SmolStr::default();
         }
         if target.name.is_empty() {

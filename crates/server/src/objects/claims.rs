@@ -62,7 +62,7 @@ async fn mend(store: &Store, kind: &dyn Claims, prefix: &str) -> Result<(), Stri
         for claim in claims {
             let transaction = written(Transaction::new(), claim, &snapshot);
             match store.commit(transaction).await {
-                // Somebody else writes it.
+                // Another client writes it.
                 Ok(_) | Err(CommitError::GuardFailed { .. }) => {}
                 Err(error) => return Err(error.to_string()),
             }

@@ -2,7 +2,7 @@
 //! objects say so, and no longer than they do.
 //!
 //! One task follows the defining objects in the order of revisions and makes the next [`holdfast_resource::Registry`] of the one
-//! before and what changed. Whoever writes a defining object is answered when the registry has followed
+//! before and what changed. The writer of a defining object is answered when the registry has followed
 //! (`Definitions::committed`), and a path that nothing is known of is looked up again once it has
 //! (`Definitions::caught_up`): so what was acknowledged is served, to everyone.
 
@@ -76,7 +76,7 @@ impl Definitions {
         self.reached(revision).await;
     }
 
-    /// Waits until the registry knows of all defining objects that are stored now, so that whoever has seen one finds what
+    /// Waits until the registry knows of all defining objects that are stored now, so that a client that has seen one finds what
     /// it defines; whether there were any left to wait for.
     pub(crate) async fn caught_up(&self) -> bool {
         // In this order: a write counts its revision before it ends.

@@ -67,8 +67,8 @@ struct Encodings {
     conversions: Mutex<Vec<(Version, Weak<Conversion>)>>,
 }
 
-/// The objects of an event in the version in which clients watch, as a webhook converts them: asked for once, by
-/// whoever is first, and kept for as long as anybody waits for it.
+/// The objects of an event in the version in which clients watch, as a webhook converts them: fetched once, by
+/// the first watcher, and kept for as long as any waits for it.
 pub(crate) type Conversion = OnceCell<Result<Converted, ApiError>>;
 
 /// The objects of an event, as a webhook has converted them.

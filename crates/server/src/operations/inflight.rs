@@ -11,7 +11,7 @@ use crate::http::response::{self, Response};
 use crate::http::status::TOO_MANY;
 use crate::wire::in_flight::{InFlight, Seat};
 
-/// The health checks of the server, which are answered whoever asks.
+/// The health checks of the server, which are answered to all users.
 const PROBES: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 /// A place for a request of `user`; `None` if there is none for that user. Users who may do everything are never refused, so

@@ -11,7 +11,7 @@ use holdfast_authorization::User;
 use holdfast_gotext::duration;
 use holdfast_resource::AuditAnnotations as _;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, StatusCode, Version};
+use http::{Method, StatusCode, Uri, Version};
 use rustls::pki_types::CertificateDer;
 
 use crate::api::context::Context;
@@ -188,12 +188,8 @@ impl Service {
             self.finish(recording, &mut response);
         }
         websocket::begin(&mut response);
-        let (audit_id, user_agent) = (HeaderInLog(Some(&audit_id)), HeaderInLog(user_agent.as_ref()));
-        if taken >= SLOW && !lasting {
-            tracing::info!(%method, %uri, code, ?taken, %user_agent, %audit_id, "slow request");
-        } else {
-            tracing::debug!(%method, %uri, code, ?taken, %user_agent, %audit_id, "request");
-        }
+        let headers = (HeaderInLog(Some(&audit_id)), HeaderInLog(user_agent.as_ref()));
+        log(&method, &uri, (code, taken, lasting), headers);
         response
     }
 
@@ -568,6 +564,20 @@ async fn received(audit: &Exchange, annotations: Vec<(&'static str, String)>, st
         audit.recorder().annotate(key, value);
     }
     Box::pin(audit.received()).await
+}
+
+/// Writes an answered request into the log; one that took long, though it does not last, to be seen by default.
+fn log(
+    method: &Method,
+    uri: &Uri,
+    (code, taken, lasting): (u16, Duration, bool),
+    (audit_id, user_agent): (HeaderInLog<'_>, HeaderInLog<'_>),
+) {
+    if taken >= SLOW && !lasting {
+        tracing::info!(%method, %uri, code, ?taken, %user_agent, %audit_id, "slow request");
+    } else {
+        tracing::debug!(%method, %uri, code, ?taken, %user_agent, %audit_id, "request");
+    }
 }
 
 /// Does `work`, and records in the audit log how long it took where the request is audited.

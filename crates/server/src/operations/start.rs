@@ -168,7 +168,7 @@ async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value
     };
     match written {
         Ok(_) => Ok(()),
-        // Somebody else was faster.
+        // Another write was faster.
         Err(error) if error.code() == StatusCode::CONFLICT => Ok(()),
         Err(error) => Err(error),
     }

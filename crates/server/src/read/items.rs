@@ -1,7 +1,7 @@
 //! The objects of a list, taken from a state a few at a time, and the bytes that they make.
 //!
 //! Neither the objects nor their bytes are ever gathered: what is not sent yet is an offset into a state that costs
-//! nothing to keep. Whoever takes gives others a turn now and then, since a long list is more work than a request may do
+//! nothing to keep. The taker yields to others now and then, since a long list is more work than a request may do
 //! at a stretch.
 
 use std::collections::VecDeque;

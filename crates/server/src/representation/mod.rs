@@ -263,7 +263,7 @@ impl Tree<'_> {
     }
 }
 
-/// The answer that shows one stored object; `tree` is the same where somebody has it, but for the resource version.
+/// The answer that shows one stored object; `tree` is the same where a caller has it, but for the resource version.
 ///
 /// # Errors
 /// 406 for a view that objects do not have, 500 where the object cannot be converted.

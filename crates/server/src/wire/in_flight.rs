@@ -2,7 +2,7 @@
 //! (`--max-requests-inflight`, `--max-mutating-requests-inflight`). Requests above it are refused with advice to retry.
 //!
 //! No user takes more than is left for all others: alone one gets half of the places, two get a third each, and there is
-//! one left for whoever comes next. A request whose body is still to come is not served. It gives its place back and is
+//! one left for the next user. A request whose body is still to come is not served. It gives its place back and is
 //! counted among those that are received, whose number and bytes are shared out in the same way.
 
 use std::collections::HashMap;

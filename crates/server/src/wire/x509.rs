@@ -1,5 +1,5 @@
 //! Certificates as Go's `crypto/x509` judges them, where the library by itself is stricter: a certificate that stands among
-//! the roots is trusted for being there, whatever it may sign and whoever signed it.
+//! the roots is trusted for being there, whatever it may sign and whichever authority signed it.
 
 use std::time::Duration;
 

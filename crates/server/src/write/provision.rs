@@ -50,7 +50,7 @@ pub(super) async fn provide(
     let object = of.fill_in(typed.object).map_err(ApiError::too_large_because)?;
     match Box::pin(create(context, own, object)).await {
         Ok(_) => Ok(true),
-        // Somebody else was faster.
+        // Another write was faster.
         Err(error) if error.code() == StatusCode::CONFLICT => Ok(true),
         Err(error) if error.code() == StatusCode::FORBIDDEN => Err(error),
         Err(error) => {

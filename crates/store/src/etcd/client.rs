@@ -46,7 +46,7 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 pub struct Connection {
     /// The members: `http://` or `https://` and where each listens for clients.
     pub servers: Vec<String>,
-    /// Authorities that vouch for the members (PEM); those of the system where there is none.
+    /// Authorities that sign the certificates of the members (PEM); those of the system where there is none.
     pub authorities: Option<Vec<u8>>,
     /// The certificate by which etcd knows this server, and its key (PEM).
     pub identity: Option<(Vec<u8>, Vec<u8>)>,

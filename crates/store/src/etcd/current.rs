@@ -1,6 +1,6 @@
 //! What the most recent revision is, and when the state has reached it.
 //!
-//! Whoever reads without a version asks etcd: only an answer to a question that was put after the read began is good for
+//! A read without a version asks etcd: only an answer to a question that was put after the read began is good for
 //! it. The progress that a watch reports is that of one member, which may lag, so a quorum answers; see `revision_queries.rs` for who
 //! asks and `line.rs` for how.
 

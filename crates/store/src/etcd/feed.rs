@@ -331,7 +331,7 @@ impl<X: Indexer> Feed<X> {
         }
     }
 
-    /// The value of stored bytes. Those that cannot be read are reported and kept as they are: whoever asks for the object
+    /// The value of stored bytes. Those that cannot be read are reported and kept as they are: a reader of the object
     /// hears that it cannot be read.
     fn value(&self, key: &Key, stored: &Bytes, revision: Revision, observer: &dyn Observer) -> Value {
         self.codec.decode(key, stored).unwrap_or_else(|error| {

@@ -1,6 +1,6 @@
 //! A connection to etcd for one question: what its revision is, as a quorum knows it.
 //!
-//! Every read without a version puts it, so nothing stands between the reader and the socket: whoever asks writes to it and
+//! Every read without a version puts it, so nothing stands between the reader and the socket: the reader writes to it and
 //! reads from it, and a question costs one write, one wake-up and one read. Between questions the connection rests; one that
 //! etcd has closed meanwhile fails the next question, which is put in the usual way then.
 

@@ -54,7 +54,7 @@ impl Sizes {
     }
 }
 
-/// The curves of what one number makes dearer or not.
+/// The curves of what one number makes more expensive or not.
 struct Chart {
     /// What there is more and more of.
     of: &'static str,

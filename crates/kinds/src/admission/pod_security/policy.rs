@@ -32,7 +32,7 @@ pub(super) struct Policy {
     pub(super) enforce: Standard,
     /// The audit log reports pods and templates that violate it.
     pub(super) audit: Standard,
-    /// Whoever writes pods or their templates that violate it is warned.
+    /// Writers of pods or templates that violate it are warned.
     pub(super) warn: Standard,
 }
 

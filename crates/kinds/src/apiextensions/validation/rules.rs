@@ -14,7 +14,7 @@ use super::items;
 use super::structural::unreadable;
 use crate::validation::Errors;
 
-/// How many of the dearest rules are reported where all together are too dear.
+/// How many of the most expensive rules are reported where all together cost too much.
 const MAX_REPORTED: usize = 4;
 
 /// The keyword of schemas that rules stand under.
@@ -115,7 +115,7 @@ pub(super) fn expressions(
         base: Environment::new(),
         errors: Errors::new(),
         total: 0,
-        dearest: Vec::new(),
+        most_expensive: Vec::new(),
     };
     if schema.leads_to_rules() {
         let root = Level {
@@ -175,8 +175,8 @@ struct RuleCheck<'w> {
     errors: Errors,
     /// What all expressions may cost.
     total: u64,
-    /// The dearest of them, the dearest first.
-    dearest: Vec<(u64, FieldPath)>,
+    /// The most expensive of them, the most expensive first.
+    most_expensive: Vec<(u64, FieldPath)>,
 }
 
 impl RuleCheck<'_> {
@@ -293,9 +293,9 @@ impl RuleCheck<'_> {
         }
         self.total = self.total.saturating_add(cost);
         if cost >= ESTIMATED_SCHEMA / 100 {
-            let at = self.dearest.partition_point(|(other, _)| *other >= cost);
-            self.dearest.insert(at, (cost, field));
-            self.dearest.truncate(MAX_REPORTED);
+            let at = self.most_expensive.partition_point(|(other, _)| *other >= cost);
+            self.most_expensive.insert(at, (cost, field));
+            self.most_expensive.truncate(MAX_REPORTED);
         }
     }
 
@@ -303,9 +303,9 @@ impl RuleCheck<'_> {
         let what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema";
         if let Some(total) = too_dear(what, self.total, ESTIMATED_SCHEMA) {
             let why = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema";
-            let dearest = self.dearest.iter();
+            let most_expensive = self.most_expensive.iter();
             self.errors
-                .extend(dearest.map(|(_, field)| FieldError::forbidden(field, why)));
+                .extend(most_expensive.map(|(_, field)| FieldError::forbidden(field, why)));
             self.errors.push(FieldError::forbidden(field, total));
         }
         self.errors

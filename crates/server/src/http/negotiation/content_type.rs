@@ -78,7 +78,7 @@ fn content_type(headers: &HeaderMap) -> Option<Cow<'_, str>> {
 }
 
 /// Whether what stands behind the media type in Content-Type reads as parameters do: each a name and a value. Where it does
-/// not, whoever reads the whole of it knows no format.
+/// not, a reader of the whole of it knows no format.
 fn has_parameters_to_read(headers: &HeaderMap) -> bool {
     let text = headers::text(headers, header::CONTENT_TYPE).unwrap_or_default();
     let mut parameters = text.split(';').skip(1).map(str::trim).peekable();

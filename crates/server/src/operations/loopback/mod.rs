@@ -40,7 +40,7 @@ pub use object::{Object, Objects};
 const OWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// The name of controllers as kube-apiserver knows them. `managedFields` shows it, so that fields keep their owner where
-/// somebody changes from one server to the other.
+/// a cluster changes from one server to the other.
 const USER_AGENT: HeaderValue = HeaderValue::from_static("kube-controller-manager/holdfast");
 
 /// A client of the server within its own process.
