@@ -64,9 +64,9 @@ impl LevelSpec {
     /// Reads an object; `None` where it is broken in a way that the validation of writes refuses.
     pub fn read(object: &Value) -> Option<Self> {
         let name = object.str_at(&["metadata", "name"])?;
-        let sort = object.str_at(&["spec", "type"])?;
+        let level_type = object.str_at(&["spec", "type"])?;
         let (limited, exempt) = (object.at(&["spec", "limited"]), object.at(&["spec", "exempt"]));
-        let is_exempt = sort == "Exempt";
+        let is_exempt = level_type == "Exempt";
         if (name == EXEMPT) != is_exempt || limited.is_some() == is_exempt || exempt.is_some() != is_exempt {
             return None;
         }

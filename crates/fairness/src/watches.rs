@@ -7,7 +7,7 @@ use holdfast_authorization::ResourceTarget;
 use holdfast_value::SmolStr;
 use parking_lot::RwLock;
 
-/// What a watch is about. Watches that differ in their selectors alone count as one sort.
+/// What a watch is about. Watches that differ in their selectors alone count as one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchKey {
     group: SmolStr,

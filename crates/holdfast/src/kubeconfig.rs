@@ -52,7 +52,7 @@ contexts:
 }
 
 /// A key in the older of its two forms, whose name says that it is of an elliptic curve: fabric8's client takes the newer form for
-/// one of RSA. A key of another sort stays as it is.
+/// one of RSA. A key of another type stays as it is.
 fn client_key(text: Vec<u8>) -> Vec<u8> {
     let key = PrivateKeyDer::from_pem_slice(&text).ok();
     let key = key.and_then(|key| PrivateKey::from_private_key_der(&ECDH_P256, key.secret_der()).ok());

@@ -176,12 +176,12 @@ fn validate_conditions(status: &Field<'_, '_>, errors: &mut Errors) {
     for (at, condition) in conditions.slice().iter().enumerate() {
         let path = status.path().index(at);
         let text = |name: &str| condition.str_at(&[name]).unwrap_or_default();
-        let sort = text("type");
-        if let Some(first) = seen.iter().rposition(|known| *known == sort) {
+        let type_name = text("type");
+        if let Some(first) = seen.iter().rposition(|known| *known == type_name) {
             let why = format!("the type of the condition is not unique, it also appears in conditions[{first}]");
-            errors.push(FieldError::invalid(&path.child("type"), sort, why));
+            errors.push(FieldError::invalid(&path.child("type"), type_name, why));
         }
-        seen.push(sort);
+        seen.push(type_name);
         for name in ["type", "status"] {
             let faults = qualified_name(text(name)).into_iter();
             errors.extend(faults.map(|fault| FieldError::invalid(&path.child(name), text(name), fault)));

@@ -38,7 +38,11 @@ fn migration_status(object: &Value) -> Value {
     const STATES: [&str; 3] = ["Running", "Succeeded", "Failed"];
     let conditions = items(object, &["status", "conditions"]).iter();
     let mut holding = conditions.filter(|condition| condition.str_at(&["status"]) == Some("True"));
-    let last = holding.rfind(|condition| condition.str_at(&["type"]).is_some_and(|sort| STATES.contains(&sort)));
+    let last = holding.rfind(|condition| {
+        condition
+            .str_at(&["type"])
+            .is_some_and(|type_name| STATES.contains(&type_name))
+    });
     last.and_then(|condition| condition.str_at(&["type"]))
         .unwrap_or("Unknown")
         .into()
@@ -97,7 +101,8 @@ fn validate_status(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
     if !before.text().is_empty() && before.text() != version.text() {
         errors.push(version.invalid_text("field is immutable"));
     }
-    let [succeeded, failed] = ["Succeeded", "Failed"].map(|sort| [is_true(status, sort), is_true(old, sort)]);
+    let [succeeded, failed] =
+        ["Succeeded", "Failed"].map(|type_name| [is_true(status, type_name), is_true(old, type_name)]);
     if succeeded[0] && failed[0] {
         errors.push(conditions.invalid("Both success and failed conditions cannot be true at the same time"));
     }
@@ -115,11 +120,11 @@ fn version_fault(text: &str) -> Option<String> {
     (!well_formed).then(|| format!("resource version is not well formed: {text}"))
 }
 
-fn is_true(status: &Field<'_, '_>, sort: &str) -> bool {
+fn is_true(status: &Field<'_, '_>, type_name: &str) -> bool {
     let conditions = status.child("conditions");
     let found = conditions
         .items()
-        .find(|condition| condition.child("type").text() == sort);
+        .find(|condition| condition.child("type").text() == type_name);
     found.is_some_and(|condition| condition.child("status").text() == "True")
 }
 

@@ -1,4 +1,4 @@
-//! What rules in CEL cost: a custom object of some 3 KB with twenty containers and fifty rules, of the sorts that operators write.
+//! What rules in CEL cost: a custom object of some 3 KB with twenty containers and fifty rules, of the kinds that operators write.
 
 use std::fmt::Write as _;
 use std::hint::black_box;

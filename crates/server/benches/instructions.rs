@@ -143,8 +143,16 @@ async fn run(row: &str, count: usize) {
 }
 
 /// Sends a request and takes the whole answer, which must have that code.
-async fn ask(server: &Server, method: &str, path: &str, sort: &str, body: &str, accept: &str, code: u16) -> Vec<u8> {
-    let response = server.respond(method, path, sort, body, accept).await;
+async fn ask(
+    server: &Server,
+    method: &str,
+    path: &str,
+    media_type: &str,
+    body: &str,
+    accept: &str,
+    code: u16,
+) -> Vec<u8> {
+    let response = server.respond(method, path, media_type, body, accept).await;
     let found = response.status().as_u16();
     let answer = response.into_body().collect().await.expect("a body never fails");
     let answer = answer.to_bytes();

@@ -470,7 +470,7 @@ async fn a_request_for_a_certificate_is_applied_by_those_who_ask_approve_and_sig
     };
     let requested = spec("example.com/signer");
     assert_eq!(apply("asker", "", "spec", &requested).await.code, 201);
-    // What was asked for stays, whoever asks for something else.
+    // What was requested stays, whatever another user requests.
     let other = apply("other", "", "spec", &spec("example.com/other")).await;
     assert_eq!(
         (other.code, other.at("/spec/signerName").as_str()),

@@ -115,14 +115,14 @@ async fn warned(server: &Server, method: &str, path: &str, content_type: &str, b
 async fn a_patch_that_cannot_be_read_reports_first_that_its_object_is_not_there() {
     let server = Server::start().await;
     server.post(CONFIG_MAPS, &config_map("a", "1")).await;
-    for (sort, why) in [
+    for (media_type, why) in [
         (STRATEGIC, "unexpected end of JSON input"),
         (MERGE, "error decoding patch: unexpected end of JSON input"),
         (JSON_PATCH, "error decoding patch: unexpected end of JSON input"),
     ] {
-        let there = server.patch(&format!("{CONFIG_MAPS}/a"), sort, "[").await;
+        let there = server.patch(&format!("{CONFIG_MAPS}/a"), media_type, "[").await;
         assert_eq!((there.code, there.message()), (400, why));
-        let missing = server.patch(&format!("{CONFIG_MAPS}/b"), sort, "[").await;
+        let missing = server.patch(&format!("{CONFIG_MAPS}/b"), media_type, "[").await;
         assert_eq!((missing.code, missing.message()), (404, "configmaps \"b\" not found"));
     }
     let nothing = server.patch(&format!("{CONFIG_MAPS}/a"), STRATEGIC, "null").await;

@@ -56,18 +56,18 @@ async fn mutating(server: &Server, name: &str, spec: &str) {
     }
 }
 
-async fn made(server: &Server, sort: &str, name: &str, spec: &str, binding: &str) {
-    let path = format!("{GROUP}/{}admissionpolicies", sort.to_lowercase());
+async fn made(server: &Server, policy_type: &str, name: &str, spec: &str, binding: &str) {
+    let path = format!("{GROUP}/{}admissionpolicies", policy_type.to_lowercase());
     let head = |kind: &str| {
         format!(
-            r#""apiVersion":"admissionregistration.k8s.io/v1","kind":"{sort}AdmissionPolicy{kind}","metadata":{{"name":"{name}"}}"#
+            r#""apiVersion":"admissionregistration.k8s.io/v1","kind":"{policy_type}AdmissionPolicy{kind}","metadata":{{"name":"{name}"}}"#
         )
     };
     let answer = server
         .post(&path, &format!(r#"{{{},"spec":{{{spec}}}}}"#, head("")))
         .await;
     assert_eq!(answer.code, 201, "{}", answer.message());
-    let path = format!("{GROUP}/{}admissionpolicybindings", sort.to_lowercase());
+    let path = format!("{GROUP}/{}admissionpolicybindings", policy_type.to_lowercase());
     let spec = format!(r#"{{{},"spec":{{{binding}"policyName":"{name}"}}}}"#, head("Binding"));
     let answer = server.post(&path, &spec).await;
     assert_eq!(answer.code, 201, "{}", answer.message());

@@ -1,4 +1,4 @@
-//! Damage of every sort to the files of a store whose process was killed: it is opened with all that was acknowledged, or
+//! Damage of every kind to the files of a store whose process was killed: it is opened with all that was acknowledged, or
 //! not at all; and what can still be read is available where the operator accepts the loss.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 

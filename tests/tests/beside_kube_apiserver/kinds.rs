@@ -322,7 +322,7 @@ async fn what_a_definition_of_one_server_adds_both_serve_in_every_version() {
             assert!(answer["message"].as_str().unwrap().contains("too large"), "{answer}");
         }
         assert!(differences.is_empty(), "{}", differences.join("\n"));
-        // With the definition its objects go, on both sides, whoever of them has to empty it.
+        // With the definition its objects go, on both sides, whichever of them has to empty it.
         let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.{group}");
         let (code, answer) = other.delete(&path).await;
         assert_eq!(code, StatusCode::OK, "{answer}");

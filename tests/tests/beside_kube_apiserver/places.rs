@@ -233,7 +233,7 @@ async fn both_compact_by_one_clock_and_either_goes_on_alone() {
             }
         }
     }
-    // Whoever is left goes on with the clock.
+    // The server that is left goes on with the clock.
     let clock = pair.clock();
     pair.apiserver.end();
     pair.until_clock_passes(clock + 2).await;

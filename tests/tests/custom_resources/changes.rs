@@ -28,11 +28,11 @@ async fn send(
     connection: &mut Connection,
     method: Method,
     path: &str,
-    sort: &str,
+    media_type: &str,
     body: &Value,
 ) -> (StatusCode, Value) {
     let body = Bytes::from(body.to_string());
-    let (code, bytes) = connection.ask(method, path, sort, body).await.unwrap();
+    let (code, bytes) = connection.ask(method, path, media_type, body).await.unwrap();
     (code, serde_json::from_slice(&bytes).unwrap_or_default())
 }
 

@@ -14,12 +14,12 @@ async fn warned(
     target: &Target,
     method: Method,
     path: &str,
-    sort: &str,
+    media_type: &str,
     body: &Value,
 ) -> (StatusCode, Vec<String>, Value) {
     let mut connection = target.connect().await.unwrap();
     let answer = connection
-        .open(method, path, sort, body.to_string().into())
+        .open(method, path, media_type, body.to_string().into())
         .await
         .unwrap();
     let texts = answer.headers().get_all("warning").into_iter();
@@ -64,8 +64,8 @@ async fn what_was_left_out_of_a_refused_change_is_warned_of_once() {
     made["spec"] = bad["spec"].clone();
     let path = format!("{WIDGETS}/one");
     let spec = json!({"spec": bad["spec"]});
-    for (method, sort, body) in [(Method::PUT, JSON, &made), (Method::PATCH, MERGE, &spec)] {
-        let (code, warnings, answer) = warned(&target, method, &path, sort, body).await;
+    for (method, media_type, body) in [(Method::PUT, JSON, &made), (Method::PATCH, MERGE, &spec)] {
+        let (code, warnings, answer) = warned(&target, method, &path, media_type, body).await;
         assert_eq!(code, StatusCode::UNPROCESSABLE_ENTITY, "{answer}");
         assert_eq!(warnings, reported);
     }

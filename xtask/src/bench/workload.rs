@@ -46,7 +46,7 @@ pub(super) const SCALED: &str = r#"{"spec": {"replicas": 5}}"#;
 const APPLY: &str = "application/apply-patch+yaml";
 const MERGE: &str = "application/merge-patch+json";
 
-/// A sort of operation on single objects.
+/// A kind of operation on single objects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Apply to names that are not there.

@@ -10,7 +10,7 @@ use test_support::etcd::Etcd;
 
 use super::random::Random;
 
-/// The sorts of faults.
+/// The kinds of faults.
 const ALL: [Fault; 10] = [
     Fault::None,
     Fault::LeaderKilled,

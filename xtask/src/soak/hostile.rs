@@ -19,22 +19,22 @@ use super::random::Random;
 /// The collection of objects with defaults that multiply.
 pub(super) const DEFAULTING: &str = "/apis/soak.example.com/v1/namespaces/soak/defaultings";
 /// How long one attempt may take.
-const ATTEMPT: Duration = Duration::from_secs(4);
+const PATIENCE: Duration = Duration::from_secs(4);
 
-/// The sorts of attempts.
-const SORTS: [Sort; 8] = [
-    Sort::ZeroWindow,
-    Sort::Unread,
-    Sort::SlowBody,
-    Sort::BrokenHead,
-    Sort::HangUp,
-    Sort::Defaults,
-    Sort::DeepBody,
-    Sort::WidePatch,
+/// The kinds of attempts.
+const ATTEMPTS: [Attempt; 8] = [
+    Attempt::ZeroWindow,
+    Attempt::Unread,
+    Attempt::SlowBody,
+    Attempt::BrokenHead,
+    Attempt::HangUp,
+    Attempt::Defaults,
+    Attempt::DeepBody,
+    Attempt::WidePatch,
 ];
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Sort {
+pub(super) enum Attempt {
     /// Many large answers over HTTP/2, of which no byte is let in.
     ZeroWindow,
     /// Lists that are requested and not read.
@@ -58,32 +58,32 @@ pub(super) enum Sort {
 pub(super) struct Attempts {
     pub(super) done: u64,
     /// What each of them does now.
-    pub(super) under_way: BTreeMap<u64, Sort>,
+    pub(super) under_way: BTreeMap<u64, Attempt>,
 }
 
 /// Does harm until it is ended.
 pub(super) async fn run(number: u64, target: Target, mut random: Random, attempts: Arc<Mutex<Attempts>>) {
     loop {
-        let sort = random.one_of(&SORTS).copied().unwrap_or(Sort::HangUp);
-        attempts.lock().under_way.insert(number, sort);
+        let kind = random.one_of(&ATTEMPTS).copied().unwrap_or(Attempt::HangUp);
+        attempts.lock().under_way.insert(number, kind);
         // A failure is what such clients are to meet.
-        let _ = timeout(ATTEMPT, attempt(sort, &target, &mut random)).await;
+        let _ = timeout(PATIENCE, attempt(kind, &target, &mut random)).await;
         attempts.lock().done += 1;
         // Where the server is gone, connecting fails at once.
         sleep(Duration::from_millis(10)).await;
     }
 }
 
-async fn attempt(sort: Sort, target: &Target, random: &mut Random) -> Result<()> {
-    match sort {
-        Sort::ZeroWindow => zero_window(target).await,
-        Sort::Unread => unread(target).await,
-        Sort::SlowBody => slow_body(target, random).await,
-        Sort::BrokenHead => broken_head(target, random).await,
-        Sort::HangUp => hang_up(target, random).await,
-        Sort::Defaults => post(target, DEFAULTING, &defaults(random)).await,
-        Sort::DeepBody => post(target, COLLECTION, &deep(random)).await,
-        Sort::WidePatch => wide_patch(target, random).await,
+async fn attempt(kind: Attempt, target: &Target, random: &mut Random) -> Result<()> {
+    match kind {
+        Attempt::ZeroWindow => zero_window(target).await,
+        Attempt::Unread => unread(target).await,
+        Attempt::SlowBody => slow_body(target, random).await,
+        Attempt::BrokenHead => broken_head(target, random).await,
+        Attempt::HangUp => hang_up(target, random).await,
+        Attempt::Defaults => post(target, DEFAULTING, &defaults(random)).await,
+        Attempt::DeepBody => post(target, COLLECTION, &deep(random)).await,
+        Attempt::WidePatch => wide_patch(target, random).await,
     }
 }
 
@@ -93,7 +93,7 @@ async fn zero_window(target: &Target) -> Result<()> {
     for path in ["/openapi/v2", "/api/v1/configmaps", "/openapi/v3/api/v1"].repeat(20) {
         held.push(connection.clone().get(path, "application/json").await?);
     }
-    sleep(ATTEMPT).await;
+    sleep(PATIENCE).await;
     Ok(())
 }
 
@@ -101,7 +101,7 @@ async fn unread(target: &Target) -> Result<()> {
     let mut stream = target.raw().await?;
     let request = request("GET", "/openapi/v2", "");
     stream.write_all(request.repeat(5).as_bytes()).await?;
-    sleep(ATTEMPT).await;
+    sleep(PATIENCE).await;
     Ok(())
 }
 

@@ -142,11 +142,11 @@ impl Watcher {
     }
 
     fn take(&mut self, event: &Value) -> Result<()> {
-        let sort = event.get("type").and_then(Value::as_str).unwrap_or_default();
+        let event_type = event.get("type").and_then(Value::as_str).unwrap_or_default();
         let object = event.get("object").context("an event without an object")?;
-        ensure!(sort != "ERROR", "a watch from {} ended: {object}", self.last);
+        ensure!(event_type != "ERROR", "a watch from {} ended: {object}", self.last);
         let revision = objects::revision(object).context("an event without a revision")?;
-        if sort == "BOOKMARK" {
+        if event_type == "BOOKMARK" {
             ensure!(revision >= self.last, "a bookmark at {revision} after {}", self.last);
             self.last = revision;
             return Ok(());
@@ -160,12 +160,12 @@ impl Watcher {
         }
         self.seen.insert((revision, name.to_owned()));
         let there = self.objects.contains_key(name);
-        match sort {
+        match event_type {
             "ADDED" => ensure!(!there, "{name} was added at {revision} a second time"),
             "MODIFIED" | "DELETED" => ensure!(there, "{name} came to be unseen before {revision}"),
-            other => bail!("an event of the sort {other:?}"),
+            other => bail!("an event of the type {other:?}"),
         }
-        if sort == "DELETED" {
+        if event_type == "DELETED" {
             self.objects.remove(name);
         } else {
             self.objects.insert(name.to_owned(), objects::contents(object));
@@ -208,9 +208,9 @@ mod tests {
         Watcher::begin(list.to_string().as_bytes(), false).unwrap()
     }
 
-    fn event(sort: &str, name: &str, revision: u64, value: u64) -> Value {
+    fn event(event_type: &str, name: &str, revision: u64, value: u64) -> Value {
         let metadata = json!({"name": name, "resourceVersion": revision.to_string()});
-        json!({"type": sort, "object": {"metadata": metadata, "data": {"w-1": value.to_string()}}})
+        json!({"type": event_type, "object": {"metadata": metadata, "data": {"w-1": value.to_string()}}})
     }
 
     #[test]

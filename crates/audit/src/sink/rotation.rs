@@ -187,7 +187,7 @@ fn backups(path: &Path) -> io::Result<Vec<(OffsetDateTime, PathBuf)>> {
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let stamp = stamp_of(&name, &prefix, &extension).or_else(|| stamp_of(&name, &prefix, &compressed));
-        if let Some(stamp) = stamp.filter(|_| entry.file_type().is_ok_and(|sort| !sort.is_dir())) {
+        if let Some(stamp) = stamp.filter(|_| entry.file_type().is_ok_and(|file_type| !file_type.is_dir())) {
             found.push((stamp, entry.path()));
         }
     }

@@ -46,7 +46,7 @@ pub(super) const CELLS: &[NamedCell] = &[("pod-certificate-state", |object, _| s
 fn state(request: &Value) -> Value {
     let types = items(request, &["status", "conditions"]).iter();
     let mut outcomes = types.filter_map(|condition| condition.str_at(&["type"]));
-    let last = outcomes.rfind(|sort| OUTCOMES.contains(sort));
+    let last = outcomes.rfind(|type_name| OUTCOMES.contains(type_name));
     last.unwrap_or("Pending").into()
 }
 
@@ -154,7 +154,7 @@ fn bytes_of(field: &Field<'_, '_>) -> Vec<u8> {
     STANDARD.decode(field.text()).unwrap_or_default()
 }
 
-/// What sort of key it is.
+/// The type of the key.
 enum Key {
     Supported(&'static dyn VerificationAlgorithm),
     Curve,
@@ -295,18 +295,18 @@ fn validate_outcomes(conditions: &Field<'_, '_>, errors: &mut Errors) {
     let mut known = 0;
     for (at, condition) in conditions.slice().iter().enumerate() {
         let path = FieldPath::new(&format!("status.conditions.[{at}]"));
-        let (sort, state) = (
+        let (type_name, state) = (
             condition.str_at(&["type"]).unwrap_or_default(),
             condition.str_at(&["status"]).unwrap_or_default(),
         );
-        if !OUTCOMES.contains(&sort) {
-            errors.push(FieldError::not_supported(&path.child("type"), sort, &OUTCOMES));
+        if !OUTCOMES.contains(&type_name) {
+            errors.push(FieldError::not_supported(&path.child("type"), type_name, &OUTCOMES));
             continue;
         }
         known += 1;
         if known > 1 {
             let why = r#"There may be at most one condition with type "Issued", "Denied", or "Failed""#;
-            errors.push(FieldError::invalid(&path.child("type"), sort, why));
+            errors.push(FieldError::invalid(&path.child("type"), type_name, why));
         }
         if state != "True" {
             errors.push(FieldError::not_supported(&path.child("status"), state, &["True"]));

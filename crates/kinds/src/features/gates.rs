@@ -166,13 +166,13 @@ impl FeatureGates {
                 continue;
             }
             gate.on = *on;
-            let sort = match gate.stage {
+            let stage_name = match gate.stage {
                 Stage::Stable => "GA",
                 Stage::Deprecated => "deprecated",
                 Stage::Alpha | Stage::Beta => continue,
             };
             gates.warnings.push(format!(
-                "setting {sort} feature gate {}={on}. It will be removed in a future release.",
+                "setting {stage_name} feature gate {}={on}. It will be removed in a future release.",
                 gate.name
             ));
         }

@@ -252,8 +252,8 @@ mod tests {
             object.set_at(&["metadata", "annotations", AUTO_UPDATE], says.into());
         }
         object.set_at(&["metadata", "generation"], Value::Int(generation));
-        let sort = if name == EXEMPT { "exempt" } else { "limited" };
-        object.set_at(&["spec", sort, "nominalConcurrencyShares"], Value::Int(shares));
+        let level_type = if name == EXEMPT { "exempt" } else { "limited" };
+        object.set_at(&["spec", level_type, "nominalConcurrencyShares"], Value::Int(shares));
         object
     }
 
@@ -261,9 +261,9 @@ mod tests {
     fn reconciled(stored: &Value) -> Option<(i64, String)> {
         let name = stored.str_at(&["metadata", "name"]).unwrap();
         let next = reconcile(stored, &initial(name))?;
-        let sort = if name == EXEMPT { "exempt" } else { "limited" };
+        let level_type = if name == EXEMPT { "exempt" } else { "limited" };
         let shares = next
-            .at(&["spec", sort, "nominalConcurrencyShares"])
+            .at(&["spec", level_type, "nominalConcurrencyShares"])
             .and_then(Value::as_i64);
         let says = next.str_at(&["metadata", "annotations", AUTO_UPDATE]);
         Some((shares.unwrap(), says.unwrap().to_owned()))

@@ -29,13 +29,13 @@ pub(super) const CELLS: &[NamedCell] = &[
 fn end(object: &Value) -> Option<(&str, &Value)> {
     let conditions = items(object, &["status", "conditions"]).iter();
     let mut ends = conditions.filter_map(|condition| Some((condition.str_at(&["type"])?, condition)));
-    ends.find(|(sort, condition)| {
-        ["Complete", "Failed"].contains(sort) && condition.str_at(&["status"]) == Some("True")
+    ends.find(|(type_name, condition)| {
+        ["Complete", "Failed"].contains(type_name) && condition.str_at(&["status"]) == Some("True")
     })
 }
 
 fn of_pools(object: &Value, count: impl Fn(&Value) -> i64) -> Value {
-    let is_failed = end(object).is_some_and(|(sort, _)| sort == "Failed");
+    let is_failed = end(object).is_some_and(|(type_name, _)| type_name == "Failed");
     if object.get("status").is_none() || is_failed {
         return "-".into();
     }
@@ -55,13 +55,13 @@ fn outcome(object: &Value) -> Value {
     let count = count.unwrap_or_default();
     match end(object) {
         Some(("Complete", _)) if count > pools => format!("Complete ({pools}/{count} pools)").into(),
-        Some((sort, _)) => sort.into(),
+        Some((type_name, _)) => type_name.into(),
         None => "Pending".into(),
     }
 }
 
 fn completed(object: &Value, now: SystemTime) -> Value {
-    match end(object).filter(|(sort, _)| *sort == "Complete") {
+    match end(object).filter(|(type_name, _)| *type_name == "Complete") {
         Some((_, condition)) => age(condition.str_at(&["lastTransitionTime"]), now).into(),
         None => "<none>".into(),
     }

@@ -65,11 +65,11 @@ fn policy(group: &Value) -> &str {
 }
 
 fn status(group: &Value) -> &str {
-    let text = |sort: &str, name: &str| {
+    let text = |type_name: &str, name: &str| {
         let conditions = items(group, &["status", "conditions"]).iter();
         let found = conditions
             .rev()
-            .find(|condition| condition.str_at(&["type"]) == Some(sort))?;
+            .find(|condition| condition.str_at(&["type"]) == Some(type_name))?;
         Some(found.str_at(&[name]).unwrap_or_default())
     };
     match (text("DisruptionTarget", "reason"), text("PodGroupScheduled", "status")) {

@@ -37,7 +37,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
 /// The state that a GET of one object is answered from.
 ///
 /// # Errors
-/// 400 where the options cannot be read, 504 where the state asked for is yet to come, 500 where nobody
+/// 400 where the options cannot be read, 504 where the state asked for is yet to come, 500 where no server
 /// can say what is the most recent.
 pub(super) async fn snapshot(context: &Context, request: &ResourceRequest) -> Result<Snapshot, ApiError> {
     let options = GetOptions::parse(&request.query)?;

@@ -343,10 +343,10 @@ fn write_flows(statistics: &Statistics, page: &mut Page<'_>) {
                 .map(|(schema, flow)| (level.name.as_str(), schema.as_str(), flow))
         })
     };
-    for (name, help, sort, number) in OF_FLOWS {
+    for (name, help, metric_type, number) in OF_FLOWS {
         for (level, schema, flow) in flows() {
             if let Some(number) = number(flow) {
-                page.number(name, help, sort, &[(SCHEMA, schema), (LEVEL, level)], number);
+                page.number(name, help, metric_type, &[(SCHEMA, schema), (LEVEL, level)], number);
             }
         }
     }
@@ -379,12 +379,12 @@ struct Page<'t> {
 }
 
 impl Page<'_> {
-    fn begin(&mut self, name: &'static str, help: &str, sort: &str) {
+    fn begin(&mut self, name: &'static str, help: &str, metric_type: &str) {
         if self.last != name {
             self.last = name;
             let _ = write!(
                 self.text,
-                "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {sort}\n"
+                "# HELP {PREFIX}{name} {help}\n# TYPE {PREFIX}{name} {metric_type}\n"
             );
         }
     }
@@ -400,8 +400,8 @@ impl Page<'_> {
         let _ = writeln!(self.text, "{behind} {value}");
     }
 
-    fn number(&mut self, name: &'static str, help: &str, sort: &str, labels: &[Label<'_>], value: f64) {
-        self.begin(name, help, sort);
+    fn number(&mut self, name: &'static str, help: &str, metric_type: &str, labels: &[Label<'_>], value: f64) {
+        self.begin(name, help, metric_type);
         self.sample(name, "", labels, value);
     }
 

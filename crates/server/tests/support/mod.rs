@@ -193,8 +193,8 @@ impl Server {
         self.send("PUT", path, "application/json", body).await
     }
 
-    pub async fn patch(&self, path: &str, sort: &str, body: &str) -> Answer {
-        self.send("PATCH", path, sort, body).await
+    pub async fn patch(&self, path: &str, media_type: &str, body: &str) -> Answer {
+        self.send("PATCH", path, media_type, body).await
     }
 
     /// Posts a definition and accepts its names, as its controller does.
@@ -283,14 +283,17 @@ impl Server {
         self.service.respond(request, None, None).await
     }
 
-    /// Makes `webhooks` those of the configuration of that sort (`mutating` or `validating`) and name, and waits until they
+    /// Makes `webhooks` those of the configuration of that type (`mutating` or `validating`) and name, and waits until they
     /// are called.
-    pub async fn configure(&self, sort: &str, name: &str, webhooks: &[Value]) {
-        let kind = format!("{}WebhookConfiguration", sort[..1].to_uppercase() + &sort[1..]);
+    pub async fn configure(&self, webhook_type: &str, name: &str, webhooks: &[Value]) {
+        let kind = format!(
+            "{}WebhookConfiguration",
+            webhook_type[..1].to_uppercase() + &webhook_type[1..]
+        );
         let mut body = serde_json::json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": {"name": name}, "webhooks": webhooks,
         });
-        let collection = format!("/apis/admissionregistration.k8s.io/v1/{sort}webhookconfigurations");
+        let collection = format!("/apis/admissionregistration.k8s.io/v1/{webhook_type}webhookconfigurations");
         let before = self.webhooks.changes();
         let mut answer = self.post(&collection, &body.to_string()).await;
         if answer.code == 409 {
@@ -305,9 +308,9 @@ impl Server {
     }
 
     /// Deletes a configuration of webhooks and waits until they are not called any more.
-    pub async fn unconfigure(&self, sort: &str, name: &str) {
+    pub async fn unconfigure(&self, webhook_type: &str, name: &str) {
         let before = self.webhooks.changes();
-        let path = format!("/apis/admissionregistration.k8s.io/v1/{sort}webhookconfigurations/{name}");
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{webhook_type}webhookconfigurations/{name}");
         assert_eq!(self.delete(&path).await.code, 200);
         while self.webhooks.changes() == before {
             tokio::task::yield_now().await;

@@ -215,7 +215,7 @@ async fn what_is_connected_through_is_heard_of_with_what_it_asks_for() {
 
 #[tokio::test]
 async fn a_plugin_that_is_off_calls_no_webhooks() {
-    for (off, sort, code) in [
+    for (off, webhook_type, code) in [
         ("ValidatingAdmissionWebhook", "validating", 201),
         ("MutatingAdmissionWebhook", "validating", 400),
         ("ValidatingAdmissionWebhook", "mutating", 400),
@@ -226,9 +226,9 @@ async fn a_plugin_that_is_off_calls_no_webhooks() {
             Hook::start(|_| deny("no")).await,
         );
         let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}));
-        server.configure(sort, "a", &[webhook]).await;
+        server.configure(webhook_type, "a", &[webhook]).await;
         let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
-        assert_eq!(answer.code, code, "{sort} without {off}");
+        assert_eq!(answer.code, code, "{webhook_type} without {off}");
     }
 }
 

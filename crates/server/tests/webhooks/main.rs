@@ -99,8 +99,10 @@ async fn a_refusal_has_the_code_and_the_words_of_the_webhook() {
     })
     .await;
     let webhook = hook.webhook("a.b.c", &["CREATE", "DELETE"], CONFIG_MAP, json!({}));
-    for sort in ["validating", "mutating"] {
-        server.configure(sort, "a", std::slice::from_ref(&webhook)).await;
+    for webhook_type in ["validating", "mutating"] {
+        server
+            .configure(webhook_type, "a", std::slice::from_ref(&webhook))
+            .await;
         let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
         assert_eq!(
             (answer.code, answer.at("/reason")),
@@ -118,7 +120,7 @@ async fn a_refusal_has_the_code_and_the_words_of_the_webhook() {
         );
         let warnings: Vec<_> = answer.headers.get_all("warning").iter().collect();
         assert_eq!(warnings, ["299 - \"mind\""]);
-        server.unconfigure(sort, "a").await;
+        server.unconfigure(webhook_type, "a").await;
     }
 }
 
@@ -273,9 +275,9 @@ async fn what_the_kind_drops_is_dropped_again_and_defaults_are_set() {
 async fn a_name_that_is_yet_to_be_made_up_is_seen_by_those_who_validate() {
     let server = Server::start().await;
     let (mutating, validating) = (Hook::start(|_| allow()).await, Hook::start(|_| allow()).await);
-    for (sort, hook) in [("mutating", &mutating), ("validating", &validating)] {
+    for (webhook_type, hook) in [("mutating", &mutating), ("validating", &validating)] {
         let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}));
-        server.configure(sort, "a", &[webhook]).await;
+        server.configure(webhook_type, "a", &[webhook]).await;
     }
     let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"a-","uid":"mine"}}"#;
     let made = server.post(CONFIG_MAPS, body).await;
@@ -353,12 +355,12 @@ async fn a_webhook_that_fails_open_lets_the_write_pass_and_the_rest_decides() {
         Hook::start(|_| allow()).await,
     );
     let ignore = json!({"failurePolicy": "Ignore"});
-    for sort in ["mutating", "validating"] {
+    for webhook_type in ["mutating", "validating"] {
         let webhooks = [
             broken.webhook("broken.b.c", &["CREATE"], CONFIG_MAP, ignore.clone()),
             fine.webhook("fine.b.c", &["CREATE"], CONFIG_MAP, json!({})),
         ];
-        server.configure(sort, "a", &webhooks).await;
+        server.configure(webhook_type, "a", &webhooks).await;
     }
     assert_eq!(server.post(CONFIG_MAPS, &config_map("a", "1")).await.code, 201);
     assert_eq!((broken.calls().len(), fine.calls().len()), (2, 2));

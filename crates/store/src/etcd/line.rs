@@ -29,7 +29,7 @@ const FRAME: usize = 5;
 /// How much is read at a time.
 const READ: usize = 4096;
 
-/// A connection of any sort.
+/// A connection of any kind.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}

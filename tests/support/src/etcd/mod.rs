@@ -118,7 +118,7 @@ impl Etcd {
             let begun = (0..etcd.members.len()).try_for_each(|member| etcd.spawn(member));
             match begun.and_then(|()| etcd.wait_until_served()) {
                 Err(error) if tried == TRIES => return Err(error),
-                // Whoever asks for a free port may lose it to another process.
+                // A free port may go to another process before it is used.
                 Err(error) if !error.to_string().contains("address already in use") => return Err(error),
                 Err(_) => {}
                 Ok(()) => return Ok(etcd),

@@ -167,10 +167,10 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs((noon.seconds + seconds).try_into().unwrap())
     }
 
-    fn service(name: &str, sort: &str, ip: &str) -> Value {
+    fn service(name: &str, type_name: &str, ip: &str) -> Value {
         let text = format!(
             "{{metadata: {{name: {name}, namespace: a, uid: 8502290d-313d-466b-b47f-2b3a8095b710, creationTimestamp: '{NOON}'}}, \
-             spec: {{type: {sort}, clusterIP: {ip}, clusterIPs: [{ip}], ports: [{{port: 80, nodePort: 30001}}]}}}}"
+             spec: {{type: {type_name}, clusterIP: {ip}, clusterIPs: [{ip}], ports: [{{port: 80, nodePort: 30001}}]}}}}"
         );
         yaml::parse(text.as_bytes(), &Limits::default()).unwrap()
     }
