@@ -356,6 +356,8 @@ impl Storage {
 pub struct ResourceRules {
     /// Whether PUT to a name that is not there creates it.
     pub create_on_update: bool,
+    /// Whether an apply to the status of an object that is not there creates it, as an apply to the object itself does.
+    pub status_apply_creates: bool,
     /// Whether PUT may leave out the resource version.
     pub unconditional_update: bool,
     /// Whether deletion waits for a grace period.
@@ -385,6 +387,7 @@ impl Default for ResourceRules {
     fn default() -> Self {
         Self {
             create_on_update: false,
+            status_apply_creates: false,
             unconditional_update: false,
             graceful_deletion: false,
             delete_returns_object: false,

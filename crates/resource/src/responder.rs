@@ -10,6 +10,14 @@ use crate::{GroupResource, Refusal, WriteContext};
 /// The verbs stand in the descriptor as for any resource. Objects come in the version of the request, typed, with their
 /// defaults and with the namespace of the address.
 pub trait Review: Send + Sync {
+    /// Shapes and checks what mutating admission left, before validating admission sees it.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    fn prepare(&self, _context: &WriteContext<'_>, _object: &mut Value) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// The answer to a POST of `object`: the whole object that the client is shown.
     ///
     /// # Errors

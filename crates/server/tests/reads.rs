@@ -270,6 +270,8 @@ async fn component_statuses_obey_selectors() {
         ("", 1),
         ("fieldSelector=metadata.name%3Detcd-0", 1),
         ("fieldSelector=metadata.name%3Dother", 0),
+        ("fieldSelector=metadata.namespace%3Dother", 0),
+        ("fieldSelector=metadata.namespace!%3Dother", 1),
         ("labelSelector=a%3Db", 0),
         ("labelSelector=!a", 1),
     ] {

@@ -59,6 +59,34 @@ async fn an_object_that_an_apply_of_its_status_makes_is_looked_at_as_a_whole() {
 }
 
 #[tokio::test]
+async fn an_apply_to_the_status_creates_where_the_storage_of_the_status_lets_it() {
+    let server = Server::start().await;
+    let policy = json!({
+        "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "a"},
+        "spec": {
+            "matchConstraints": {"resourceRules": [
+                {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]},
+            ]},
+            "validations": [{"expression": "true"}],
+        },
+        "status": {"observedGeneration": 3},
+    });
+    let path = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies/a/status?fieldManager=alpha";
+    let made = server.patch(path, APPLY, &policy.to_string()).await;
+    assert_eq!(made.code, 201, "{}", made.body);
+    assert_eq!(made.body["status"], json!({}));
+    assert_eq!(
+        made.body["metadata"]["managedFields"][0]["fieldsV1"],
+        json!({"f:status": {"f:observedGeneration": {}}})
+    );
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}, "status": {"phase": "Active"}});
+    let absent = server
+        .patch("/api/v1/namespaces/a/status?fieldManager=alpha", APPLY, &namespace.to_string())
+        .await;
+    assert_eq!(absent.code, 404);
+}
+
+#[tokio::test]
 async fn an_apply_makes_conflicts_with_others_unless_forced() {
     let server = Server::start().await;
     let path = |manager: &str| format!("{CONFIG_MAPS}/a?fieldManager={manager}");

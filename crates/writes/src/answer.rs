@@ -1,6 +1,6 @@
 //! The run of a request that stores no object of its own: reviews and the like, and requests for an action.
 
-use holdfast_resource::{Operation, Review};
+use holdfast_resource::{Operation, Refusal, Review};
 use holdfast_value::{SmolStr, Value};
 
 use crate::admission::Refuse;
@@ -22,7 +22,8 @@ impl Stage<'_> {
         if !target.name.is_empty() {
             target.check_key()?;
         }
-        let admitted = self.admit_request(&call, &mut object, &refuse).await;
+        let prepare = |object: &mut Value| review.prepare(&call, object);
+        let admitted = self.admit_request(&call, &mut object, prepare, &refuse).await;
         let answer = admitted.and_then(|()| review.review(&call, object).map_err(refuse));
         let answer = answer.map_err(|error| call.refused(error))?;
         let warnings = call.warnings();
@@ -39,7 +40,8 @@ impl Stage<'_> {
         check_namespace(request, &target.namespace)?;
         let call = self.call(Operation::Create, &target.name);
         let refuse = |refusal| self.refusal(refusal, &target.name);
-        let admitted = self.admit_request(&call, request, &refuse).await;
+        tracking::update_as(self.environment.field_managers, target, None, request);
+        let admitted = self.admit_request(&call, request, |_| Ok(()), &refuse).await;
         admitted.map_err(|error| call.refused(error))?;
         let warnings = call.warnings();
         call.after_commit().stored();
@@ -47,7 +49,13 @@ impl Stage<'_> {
     }
 
     /// Admission of what is sent to an address that stores nothing itself.
-    async fn admit_request(&self, call: &Call<'_>, request: &mut Value, refuse: Refuse<'_>) -> Result<(), Error> {
+    async fn admit_request(
+        &self,
+        call: &Call<'_>,
+        request: &mut Value,
+        prepare: impl FnOnce(&mut Value) -> Result<(), Refusal>,
+        refuse: Refuse<'_>,
+    ) -> Result<(), Error> {
         let name = match self.target.name.as_str() {
             "" => SmolStr::new(metadata::name(request)),
             name => SmolStr::new(name),
@@ -55,6 +63,7 @@ impl Stage<'_> {
         let attributes = self.attributes("CREATE", &name);
         self.mutate(call, &attributes, Some(request), None, Some(refuse))
             .await?;
+        prepare(request).map_err(refuse)?;
         self.validate(call, &attributes, Some(request), None, refuse).await
     }
 }

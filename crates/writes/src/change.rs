@@ -86,7 +86,10 @@ impl Change {
         match self {
             Self::Patch { .. } => false,
             Self::Replace { .. } => resource.rules.create_on_update,
-            Self::Apply { .. } if !subresource.is_empty() => resource.rules.create_on_update,
+            Self::Apply { .. } if !subresource.is_empty() => {
+                let creates_by_status = subresource == "status" && resource.rules.status_apply_creates;
+                creates_by_status || resource.rules.create_on_update
+            }
             Self::Apply { .. } => resource
                 .versions
                 .iter()

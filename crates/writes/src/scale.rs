@@ -10,7 +10,7 @@ use holdfast_resource::{
 use holdfast_value::{SmolStr, Value};
 
 use crate::change::{Change, Next};
-use crate::update::{Beside, Sent};
+use crate::update::Beside;
 use crate::{Error, Live, Stage, Staged, metadata, tracking};
 
 const KIND: &str = "Scale";
@@ -114,17 +114,13 @@ pub(crate) async fn update(
     object.set_at(&["metadata", "resourceVersion"], version.into());
     ownership.to_parent(&mut object, &scale).map_err(undecodable)?;
     let object = stage.to_be_checked(object).await?;
-    let sent = Sent {
-        object: &scale,
-        old: &old,
-    };
     let old = if stage.checks_as_sent() { &before } else { &live.stored };
     let beside = Beside {
         warnings,
         empties: &[],
         keeps_raw: false,
     };
-    stage.finish_update(object, live, old, Some(sent), beside).await
+    stage.finish_update(object, live, old, Some(fields), beside).await
 }
 
 fn ownership(resource: &Resource, api_version: &SmolStr) -> ScaleOwnership {

@@ -2,21 +2,13 @@
 
 use holdfast_resource::metadata::validate_metadata_update;
 use holdfast_resource::schema::{EmptyField, show_empties};
-use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, Refusal, Resource};
+use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, Refusal, Resource, ScaleFields};
 use holdfast_value::{SmolStr, Value};
 
 use crate::admission::Seen;
 use crate::change::Next;
 use crate::stage::{check_namespace, check_place, version_number};
 use crate::{Call, Change, Error, Live, Stage, Staged, Write, deletion, metadata, scale, tracking};
-
-/// What was sent to an address that shows an object in another form: a Scale.
-pub(crate) struct Sent<'a> {
-    /// What was sent.
-    pub(crate) object: &'a Value,
-    /// The object in place, in this form.
-    pub(crate) old: &'a Value,
-}
 
 /// What is known of the object of an update beside it.
 pub(crate) struct Beside<'a> {
@@ -93,7 +85,7 @@ impl Stage<'_> {
         mut object: Value,
         live: &Live,
         old: &Value,
-        sent: Option<Sent<'_>>,
+        scaled: Option<&ScaleFields>,
         beside: Beside<'_>,
     ) -> Result<Staged, Error> {
         let Beside {
@@ -107,7 +99,7 @@ impl Stage<'_> {
         if !empties.is_empty() {
             call = call.with_empties(empties);
         }
-        let of_object = sent.is_none() && self.target.subresource.is_empty();
+        let of_object = scaled.is_none() && self.target.subresource.is_empty();
         let raw = self.resource().capabilities.raw.filter(|_| of_object);
         // A patch brings raw extensions back without blanks; a write to a subresource does not touch them, nor does an apply that
         // changes nothing else.
@@ -118,7 +110,7 @@ impl Stage<'_> {
             call = call.with_raw_rewritten((raw.found)(old) && (raw.found)(&object));
         }
         call.warn_all(warnings);
-        let checked = self.check_changed(&call, &mut object, old, sent).await;
+        let checked = self.check_changed(&call, &mut object, old, scaled).await;
         checked.map_err(|error| call.refused(error))?;
         let completes = deletion::completes(self.resource(), &object, old);
         if !self.target.request.dry_run {
@@ -149,14 +141,14 @@ impl Stage<'_> {
         call: &Call<'_>,
         object: &mut Value,
         old: &Value,
-        sent: Option<Sent<'_>>,
+        scaled: Option<&ScaleFields>,
     ) -> Result<(), Error> {
         let (resource, target, name) = (self.resource(), self.target, call.name);
         let plugins = self.environment.plugins;
         let refuse = |refusal| self.refusal(refusal, name);
         let attributes = self.attributes("UPDATE", name);
-        match &sent {
-            // Policies and webhooks see what was sent.
+        match scaled {
+            // Policies and webhooks had the Scale that was sent.
             Some(_) => plugins.mutate(call, Some(object), Some(old)).map_err(refuse)?,
             None => {
                 let mutated = self.mutate(call, &attributes, Some(object), Some(old), Some(&refuse));
@@ -179,10 +171,12 @@ impl Stage<'_> {
             old: Some(old),
         };
         let stored = of(&*object, old);
-        let sent = sent
+        // Those that validate see the Scales of both objects, which name no managers.
+        let scales = scaled.map(|fields| [&*object, old].map(|of_object| scale::of(of_object, fields)));
+        let seen = scales
             .as_ref()
-            .map_or_else(|| of(&*object, old), |sent| of(sent.object, sent.old));
-        self.validate_seen(call, &attributes, &stored, &sent, &refuse).await
+            .map_or_else(|| of(&*object, old), |[object, old]| of(object, old));
+        self.validate_seen(call, &attributes, &stored, &seen, &refuse).await
     }
 
     /// Shapes an object that takes the place of `old`: what an update can neither change nor leave out, what its kind does,

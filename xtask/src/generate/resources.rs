@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use super::facts::{Facts, texts};
 
+/// The resources whose storage of the status passes on that an apply may create: all others refuse.
+const STATUS_APPLY_CREATES: [&str; 1] = ["admissionregistration.k8s.io/validatingadmissionpolicies"];
+
 /// What names the objects of a resource may have, where that is not a DNS subdomain.
 const NAME_RULES: [(&str, &str); 15] = [
     ("/namespaces", "label"),
@@ -132,11 +135,18 @@ fn resource(facts: &Facts, group: &str, plural: &str, served: &[&Value], out: &m
         ("deleteReturnsObject", "delete-returns-object"),
         ("metadataNamespaceSelector", "namespace-selector"),
     ];
-    let set: Vec<&str> = flags
+    let mut set: Vec<&str> = flags
         .iter()
         .filter(|(flag, _)| fact[*flag] == true)
         .map(|(_, word)| *word)
         .collect();
+    // The recorded facts say nothing of the selectors of what is computed; it has those that every kind has by default.
+    if fact["storage"].is_null() && texts(&fact["verbs"]).contains(&"list") {
+        set.push("namespace-selector");
+    }
+    if STATUS_APPLY_CREATES.contains(&path.as_str()) {
+        set.push("status-apply-creates");
+    }
     list(out, "  rules", &set);
     let _ = writeln!(
         out,

@@ -214,7 +214,12 @@ fn check_pod(limit: &Limit, spec: &Field<'_, '_>, faults: &mut Vec<String>) {
             }
         }
         "Pod" => {
-            let (requests, limits) = (of_containers(spec, "requests"), of_containers(spec, "limits"));
+            let [requests, limits] = ["requests", "limits"].map(|part| {
+                let mut total = of_containers(spec, part);
+                let of_pod = amounts(&spec.child("resources").child(part)).into_iter();
+                total.extend(of_pod.filter(|(name, _)| ["cpu", "memory"].contains(&name.as_str())));
+                total
+            });
             check(limit, &requests, &limits, faults);
         }
         _ => {}

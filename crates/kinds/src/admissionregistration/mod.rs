@@ -5,7 +5,7 @@ pub(crate) mod client_config;
 mod followed_kind;
 mod json_path;
 mod mutating_policy;
-mod policy;
+pub(crate) mod policy;
 mod rules;
 mod static_names;
 mod validating_policy;

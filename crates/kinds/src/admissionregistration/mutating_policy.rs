@@ -8,7 +8,7 @@ use holdfast_cel::Type;
 use holdfast_resource::{Check, Field, Part, Rules, WriteContext};
 use holdfast_value::Value;
 
-use super::policy::{BindingRules, check_parameter_kind, check_reference, compiler, validate_policy};
+use super::policy::{BindingRules, check_parameter_kind, check_reference, compiler, fault_of, validate_policy};
 use crate::validation::Errors;
 
 /// There is nothing to change in what is deleted.
@@ -91,7 +91,7 @@ fn validate_expression(expression: &Field<'_, '_>, expected: Type, compiler: &mu
             compiler
                 .mutation(text, &[expected])
                 .err()
-                .map(|error| expression.invalid_as(text, error.to_string())),
+                .map(|error| fault_of(expression, text, &error)),
         ),
     }
 }

@@ -9,7 +9,7 @@ use holdfast_cel::{CompileError, PatternMemory, is_reserved};
 use holdfast_resource::metadata::formats::{dns_label_1035, dns_subdomain, path_segment, qualified_name};
 use holdfast_resource::metadata::labels::validate_label_selector;
 use holdfast_resource::table::{NamedCell, items, scalar_text};
-use holdfast_resource::{Check, Field, GroupKind, GroupVersion, Part, Rules, WriteContext};
+use holdfast_resource::{Check, Field, FieldError, GroupKind, GroupVersion, Part, Rules, WriteContext};
 use holdfast_value::Value;
 
 use super::rules::OperationRules;
@@ -63,7 +63,15 @@ fn validate_constraints(spec: &Part<'_, '_>, check: &mut Check<'_>) {
 
 /// Reports an expression that does not compile.
 pub(super) fn report_fault(expression: &Field<'_, '_>, fault: Option<CompileError>, errors: &mut Errors) {
-    errors.extend(fault.map(|error| expression.invalid_text(error.to_string())));
+    errors.extend(fault.map(|error| fault_of(expression, expression.text(), &error)));
+}
+
+/// The error of an expression, which is shown as `text`. The reference calls it an error of its own where constants fail.
+pub(crate) fn fault_of(expression: &Field<'_, '_>, text: &str, error: &CompileError) -> FieldError {
+    match error {
+        CompileError::Instantiation(_) => FieldError::internal(&expression.path(), error.to_string()),
+        _ => expression.invalid_as(text, error.to_string()),
+    }
 }
 
 /// Reports what is wrong with match conditions, of policies and of webhooks.
@@ -81,7 +89,7 @@ pub(super) fn validate_conditions(conditions: &Field<'_, '_>, compiler: &mut Com
                 compiler
                     .condition(text)
                     .err()
-                    .map(|error| expression.invalid_as(text, error.to_string())),
+                    .map(|error| fault_of(&expression, text, &error)),
             ),
         }
         let name = condition.child("name");

@@ -205,6 +205,8 @@ mod tests {
         assert!(
             messages[0].contains("messageExpression") && messages[0].contains("undeclared reference to 'authorizer'")
         );
+        let constant = "validations[0].expression: Internal error: program instantiation failed: type conversion error from 'string' to 'int'";
+        assert_eq!(errors("'true'", "'int(\"x\") == 1'"), [format!("spec.{constant}")]);
         let messages = errors("'true'", "params == null");
         assert!(messages[0].contains("undeclared reference to 'params'"), "{messages:?}");
     }

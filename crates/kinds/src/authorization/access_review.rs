@@ -27,11 +27,15 @@ pub(super) enum About {
 pub(super) struct AccessReview(pub(super) About);
 
 impl Review for AccessReview {
-    fn review(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
-        let errors = self.faults(&object);
-        if !errors.is_empty() {
-            return Err(Refusal::Invalid(errors));
+    fn prepare(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
+        let errors = self.faults(object);
+        match errors.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::Invalid(errors)),
         }
+    }
+
+    fn review(&self, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
         let root = Field::root(&object);
         let spec = root.child("spec");
         let user = match self.0 {

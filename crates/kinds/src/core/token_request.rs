@@ -26,10 +26,10 @@ const WARNED_AFTER: i64 = 60 * 60 + 7;
 const EXTENDED: i64 = 365 * 24 * 60 * 60;
 
 impl Review for TokenRequest {
-    fn review(&self, context: &WriteContext<'_>, mut request: Value) -> Result<Value, Refusal> {
-        check_metadata(context, &request)?;
+    fn prepare(&self, context: &WriteContext<'_>, request: &mut Value) -> Result<(), Refusal> {
+        check_metadata(context, request)?;
         let account = get(context, "serviceaccounts", context.name)?;
-        self.check_uid(context, &request, &account)?;
+        self.check_uid(context, request, &account)?;
         let issuer = context.access.issuer;
         if is_zero(request.at(&["spec", "audiences"])) {
             let own: Vec<Value> = issuer.audiences().iter().cloned().map(Value::String).collect();
@@ -43,6 +43,16 @@ impl Review for TokenRequest {
             }
         }
         request.set_at(&["metadata", "creationTimestamp"], time_text(context.now));
+        let mut status = Value::empty_map();
+        status.set_at(&["token"], "".into());
+        status.set_at(&["expirationTimestamp"], Value::Null);
+        request.set_at(&["status"], status);
+        lifetime(request).map(drop)
+    }
+
+    fn review(&self, context: &WriteContext<'_>, mut request: Value) -> Result<Value, Refusal> {
+        let issuer = context.access.issuer;
+        let account = get(context, "serviceaccounts", context.name)?;
         let mut seconds = lifetime(&request)?;
         let bound = Bound::read(context, &request)?;
         if let Some(longest) = issuer.longest().filter(|longest| *longest < seconds) {

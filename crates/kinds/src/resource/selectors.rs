@@ -7,6 +7,7 @@ use holdfast_cel::limits::PER_CALL;
 use holdfast_cel::{CompileError, DeclField, DeclType, Environment, Type};
 use holdfast_resource::Field;
 
+use crate::admissionregistration::policy::fault_of;
 use crate::validation::Errors;
 
 /// The longest expression of a selector, in bytes.
@@ -33,7 +34,7 @@ pub(super) fn validate_expression(expression: &Field<'_, '_>, errors: &mut Error
             let why = format!("must evaluate to bool or the unknown type, not {actual}");
             Some(expression.invalid_text(why))
         }
-        Err(error) => Some(expression.invalid_text(error.to_string())),
+        Err(error) => Some(fault_of(expression, expression.text(), &error)),
     });
 }
 

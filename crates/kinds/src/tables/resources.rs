@@ -373,6 +373,7 @@ fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
             for rule in list.split(',') {
                 *match rule {
                     "create-on-update" => &mut rules.create_on_update,
+                    "status-apply-creates" => &mut rules.status_apply_creates,
                     "unconditional-update" => &mut rules.unconditional_update,
                     "graceful-deletion" => &mut rules.graceful_deletion,
                     "delete-returns-object" => &mut rules.delete_returns_object,

@@ -288,12 +288,11 @@ pub(crate) fn validate_pod_resources(spec: &Field<'_, '_>, names: &ClaimNames<'_
     let requests = resources.child("requests");
     for (name, sum) in of_containers(spec, "requests") {
         let of_pod = requests.entry(&name);
-        let most = quantity(&of_pod);
-        if is_of_pods(&name) && most.is_none_or(|most| sum > most) {
-            let shown = if most.is_some() { of_pod.text() } else { "0" };
+        // What the pod says nothing of is not compared.
+        if quantity(&of_pod).is_some_and(|most| sum > most) {
             let sum = only_request(spec, &name).map_or_else(|| sum.to_string(), str::to_owned);
             errors.push(of_pod.invalid_as(
-                shown,
+                of_pod.text(),
                 format!("must be greater than or equal to aggregate container requests of {sum}"),
             ));
         }

@@ -50,7 +50,12 @@ fn default_pod_resources(spec: &mut Value) {
             limits.insert(name, sum.to_string());
         }
     }
-    for (name, sum) in of_containers("requests") {
+    // A pod that limits nothing as a whole asks for no more than it says.
+    let requested = match limits.is_empty() {
+        true => Vec::new(),
+        false => of_containers("requests").into_iter().collect(),
+    };
+    for (name, sum) in requested {
         if is_of_pods(&name) && !is_huge(&name) && !requests.contains_key(name.as_str()) {
             requests.insert(name, sum.to_string());
         }
