@@ -140,7 +140,7 @@ impl Harness {
     pub(crate) fn answer(&self, text: &str, path: &str) -> Result<String, Vec<String>> {
         let object = self.read(text);
         let answer = self.call(&object, None, None, |resource, context| {
-            review(resource, "").review(context, object.clone())
+            answered(review(resource, ""), context, object.clone())
         });
         match answer {
             Ok(answer) => Ok(at(&answer, path)),
@@ -233,6 +233,7 @@ impl Harness {
         };
         let named = named(resource, name);
         let planned = self.call(&named, None, Some(subresource), |_, context| {
+            action.check(context, &body)?;
             action.plan(context, &body)
         });
         planned.map_err(|refusal| format!("{refusal:?}"))
@@ -250,7 +251,7 @@ impl Harness {
         let body = self.read(body);
         let named = named(resource, name);
         let answer = self.call(&named, None, Some(subresource), |_, context| {
-            let answer = review(resource, subresource).review(context, body)?;
+            let answer = answered(review(resource, subresource), context, body)?;
             Ok((answer, std::mem::take(&mut context.beside.lock().warnings)))
         });
         answer.map_err(|refusal: Refusal| format!("{refusal:?}"))
@@ -392,6 +393,12 @@ impl Harness {
         let call = stage.call(operation, &target.name);
         step(&stage, &call)
     }
+}
+
+/// The answer of a review, in the steps that the server has it take.
+fn answered(review: &dyn Review, context: &WriteContext<'_>, mut object: Value) -> Result<Value, Refusal> {
+    review.prepare(context, &mut object)?;
+    review.review(context, object)
 }
 
 /// The review at `subresource`.

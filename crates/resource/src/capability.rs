@@ -262,6 +262,8 @@ pub struct DeletionRules {
     /// Whether the kind itself looks at the preconditions of a deletion, ahead of the check for all kinds and in words of its
     /// own.
     pub checks_preconditions: bool,
+    /// Whether the first deletion of an object marks it alone, whatever it says of dependents.
+    pub first_marks_alone: bool,
     /// A warning for clients that delete an object and do not say what becomes of its dependents.
     pub warning: Option<&'static str>,
 }

@@ -186,6 +186,11 @@ impl ConversionWebhook {
         }
         let pairs = objects.iter().zip(converted).enumerate();
         let checked = pairs.map(|(at, (original, converted))| {
+            // What is no object at all the reference reports without saying whose it is.
+            if let Some(message) = no_object(&converted) {
+                let kind = WebhookFailureKind::Object;
+                return Err(WebhookFailure { message, kind });
+            }
             adopt(original, converted, at, api_version)
                 .map_err(|why| failure(WebhookFailureKind::Object, &objects[at..], &why))
         });
@@ -230,10 +235,20 @@ fn read(answer: &[u8], version: ConversionReviewVersion) -> Result<Value, String
             found.name(),
             version.name()
         )),
+        None if is_unversioned(api_version, kind) => Err(format!(
+            "converting (v1.{kind}) to ({}.{KIND}): unknown conversion",
+            version.name()
+        )),
         None => Err(format!(
             "no kind {kind:?} is registered for version {api_version:?} in scheme \"holdfast\""
         )),
     }
+}
+
+/// Whether this is one of the kinds that every API knows, and that nothing converts.
+pub fn is_unversioned(api_version: &str, kind: &str) -> bool {
+    const KINDS: [&str; 5] = ["Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"];
+    api_version == "v1" && KINDS.contains(&kind)
 }
 
 /// The objects that stand in the response of a review.
@@ -266,15 +281,18 @@ fn of_response(review: &Value, uid: &str, version: ConversionReviewVersion) -> R
     Ok(objects.map(|objects| objects.to_vec()).unwrap_or_default())
 }
 
+/// Why a converted object cannot be read as one.
+fn no_object(converted: &Value) -> Option<String> {
+    if converted.is_null() {
+        return Some("unexpected end of JSON input".to_owned());
+    }
+    let nameless = converted.str_at(&["kind"]).unwrap_or_default().is_empty();
+    nameless.then(|| format!("Object 'Kind' is missing in '{}'", json::to_string(converted)))
+}
+
 /// `converted` instead of `original`, if it is the same object in that version.
 fn adopt(original: &Value, converted: Value, at: usize, api_version: &str) -> Result<Value, String> {
     let text = |of: &Value, path: &[&str]| of.str_at(path).unwrap_or_default().to_owned();
-    if text(&converted, &["kind"]).is_empty() {
-        let shown = json::to_string(&converted);
-        return Err(format!(
-            "returned invalid object at index {at}: Object 'Kind' is missing in '{shown}'"
-        ));
-    }
     let of_index = |what: &str, expected: &str, received: &str| {
         Err(format!(
             "returned invalid object at index {at}: invalid {what} (expected {expected}, received {received})"
@@ -452,14 +470,12 @@ mod tests {
                 object("x.io/v2", "A", r#"{"name":"n","uid":"u","labels":[]}"#),
                 "returned invalid metadata: invalid metadata.labels of type []interface {} in converted object",
             ),
-            (
-                "{}".to_owned(),
-                "returned invalid object at index 0: Object 'Kind' is missing in '{}'",
-            ),
         ] {
             let failed = read_back(&object).unwrap_err();
             assert_eq!(failed, format!("conversion webhook for x.io/v1, Kind=A {why}"));
         }
+        assert_eq!(read_back("{}").unwrap_err(), "Object 'Kind' is missing in '{}'");
+        assert_eq!(read_back("null").unwrap_err(), "unexpected end of JSON input");
         let label = object("x.io/v2", "A", r#"{"name":"n","uid":"u","labels":{"a":"not good"}}"#);
         let failed = read_back(&label).unwrap_err();
         let start =

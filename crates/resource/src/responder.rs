@@ -49,6 +49,14 @@ pub trait ComputedObjects: Send + Sync {
 ///
 /// The verbs stand in the descriptor as for any resource. The answer to a POST that succeeds is a `Status`.
 pub trait SubresourceAction: Send + Sync {
+    /// Checks `request` as mutating admission left it, before validating admission sees it.
+    ///
+    /// # Errors
+    /// Why it is not to be carried out.
+    fn check(&self, _context: &WriteContext<'_>, _request: &Value) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     /// The steps that carry out `request`, which is typed and has its defaults, on the objects as they are now. Where one of
     /// them changes before the first step is done, the plan is made again.
     ///

@@ -15,6 +15,20 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
 #[tokio::test]
+async fn the_format_of_what_is_made_is_looked_at_before_its_options_and_that_of_a_replacement_behind_them() {
+    let server = Server::start().await;
+    let bad = "?fieldValidation=bad";
+    let made = server
+        .send("POST", &format!("{CONFIG_MAPS}{bad}"), "text/plain", "{}")
+        .await;
+    assert_eq!(made.code, 415);
+    let replaced = server
+        .send("PUT", &format!("{CONFIG_MAPS}/a{bad}"), "text/plain", "{}")
+        .await;
+    assert_eq!(replaced.code, 422);
+}
+
+#[tokio::test]
 async fn bodies_that_cannot_be_read_are_shown_by_how_they_begin() {
     let server = Server::start().await;
     for (content_type, body, why) in [

@@ -123,3 +123,61 @@ async fn forms_that_custom_resources_lack_are_refused_by_the_names_of_those_they
         );
     }
 }
+
+#[tokio::test]
+async fn what_stands_behind_the_subresource_of_a_custom_resource_says_nothing() {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let server = start(schema.clone(), schema).await;
+    create(&server, "v1").await;
+    assert_eq!(server.get(&path("v1", "/a/status/more/of/it")).await.code, 200);
+    assert_eq!(server.get(&path("v1", "/a/other/more")).await.code, 404);
+    assert_eq!(server.get("/api/v1/namespaces/default/status/more").await.code, 404);
+}
+
+#[tokio::test]
+async fn the_schema_says_nothing_of_an_object_of_another_kind() {
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object"}}});
+    let server = start(schema.clone(), schema).await;
+    let gadget = |kind: &str| {
+        let object = json!({
+            "apiVersion": "x.example.com/v1", "kind": kind, "metadata": {"name": "a", "more": 1}, "spec": {"size": 1},
+        });
+        object.to_string()
+    };
+    let strict = path("v1", "?fieldValidation=Strict");
+    let refused = server.post(&strict, &gadget("Gadget")).await;
+    assert!(
+        refused
+            .message()
+            .contains("unknown field \"metadata.more\", unknown field \"spec.size\"")
+    );
+    let older = path("v2", "?fieldValidation=Strict");
+    let refused = server.post(&older, &gadget("Gadget")).await;
+    assert!(
+        refused
+            .message()
+            .starts_with("Gadget in version \"v1\" cannot be handled as a Gadget: strict decoding error: ")
+    );
+    let other = server.post(&strict, &gadget("Other")).await;
+    assert!(
+        other.message().ends_with("unknown field \"metadata.more\""),
+        "{}",
+        other.message()
+    );
+}
+
+#[tokio::test]
+async fn the_first_deletion_of_a_definition_marks_it_alone() {
+    let schema = json!({"type": "object"});
+    let server = start(schema.clone(), schema).await;
+    let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/gadgets.x.example.com";
+    let deleted = server
+        .delete(&format!("{definition}?propagationPolicy=Orphan&dryRun=All"))
+        .await;
+    assert_eq!(
+        deleted.at("/metadata/finalizers"),
+        &json!(["customresourcecleanup.apiextensions.k8s.io"]),
+        "{}",
+        deleted.body
+    );
+}

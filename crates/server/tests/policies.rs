@@ -395,6 +395,55 @@ async fn policies_see_writes_to_subresources() {
 }
 
 #[tokio::test]
+async fn validating_policies_see_what_becomes_of_what_is_sent_to_subresources() {
+    let server = Server::start().await;
+    let spec = on(r#""deployments/scale","pods/binding","serviceaccounts/token""#)
+        + r#","validations":[
+            {"expression":"request.subResource != 'scale' || (!has(object.metadata.managedFields) && object.metadata.uid == oldObject.metadata.uid && object.status.selector == 'a=b')"},
+            {"expression":"request.subResource != 'token' || object.metadata.name == 's'"},
+            {"expression":"request.subResource != 'binding' || object.metadata.managedFields[0].subresource == 'binding'"}]"#;
+    validating(&server, "p", &spec, "").await;
+    let deployments = "/apis/apps/v1/namespaces/default/deployments";
+    let deployment = r#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"d"},"spec":{
+        "selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}"#;
+    assert_eq!(server.post(deployments, deployment).await.code, 201);
+    let scale = r#"{"apiVersion":"autoscaling/v1","kind":"Scale","metadata":{"name":"d"},"spec":{"replicas":3}}"#;
+    let scaled = server.put(&format!("{deployments}/d/scale"), scale).await;
+    assert_eq!(scaled.code, 200, "{}", scaled.body);
+    let core = "/api/v1/namespaces/default";
+    let account = r#"{"apiVersion":"v1","kind":"ServiceAccount","metadata":{"name":"s"}}"#;
+    assert_eq!(server.post(&format!("{core}/serviceaccounts"), account).await.code, 201);
+    let token = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"}"#;
+    let past = server.post(&format!("{core}/serviceaccounts/s/token"), token).await;
+    // The policy is past then.
+    assert_eq!(past.message(), "failed to generate token: this server makes no tokens");
+    let pod =
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
+    assert_eq!(server.post(&format!("{core}/pods"), pod).await.code, 201);
+    let binding = |kind: &str| {
+        format!(
+            r#"{{"apiVersion":"v1","kind":"Binding","metadata":{{"name":"p"}},"target":{{"kind":"{kind}","name":"n"}}}}"#
+        )
+    };
+    let bound = server.post(&format!("{core}/pods/p/binding"), &binding("Node")).await;
+    assert_eq!(bound.code, 201, "{}", bound.body);
+}
+
+#[tokio::test]
+async fn an_invalid_binding_is_refused_before_policies_see_it() {
+    let server = Server::start().await;
+    let spec = on(r#""pods/binding""#) + r#","validations":[{"expression":"false"}]"#;
+    validating(&server, "p", &spec, "").await;
+    let binding = r#"{"apiVersion":"v1","kind":"Binding","metadata":{"name":"p"},"target":{"kind":"Pod","name":"n"}}"#;
+    let refused = server.post("/api/v1/namespaces/default/pods/p/binding", binding).await;
+    assert!(
+        refused.message().starts_with("target.kind: Unsupported value: \"Pod\""),
+        "{}",
+        refused.message()
+    );
+}
+
+#[tokio::test]
 async fn an_apply_configuration_is_merged_and_has_no_owner() {
     let server = Server::start().await;
     let spec = on(r#""configmaps""#)
@@ -521,6 +570,11 @@ async fn a_failure_refuses_the_write_unless_the_policy_ignores_it() {
             "policy 'p' with binding 'p' denied request: expression 'Object{data: {'x': object.data.none}}' resulted in error: no such key: none"
         )
     );
+    for (metadata, name) in [("{}", "Unknown"), (r#"{"generateName":"a-"}"#, "a-")] {
+        let object = format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{metadata},"data":{{}}}}"#);
+        let answer = server.post(CONFIG_MAPS, &object).await;
+        assert_eq!(answer.at("/details/name"), name);
+    }
 }
 
 #[tokio::test]

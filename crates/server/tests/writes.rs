@@ -79,9 +79,14 @@ async fn an_apply_to_the_status_creates_where_the_storage_of_the_status_lets_it(
         made.body["metadata"]["managedFields"][0]["fieldsV1"],
         json!({"f:status": {"f:observedGeneration": {}}})
     );
-    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}, "status": {"phase": "Active"}});
+    let namespace =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}, "status": {"phase": "Active"}});
     let absent = server
-        .patch("/api/v1/namespaces/a/status?fieldManager=alpha", APPLY, &namespace.to_string())
+        .patch(
+            "/api/v1/namespaces/a/status?fieldManager=alpha",
+            APPLY,
+            &namespace.to_string(),
+        )
         .await;
     assert_eq!(absent.code, 404);
 }
@@ -227,6 +232,14 @@ async fn a_deletion_answers_with_a_status_and_minds_preconditions() {
     let gone = server.delete(&path).await;
     assert_eq!((gone.code, gone.at("/status")), (200, &json!("Success")));
     assert_eq!(gone.at("/details/uid"), made.at("/metadata/uid"));
+}
+
+#[tokio::test]
+async fn preconditions_of_a_deletion_come_before_admission() {
+    let server = Server::start().await;
+    assert_eq!(server.delete("/api/v1/namespaces/default").await.code, 403);
+    let refused = server.delete("/api/v1/namespaces/default?resourceVersion=999").await;
+    assert_eq!(refused.code, 409, "{}", refused.body);
 }
 
 #[tokio::test]

@@ -261,6 +261,9 @@ impl Target<'_> {
             }
             "replace" => {
                 let path = named(kind, "path", &operation.path)?;
+                if path.is_empty() {
+                    return self.replace_document(&operation.value);
+                }
                 let place = self.place(path, || {
                     format!("{kind} operation does not apply: doc is missing path: {path}")
                 })?;
@@ -314,6 +317,17 @@ impl Target<'_> {
             }
             unknown => Err(format!("Unexpected kind: {unknown}").into()),
         }
+    }
+
+    /// The reference follows the empty path here alone.
+    fn replace_document(&mut self, value: &Value) -> Result<(), Failure> {
+        if !matches!(value, Value::Map(_) | Value::List(_)) {
+            let why = "replace operation value must be object or array: %!w(<nil>)";
+            return Err(why.to_owned().into());
+        }
+        self.document = Node::Whole(value.clone());
+        self.depth = value.depth();
+        Ok(())
     }
 
     /// The place that `path` names, if its container is there.

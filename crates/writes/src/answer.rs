@@ -1,6 +1,6 @@
 //! The run of a request that stores no object of its own: reviews and the like, and requests for an action.
 
-use holdfast_resource::{Operation, Refusal, Review};
+use holdfast_resource::{Operation, Refusal, Review, SubresourceAction};
 use holdfast_value::{SmolStr, Value};
 
 use crate::admission::Refuse;
@@ -35,13 +35,19 @@ impl Stage<'_> {
     ///
     /// # Errors
     /// Why the request is refused.
-    pub async fn admit_action(&self, request: &mut Value) -> Result<Vec<String>, Error> {
+    pub async fn admit_action(
+        &self,
+        action: &dyn SubresourceAction,
+        request: &mut Value,
+    ) -> Result<Vec<String>, Error> {
         let target = self.target;
         check_namespace(request, &target.namespace)?;
         let call = self.call(Operation::Create, &target.name);
         let refuse = |refusal| self.refusal(refusal, &target.name);
         tracking::update_as(self.environment.field_managers, target, None, request);
-        let admitted = self.admit_request(&call, request, |_| Ok(()), &refuse).await;
+        let admitted = self
+            .admit_request(&call, request, |request| action.check(&call, request), &refuse)
+            .await;
         admitted.map_err(|error| call.refused(error))?;
         let warnings = call.warnings();
         call.after_commit().stored();

@@ -21,9 +21,9 @@ impl Stage<'_> {
         let attributes = Attributes::new("DELETE", reported_name, Options::Delete(options));
         let refuse = |refusal| self.refusal(refusal, name);
         let admitted = async {
+            deletion::check_preconditions(self.resource(), options, &stored)?;
             self.mutate(&call, &attributes, None, Some(&stored), Some(&refuse))
                 .await?;
-            deletion::check_preconditions(self.resource(), options, &stored)?;
             self.validate(&call, &attributes, None, Some(&stored), &refuse).await
         };
         admitted.await.map_err(|error| call.refused(error))?;

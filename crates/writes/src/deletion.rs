@@ -68,7 +68,9 @@ pub(crate) fn begin(
         Grace::Seconds(seconds) => Some(seconds),
     };
     let mut marked = object.clone();
-    if let Some(finalizers) = finalizers_of_policy(resource, options, object) {
+    let is_going = object.at(&["metadata", "deletionTimestamp"]).is_some();
+    let heeds_policy = is_going || !resource.capabilities.deletion.first_marks_alone;
+    if let Some(finalizers) = finalizers_of_policy(resource, options, object).filter(|_| heeds_policy) {
         metadata::set_finalizers(&mut marked, finalizers);
     }
     if let Some(seconds) = grace {

@@ -62,7 +62,8 @@ impl Stage<'_> {
         let message = first.message.clone();
         let reason = if first.invalid { "Invalid" } else { "Forbidden" };
         let causes = outcome.refusals.into_iter().map(|refused| refused.message);
-        Err(self.denied(FORBIDDEN, reason.into(), message, attributes.name, causes.collect()))
+        let name = reported_name(attributes, Some(object));
+        Err(self.denied(FORBIDDEN, reason.into(), message, name, causes.collect()))
     }
 
     /// Evaluates the policies that may refuse the write.
@@ -111,13 +112,7 @@ impl Stage<'_> {
             _ => 422,
         };
         let resource = self.resource().group_resource();
-        // A collection has no name, and a new object may not have one yet.
-        let name = match attributes.name {
-            "" => object
-                .and_then(|object| object.str_at(&["metadata", "generateName"]))
-                .unwrap_or("Unknown"),
-            name => name,
-        };
+        let name = reported_name(attributes, object);
         let refusal = format!("{resource} {name:?} is forbidden: {message}");
         Err(self.denied(code, reason, refusal, name, vec![message]))
     }
@@ -211,4 +206,12 @@ impl ObjectTypes for Stage<'_> {
             None => Ok(object),
         }
     }
+}
+
+/// The name that a refusal reports: a collection has none, and a new object may not have one yet.
+fn reported_name<'a>(attributes: &Attributes<'a>, object: Option<&'a Value>) -> &'a str {
+    let text = |field| object.and_then(|object| object.str_at(&["metadata", field]));
+    let stated = [Some(attributes.name), text("generateName")];
+    let mut stated = stated.into_iter().flatten().filter(|name| !name.is_empty());
+    stated.next().unwrap_or("Unknown")
 }

@@ -1,8 +1,8 @@
 //! What a webhook answers: an AdmissionReview with a response
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/#response>).
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
+use holdfast_resource::conversion::is_unversioned;
+use holdfast_resource::schema::decode_base64;
 use holdfast_value::{Limits, Value, json, json_patch};
 
 use super::{ReviewVersion, WebhookType};
@@ -67,6 +67,7 @@ impl Answer {
             AnswerError::Unreadable(format!("couldn't get version/kind; json parse error: {error}"))
         })?;
         check_kind(&review, version)?;
+        let patch_bytes = check_types(&review)?;
         let invalid = |why: &str| AnswerError::Invalid(why.to_owned());
         let response = review
             .get("response")
@@ -106,16 +107,11 @@ impl Answer {
         let annotations = annotations.into_iter().flat_map(|annotations| annotations.iter());
         let annotations = annotations.filter_map(|(key, value)| Some((key.to_string(), value.as_str()?.to_owned())));
         let allowed = response.get("allowed").and_then(Value::as_bool) == Some(true);
-        let patch = match patch.filter(|_| webhook_type == WebhookType::Mutating) {
-            Some(text) => Some(Patch {
-                // Of older reviews the type was never looked at.
-                webhook_type: patch_type.filter(|_| strict).unwrap_or(JSON_PATCH).to_owned(),
-                bytes: STANDARD
-                    .decode(text)
-                    .map_err(|error| AnswerError::Unreadable(format!("illegal base64 data: {error}")))?,
-            }),
-            None => None,
-        };
+        let patch = patch.filter(|_| webhook_type == WebhookType::Mutating).map(|_| Patch {
+            // Of older reviews the type was never looked at.
+            webhook_type: patch_type.filter(|_| strict).unwrap_or(JSON_PATCH).to_owned(),
+            bytes: patch_bytes,
+        });
         Ok(Self {
             allowed,
             status: response.get("status").filter(|status| !status.is_null()).cloned(),
@@ -125,6 +121,78 @@ impl Answer {
         })
     }
 }
+
+/// Checks that what stands in the response has the types of its fields, and gives the bytes of the patch.
+fn check_types(review: &Value) -> Result<Vec<u8>, AnswerError> {
+    let check = |of: Option<&Value>, owner: &str, path: &str, wanted: &str, go: &str| match of {
+        Some(value) if !value.is_null() && value.json_kind() != wanted => Err(AnswerError::Unreadable(format!(
+            "json: cannot unmarshal {} into Go struct field {owner}.{path} of type {go}",
+            value.json_kind()
+        ))),
+        _ => Ok(()),
+    };
+    let response = review.get("response");
+    check(
+        response,
+        "AdmissionReview",
+        "response",
+        "object",
+        "v1.AdmissionResponse",
+    )?;
+    let field = |name: &str| response.and_then(|response| response.get(name));
+    for (name, wanted, go) in RESPONSE {
+        let path = format!("response.{name}");
+        check(field(name), "AdmissionResponse", &path, wanted, go)?;
+    }
+    for (name, wanted, go) in [
+        ("status", "string", "string"),
+        ("message", "string", "string"),
+        ("reason", "string", "v1.StatusReason"),
+        ("code", "number", "int32"),
+    ] {
+        let path = format!("response.status.{name}");
+        check(
+            field("status").and_then(|status| status.get(name)),
+            "Status",
+            &path,
+            wanted,
+            go,
+        )?;
+    }
+    let annotations = field("auditAnnotations").and_then(Value::as_map);
+    for (_, value) in annotations.into_iter().flat_map(|annotations| annotations.iter()) {
+        check(
+            Some(value),
+            "AdmissionResponse",
+            "response.auditAnnotations",
+            "string",
+            "string",
+        )?;
+    }
+    let warnings = field("warnings").and_then(Value::as_list);
+    for warning in warnings.into_iter().flat_map(|warnings| warnings.iter()) {
+        check(
+            Some(warning),
+            "AdmissionResponse",
+            "response.warnings",
+            "string",
+            "string",
+        )?;
+    }
+    decode_base64(field("patch").and_then(Value::as_str).unwrap_or_default())
+        .map_err(|at| AnswerError::Unreadable(format!("illegal base64 data at input byte {at}")))
+}
+
+/// The fields of a response with the JSON and the Go types of their values.
+const RESPONSE: [(&str, &str, &str); 7] = [
+    ("uid", "string", "types.UID"),
+    ("allowed", "bool", "bool"),
+    ("status", "object", "v1.Status"),
+    ("patch", "string", "[]uint8"),
+    ("patchType", "string", "v1.PatchType"),
+    ("auditAnnotations", "object", "map[string]string"),
+    ("warnings", "array", "[]string"),
+];
 
 /// A review that says nothing of its kind is taken for one of the version that was sent.
 fn check_kind(review: &Value, version: ReviewVersion) -> Result<(), AnswerError> {
@@ -146,6 +214,10 @@ fn check_kind(review: &Value, version: ReviewVersion) -> Result<(), AnswerError>
         Some(found) => Err(AnswerError::Unreadable(format!(
             "converting ({}.AdmissionReview) to ({}.AdmissionReview): unknown conversion",
             found.name(),
+            version.name()
+        ))),
+        None if is_unversioned(api_version, kind) => Err(AnswerError::Unreadable(format!(
+            "converting (v1.{kind}) to ({}.AdmissionReview): unknown conversion",
             version.name()
         ))),
         None => Err(AnswerError::Unreadable(format!(
@@ -205,6 +277,37 @@ mod tests {
 
     fn refused(text: &str, webhook_type: WebhookType) -> String {
         read(text, webhook_type).unwrap_err()
+    }
+
+    #[test]
+    fn what_stands_in_an_answer_has_the_types_of_its_fields() {
+        let with = |field: &str| {
+            let review = format!(
+                r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{{"uid":"u",{field}}}}}"#
+            );
+            refused(&review, WebhookType::Mutating)
+        };
+        for (field, why) in [
+            (
+                r#""allowed":"yes""#,
+                "json: cannot unmarshal string into Go struct field AdmissionResponse.response.allowed of type bool",
+            ),
+            (
+                r#""warnings":[1]"#,
+                "json: cannot unmarshal number into Go struct field AdmissionResponse.response.warnings of type string",
+            ),
+            (
+                r#""status":{"code":"x"}"#,
+                "json: cannot unmarshal string into Go struct field Status.response.status.code of type int32",
+            ),
+            (r#""patch":"!!!""#, "illegal base64 data at input byte 0"),
+        ] {
+            assert_eq!(with(field), format!("failed to call webhook: {why}"));
+        }
+        assert_eq!(
+            refused(r#"{"apiVersion":"v1","kind":"Status"}"#, WebhookType::Mutating),
+            "failed to call webhook: converting (v1.Status) to (v1.AdmissionReview): unknown conversion"
+        );
     }
 
     #[test]

@@ -366,6 +366,16 @@ mod tests {
             "maximum memory usage per Pod is 1Gi, but limit is 1200Mi"
         );
         assert!(harness.admit(PLUGIN, &two.replace("600Mi", "300Mi")).is_ok());
+        // What a pod states for itself counts instead, of what a pod may state.
+        let whole = |limits: &str| {
+            two.replacen(
+                "{initContainers",
+                &format!("{{resources: {{limits: {{{limits}}}, requests: {{{limits}}}}}, initContainers"),
+                1,
+            )
+        };
+        assert!(harness.admit(PLUGIN, &whole("memory: 1Gi")).is_ok());
+        assert!(harness.admit(PLUGIN, &whole("cpu: 1")).is_err());
     }
 
     #[test]

@@ -50,13 +50,22 @@ impl AdmissionPlugin for RuntimeClass {
         };
         let class = class_of(context, pod)?;
         let stated = pod.at(&["spec", "overhead"]);
-        let fixed = class.as_ref().and_then(|class| class.at(&["overhead", "podFixed"]));
-        if !is_zero(stated) && is_zero(fixed) {
-            return Err(rejected(
+        let defined = class.as_ref().and_then(|class| class.get("overhead"));
+        match defined.filter(|defined| !defined.is_null()) {
+            // One that states nothing is the same as none.
+            Some(defined) => {
+                let [fixed, stated] =
+                    [defined.get("podFixed"), stated].map(|amounts| amounts.filter(|_| !is_zero(amounts)));
+                match same(stated, fixed) {
+                    true => Ok(()),
+                    false => Err(rejected("Pod's Overhead doesn't match RuntimeClass's defined Overhead")),
+                }
+            }
+            None if stated.is_some_and(|stated| !stated.is_null()) => Err(rejected(
                 "Pod Overhead set without corresponding RuntimeClass defined Overhead",
-            ));
+            )),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

@@ -33,6 +33,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         .deletion(DeletionRules {
             held: Some(customresourcedefinition::holds_deletion),
             checks_preconditions: true,
+            first_marks_alone: true,
             ..DeletionRules::default()
         })
         .metadata_checks(of_apimachinery(0, 1))

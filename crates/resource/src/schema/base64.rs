@@ -22,7 +22,7 @@ pub(super) fn is_canonical(text: &str) -> bool {
 }
 
 /// The bytes that the text stands for; else the place in the text that is wrong.
-pub(super) fn decode(text: &str) -> Result<Vec<u8>, usize> {
+pub fn decode(text: &str) -> Result<Vec<u8>, usize> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len() / 4 * 3);
     let mut at = 0;

@@ -31,6 +31,7 @@ mod types;
 mod visit;
 mod write;
 
+pub use base64::decode as decode_base64;
 pub use declare::decl_type;
 pub use decode::{DecodeError, Decoded, FloatAmount, UnknownField, decode, decode_beside, decode_tree};
 pub use defaults::{with_defaults, with_defaults_beside};

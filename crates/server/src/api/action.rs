@@ -23,9 +23,9 @@ pub(super) async fn handle(
     mut request: ResourceRequest,
     action: Arc<dyn SubresourceAction>,
 ) -> Result<Response, ApiError> {
-    let options = CreateOptions::parse(&request.query)?;
     let format = request.body_format()?;
     let body = read_body(&mut request).await?;
+    let options = CreateOptions::parse(&request.query)?;
     let kind_type = kind_type(context, &request)?;
     let types = context.write.body_types();
     let validation = options.write.field_validation;

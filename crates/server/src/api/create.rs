@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use holdfast_writes::metadata;
 
-use super::{filled_in, read_object, written};
+use super::{Sent, filled_in, read_new, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::options::CreateOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
 use crate::write;
@@ -17,8 +16,11 @@ use crate::write;
 /// # Errors
 /// The refusal, as the client gets it.
 pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
-    let options = CreateOptions::parse(&request.query)?;
-    let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
+    let Sent {
+        options,
+        kind_type,
+        mut decoded,
+    } = read_new(context, &mut request).await?;
     let mut target = write::target(&request, options.write);
     target.body.empties = decoded.empties;
     target.body.raw_as_sent = decoded.raw_as_sent;

@@ -29,6 +29,7 @@ use holdfast_writes::WriteOptions;
 use crate::api::context::Context;
 use crate::http::ApiError;
 use crate::http::negotiation::{Format, Representation};
+use crate::http::options::{CreateOptions, UpdateOptions};
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::representation::{self, RequestedVersion};
@@ -128,18 +129,50 @@ fn read_body(request: &mut ResourceRequest) -> BoxFuture<'static, Result<Bytes, 
     })
 }
 
-/// Takes the body out of a POST or a PUT and reads it as an object of the kind that the address takes.
-async fn read_object(
-    context: &Context,
-    request: &mut ResourceRequest,
-    options: &WriteOptions,
-) -> Result<(Arc<dyn KindType>, Decoded), ApiError> {
+/// What a POST or a PUT brings: its options, and the object with the type of the kind that the address takes.
+struct Sent<O> {
+    options: O,
+    kind_type: Arc<dyn KindType>,
+    decoded: Decoded,
+}
+
+/// Takes the body out of a POST and reads it. As in the reference, its format is looked at first, and its options behind it.
+async fn read_new(context: &Context, request: &mut ResourceRequest) -> Result<Sent<CreateOptions>, ApiError> {
     let format = request.body_format()?;
     let body = read_body(request).await?;
+    let options = CreateOptions::parse(&request.query)?;
+    let (kind_type, decoded) = read_object(context, request, (&body, format), &options.write)?;
+    Ok(Sent {
+        options,
+        kind_type,
+        decoded,
+    })
+}
+
+/// Takes the body out of a PUT and reads it. As in the reference, its format is looked at behind the options.
+async fn read_replacement(context: &Context, request: &mut ResourceRequest) -> Result<Sent<UpdateOptions>, ApiError> {
+    let body = read_body(request).await?;
+    let options = UpdateOptions::parse(&request.query)?;
+    let format = request.body_format()?;
+    let (kind_type, decoded) = read_object(context, request, (&body, format), &options.write)?;
+    Ok(Sent {
+        options,
+        kind_type,
+        decoded,
+    })
+}
+
+/// The object in a body.
+fn read_object(
+    context: &Context,
+    request: &ResourceRequest,
+    (body, format): (&Bytes, Format),
+    options: &WriteOptions,
+) -> Result<(Arc<dyn KindType>, Decoded), ApiError> {
     let (types, kind_type) = (context.write.body_types(), kind_type(context, request)?);
-    let mut decoded = decode::object(&body, format, types, kind_type.as_ref(), options.field_validation)?;
+    let mut decoded = decode::object(body, format, types, kind_type.as_ref(), options.field_validation)?;
     let raw = request.served.resource.capabilities.raw.is_some();
-    decoded.raw_as_sent = raw && format == Format::Json && !json::is_compact(&body);
+    decoded.raw_as_sent = raw && format == Format::Json && !json::is_compact(body);
     audit::sent(context, request, kind_type.as_ref(), &decoded.object);
     Ok((kind_type, decoded))
 }

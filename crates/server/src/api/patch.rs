@@ -17,8 +17,8 @@ use crate::write;
 /// The refusal, as the client gets it.
 pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let patch_type = request.patch_type()?;
-    let options = PatchOptions::parse(&request.query, patch_type)?;
     let body = read_body(&mut request).await?;
+    let options = PatchOptions::parse(&request.query, patch_type)?;
     audit::patched(&request, &body);
     let mut target = write::target(&request, options.write.clone());
     target.request.patches = true;

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use holdfast_resource::{Review, Verb};
 use http::StatusCode;
 
-use super::{filled_in, read_object, unsupported};
+use super::{Sent, filled_in, read_new, unsupported};
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::options::CreateOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::representation::{self, RequestedVersion, Tree};
@@ -26,8 +25,11 @@ pub(super) async fn create(
     if request.verb != Verb::Create {
         return Err(unsupported(&request));
     }
-    let options = CreateOptions::parse(&request.query)?;
-    let (kind_type, decoded) = read_object(context, &mut request, &options.write).await?;
+    let Sent {
+        options,
+        kind_type,
+        decoded,
+    } = read_new(context, &mut request).await?;
     let target = write::target(&request, options.write);
     let object = filled_in(kind_type.as_ref(), decoded.object)?;
     let answered = write::answer(&context.write, &target, review.as_ref(), object).await;

@@ -274,7 +274,9 @@ impl Route {
             return Err(ApiError::not_found(&resource, &target.name));
         }
         // What stands behind a proxy in a path is part of the request that is handed on.
-        let complete = target.rest.is_empty() || target.subresource == PROXY;
+        // Definitions look no further than the subresource.
+        let below = defined && !target.subresource.is_empty();
+        let complete = target.rest.is_empty() || target.subresource == PROXY || below;
         if !scope_fits || !known || !complete || !defined && !place.has_route() {
             return Err(ApiError::unknown_resource());
         }

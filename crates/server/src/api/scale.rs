@@ -7,10 +7,10 @@ use holdfast_value::Value;
 use holdfast_writes::{Change, check_place, scale};
 use http::StatusCode;
 
-use super::{audit, get, read_body, read_object};
+use super::{Sent, audit, get, read_body, read_replacement};
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::options::{PatchOptions, UpdateOptions};
+use crate::http::options::PatchOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::{self, Response};
 use crate::objects;
@@ -45,8 +45,7 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
 /// # Errors
 /// The refusal, as the client gets it.
 pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
-    let options = UpdateOptions::parse(&request.query)?;
-    let (_, decoded) = read_object(context, &mut request, &options.write).await?;
+    let Sent { options, decoded, .. } = read_replacement(context, &mut request).await?;
     let mut object = decoded.object;
     let warnings = decoded.warnings.clone();
     // A refusal warns of the fields that were dropped as well.
@@ -68,8 +67,8 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
 /// The refusal, as the client gets it.
 pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let patch_type = request.patch_type()?;
-    let options = PatchOptions::parse(&request.query, patch_type)?;
     let body = read_body(&mut request).await?;
+    let options = PatchOptions::parse(&request.query, patch_type)?;
     audit::patched(&request, &body);
     let change = write::read_patch(&body, patch_type, &options)?;
     let target = write::target(&request, options.write);

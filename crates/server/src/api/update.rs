@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use holdfast_writes::{Change, Error, check_place, metadata};
 
-use super::{filled_in, read_object, written};
+use super::{Sent, filled_in, read_replacement, written};
 use crate::api::context::Context;
 use crate::http::ApiError;
-use crate::http::options::UpdateOptions;
 use crate::http::request::ResourceRequest;
 use crate::http::response::Response;
 use crate::write;
@@ -17,8 +16,11 @@ use crate::write;
 /// # Errors
 /// The refusal, as the client gets it.
 pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
-    let options = UpdateOptions::parse(&request.query)?;
-    let (kind_type, mut decoded) = read_object(context, &mut request, &options.write).await?;
+    let Sent {
+        options,
+        kind_type,
+        mut decoded,
+    } = read_replacement(context, &mut request).await?;
     let mut object = filled_in(kind_type.as_ref(), decoded.object)?;
     let repeated = metadata::drop_repeated_owners(&mut object, false);
     decoded.warnings.extend(repeated);

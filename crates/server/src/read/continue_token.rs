@@ -5,13 +5,17 @@
 //! neither signed nor bound to the list that it came from, and need not be: whatever it says, the list goes on within the
 //! prefix that the path of the request gives, whose reading was authorized. Keys that climb out of it are refused.
 
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use base64::alphabet::URL_SAFE;
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
 use base64::{DecodeError, Engine as _};
 use holdfast_value::{Limits, Value, json};
 use serde::Serialize;
 
 use crate::http::ApiError;
 use crate::http::options::ListOptions;
+
+/// Base64 as Go's library reads it here: what the last letter says beyond whole bytes is passed over.
+const GO: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
 /// The version of the form.
 const VERSION: &str = "meta.k8s.io/v1";
@@ -62,11 +66,14 @@ impl ContinueToken {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|error| match error {
-            DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => {
-                format!("illegal base64 data at input byte {at}")
-            }
-            other => other.to_string(),
+        let bytes = GO.decode(text).map_err(|error| {
+            let at = match error {
+                DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
+                // One letter too many.
+                DecodeError::InvalidLength(_) => text.len().saturating_sub(1),
+                DecodeError::InvalidPadding => text.find('=').unwrap_or_default(),
+            };
+            format!("illegal base64 data at input byte {at}")
         })?;
         let value = json::parse(&bytes, &Limits::REQUEST).map_err(|error| error.to_string())?;
         let version = value.str_at(&["v"]).unwrap_or_default();
@@ -122,7 +129,7 @@ impl ContinueToken {
     /// The token as clients hold it.
     pub(super) fn text(&self) -> String {
         // Numbers and text always have a JSON form.
-        URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).unwrap_or_default())
+        GO.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 }
 
@@ -131,7 +138,7 @@ mod tests {
     use super::*;
 
     fn parse(json: &str) -> Result<ContinueToken, String> {
-        ContinueToken::parse(&URL_SAFE_NO_PAD.encode(json))
+        ContinueToken::parse(&GO.encode(json))
     }
 
     #[test]
@@ -147,6 +154,19 @@ mod tests {
     fn a_token_of_the_reference_is_read() {
         let token = parse(r#"{"v":"meta.k8s.io/v1","rv":5,"start":"a\u0000"}"#).unwrap();
         assert_eq!((token.revision(), token.start()), (Some(5), &b"a\0"[..]));
+    }
+
+    #[test]
+    fn a_token_that_is_no_base64_is_refused_as_by_go() {
+        let refused = |text: &str| ContinueToken::parse(text).unwrap_err();
+        for (text, at) in [("x", 0), ("abcde", 4), ("a*c", 1), ("abc=", 3)] {
+            assert_eq!(
+                refused(text),
+                format!("illegal base64 data at input byte {at}"),
+                "{text}"
+            );
+        }
+        assert_eq!(refused("ab"), "invalid character 'i' looking for beginning of value");
     }
 
     #[test]

@@ -120,10 +120,14 @@ impl Client {
                 .await
                 .map_err(|error| unanswered(&pool_error_text(&error)))?;
             let status = answer.status();
-            let is_text = answer.headers().get(CONTENT_TYPE).is_none_or(is_text);
+            let content_type = answer.headers().get(CONTENT_TYPE).cloned();
+            let is_text = content_type.as_ref().is_none_or(is_text);
             let body = Limited::new(answer.into_body(), ANSWER_BYTES).collect().await;
             let body = body.map_err(|error| unanswered(&error.to_string()))?.to_bytes();
             if (200..=206).contains(&status.as_u16()) {
+                if body.is_empty() {
+                    return Err(failed(status, empty(status, content_type.as_ref())));
+                }
                 Ok(body)
             } else {
                 Err(failed(status, refusal(status, &body, is_text)))
@@ -215,6 +219,16 @@ fn is_text(content_type: &HeaderValue) -> bool {
         .is_ok_and(|media_type| media_type.starts_with("text/"))
 }
 
+/// What an answer of success without a body says. The reference's client assumes JSON where no type is stated.
+fn empty(code: StatusCode, content_type: Option<&HeaderValue>) -> String {
+    let stated = content_type.and_then(|stated| stated.to_str().ok());
+    format!(
+        "0-length response with status code: {} and content type: {}",
+        code.as_u16(),
+        stated.unwrap_or("application/json")
+    )
+}
+
 /// What an answer of another code than success says, in the words of the reference's client, which shows no body that
 /// is not a text.
 #[expect(clippy::indexing_slicing, reason = "no more than there is")]
@@ -261,6 +275,15 @@ mod tests {
     fn a_webhook_gets_whole_seconds() {
         assert_eq!(whole_seconds(Duration::from_millis(1_001)), Duration::from_secs(2));
         assert_eq!(whole_seconds(Duration::from_secs(30)), Duration::from_secs(30));
+    }
+
+    #[test]
+    fn an_answer_without_a_body_says_so() {
+        let text = HeaderValue::from_static("text/plain");
+        assert_eq!(
+            empty(StatusCode::OK, Some(&text)),
+            "0-length response with status code: 200 and content type: text/plain"
+        );
     }
 
     #[test]

@@ -293,24 +293,36 @@ fn custom(
         };
         return Err(unrecognised(format!("Object 'Kind' is missing in '{shown}'")));
     }
+    let findings = findings.iter().map(ToString::to_string).collect();
+    let (group, version) = text("apiVersion").split_once('/').unwrap_or(("", text("apiVersion")));
+    let refuse = |why: String| {
+        ApiError::bad_request(format!(
+            "{} in version {version:?} cannot be handled as a {}: {why}",
+            text("kind"),
+            kind_type.kind()
+        ))
+    };
+    let mut typed = typed(&object, findings, Source::Json, kind_type).map_err(refuse)?;
+    if text("kind") != kind_type.kind() || group != kind_type.name().group_version.group {
+        // The schema says nothing of objects of another kind.
+        let of_schema = |finding: &String| {
+            let field = finding.strip_prefix("unknown field \"");
+            field.is_some_and(|field| !field.starts_with("metadata."))
+        };
+        typed.findings.retain(|finding| !of_schema(finding));
+    }
+    let warnings = judged(typed.findings, validation).map_err(refuse)?;
     if text("apiVersion") != kind_type.api_version() {
-        return Err(ApiError::bad_request(format!(
+        let error = ApiError::bad_request(format!(
             "the API version in the data ({}) does not match the expected API version ({})",
             text("apiVersion"),
             kind_type.api_version()
-        )));
+        ));
+        return Err(error.with_warnings(warnings));
     }
-    let findings = findings.iter().map(ToString::to_string).collect();
-    let refuse = |why: String| {
-        let (kind, version) = (kind_type.kind(), &kind_type.name().group_version.version);
-        ApiError::bad_request(format!(
-            "{kind} in version \"{version}\" cannot be handled as a {kind}: {why}"
-        ))
-    };
-    let typed = typed(&object, findings, Source::Json, kind_type).map_err(refuse)?;
     Ok(Decoded {
         object: typed.object,
-        warnings: judged(typed.findings, validation).map_err(refuse)?,
+        warnings,
         empties: typed.empties,
         raw_as_sent: false,
     })

@@ -28,7 +28,7 @@ pub(crate) async fn perform(
     action: &dyn SubresourceAction,
     mut request: Value,
 ) -> Result<Vec<String>, ApiError> {
-    let mut warnings = admit(context, &target, &mut request).await?;
+    let mut warnings = admit(context, &target, action, &mut request).await?;
     if !target.name.is_empty() {
         target.check_key()?;
     }
@@ -36,10 +36,15 @@ pub(crate) async fn perform(
     Ok(warnings)
 }
 
-async fn admit(context: &Context, target: &Target, request: &mut Value) -> Result<Vec<String>, ApiError> {
+async fn admit(
+    context: &Context,
+    target: &Target,
+    action: &dyn SubresourceAction,
+    request: &mut Value,
+) -> Result<Vec<String>, ApiError> {
     let snapshot = context.shared.store.snapshot();
     let lookup = lookup(context, &target.registry, &snapshot);
-    Ok(stage(context, target, &lookup).admit_action(request).await?)
+    Ok(stage(context, target, &lookup).admit_action(action, request).await?)
 }
 
 /// The turns that a request has, with the keys of their objects.

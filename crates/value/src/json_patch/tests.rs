@@ -27,6 +27,11 @@ fn operations_do_what_the_rfc_says() {
     let document = r#"{"data":{"k":"1","l":"2"},"list":["a","b"],"x/y":{"~":1}}"#;
     let cases = [
         (
+            r#"[{"op":"replace","path":"","value":{"a":1}},{"op":"add","path":"/b","value":2}]"#,
+            r#"{"a":1,"b":2}"#,
+        ),
+        (r#"[{"op":"replace","path":"","value":[1]}]"#, "[1]"),
+        (
             r#"[{"op":"add","path":"/data/m","value":"3"}]"#,
             r#"{"data":{"k":"1","l":"2","m":"3"},"list":["a","b"],"x/y":{"~":1}}"#,
         ),
@@ -148,6 +153,10 @@ fn operations_that_cannot_be_done_fail() {
         (
             r#"{"op":"add","path":"/none/x","value":1}"#,
             "add operation does not apply: doc is missing path: \"/none/x\": missing value",
+        ),
+        (
+            r#"{"op":"replace","path":"","value":"x"}"#,
+            "replace operation value must be object or array: %!w(<nil>)",
         ),
         (
             r#"{"op":"replace","path":"/none/x","value":1}"#,

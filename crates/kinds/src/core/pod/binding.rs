@@ -13,14 +13,18 @@ use crate::validation::Errors;
 pub(crate) struct Binding;
 
 impl SubresourceAction for Binding {
-    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal> {
+    fn check(&self, context: &WriteContext<'_>, request: &Value) -> Result<(), Refusal> {
         let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
         if !context.name.is_empty() && context.name != name {
             return Err(Refusal::BadRequest(
                 "name in URL does not match name in Binding object".to_owned(),
             ));
         }
-        validate(request)?;
+        validate(request)
+    }
+
+    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal> {
+        let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
         check_key(true, context.namespace, name).map_err(Refusal::BadRequest)?;
         let pods = of_core("pods");
         let Some(pod) = context.lookup.get(&pods, context.namespace, name) else {

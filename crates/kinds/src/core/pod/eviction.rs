@@ -32,13 +32,18 @@ const RETRY_SECONDS: u32 = 10;
 const DISRUPTION_ALLOWED: &str = "DisruptionAllowed";
 
 impl SubresourceAction for Eviction {
-    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal> {
+    fn check(&self, context: &WriteContext<'_>, request: &Value) -> Result<(), Refusal> {
         let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
         if context.name != name {
             return Err(Refusal::BadRequest(
                 "name in URL does not match name in Eviction object".to_owned(),
             ));
         }
+        options(context, request).map(drop)
+    }
+
+    fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal> {
+        let name = request.str_at(&["metadata", "name"]).unwrap_or_default();
         let options = options(context, request)?;
         check_options(&options, name)?;
         let Some(pod) = context.lookup.get(&of_core("pods"), context.namespace, name) else {

@@ -276,6 +276,28 @@ mod tests {
     }
 
     #[test]
+    fn what_a_pod_asks_for_as_a_whole_is_completed_beside_limits_alone() {
+        let pod = |resources: &str| {
+            let text = format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{name: a}}, spec: {{resources: {{{resources}}}, containers: [{{name: c, image: i, \
+                 resources: {{requests: {{cpu: 1, memory: 1Gi}}}}}}]}}}}"
+            );
+            (Harness::new().create(&text), Harness::new().errors(&text))
+        };
+        let (made, errors) = pod("requests: {cpu: 2}");
+        assert_eq!(
+            made.at(&["spec", "resources"]).unwrap().to_string(),
+            r#"{"requests":{"cpu":"2"}}"#
+        );
+        assert_eq!(errors, Vec::<String>::new());
+        let (made, _) = pod("limits: {cpu: 2}");
+        assert_eq!(
+            made.at(&["spec", "resources", "requests"]).unwrap().to_string(),
+            r#"{"cpu":"1","memory":"1Gi"}"#
+        );
+    }
+
+    #[test]
     fn requests_stay_within_limits() {
         assert_eq!(
             of_container("resources: {requests: {cpu: 2}, limits: {cpu: 1000m}}"),
