@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
-use conformance::{Binary, Client, Server};
+use conformance::{Binary, Client, MERGE, Server};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
-
-const MERGE: &str = "application/merge-patch+json";
 
 fn path(name: &str) -> String {
     format!("/api/v1/namespaces/default/configmaps/{name}")

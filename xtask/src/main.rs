@@ -5,6 +5,7 @@ mod bench;
 mod cases;
 mod compare;
 mod docs;
+mod e2e;
 mod fuzz;
 mod generate;
 mod habits;
@@ -56,6 +57,9 @@ enum Habit {
     KubeApiserver,
     /// Run the suites of published Go modules that test with envtest against the server in its place.
     Suites(suites::Arguments),
+    /// Run Kubernetes' own end-to-end tests against a server, but for those that need Pods which run; building them takes ten
+    /// minutes, once.
+    E2e(e2e::Arguments),
     /// Write the pages of the reference in docs/reference, as the code has them.
     Docs,
     /// Note which functions a server runs while it starts, which the linker puts beside each other; needs valgrind.
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         Habit::Etcd(arguments) => habits::etcd(&arguments),
         Habit::KubeApiserver => habits::kube_apiserver(),
         Habit::Suites(arguments) => suites::run(&arguments),
+        Habit::E2e(arguments) => e2e::run(&arguments),
         Habit::Docs => docs::run(),
         Habit::Order => order::run(),
         Habit::Bench(arguments) => bench::run(&arguments),

@@ -19,6 +19,8 @@ pub(crate) struct Program {
     pub(crate) link: &'static str,
     /// The version of the modules that the module's own manifest replaces by folders beside it, if it does.
     pub(crate) beside: Option<&'static str>,
+    /// Whether the package holds tests, of which the program is made.
+    pub(crate) is_test: bool,
 }
 
 impl Program {
@@ -36,7 +38,12 @@ impl Program {
         std::fs::write(folder.join("go.mod"), manifest)?;
         go(folder, &["get", &format!("{module}@{version}")])?;
         let link = format!("-ldflags=-s -w {}", self.link);
-        go(folder, &["build", &link, "-o", self.name, package])?;
+        let build: &[&str] = if self.is_test {
+            &["test", "-c", "-vet=off"]
+        } else {
+            &["build"]
+        };
+        go(folder, &[build, &[&link, "-o", self.name, package]].concat())?;
         Ok(folder.join(self.name))
     }
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use crate::go::Program;
 
 /// What is built.
-const PROGRAM: Program = Program {
+pub(crate) const PROGRAM: Program = Program {
     module: "k8s.io/kubernetes",
     version: "v1.36.3",
     package: "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -15,6 +15,7 @@ const PROGRAM: Program = Program {
     link: "-X k8s.io/component-base/version.gitVersion=v1.36.3 -X k8s.io/component-base/version.gitMajor=1 \
            -X k8s.io/component-base/version.gitMinor=36",
     beside: Some("v0.36.3"),
+    is_test: false,
 };
 
 /// The program that `$HOLDFAST_KUBE_APISERVER` names.

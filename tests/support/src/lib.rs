@@ -4,6 +4,7 @@
 //! A test says what it needs by [`needs`]. Where that is absent the test is ignored, and the test runner says so.
 //! `HOLDFAST_REQUIRE=shared,kubectl,clients,etcd,kube_apiserver` makes absence a failure.
 
+pub mod e2e;
 pub mod etcd;
 mod go;
 pub mod kube_apiserver;

@@ -17,6 +17,7 @@ const PROGRAM: Program = Program {
     name: "etcd",
     link: "",
     beside: None,
+    is_test: false,
 };
 
 /// The package of PyPI that holds a program.

@@ -1,0 +1,36 @@
+//! Kubernetes' own end-to-end tests, built from the published module of [`kube_apiserver`](crate::kube_apiserver).
+
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+
+use crate::go::Program;
+use crate::kube_apiserver;
+
+/// What is built.
+const PROGRAM: Program = Program {
+    package: "k8s.io/kubernetes/test/e2e",
+    name: "e2e.test",
+    link: "",
+    is_test: true,
+    ..kube_apiserver::PROGRAM
+};
+
+/// The version of Kubernetes whose tests these are.
+pub const VERSION: &str = PROGRAM.version;
+
+/// The way to the program in `target/e2e` of the repository, which is built if it is absent. That takes ten minutes.
+///
+/// # Errors
+/// Where it cannot be built; says why.
+pub fn program() -> io::Result<PathBuf> {
+    let folder = crate::root().join("target/e2e");
+    fs::create_dir_all(&folder)?;
+    let lock = File::create(folder.join("lock"))?;
+    lock.lock()?;
+    let done = folder.join(PROGRAM.name);
+    match done.is_file() {
+        true => Ok(done),
+        false => PROGRAM.build(&folder),
+    }
+}
