@@ -1,4 +1,4 @@
-//! Kubernetes' own end-to-end tests, built from the published module of [`kube_apiserver`](crate::kube_apiserver).
+//! Kubernetes' own end-to-end tests, built from the published module of [`kube_apiserver`].
 
 use std::fs::{self, File};
 use std::io;
