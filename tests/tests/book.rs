@@ -261,7 +261,12 @@ fn ci_says_of_everything_that_tests_need_whether_it_is_here() {
             None => line.starts_with(&format!("need {need} ")),
         })
     };
-    let mut folders = vec![root().join("crates"), root().join("tests"), root().join("xtask")];
+    let mut folders = vec![
+        root().join("crates"),
+        root().join("tests"),
+        root().join("xtask"),
+        root().join("devtools"),
+    ];
     let mut needs = BTreeSet::new();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {

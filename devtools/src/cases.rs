@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use conformance::{Binary, Server, root};
 
-use crate::habits::{RECORDED_CONTROLLERS, say, shared};
+use crate::commands::{RECORDED_CONTROLLERS, say, shared};
 use crate::names;
 use crate::stores::{Backing, StoreKind};
 

@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use conformance::{Binary, Process, Target, root, wait_for_end};
 use test_support::free_address;
 
-use crate::habits::{need_valgrind, say};
+use crate::commands::{need_valgrind, say};
 use crate::names;
 
 /// Where the names are kept: those of each start, and those of the first alone.

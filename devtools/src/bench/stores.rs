@@ -15,7 +15,7 @@ use test_support::etcd::{Etcd, Settings};
 use super::pods::{self, LARGE};
 use super::workload::{DEPLOYMENTS, Phase, Workload};
 use super::{Arguments, megabytes, micros, millis, quantile};
-use crate::habits::say;
+use crate::commands::say;
 
 /// The operations, in the order of the life of an object.
 const PHASES: [Phase; 6] = [

@@ -5,7 +5,7 @@ use std::fs;
 use anyhow::{Context as _, Result};
 use conformance::{Binary, book};
 
-use crate::habits::say;
+use crate::commands::say;
 
 pub(crate) fn run() -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

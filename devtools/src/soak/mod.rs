@@ -42,7 +42,7 @@ use self::random::Random;
 use self::readers::Reader;
 use self::watchers::Watcher;
 use self::writers::Writer;
-use crate::habits::say;
+use crate::commands::say;
 use crate::stores::{Backing, StoreKind};
 
 #[derive(clap::Args)]

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use conformance::root;
 
-use crate::habits::say;
+use crate::commands::say;
 
 #[derive(Args)]
 pub(crate) struct Arguments {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use conformance::{Binary, Server, root};
 
-use crate::habits::{RECORDED_CONTROLLERS, say, shared};
+use crate::commands::{RECORDED_CONTROLLERS, say, shared};
 use crate::names;
 use crate::stores::{Backing, StoreKind};
 

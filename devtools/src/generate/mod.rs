@@ -17,7 +17,7 @@ use anyhow::Context as _;
 use conformance::root;
 use holdfast_resource::schema::join_marks;
 
-use crate::habits::{say, shared};
+use crate::commands::{say, shared};
 
 /// The options of the command. Inputs that are not named are looked for below `facts` in the shared folder.
 #[derive(Default, clap::Args)]

@@ -22,7 +22,7 @@ use anyhow::Result;
 use conformance::{Binary, Server, Target};
 
 use self::workload::{DEPLOYMENTS, Figure, Phase, Workload};
-use crate::habits::say;
+use crate::commands::say;
 use crate::stores::StoreKind;
 
 #[derive(clap::Args)]

@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::habits::{need_valgrind, say};
+use crate::commands::{need_valgrind, say};
 
 /// By how much a count may grow, as a part of what is kept.
 const MOST: f64 = 0.05;

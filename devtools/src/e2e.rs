@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use test_support::e2e::{self, VERSION};
 
 use crate::bench::table;
-use crate::habits::say;
+use crate::commands::say;
 
 /// Where the outcome is kept.
 const DOCUMENT: &str = "docs/compatibility.md";

@@ -9,7 +9,7 @@ use clap::Args;
 use conformance::{Binary, root};
 
 use crate::bench::table;
-use crate::habits::say;
+use crate::commands::say;
 
 /// Where the outcome is kept.
 const DOCUMENT: &str = "docs/compatibility.md";

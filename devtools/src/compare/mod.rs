@@ -24,7 +24,7 @@ use self::answers::Difference;
 use self::bodies::{Kind, kinds};
 use self::search::{Draws, search};
 use self::sides::Side;
-use crate::habits::say;
+use crate::commands::say;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {

@@ -1,4 +1,4 @@
-//! The habits that only call other programs.
+//! Commands that only call other programs, and what all commands share.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -51,19 +51,6 @@ pub(crate) fn need_valgrind() -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn lint() -> Result<()> {
-    cargo(&["fmt", "--all", "--check"])?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
-}
-
-pub(crate) fn test(slow: bool) -> Result<()> {
-    cargo(&["test", "--workspace"])?;
-    if slow {
-        cargo(&["test", "--workspace", "--release", "--", "--ignored"])?;
-    }
-    Ok(())
-}
-
 #[derive(clap::Args)]
 pub(crate) struct EtcdArguments {
     /// Make one in this way, whatever is there already.
@@ -96,15 +83,4 @@ pub(crate) fn etcd(arguments: &EtcdArguments) -> Result<()> {
 pub(crate) fn kube_apiserver() -> Result<()> {
     say(&test_support::kube_apiserver::program()?.display().to_string());
     Ok(())
-}
-
-pub(crate) fn deny() -> Result<()> {
-    let installed = Command::new(env!("CARGO"))
-        .args(["deny", "--version"])
-        .output()
-        .is_ok_and(|out| out.status.success());
-    ensure!(installed, "cargo-deny is missing: cargo install --locked cargo-deny");
-    // What other platforms need is looked at too, and a build here has not brought it.
-    cargo(&["fetch", "--locked", "--quiet"])?;
-    cargo(&["deny", "--offline", "check", "licenses", "bans", "sources"])
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::habits::say;
+use crate::commands::say;
 
 /// How many lost or gained names are printed one by one.
 const SHOWN: usize = 50;

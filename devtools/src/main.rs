@@ -1,0 +1,84 @@
+#![forbid(unsafe_code)]
+//! Development tools that need the server or a client. `cargo xtask NAME` runs them.
+
+mod bench;
+mod cases;
+mod commands;
+mod compare;
+mod docs;
+mod e2e;
+mod fuzz;
+mod generate;
+mod names;
+mod order;
+mod soak;
+mod stores;
+mod suites;
+mod traces;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Development tools that need the server or a client")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Write the tables of the built-in kinds anew from their sources.
+    Generate(generate::Arguments),
+    /// Replay recorded exchanges against the server and compare with the list of those known to pass.
+    Traces(traces::Arguments),
+    /// Replay single questions against the server and compare with the lists of those that are known to pass.
+    Cases(cases::Arguments),
+    /// Send the same random writes to a kube-apiserver and to Holdfast, and show where the answers differ.
+    Compare(compare::Arguments),
+    /// Use, abuse and kill a server for some minutes, and see that it lost nothing.
+    Soak(soak::Arguments),
+    /// Feed any bytes to what reads them, for some minutes, and keep what breaks it.
+    Fuzz(fuzz::Arguments),
+    /// Print the way to the etcd that tests use, which is built or downloaded where there is none.
+    Etcd(commands::EtcdArguments),
+    /// Build a kube-apiserver from its Go module, which takes ten minutes, and print the way to it.
+    KubeApiserver,
+    /// Run the suites of published Go modules that test with envtest against the server in its place.
+    Suites(suites::Arguments),
+    /// Run Kubernetes' own end-to-end tests against a server, but for those that need Pods which run; building them takes ten
+    /// minutes, once.
+    E2e(e2e::Arguments),
+    /// Write the pages of the reference in docs/reference, as the code has them.
+    Docs,
+    /// Note which functions a server runs while it starts, which the linker puts beside each other; needs valgrind.
+    Order,
+    /// Start a release server and measure it.
+    Bench(bench::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Generate(arguments) => generate::run(&arguments),
+        Command::Traces(arguments) => traces::run(&arguments),
+        Command::Cases(arguments) => cases::run(&arguments),
+        Command::Compare(arguments) => compare::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
+        Command::Etcd(arguments) => commands::etcd(&arguments),
+        Command::KubeApiserver => commands::kube_apiserver(),
+        Command::Suites(arguments) => suites::run(&arguments),
+        Command::E2e(arguments) => e2e::run(&arguments),
+        Command::Docs => docs::run(),
+        Command::Order => order::run(),
+        Command::Bench(arguments) => bench::run(&arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            commands::complain(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
