@@ -4,8 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, ensure};
-use conformance::root;
+use anyhow::{Result, ensure};
 use test_support::etcd::{self, Origin};
 
 /// No controller filled aggregated roles, counted for quotas or checked policies where answers of the reference were recorded.
@@ -27,18 +26,6 @@ pub(crate) fn say(line: &str) {
 /// Writes a line about what went wrong.
 pub(crate) fn complain(line: &str) {
     let _ = writeln!(std::io::stderr(), "xtask: {line}");
-}
-
-/// Runs `cargo` with these arguments at the root of the repository.
-pub(crate) fn cargo(arguments: &[&str]) -> Result<()> {
-    say(&format!("cargo {}", arguments.join(" ")));
-    let status = Command::new(env!("CARGO"))
-        .args(arguments)
-        .current_dir(root())
-        .status()
-        .context("cargo")?;
-    ensure!(status.success(), "cargo {} failed", arguments.join(" "));
-    Ok(())
 }
 
 /// Makes sure that there is a valgrind.
