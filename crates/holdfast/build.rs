@@ -1,7 +1,9 @@
-//! Finds out what this is a build of: the commit, whether its sources were changed, the date and the compiler.
+//! Stamps packages with commit, tree state and date, and orders the functions of packages for a quick start.
 //!
-//! A build without a repository takes these from the environment: `HOLDFAST_GIT_COMMIT`, `HOLDFAST_GIT_TREE_STATE`. The
-//! date is that of `SOURCE_DATE_EPOCH` where it is set, so that builds can be repeated.
+//! Only the profile `dist`, which packages and benchmarks use, is stamped: a stamp would make every commit and every edit
+//! rebuild this crate. Other builds report the values of an unstamped Kubernetes build. The environment variables
+//! `HOLDFAST_GIT_COMMIT` and `HOLDFAST_GIT_TREE_STATE` replace what git reports, and stamp any profile. `SOURCE_DATE_EPOCH`
+//! sets the date, so that builds can be reproduced.
 
 #![allow(clippy::print_stdout, reason = "Cargo reads these lines")]
 
@@ -13,91 +15,123 @@ use std::{env, fs};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// The functions that each start runs and those that the first alone runs, written by `cargo xtask order`.
+/// Sections of the program, and the files that list their functions. `cargo xtask order` writes the files: the functions that
+/// every start runs, and those that only the first start runs.
 const ORDER: [(&str, &str); 2] = [
     (".text.start", "link-order.txt"),
     (".text.first", "link-order-first.txt"),
 ];
 
-/// The target for which Rust brings a linker that takes such a list.
+/// Target for which Rust ships a linker that reads such a script.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// The first glibc that reads relocations which stand as bits.
+/// First version of glibc that reads packed relocations.
 const PACKED_RELOCATIONS: (u32, u32) = (2, 36);
 
-/// Set where the program is to start with older ones, too.
+/// Environment variable that makes a program which runs with older versions of glibc.
 const OLD_GLIBC: &str = "HOLDFAST_OLD_GLIBC";
 
+/// Environment variable with the commit of the build.
+const COMMIT: &str = "HOLDFAST_GIT_COMMIT";
+
+/// Environment variable with the state of the work tree.
+const TREE_STATE: &str = "HOLDFAST_GIT_TREE_STATE";
+
+/// Commit of a build without git and without a stamp.
 const NO_COMMIT: &str = "0000000000000000000000000000000000000000";
 
+/// Tree state of a build without git and without a stamp.
+const NO_TREE: &str = "archive";
+
+/// Date of a build without a stamp, the same as Kubernetes'.
+const NO_DATE: &str = "1970-01-01T00:00:00Z";
+
 fn main() {
-    for variable in [
-        "HOLDFAST_GIT_COMMIT",
-        "HOLDFAST_GIT_TREE_STATE",
-        "SOURCE_DATE_EPOCH",
-        OLD_GLIBC,
-    ] {
+    println!("cargo::rerun-if-changed=build.rs");
+    for variable in [COMMIT, TREE_STATE, "SOURCE_DATE_EPOCH", OLD_GLIBC] {
         println!("cargo::rerun-if-env-changed={variable}");
     }
-    // The log of HEAD changes with every commit and checkout; what is built changes with the sources.
-    if let Some(log) = output("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
-        println!("cargo::rerun-if-changed={log}");
-    }
-    println!("cargo::rerun-if-changed=..");
-    if links_with_own_linker() {
+    let is_package = is_package();
+    if is_package && links_with_own_linker() {
         order_functions();
         pack_relocations();
     }
-    let (commit, state) = source();
+    let stamp = if is_package || variable(COMMIT).is_some() {
+        watch_sources();
+        Stamp::from_git()
+    } else {
+        Stamp::none()
+    };
     let compiler = env::var("RUSTC").ok().and_then(|rustc| output(&rustc, &["--version"]));
-    let compiler = compiler.unwrap_or_default();
-    let compiler: Vec<&str> = compiler.split(' ').take(2).collect();
+    let compiler = compiler.iter().flat_map(|version| version.split(' ')).take(2);
     for (variable, value) in [
-        ("HOLDFAST_GIT_COMMIT", commit),
-        ("HOLDFAST_GIT_TREE_STATE", state),
-        ("HOLDFAST_BUILD_DATE", date()),
-        ("HOLDFAST_COMPILER", compiler.join(" ")),
+        (COMMIT, stamp.commit),
+        (TREE_STATE, stamp.tree_state),
+        ("HOLDFAST_BUILD_DATE", stamp.date),
+        ("HOLDFAST_COMPILER", compiler.collect::<Vec<_>>().join(" ")),
     ] {
         println!("cargo::rustc-env={variable}={value}");
     }
 }
 
-/// Whether a release is linked by the linker that Rust brings along for this target, as it is by default.
-fn links_with_own_linker() -> bool {
-    let is = |variable: &str, value: &str| env::var(variable).is_ok_and(|found| found == value);
-    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
-    let usual = env::var_os("RUSTC_LINKER").is_none() && !flags.contains("link");
-    is("TARGET", TARGET) && is("PROFILE", "release") && usual && brings_linker()
+/// True if this is a build of the profile `dist`. Cargo tells build scripts only whether a profile derives from `release`, but
+/// the output folder has the profile's name: `target/PROFILE/build/PACKAGE/out`, or `target/TARGET/PROFILE/…`.
+fn is_package() -> bool {
+    let folder = env::var("OUT_DIR").unwrap_or_default();
+    let profile = Path::new(&folder).ancestors().nth(3).and_then(Path::file_name);
+    profile.is_some_and(|name| name == "dist")
 }
 
-/// Has the linker put beside each other what a start runs.
+/// Runs this script again after each commit, checkout and change of a source.
+fn watch_sources() {
+    if let Some(log) = output("git", &["rev-parse", "--git-path", "logs/HEAD"]) {
+        println!("cargo::rerun-if-changed={log}");
+    }
+    println!("cargo::rerun-if-changed=..");
+}
+
+/// True if the build uses the linker that Rust ships for this target, which is the default.
+fn links_with_own_linker() -> bool {
+    let is_target = env::var("TARGET").is_ok_and(|target| target == TARGET);
+    let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
+    let is_default = env::var_os("RUSTC_LINKER").is_none() && !flags.contains("link");
+    is_target && is_default && ships_linker()
+}
+
+/// Makes the linker place the functions of a start next to each other.
 fn order_functions() {
     let script = Path::new(&env::var("OUT_DIR").unwrap_or_default()).join("order.ld");
-    // Without the script the program is the same, and takes more memory.
+    // Without the script the program does the same and uses more memory.
     let names = ORDER.map(|(section, file)| (section, fs::read_to_string(file).unwrap_or_default()));
+    for (_, file) in ORDER {
+        println!("cargo::rerun-if-changed={file}");
+    }
     if fs::write(&script, script_of(&names)).is_ok() {
         println!("cargo::rustc-link-arg-bins=-Wl,-T,{}", script.display());
     }
 }
 
-/// Has the linker write as bits where addresses are to be set, 14 KB in the place of 1.2 MB, all of which a start reads. Only
-/// for machines whose glibc knows them, such as the one that builds.
+/// Makes the linker write relocations as bits: 14 KB instead of 1.2 MB, all of which a start reads. Only machines whose glibc
+/// reads this format get it, such as the one that builds.
 fn pack_relocations() {
     let version = output("getconf", &["GNU_LIBC_VERSION"]);
-    let number = version.as_deref().and_then(|text| text.trim().strip_prefix("glibc "));
-    let number = number.and_then(|text| text.split_once('.'));
-    let number = number.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
-    let knows = number.is_some_and(|number: (u32, u32)| number >= PACKED_RELOCATIONS);
-    if knows && env::var_os("HOST") == env::var_os("TARGET") && env::var_os(OLD_GLIBC).is_none() {
+    let is_supported = version
+        .as_deref()
+        .and_then(|text| text.trim().strip_prefix("glibc "))
+        .and_then(|text| text.split_once('.'))
+        .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)))
+        .is_some_and(|version: (u32, u32)| version >= PACKED_RELOCATIONS);
+    if is_supported && env::var_os("HOST") == env::var_os("TARGET") && env::var_os(OLD_GLIBC).is_none() {
         println!("cargo::rustc-link-arg-bins=-Wl,-z,pack-relative-relocs");
     }
 }
 
-/// The linker script that puts the functions of these names before all others, in sections of these names. Each stands in a
-/// section of its own name; that of a Rust function ends with a hash, which is given where several have the name.
+/// Returns the linker script that places the listed functions first, in sections of these names. The compiler gives each
+/// function a section of its own. The name of a Rust function ends with a hash, which the lists contain if several functions
+/// share the name.
 ///
-/// Hashes differ with versions and features. What has one of these names and another hash comes next: functions of the lists
-/// are among it where their hashes changed, and it is a fifth of the program.
+/// Hashes change with versions and features. Functions with a listed name and another hash come next: they include listed
+/// functions whose hash has changed, and are a fifth of the program.
 fn script_of(sections: &[(&str, String)]) -> String {
     let mut script = "SECTIONS\n{\n".to_owned();
     let mut alike = BTreeSet::new();
@@ -120,20 +154,20 @@ fn script_of(sections: &[(&str, String)]) -> String {
 fn add_section(script: &mut String, section: &str, patterns: impl Iterator<Item = String>) {
     script.push_str(&format!("  {section} : {{\n"));
     for pattern in patterns {
-        // What the compiler takes for unlikely stands apart, and a start does some of it.
+        // The compiler separates code that it considers unlikely. A start runs some of it.
         script.push_str(&format!("    *(.text.{pattern} .text.unlikely.{pattern})\n"));
     }
     script.push_str("  }\n");
 }
 
-/// The name of a Rust function that is given with its hash, such as `17h0123456789abcdefE`, without that.
+/// Returns the name of a Rust function without its hash, such as `17h0123456789abcdefE`. None if it has no hash.
 fn without_hash(name: &str) -> Option<&str> {
     let (bare, hash) = name.rsplit_once("17h")?;
     (name.starts_with("_ZN") && hash.len() == 17 && hash.ends_with('E')).then_some(bare)
 }
 
-/// Whether the compiler has a linker of its own, which it then links with.
-fn brings_linker() -> bool {
+/// True if the compiler ships a linker. It then links with that one by default.
+fn ships_linker() -> bool {
     let rustc = env::var("RUSTC").unwrap_or_default();
     let folder = output(&rustc, &["--print", "sysroot"]);
     folder.is_some_and(|folder| {
@@ -145,30 +179,62 @@ fn brings_linker() -> bool {
     })
 }
 
-/// The commit, and whether the sources are as it has them.
-fn source() -> (String, String) {
-    let variable_of = |variable| env::var(variable).ok().filter(|value| !value.is_empty());
-    let commit = variable_of("HOLDFAST_GIT_COMMIT").or_else(|| output("git", &["rev-parse", "HEAD"]));
-    let Some(commit) = commit else {
-        return (NO_COMMIT.to_owned(), "archive".to_owned());
-    };
-    let found = || match output("git", &["status", "--porcelain", "--untracked-files=no"]) {
-        Some(changes) if changes.is_empty() => "clean".to_owned(),
-        Some(_) => "dirty".to_owned(),
-        None => "archive".to_owned(),
-    };
-    (commit, variable_of("HOLDFAST_GIT_TREE_STATE").unwrap_or_else(found))
+/// Identity of a build, as `/version` reports it.
+struct Stamp {
+    commit: String,
+    /// `clean`, `dirty`, or `archive` without git.
+    tree_state: String,
+    /// RFC 3339.
+    date: String,
 }
 
+impl Stamp {
+    /// Returns the stamp of a build that is no package.
+    fn none() -> Self {
+        Self {
+            commit: NO_COMMIT.to_owned(),
+            tree_state: NO_TREE.to_owned(),
+            date: NO_DATE.to_owned(),
+        }
+    }
+
+    /// Returns the stamp of the checkout, unless the environment gives another.
+    fn from_git() -> Self {
+        let date = date();
+        let Some(commit) = variable(COMMIT).or_else(|| output("git", &["rev-parse", "HEAD"])) else {
+            return Self { date, ..Self::none() };
+        };
+        let tree_state = variable(TREE_STATE).unwrap_or_else(|| {
+            match output("git", &["status", "--porcelain", "--untracked-files=no"]) {
+                Some(changes) if changes.is_empty() => "clean".to_owned(),
+                Some(_) => "dirty".to_owned(),
+                None => NO_TREE.to_owned(),
+            }
+        });
+        Self {
+            commit,
+            tree_state,
+            date,
+        }
+    }
+}
+
+/// Returns the value of an environment variable. None if it is not set or empty.
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Returns the date of the build: now, or the one of `SOURCE_DATE_EPOCH`.
 fn date() -> String {
-    let epoch = env::var("SOURCE_DATE_EPOCH").ok().and_then(|text| text.parse().ok());
-    let date = epoch.and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
-    let date = date.unwrap_or_else(OffsetDateTime::now_utc);
-    let whole = date.replace_nanosecond(0).unwrap_or(date);
-    whole.format(&Rfc3339).unwrap_or_default()
+    let epoch = variable("SOURCE_DATE_EPOCH").and_then(|text| text.parse().ok());
+    let date = epoch
+        .and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok())
+        .unwrap_or_else(OffsetDateTime::now_utc);
+    let whole_seconds = date.replace_nanosecond(0).unwrap_or(date);
+    whole_seconds.format(&Rfc3339).unwrap_or_default()
 }
 
-/// What a program prints; `None` where it cannot be run or fails.
+/// Returns what a program prints. None if it cannot be run or fails.
 fn output(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

@@ -49,7 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
     };
     let backing = Backing::start(arguments.store, 1)?;
     let replay = Replay {
-        server: Server::start(&Binary::release()?, &backing.flags(&FLAGS))?,
+        server: Server::start(&Binary::dist()?, &backing.flags(&FLAGS))?,
         tool: shared.join("tools/cases.py"),
         corpus: shared.join("corpus/server"),
     };

@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// Starts a release server under callgrind, twice, and keeps the names of what ran.
 pub(crate) fn run() -> Result<()> {
     need_valgrind()?;
-    let binary = Binary::release()?;
+    let binary = Binary::dist()?;
     let folder = tempfile::tempdir()?;
     let counts = Counts::of(binary.path())?;
     let first = profiled(&binary, folder.path())?;

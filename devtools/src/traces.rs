@@ -40,7 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<()> {
         return Ok(());
     };
     let backing = Backing::start(arguments.store, 1)?;
-    let mut server = Server::start(&Binary::release()?, &backing.flags(&[RECORDED_CONTROLLERS]))?;
+    let mut server = Server::start(&Binary::dist()?, &backing.flags(&[RECORDED_CONTROLLERS]))?;
     let mut passing = BTreeSet::new();
     for (suite, jobs) in SUITES {
         if arguments.suites.is_empty() || arguments.suites.iter().any(|name| name == suite) {

@@ -60,12 +60,12 @@ pub struct Binary {
 }
 
 impl Binary {
-    /// The optimised build, brought up to date.
+    /// Builds the binary as packages have it.
     ///
     /// # Errors
-    /// Where the build fails.
-    pub fn release() -> Result<Self> {
-        Self::build(&["--release"], "release/holdfast")
+    /// If the build fails.
+    pub fn dist() -> Result<Self> {
+        Self::build(&["--profile", "dist"], "dist/holdfast")
     }
 
     /// The build that tests use, brought up to date once for each program that runs them.
@@ -82,12 +82,12 @@ impl Binary {
         Ok(built.insert(binary).clone())
     }
 
-    /// The build that tests use, or the optimised one, brought up to date.
+    /// Builds the binary as tests use it, or as packages have it.
     ///
     /// # Errors
-    /// Where the build fails.
+    /// If the build fails.
     pub fn of(debug: bool) -> Result<Self> {
-        if debug { Self::debug() } else { Self::release() }
+        if debug { Self::debug() } else { Self::dist() }
     }
 
     /// Where it is.

@@ -68,6 +68,16 @@ fn every_page_is_in_the_summary_and_every_link_leads_somewhere() {
 }
 
 #[test]
+fn links_of_root_documents_lead_to_files() {
+    for page in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "SECURITY.md"] {
+        let text = fs::read_to_string(root().join(page)).unwrap();
+        for link in book::links(&text) {
+            assert!(root().join(&link).exists(), "{page}: {link}");
+        }
+    }
+}
+
+#[test]
 fn what_pages_name_in_the_repository_is_there() {
     for page in pages() {
         let text = fs::read_to_string(docs().join(&page)).unwrap();
