@@ -1,11 +1,11 @@
-//! The Gregorian calendar, before and after all years that it was ever used in.
+//! The proleptic Gregorian calendar for years of any size.
 //!
-//! The crate `time` ends at the year 9999. A time of that year that is given in another zone may lie behind it, and is read
-//! and written by the reference nevertheless.
+//! The crate `time` ends at the year 9999. A time in that year with a zone offset may fall after it once it is in UTC,
+//! and the reference still reads and writes such a time.
 
 /// Days from 1970-01-01 to a date. Months and days count from 1.
 pub fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
-    // Years begin in March here, so that the day that comes every four years is the last.
+    // The computed year begins in March, so that the leap day is its last day.
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
     let year_of_era = year.rem_euclid(400);
@@ -28,7 +28,7 @@ pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// How many days a month has.
+/// Returns the number of days of a month.
 pub fn days_in_month(year: i64, month: u32) -> u32 {
     match month {
         2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,

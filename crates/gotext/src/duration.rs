@@ -1,14 +1,14 @@
-//! Durations as Go's `time` writes them: `300ms`, `1m30s`, `-1.5h`.
+//! Durations in the text form of Go's `time`: `300ms`, `1m30s`, `-1.5h`.
 
 use std::time::Duration;
 
 use crate::quote::quote_bytes;
 
-/// The units and how many nanoseconds they are.
+/// Units with their length in nanoseconds.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
-    // Both signs for micro.
+    // Both micro signs.
     ("\u{b5}s", 1_000),
     ("\u{3bc}s", 1_000),
     ("ms", 1_000_000),
@@ -21,13 +21,13 @@ const SECOND: u64 = 1_000_000_000;
 const MINUTE: u64 = 60 * SECOND;
 const HOUR: u64 = 60 * MINUTE;
 
-/// The most nanoseconds, which only those of a duration below zero may be.
-const MOST: u64 = 1 << 63;
+/// Largest absolute value in nanoseconds. Only a negative duration can have it.
+const MAX_NANOSECONDS: u64 = 1 << 63;
 
-/// Reads a duration in nanoseconds, as `time.ParseDuration` does.
+/// Parses a duration in nanoseconds, like `time.ParseDuration`.
 ///
 /// # Errors
-/// What Go says of a text that is no duration.
+/// Returns Go's message if the text is not a duration.
 pub fn parse(text: &str) -> Result<i64, String> {
     let invalid = || format!("time: invalid duration {}", quote_bytes(text));
     let (negative, mut rest) = match text.strip_prefix(['-', '+']) {
@@ -62,37 +62,37 @@ pub fn parse(text: &str) -> Result<i64, String> {
         })?;
         let nanoseconds = nanoseconds(whole, fraction, *scale);
         let sum = nanoseconds.and_then(|nanoseconds| total.checked_add(nanoseconds));
-        total = sum.filter(|sum| *sum <= MOST).ok_or_else(invalid)?;
+        total = sum.filter(|sum| *sum <= MAX_NANOSECONDS).ok_or_else(invalid)?;
         rest = behind;
     }
     let total = i128::from(total);
     i64::try_from(if negative { -total } else { total }).map_err(|_| invalid())
 }
 
-/// As [`parse`], for what cannot be below zero: such a duration is none at all.
+/// Parses a duration that cannot be negative, like [`parse`]. A negative duration becomes zero.
 ///
 /// # Errors
-/// What Go says of a text that is no duration.
+/// Returns Go's message if the text is not a duration.
 pub fn parse_from_zero(text: &str) -> Result<Duration, String> {
     let nanoseconds = parse(text)?;
     Ok(Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or_default()))
 }
 
-/// The digits that `text` begins with, and what is behind them.
+/// Splits `text` into its leading digits and the rest.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }
 
-/// `whole.fraction` units of so many nanoseconds; `None` where that is too much. Go reckons what is behind the point in
-/// floating point, and so is it here.
+/// Returns `whole.fraction` units in nanoseconds, or `None` on overflow. Like Go, computes the fraction in floating
+/// point.
 fn nanoseconds(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
     let whole: u64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
     let whole = whole.checked_mul(unit)?;
     let (mut behind, mut scale) = (0_u64, 1.0);
     for digit in fraction.bytes().map(|digit| u64::from(digit - b'0')) {
         let next = behind.checked_mul(10).and_then(|next| next.checked_add(digit));
-        // Digits that do not fit any more count for nothing.
-        let Some(next) = next.filter(|next| *next <= MOST) else {
+        // Digits that no longer fit are ignored.
+        let Some(next) = next.filter(|next| *next <= MAX_NANOSECONDS) else {
             break;
         };
         (behind, scale) = (next, scale * 10.0);
@@ -100,7 +100,7 @@ fn nanoseconds(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
     whole.checked_add((behind as f64 * (unit as f64 / scale)) as u64)
 }
 
-/// A duration as Go writes it: `1h0m0s`, `1m30s`, `1.5s`, `300ms`.
+/// Formats a duration like Go: `1h0m0s`, `1m30s`, `1.5s`, `300ms`.
 pub fn text(duration: Duration) -> String {
     let nanoseconds = duration.as_nanos();
     let (second, minute, hour) = (u128::from(SECOND), u128::from(MINUTE), u128::from(HOUR));
@@ -123,7 +123,7 @@ pub fn text(duration: Duration) -> String {
     }
 }
 
-/// `value / scale`, where the scale is a power of ten, with no more digits than it has.
+/// Formats `value / scale` without trailing zeros. The scale is a power of ten.
 fn decimal(value: u128, scale: u128) -> String {
     let (whole, fraction) = (value / scale, value % scale);
     if fraction == 0 {
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_as_go_reads_them() {
+    fn duration_parses_like_go() {
         const MILLI: i64 = 1_000_000;
         let cases = [
             ("0", 0),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_refused_in_the_words_of_go() {
+    fn invalid_duration_gives_go_error() {
         let cases = [
             ("", r#"time: invalid duration """#),
             ("-", r#"time: invalid duration "-""#),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_written_as_go_writes_them() {
+    fn duration_formats_like_go() {
         let cases = [
             (0, "0s"),
             (1, "1ns"),

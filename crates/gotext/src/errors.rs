@@ -1,9 +1,9 @@
-//! Several errors in one text.
+//! Combined texts for several errors.
 
 use std::collections::HashSet;
 
-/// What the aggregate of the reference's `errors` package says of these errors: one as it is, several in brackets, each text
-/// once.
+/// Combines errors like the aggregate of the reference's `errors` package: one error is returned unchanged, several are
+/// listed in brackets, and each text appears once.
 pub fn aggregate<T: AsRef<str>>(errors: &[T]) -> String {
     let mut seen = HashSet::with_capacity(errors.len());
     let mut texts: Vec<&str> = errors.iter().map(AsRef::as_ref).collect();
@@ -19,7 +19,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_text_stands_once_and_several_stand_in_brackets() {
+    fn aggregate_lists_each_text_once_in_brackets() {
         assert_eq!(aggregate(&["a"]), "a");
         assert_eq!(aggregate(&["a", "b", "a"]), "[a, b]");
         assert_eq!(aggregate(&["a", "a"]), "a");

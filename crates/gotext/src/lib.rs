@@ -1,8 +1,8 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! Texts as the reference reads and writes them, which is as Go does: each rule stands here once for all who need it.
+//! Text formats of Go: each rule of reading or writing that the reference inherits from Go is implemented here once.
 //!
-//! Invariant: nothing here knows of objects, kinds or requests.
+//! Invariant: this crate knows nothing of objects, kinds or requests.
 
 pub mod calendar;
 pub mod duration;

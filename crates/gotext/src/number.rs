@@ -1,22 +1,22 @@
-//! Numbers as Go prints and reads them.
+//! Numbers as Go formats and parses them.
 
 use std::num::{IntErrorKind, ParseIntError};
 use std::str::FromStr;
 
 use crate::quote::quote;
 
-/// A float as Go's `%v` and `strconv.FormatFloat(f, 'g', -1, 64)` show it: the shortest digits, with an exponent below
-/// 1e-4 and from 1e6.
+/// Formats a float like Go's `%v` and `strconv.FormatFloat(f, 'g', -1, 64)`: the shortest digits, with an exponent
+/// below 1e-4 and from 1e6.
 pub fn general(float: f64) -> String {
     shape(&format!("{float:e}"))
 }
 
-/// The same for the nearest 32-bit float, as keys of YAML mappings are printed.
+/// Formats the nearest 32-bit float in the same way, as keys of YAML mappings are printed.
 pub fn general_32(float: f64) -> String {
     shape(&format!("{:e}", float as f32))
 }
 
-/// Brings the form `-d.ddde-x` into that of Go.
+/// Converts the form `-d.ddde-x` to Go's form.
 fn shape(scientific: &str) -> String {
     let (sign, magnitude) = match scientific.strip_prefix('-') {
         Some(magnitude) => ("-", magnitude),
@@ -47,26 +47,26 @@ fn shape(scientific: &str) -> String {
     }
 }
 
-/// Reads a number as Go's `strconv.ParseInt` does to the base 10, of the size of `T`.
+/// Parses a decimal number of type `T` like Go's `strconv.ParseInt`.
 ///
 /// # Errors
-/// Go's words for a text that is none.
+/// Returns Go's message if the text is not such a number.
 pub fn parse_int<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
     parse("ParseInt", text)
 }
 
-/// As [`parse_int`], in the words of `strconv.Atoi`.
+/// Parses a number like [`parse_int`], with the messages of `strconv.Atoi`.
 ///
 /// # Errors
-/// Those of [`parse_int`].
+/// Returns the errors of [`parse_int`].
 pub fn atoi<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
     parse("Atoi", text)
 }
 
-/// Reads a number as Go's `strconv.ParseUint` does to the base 10, of the size of the unsigned `T`: without any sign.
+/// Parses an unsigned decimal number of type `T` like Go's `strconv.ParseUint`, which allows no sign.
 ///
 /// # Errors
-/// Go's words for a text that is none.
+/// Returns Go's message if the text is not such a number.
 pub fn parse_uint<T: FromStr<Err = ParseIntError>>(text: &str) -> Result<T, String> {
     match text.strip_prefix('+') {
         Some(_) => Err(fault("ParseUint", text, "invalid syntax")),
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_number_is_refused_in_gos_words() {
+    fn invalid_number_gives_go_error() {
         assert_eq!(parse_int::<i64>("+7"), Ok(7));
         assert_eq!(atoi::<i64>("-7"), Ok(-7));
         assert_eq!(parse_uint::<u64>("7"), Ok(7));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_have_gos_general_form() {
+    fn float_has_go_general_form() {
         let cases = [
             (0.0, "0"),
             (-0.0, "-0"),

@@ -1,8 +1,8 @@
-//! Text in quotes, as `strconv` and `time` of Go write it.
+//! Quoted text in the form of Go's `strconv` and `time`.
 
 use std::fmt::Write as _;
 
-/// How Go escapes a character that has an escape of its own within double quotes.
+/// Returns Go's short escape for a character within double quotes, if it has one.
 pub fn short_escape(character: char) -> Option<&'static str> {
     Some(match character {
         '\u{7}' => "\\a",
@@ -18,7 +18,7 @@ pub fn short_escape(character: char) -> Option<&'static str> {
     })
 }
 
-/// Text in double quotes as `strconv.Quote` gives it: what cannot be seen is escaped, other characters stand as they are.
+/// Quotes text like `strconv.Quote`: characters that are not printable are escaped, all others are kept.
 pub fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -41,7 +41,7 @@ pub fn quote(text: &str) -> String {
     quoted
 }
 
-/// Text in double quotes, as `time` shows it in errors: what is no printable ASCII by its bytes.
+/// Quotes text as `time` does in its errors: every byte that is not printable ASCII is escaped.
 pub(crate) fn quote_bytes(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -61,13 +61,14 @@ pub(crate) fn quote_bytes(text: &str) -> String {
     quoted
 }
 
-/// Whether `strconv.IsPrint` counts a character as printable: letters, marks, numbers, punctuation, symbols and the plain space.
+/// True if `strconv.IsPrint` counts the character as printable: letters, marks, numbers, punctuation, symbols and the
+/// plain space.
 pub fn is_printable(character: char) -> bool {
     if character.is_ascii() {
         return (' '..='~').contains(&character);
     }
-    // The standard library escapes by the same Unicode categories as Go, but also combining characters at the start of a
-    // text; so the letter before.
+    // The standard library escapes by the same Unicode categories as Go, but also escapes combining characters at the
+    // start of a text. The letter in front prevents that.
     let mut text = String::from("a");
     text.push(character);
     text.escape_debug().nth(1) == Some(character)

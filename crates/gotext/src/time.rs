@@ -1,5 +1,5 @@
-//! Points in time as the API writes them: RFC 3339 in UTC, with whole seconds ([`Precision::Seconds`], `Time`) or six digits
-//! of a second ([`Precision::Micros`], `MicroTime`).
+//! Timestamps of the API: RFC 3339 in UTC, with whole seconds ([`Precision::Seconds`], `Time`) or six digits of a
+//! second ([`Precision::Micros`], `MicroTime`).
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -9,25 +9,25 @@ use smol_str::{SmolStr, format_smolstr};
 
 use crate::calendar::{civil_from_days, days_from_civil, days_in_month};
 
-/// A point in time: seconds since 1970 in UTC, and billionths of a second after that.
+/// Point in time: seconds since 1970 in UTC, and nanoseconds after that second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Timestamp {
-    /// Whole seconds since 1970-01-01T00:00:00Z; negative before.
+    /// Whole seconds since 1970-01-01T00:00:00Z; negative before that time.
     pub seconds: i64,
-    /// Billionths of a second after `seconds`.
+    /// Nanoseconds after `seconds`.
     pub nanos: u32,
 }
 
-/// How finely a time is written.
+/// Resolution of the text form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
-    /// Whole seconds; a fraction may stand there.
+    /// Whole seconds; the input may have a fraction.
     Seconds,
-    /// Millionths; exactly six digits must stand there.
+    /// Microseconds; the input must have exactly six digits.
     Micros,
 }
 
-/// Why a text is no time, in the words of the reference.
+/// Parse error with the reference's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("parsing time {}{problem}", quoted(text))]
 pub struct TimeError {
@@ -37,15 +37,15 @@ pub struct TimeError {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TimeProblem {
-    /// What is left of the text does not begin with what the layout asks for.
+    /// The rest of the text does not begin with the next element of the layout.
     Element {
         layout: &'static str,
         rest: String,
         element: &'static str,
     },
-    /// A number is too large for what it stands for.
+    /// A number is out of the range of its field.
     Range(&'static str),
-    /// Something stands behind the time.
+    /// The time is followed by extra text.
     Extra(String),
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for TimeProblem {
     }
 }
 
-/// A text as Go's package `time` quotes it: control characters and all that is not ASCII as bytes.
+/// Quotes text as Go's package `time` does: control characters and non-ASCII characters are escaped byte by byte.
 fn quoted(text: &str) -> String {
     let mut shown = String::with_capacity(text.len() + 2);
     shown.push('"');
@@ -80,19 +80,19 @@ fn quoted(text: &str) -> String {
 const SECONDS_A_DAY: i64 = 86_400;
 
 impl Timestamp {
-    /// The time that stands for "not set" in Go: 0001-01-01T00:00:00Z.
+    /// Go's zero time, which means "not set": 0001-01-01T00:00:00Z.
     pub const ZERO: Self = Self {
         seconds: -62_135_596_800,
         nanos: 0,
     };
 
-    /// The seconds since 1970 of the years that RFC 3339 can write: 0 to 9999.
+    /// Seconds since 1970 that RFC 3339 can express: the years 0 to 9999.
     pub const WRITABLE: RangeInclusive<i64> = -62_167_219_200..=253_402_300_799;
 
-    /// Reads a time as finely as it is written again: what is finer than `precision` is dropped.
+    /// Parses a time and truncates it to `precision`.
     ///
     /// # Errors
-    /// What Go says of a text that is no time.
+    /// Returns Go's message if the text is not a time.
     pub fn parse(text: &str, precision: Precision) -> Result<Self, TimeError> {
         let (time, _) = Self::parse_in_zone(text, precision)?;
         Ok(match precision {
@@ -101,10 +101,10 @@ impl Timestamp {
         })
     }
 
-    /// Reads a time with all its digits, and how many seconds east of Greenwich its zone is.
+    /// Parses a time with all its digits; also returns the offset of its zone in seconds east of UTC.
     ///
     /// # Errors
-    /// What Go says of a text that is no time.
+    /// Returns Go's message if the text is not a time.
     pub fn parse_in_zone(text: &str, precision: Precision) -> Result<(Self, i64), TimeError> {
         let layout = match precision {
             Precision::Seconds => "2006-01-02T15:04:05Z07:00",
@@ -117,7 +117,7 @@ impl Timestamp {
         })
     }
 
-    /// The time as it is written.
+    /// Formats the time with `precision`.
     pub fn text(self, precision: Precision) -> SmolStr {
         let (days, second) = (
             self.seconds.div_euclid(SECONDS_A_DAY),
@@ -170,7 +170,8 @@ impl From<Timestamp> for SystemTime {
     }
 }
 
-/// Whether the text is a time just as [`Timestamp::text`] writes it with whole seconds. Says no where in doubt.
+/// True if the text is certainly a time in the form that [`Timestamp::text`] writes with whole seconds. In doubt the
+/// answer is false.
 #[expect(
     clippy::indexing_slicing,
     reason = "looked at only where the length is that of the form; `&&` comes first"
@@ -184,7 +185,7 @@ pub fn is_canonical(text: &str) -> bool {
             other => byte == other,
         });
     let pair = |at: usize| (bytes[at] - b'0') * 10 + (bytes[at + 1] - b'0');
-    // Days that not every month has are left to the reader, and so is the year of Go's zero time.
+    // The full parser decides on days that not every month has, and on the year of Go's zero time.
     has_form
         && !text.starts_with("0001")
         && (1..=12).contains(&pair(5))
@@ -238,11 +239,11 @@ impl Reader<'_> {
     }
 
     fn number(&mut self, digits: usize, element: &'static str) -> Result<i64, TimeProblem> {
-        let number = self
+        let digits_ahead = self
             .rest
             .get(..digits)
             .filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()));
-        let number = number.ok_or_else(|| self.bad(element))?;
+        let number = digits_ahead.ok_or_else(|| self.bad(element))?;
         self.rest = &self.rest[digits..];
         number.parse().map_err(|_| self.bad(element))
     }
@@ -255,7 +256,7 @@ impl Reader<'_> {
         Ok(number)
     }
 
-    /// The hour, which may have one digit, as Go reads it.
+    /// Parses the hour. Like in Go, it may have one digit.
     fn hour(&mut self) -> Result<i64, TimeProblem> {
         let mut digits = self.rest.bytes().take(2).take_while(u8::is_ascii_digit);
         match (digits.next(), digits.next()) {
@@ -272,8 +273,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Billionths of a second. Where the layout has no fraction there may be one of any length; where it has, six characters
-    /// must make a number.
+    /// Parses the fraction in nanoseconds. A layout without fraction allows one of any length; a layout with fraction
+    /// requires six characters that form a number.
     fn fraction(&mut self, precision: Precision) -> Result<u32, TimeProblem> {
         let behind = self.rest.strip_prefix(['.', ',']);
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
@@ -288,7 +289,7 @@ impl Reader<'_> {
                 (micros.ok_or_else(|| self.bad(".000000"))?, 6)
             }
         };
-        // Go reads these characters as a number, which may have a sign.
+        // Go parses these characters as a number, which may have a sign.
         let (negative, unsigned) = match number.strip_prefix(['+', '-']) {
             Some(unsigned) => (number.starts_with('-'), unsigned),
             None => (false, number),
@@ -306,7 +307,7 @@ impl Reader<'_> {
         Ok(value * 10u32.pow(scale))
     }
 
-    /// The zone as seconds east of UTC.
+    /// Parses the zone as seconds east of UTC.
     #[expect(clippy::indexing_slicing, reason = "the length is looked at first")]
     fn zone(&mut self) -> Result<i64, TimeProblem> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
@@ -324,7 +325,7 @@ impl Reader<'_> {
         if bytes.len() < 6 || bytes[3] != b':' {
             return Err(self.bad("Z07:00"));
         }
-        // Go looks at what is out of range first, and at the minutes after the hours.
+        // Go reports values out of range first, and the minutes after the hours.
         let hours = pair(1);
         let minutes = hours.and_then(|_| pair(4));
         if minutes.is_some_and(|minutes| minutes > 60) {
@@ -336,8 +337,8 @@ impl Reader<'_> {
         let (Some(sign @ (b'+' | b'-')), Some(hours), Some(minutes)) = (bytes.first(), hours, minutes) else {
             return Err(self.bad("Z07:00"));
         };
-        let offset = hours * 3600 + minutes * 60;
-        let offset = if *sign == b'-' { -offset } else { offset };
+        let distance = hours * 3600 + minutes * 60;
+        let offset = if *sign == b'-' { -distance } else { distance };
         self.rest = &self.rest[6..];
         Ok(offset)
     }
@@ -386,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_times_are_named_as_the_reference_names_them() {
+    fn invalid_time_gives_go_error() {
         for (text, problem) in [
             (
                 "yesterday",
@@ -418,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_that_are_no_times_are_quoted_byte_by_byte() {
+    fn invalid_time_is_quoted_byte_by_byte() {
         let refusal = |text: &str| Timestamp::parse(text, Precision::Seconds).unwrap_err().to_string();
         assert_eq!(
             refusal("\u{e9}\n\"\\"),

@@ -1,37 +1,37 @@
-//! URLs as Go's `net/url` reads them, with its words for what is none.
+//! URLs as Go's `net/url` parses them, with its error messages.
 
 use crate::quote::quote;
 
-/// A URL taken apart. Parts that are missing are empty.
+/// Parsed URL. Missing parts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Url {
-    /// The scheme, in small letters.
+    /// Scheme in lower case.
     pub scheme: String,
-    /// What stands before the `@` of the authority, as it was written; `None` without one.
+    /// User information before the `@` of the authority, as written in the text; `None` if there is none.
     pub user: Option<String>,
-    /// Host and port; escapes are decoded.
+    /// Host and port with escapes decoded.
     pub host: String,
-    /// The path, escaped as it was written where that is valid, else as Go escapes it.
+    /// Escaped path: the original escaping if it is valid, otherwise Go's.
     pub escaped_path: String,
-    /// What follows `?`, as it was written.
+    /// Query after `?`, as written in the text.
     pub query: String,
-    /// What follows `#`, decoded.
+    /// Fragment after `#`, decoded.
     pub fragment: String,
 }
 
-/// What may be a URL.
+/// Kind of reference that the parser accepts.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     /// Any reference: `Parse`.
     Reference,
-    /// An absolute URL or path, as it stands in a request; it has no fragment: `ParseRequestURI`.
+    /// An absolute URL or path of a request, without a fragment: `ParseRequestURI`.
     Request,
 }
 
-/// Reads a URL, absolute or relative, with or without a fragment.
+/// Parses an absolute or relative URL, with or without a fragment.
 ///
 /// # Errors
-/// Why it is none, with the text of it: `parse "…": …`.
+/// Returns Go's message with the text: `parse "…": …`.
 pub fn parse(text: &str) -> Result<Url, String> {
     let (before, fragment) = text.split_once('#').unwrap_or((text, ""));
     let mut url = read(before, Form::Reference).map_err(|why| refused(before, &why))?;
@@ -39,10 +39,10 @@ pub fn parse(text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Reads the URI of a request.
+/// Parses the URI of a request.
 ///
 /// # Errors
-/// Why it is none, with the text of it.
+/// Returns Go's message with the text.
 pub fn parse_request_uri(text: &str) -> Result<Url, String> {
     read(text, Form::Request).map_err(|why| refused(text, &why))
 }
@@ -69,7 +69,7 @@ fn read(text: &str, form: Form) -> Result<Url, String> {
     query.clone_into(&mut url.query);
     if !rest.starts_with('/') {
         if !scheme.is_empty() {
-            // `mailto:x` names no path.
+            // `mailto:x` has no path.
             return Ok(url);
         }
         if form == Form::Request {
@@ -145,10 +145,10 @@ fn read_host(host: &str) -> Result<String, String> {
     unescape(host)
 }
 
-/// Decodes `%41`.
+/// Decodes percent escapes such as `%41`.
 ///
 /// # Errors
-/// The escape that is broken.
+/// Returns the invalid escape.
 pub fn unescape(text: &str) -> Result<String, String> {
     if !text.contains('%') {
         return Ok(text.to_owned());
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_is_taken_apart() {
+    fn url_is_split_into_parts() {
         let url = parse("HTTPS://me:pw@a.example:8080/a b?k=v&k=w#f%41").unwrap();
         assert_eq!(url.scheme, "https");
         assert_eq!(url.user.as_deref(), Some("me:pw"));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused_in_gos_words() {
+    fn invalid_url_gives_go_error() {
         for (text, message) in [
             ("://", r#"parse "://": missing protocol scheme"#),
             ("https://h/%zz#f", r#"parse "https://h/%zz": invalid URL escape "%zz""#),
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_uri_of_a_request_is_absolute() {
+    fn request_uri_must_be_absolute() {
         for text in ["", "not a url", "a.example/x", "http://a b/", ":x", "/%zz"] {
             assert!(parse_request_uri(text).is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Feeds seeded mutations of sample texts to what the fuzz target `texts` checks.
+//! Runs the checks of the fuzz target `texts` on seeded mutations of sample texts.
 
 mod invariants;
 
@@ -15,7 +15,7 @@ const SAMPLES: [&str; 10] = [
     "9999-12-31T23:59:59.999999-24:60",
 ];
 
-/// Letters that mean something to one reader or another.
+/// Characters that are significant to one of the parsers.
 const SIGNIFICANT: &[u8] = b"0123456789.+-eEnumkKMGTPi:TZhs,";
 
 #[test]

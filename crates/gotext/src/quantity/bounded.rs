@@ -1,4 +1,4 @@
-//! Quantities as whole numbers of billionths, with a bound.
+//! Bounded quantities: integers that count billionths.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,10 +9,10 @@ use smol_str::{SmolStr, format_smolstr};
 use super::text::write_decimal;
 use super::{BINARY, Format, NANO, Parts, QuantityError, Unit};
 
-/// An amount as a whole number of billionths, and the family of suffixes that it was written in.
+/// Amount as an integer of billionths, with the suffix family of its text.
 ///
-/// Equality and order are by amount alone. The text form is the canonical one: the largest suffix that leaves a whole
-/// number.
+/// Equality and order compare the amount only. The text form is the canonical one: the largest suffix that leaves an
+/// integer.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
     nanos: i128,
@@ -20,16 +20,16 @@ pub struct Quantity {
 }
 
 const UNIT: i128 = 1_000_000_000;
-/// The largest amount in powers of two; what is above is cut down to it.
-const MOST_BINARY: i128 = i64::MAX as i128 * UNIT;
-/// The largest amount of all; what is above is cut down to it. The reference has no bound, but nothing that counts either.
-const MOST: i128 = 100_000_000_000_000_000_000_000_000_000 * UNIT;
+/// Largest amount with a binary suffix. Larger amounts are reduced to it.
+const MAX_BINARY_NANOS: i128 = i64::MAX as i128 * UNIT;
+/// Largest amount. Larger amounts are reduced to it. The reference has no bound, but no real amount reaches this one.
+const MAX_NANOS: i128 = 100_000_000_000_000_000_000_000_000_000 * UNIT;
 
 impl Quantity {
-    /// Reads a quantity. What is finer than billionths is rounded up, away from zero.
+    /// Parses a quantity. Digits below a billionth round up, away from zero.
     ///
     /// # Errors
-    /// In the words of the reference.
+    /// Returns the reference's message.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let parts = Parts::read(text)?;
         let (unit, format) = parts.measured()?;
@@ -38,8 +38,8 @@ impl Quantity {
 
     pub(super) fn of_parts(parts: &Parts<'_>, unit: Unit, format: Format) -> Self {
         let (nanos, most) = match unit {
-            Unit::Two(bits) => (binary_nanos(parts, bits), MOST_BINARY),
-            Unit::Ten(power) => (decimal_nanos(parts, power), MOST),
+            Unit::Two(bits) => (binary_nanos(parts, bits), MAX_BINARY_NANOS),
+            Unit::Ten(power) => (decimal_nanos(parts, power), MAX_NANOS),
         };
         let nanos = nanos.unwrap_or(most).min(most);
         let is_fraction = format == Format::Binary && nanos < UNIT;
@@ -49,7 +49,7 @@ impl Quantity {
         }
     }
 
-    /// So many units.
+    /// Returns a quantity of `units` units.
     pub fn of_units(units: i64) -> Self {
         Self {
             nanos: i128::from(units) * UNIT,
@@ -57,7 +57,7 @@ impl Quantity {
         }
     }
 
-    /// How much of the amount is left without `other`, written as the first.
+    /// Returns the amount minus `other`, in the format of the first.
     #[must_use]
     pub fn minus(self, other: Self) -> Self {
         self.plus(Self {
@@ -66,37 +66,37 @@ impl Quantity {
         })
     }
 
-    /// How often `other` goes into the amount; `None` where `other` is nothing.
+    /// Returns the amount divided by `other`, or `None` if `other` is zero.
     pub fn ratio(self, other: Self) -> Option<f64> {
         (other.nanos != 0).then(|| self.nanos as f64 / other.nanos as f64)
     }
 
-    /// Whether the amount is nothing.
+    /// True if the amount is zero.
     pub fn is_zero(&self) -> bool {
         self.nanos == 0
     }
 
-    /// Whether the amount is below zero.
+    /// True if the amount is below zero.
     pub fn is_negative(&self) -> bool {
         self.nanos < 0
     }
 
-    /// Whether the amount is above zero.
+    /// True if the amount is above zero.
     pub fn is_positive(&self) -> bool {
         self.nanos > 0
     }
 
-    /// Whether the amount is a whole number.
+    /// True if the amount is an integer.
     pub fn is_whole(&self) -> bool {
         self.nanos % UNIT == 0
     }
 
-    /// Whether the amount is `units` or more.
+    /// True if the amount is at least `units`.
     pub fn is_at_least(&self, units: i64) -> bool {
         self.nanos >= i128::from(units) * UNIT
     }
 
-    /// The amount rounded up, away from zero, to whole thousandths.
+    /// Rounds the amount up, away from zero, to whole thousandths.
     #[must_use]
     pub fn round_up_to_milli(self) -> Self {
         const MILLI: i128 = UNIT / 1000;
@@ -108,26 +108,26 @@ impl Quantity {
         }
     }
 
-    /// The sum of two amounts, written as the first that is not nothing.
+    /// Returns the sum of two amounts, in the format of the first one that is not zero.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
-            nanos: self.nanos.saturating_add(other.nanos).clamp(-MOST, MOST),
+            nanos: self.nanos.saturating_add(other.nanos).clamp(-MAX_NANOS, MAX_NANOS),
             format: if self.is_zero() { other.format } else { self.format },
         }
     }
 
-    /// The whole number of thousandths at or above the amount (below, if it is negative).
+    /// Returns the amount in thousandths, rounded away from zero.
     pub fn thousandths(&self) -> i64 {
         i64::try_from(self.round_up_to_milli().nanos / (UNIT / 1000)).unwrap_or(i64::MAX)
     }
 
-    /// The whole number of units at or above the amount (below, if it is negative).
+    /// Returns the amount in units, rounded away from zero.
     pub fn units(&self) -> i64 {
         i64::try_from(self.whole_units()).unwrap_or(i64::MAX)
     }
 
-    /// As [`Quantity::units`], without a bound.
+    /// Returns the amount in units like [`Quantity::units`], without a bound.
     pub fn whole_units(&self) -> i128 {
         let rest = self.nanos % UNIT;
         let away = if rest == 0 { 0 } else { rest.signum() };
@@ -135,8 +135,8 @@ impl Quantity {
     }
 }
 
-/// The text of an amount of resources that counts less than thousandths, rounded up to these as the reference's defaults do;
-/// `None` for any other. `text` is the text of a quantity as [`text_of`](super::text_of) gives it.
+/// Returns the text of a resource amount rounded up to thousandths, as the reference's defaulting does, or `None` if
+/// the amount needs no rounding. `text` must come from [`text_of`](super::text_of).
 pub fn up_to_thousandths(text: &str) -> Option<SmolStr> {
     let may_be_finer = text.ends_with(['n', 'u']) || text.contains("e-") || text.contains("E-");
     let quantity = may_be_finer.then(|| Quantity::parse(text).ok()).flatten()?;
@@ -144,7 +144,7 @@ pub fn up_to_thousandths(text: &str) -> Option<SmolStr> {
     (rounded != quantity).then(|| format_smolstr!("{rounded}"))
 }
 
-/// Billionths of the digits times a power of ten, rounded up. `None` where 128 bits do not hold them.
+/// Returns digits times a power of ten in billionths, rounded up. `None` if the result does not fit 128 bits.
 fn decimal_nanos(parts: &Parts<'_>, power: i32) -> Option<i128> {
     const FULL: i128 = i128::MAX / 10 - 1;
     let Parts { whole, fraction, .. } = parts;
@@ -168,13 +168,13 @@ fn decimal_nanos(parts: &Parts<'_>, power: i32) -> Option<i128> {
     nanos.checked_mul(10i128.checked_pow(u32::try_from(shift).ok()?)?)
 }
 
-/// Billionths of the digits times a power of two, rounded up. `None` where they are more than any binary quantity has.
+/// Returns digits times a power of two in billionths, rounded up. `None` if the result exceeds every binary quantity.
 fn binary_nanos(parts: &Parts<'_>, bits: u32) -> Option<i128> {
-    /// The digits of the largest whole number of 64 bits.
+    /// Digits of the largest 64-bit integer.
     const WHOLE: usize = 19;
-    /// After so many digits of a fraction, billionths of a power of two are whole numbers of the last one.
+    /// Number of fraction digits after which billionths of a power of two are multiples of the last digit.
     const FRACTION: usize = 69;
-    /// Fractions of so many digits, times any of the powers, fit into 128 bits.
+    /// Number of fraction digits that fit 128 bits when multiplied by any of the powers.
     const SHORT: usize = 9;
     let Parts { whole, fraction, .. } = parts;
     if whole.len() > WHOLE {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_brought_into_canonical_form() {
+    fn text_becomes_canonical() {
         for (text, form) in [
             ("0", "0"),
             ("1000m", "1"),
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_text_is_refused() {
+    fn malformed_text_is_rejected() {
         for text in ["", "x", "1.2.3", "1 Gi", "1Gi ", "1,5", "٣"] {
             assert_eq!(Quantity::parse(text), Err(QuantityError::Form), "{text}");
         }
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn no_text_is_too_long() {
+    fn long_text_is_parsed() {
         let long = "9".repeat(500);
         for text in [
             long.clone(),
@@ -334,7 +334,7 @@ mod tests {
             let _ = Quantity::parse(&text).map(|quantity| quantity.to_string());
         }
         assert_eq!(canonical("1e2000000000"), "100e27");
-        // Many digits with an exponent below zero are a small amount.
+        // Many digits with a negative exponent are a small amount.
         assert_eq!(canonical(&format!("1{}e-45", "0".repeat(45))), "1");
         assert_eq!(canonical(&format!("-1{}e-53", "1".repeat(52))), "-111111112e-9");
     }

@@ -1,5 +1,5 @@
-//! Quantities as the package `resource` of Kubernetes holds them: a whole number and a power of ten as long as 64 bits do,
-//! and any number of digits beyond. Which of both a quantity is shows in what expressions can ask of it.
+//! Exact quantities in the two representations of Kubernetes' package `resource`: an integer and a power of ten while
+//! 64 bits suffice, and any number of digits beyond. CEL expressions can observe which representation a quantity has.
 
 use std::cmp::Ordering;
 
@@ -7,15 +7,15 @@ use num_bigint::{BigInt, Sign};
 
 use super::{NANO, Parts, QuantityError, Unit};
 
-/// How many digits a quantity may be written with, and how large its exponent may be. The reference has no bounds and
-/// makes numbers of as many digits as an exponent asks for.
+/// Limits on the digits and the exponent of a quantity's text. The reference has no limits and expands a number to as
+/// many digits as its exponent requires.
 const MAX_DIGITS: usize = 1_000;
 const MAX_EXPONENT: u32 = 2_000;
 
-/// The scale of a billionth; digits below one round up.
+/// Scale of a billionth; digits below it round up.
 const NANO_SCALE: i32 = -(NANO as i32);
 
-/// A quantity with all its digits.
+/// Quantity with all its digits.
 #[derive(Debug, Clone)]
 pub struct ExactQuantity {
     amount: Amount,
@@ -47,7 +47,7 @@ impl Parts<'_> {
         if self.negative { -magnitude } else { magnitude }
     }
 
-    /// The quantity with 64 bits, where these certainly hold it.
+    /// Returns the amount in 64 bits if it certainly fits.
     fn short(&self, unit: Unit) -> Option<Amount> {
         if !self.is_short(unit) {
             return None;
@@ -95,11 +95,11 @@ impl From<i64> for ExactQuantity {
 }
 
 impl ExactQuantity {
-    /// Reads a quantity; digits below a billionth round away from zero, and what is larger than 2^63 - 1 in units of powers
-    /// of two is that.
+    /// Parses a quantity. Digits below a billionth round away from zero, and amounts above 2^63 - 1 with a binary
+    /// suffix become 2^63 - 1.
     ///
     /// # Errors
-    /// In the words of Kubernetes.
+    /// Returns Kubernetes' message.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let parts = Parts::read(text)?;
         let (unit, _) = parts.measured()?;
@@ -123,8 +123,8 @@ impl ExactQuantity {
         }
     }
 
-    /// The amount in thousandths, rounded away from zero, as `MilliValue` counts it: what 64 bits do not hold is 0 where the
-    /// quantity is held short, and else its last 64 bits.
+    /// Returns the amount in thousandths, rounded away from zero, like `MilliValue`. On overflow the result is 0 for
+    /// the 64-bit representation, and otherwise the lowest 64 bits.
     pub fn thousandths(&self) -> i64 {
         const SCALE: i32 = 3;
         match &self.amount {
@@ -163,7 +163,7 @@ impl ExactQuantity {
         }
     }
 
-    /// The order by amount.
+    /// Compares two quantities by amount.
     pub fn compare(&self, other: &Self) -> Ordering {
         match (&self.amount, &other.amount) {
             (
@@ -180,7 +180,7 @@ impl ExactQuantity {
         }
     }
 
-    /// 1, 0 or -1.
+    /// Returns 1, 0 or -1.
     pub fn sign(&self) -> i64 {
         match &self.amount {
             Amount::Short { value, .. } => value.signum(),
@@ -192,8 +192,8 @@ impl ExactQuantity {
         }
     }
 
-    /// The whole number that the quantity is held as. One of many digits or with digits below one is held as none, even
-    /// where its value is.
+    /// Returns the integer if the quantity is represented as one. Returns `None` for a representation with many digits
+    /// or with a fraction, even if its value is an integer.
     pub fn as_integer(&self) -> Option<i64> {
         match self.amount {
             Amount::Short { value, exponent } => scaled(value, u32::try_from(exponent).ok()?),
@@ -201,7 +201,7 @@ impl ExactQuantity {
         }
     }
 
-    /// The nearest float, as the reference makes it.
+    /// Returns the nearest float as the reference computes it.
     pub fn as_float(&self) -> f64 {
         let (base, exponent) = match &self.amount {
             Amount::Short { value, exponent } => (*value as f64, *exponent),
@@ -213,11 +213,11 @@ impl ExactQuantity {
         if exponent == 0 {
             return base;
         }
-        // The nearest float of the power itself, of which the product then is one.
+        // The power is first rounded to a float, then the product.
         base * format!("1e{exponent}").parse::<f64>().unwrap_or(f64::INFINITY)
     }
 
-    /// The sum.
+    /// Returns the sum.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         let amount = match (&self.amount, &other.amount) {
@@ -227,7 +227,16 @@ impl ExactQuantity {
                     value: more,
                     exponent: of_more,
                 },
-            ) => add_short((*value, *exponent), (*more, *of_more)),
+            ) => add_short(
+                Scaled {
+                    value: *value,
+                    exponent: *exponent,
+                },
+                Scaled {
+                    value: *more,
+                    exponent: *of_more,
+                },
+            ),
             _ => None,
         };
         let amount = amount.unwrap_or_else(|| {
@@ -240,7 +249,7 @@ impl ExactQuantity {
         Self { amount }
     }
 
-    /// The difference.
+    /// Returns the difference.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         let amount = match &other.amount {
@@ -254,7 +263,7 @@ impl ExactQuantity {
     }
 }
 
-/// `value * 10^exponent`, if it fits.
+/// Returns `value * 10^exponent`, or `None` on overflow.
 fn scaled(value: i64, exponent: u32) -> Option<i64> {
     if value == 0 {
         return Some(0);
@@ -262,8 +271,24 @@ fn scaled(value: i64, exponent: u32) -> Option<i64> {
     value.checked_mul(10_i64.checked_pow(exponent)?)
 }
 
-/// The sum with the smaller exponent of both, if 64 bits hold it.
-fn add_short((a, of_a): (i64, i32), (b, of_b): (i64, i32)) -> Option<Amount> {
+/// Summand `value * 10^exponent`.
+struct Scaled {
+    value: i64,
+    exponent: i32,
+}
+
+/// Returns the sum with the smaller of both exponents, or `None` if it does not fit 64 bits.
+fn add_short(a: Scaled, b: Scaled) -> Option<Amount> {
+    let (
+        Scaled {
+            value: a,
+            exponent: of_a,
+        },
+        Scaled {
+            value: b,
+            exponent: of_b,
+        },
+    ) = (a, b);
     let (value, exponent) = match (a, b) {
         (_, 0) => (a, of_a),
         (0, _) => (b, of_b),
@@ -273,20 +298,20 @@ fn add_short((a, of_a): (i64, i32), (b, of_b): (i64, i32)) -> Option<Amount> {
     Some(Amount::Short { value, exponent })
 }
 
-/// Both with the larger scale of the two.
+/// Brings both numbers to the larger of their scales.
 fn aligned(a: Decimal, b: Decimal) -> (Decimal, Decimal) {
     let scale = a.scale.max(b.scale);
     (a.with_scale(scale), b.with_scale(scale))
 }
 
 impl Decimal {
-    /// The same with more digits.
+    /// Returns the same number with a larger scale.
     fn with_scale(self, scale: i32) -> Self {
         let unscaled = self.unscaled * BigInt::from(10).pow(scale.abs_diff(self.scale));
         Self { unscaled, scale }
     }
 
-    /// A magnitude to a billionth, rounded up.
+    /// Rounds a magnitude up to a billionth.
     fn rounded_up(self) -> Self {
         if self.scale <= NANO_SCALE {
             return self.with_scale(NANO_SCALE);
@@ -321,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_held_as_the_reference_holds_them() {
+    fn quantity_has_reference_representation() {
         for (text, float, integer) in [
             ("1", 1.0, Some(1)),
             ("+5", 5.0, Some(5)),
@@ -346,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn thousandths_are_counted_as_the_reference_counts_them() {
+    fn thousandths_match_reference() {
         for (text, thousandths) in [
             ("1", 1000),
             ("1.5", 1500),
@@ -355,7 +380,7 @@ mod tests {
             ("0", 0),
             ("1Ki", 1_024_000),
             ("1.0000000000000000001", 1001),
-            // 64 bits hold the amount, but not the thousandths.
+            // The amount fits 64 bits, its thousandths do not.
             ("10E", 0),
             ("99999999999999999999", 200_376_420_520_688_664),
         ] {
@@ -384,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused() {
+    fn invalid_quantity_is_rejected() {
         let long = "1".repeat(2_000);
         for (text, why) in [
             ("", QuantityError::Form),

@@ -1,9 +1,9 @@
-//! Amounts with a suffix, such as `500m` and `1Gi`
+//! Quantities: amounts with a suffix, such as `500m` and `1Gi`
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/>).
 //!
-//! Texts are read once, here. Two forms hold what was read: [`Quantity`] is small, bounded and copied, for
-//! what is counted and compared; [`ExactQuantity`] has any number of digits and says how the reference holds it, for
-//! expressions. [`text_of`] writes the text that the reference writes.
+//! All quantity texts are parsed here. There are two forms: [`Quantity`] is small, bounded and `Copy`, for counting and
+//! comparing; [`ExactQuantity`] has any number of digits and keeps the reference's representation, for CEL expressions.
+//! [`text_of`] returns the text that the reference writes.
 
 mod bounded;
 mod exact;
@@ -13,13 +13,13 @@ pub use bounded::{Quantity, up_to_thousandths};
 pub use exact::ExactQuantity;
 pub use text::text_of;
 
-/// Why a text is no quantity; in the words of the reference.
+/// Parse error with the reference's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// The text has not the form of a number and a suffix.
+    /// The text is not a number followed by a suffix.
     #[error("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")]
     Form,
-    /// There is no such suffix.
+    /// The suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
     /// The number has no digits, or too many.
@@ -27,21 +27,21 @@ pub enum QuantityError {
     Number,
 }
 
-/// What a suffix multiplies by.
+/// Factor of a suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     Two(u32),
     Ten(i32),
 }
 
-/// A family of suffixes.
+/// Family of suffixes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Format {
     /// Powers of 1000: `m`, `k`, `M`.
     Decimal,
     /// Powers of 1024: `Ki`, `Mi`.
     Binary,
-    /// `e3`.
+    /// Exponents such as `e3`.
     Exponent,
 }
 
@@ -59,25 +59,25 @@ const DECIMAL: [(&str, i32); 10] = [
     ("E", 18),
 ];
 
-/// The digits that a number of 64 bits has at least.
+/// Number of digits that every 64-bit integer can hold.
 const INT_DIGITS: usize = 18;
-/// The power of ten of the finest amount; digits below it round up.
+/// Power of ten of the smallest amount; digits below it round up.
 const NANO: i64 = -9;
 
-/// A quantity as it is written.
+/// Parts of a quantity's text.
 struct Parts<'a> {
     negative: bool,
-    /// Whether there is a digit before the suffix, be it a zero.
+    /// True if there is a digit before the suffix, even a zero.
     has_digits: bool,
-    /// The digits before the point without zeros in front; `0` where there are none.
+    /// Digits before the point without leading zeros; `0` if there are none.
     whole: &'a str,
-    /// The digits behind the point.
+    /// Digits after the point.
     fraction: &'a str,
     suffix: &'a str,
 }
 
 impl<'a> Parts<'a> {
-    /// `parseQuantityString`: a number may lack its digits, and is 0 then.
+    /// Splits a text like `parseQuantityString`. A number without digits is 0.
     fn read(text: &'a str) -> Result<Self, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Form);
@@ -101,7 +101,8 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// What the suffix multiplies by, and its family. An exponent has 64 bits, of which the reference keeps 32.
+    /// Returns the factor of the suffix and its family. The reference parses an exponent in 64 bits and keeps the
+    /// lowest 32.
     fn unit(&self) -> Result<(Unit, Format), QuantityError> {
         if let Some((_, power)) = BINARY.iter().find(|(name, _)| *name == self.suffix) {
             return Ok((Unit::Two(*power), Format::Binary));
@@ -114,10 +115,10 @@ impl<'a> Parts<'a> {
         Ok((Unit::Ten(power as i32), Format::Exponent))
     }
 
-    /// What the suffix multiplies by, and its family.
+    /// Returns the factor of the suffix and its family.
     ///
     /// # Errors
-    /// Where the suffix is none, or the reference reads the number digit by digit and finds none.
+    /// Fails if the suffix is invalid, or if the reference parses the number digit by digit and finds no digit.
     fn measured(&self) -> Result<(Unit, Format), QuantityError> {
         let (unit, format) = self.unit()?;
         if !self.has_digits && !self.is_short(unit) {
@@ -126,22 +127,22 @@ impl<'a> Parts<'a> {
         Ok((unit, format))
     }
 
-    /// The power of ten that the last digit counts, with a suffix of that power.
+    /// Returns the power of ten of the last digit, given the power of the suffix.
     fn last_power(&self, suffix: i32) -> i64 {
         i64::from(suffix) - self.fraction.len() as i64
     }
 
-    /// Whether the reference holds the quantity in 64 bits.
+    /// True if the reference represents the quantity in 64 bits.
     fn is_short(&self, unit: Unit) -> bool {
         match unit {
             Unit::Ten(power) => self.whole.len() + self.fraction.len() <= INT_DIGITS && self.last_power(power) >= NANO,
-            // It reckons ten bits as three digits.
+            // The reference counts ten bits as three digits.
             Unit::Two(bits) => self.fraction.is_empty() && self.whole.len() + bits as usize * 3 / 10 <= 14,
         }
     }
 }
 
-/// The digits that `text` begins with, and the rest.
+/// Splits `text` into its leading digits and the rest.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.bytes().take_while(u8::is_ascii_digit).count())
 }

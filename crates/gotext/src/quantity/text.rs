@@ -1,4 +1,4 @@
-//! The texts of quantities, as the reference writes them.
+//! Text form of quantities.
 
 use std::fmt;
 
@@ -6,11 +6,12 @@ use smol_str::{SmolStr, format_smolstr};
 
 use super::{DECIMAL, Format, NANO, Parts, Quantity, QuantityError, Unit};
 
-/// The text of a quantity as the reference writes it: as it came where it takes that for the canonical form, which it judges
-/// by the digits alone, and else the canonical form. `ParseQuantity` keeps the one and `String` makes the other.
+/// Returns the text that the reference writes for a quantity. If the reference considers the input canonical, which it
+/// decides by the digits only, the input is kept (`ParseQuantity`); otherwise the canonical form is returned
+/// (`String`).
 ///
 /// # Errors
-/// When the text is no quantity.
+/// Fails if the text is not a quantity.
 pub fn text_of(text: &str) -> Result<SmolStr, QuantityError> {
     if text == "0" {
         return Ok(SmolStr::new_static("0"));
@@ -26,7 +27,7 @@ pub fn text_of(text: &str) -> Result<SmolStr, QuantityError> {
     })
 }
 
-/// Whether the reference takes the text of a short quantity for its canonical form.
+/// True if the reference considers the text of a 64-bit quantity canonical.
 fn looks_canonical(parts: &Parts<'_>, unit: Unit) -> bool {
     let Parts { whole, fraction, .. } = parts;
     match unit {
@@ -39,7 +40,7 @@ fn looks_canonical(parts: &Parts<'_>, unit: Unit) -> bool {
     }
 }
 
-/// A decimal quantity of any number of digits.
+/// Decimal quantity with any number of digits.
 struct Decimal<'a> {
     parts: Parts<'a>,
     power: i32,
@@ -67,7 +68,7 @@ impl fmt::Display for Decimal<'_> {
     }
 }
 
-/// Adds one to a number.
+/// Adds one to a decimal number.
 fn count_up(digits: &mut String) {
     let kept = digits.trim_end_matches('9').len();
     let nines = digits.len() - kept;
@@ -77,8 +78,8 @@ fn count_up(digits: &mut String) {
     digits.extend(std::iter::repeat_n('0', nines));
 }
 
-/// Writes `digits` times ten to `power` in the canonical form: the digits without zeros at the end, as many zeros as the
-/// exponent needs to be a multiple of three, and the suffix of the exponent. Above `E` the reference has no suffix and writes
+/// Writes `digits` times ten to `power` in the canonical form: the digits without trailing zeros, the zeros that make
+/// the exponent a multiple of three, and the suffix of that exponent. Above `E` the reference has no suffix and writes
 /// none.
 pub(super) fn write_decimal(
     f: &mut fmt::Formatter<'_>,
@@ -92,12 +93,12 @@ pub(super) fn write_decimal(
     if mantissa.is_empty() {
         return f.write_str("0");
     }
-    let exponent = power + (digits.len() - mantissa.len()) as i64;
+    let unpadded = power + (digits.len() - mantissa.len()) as i64;
     let padding = ["", "0", "00"]
-        .get(exponent.rem_euclid(3) as usize)
+        .get(unpadded.rem_euclid(3) as usize)
         .copied()
         .unwrap_or_default();
-    let exponent = exponent - padding.len() as i64;
+    let exponent = unpadded - padding.len() as i64;
     let sign = if is_negative { "-" } else { "" };
     write!(f, "{sign}{mantissa}{padding}")?;
     match format {

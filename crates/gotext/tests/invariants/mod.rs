@@ -1,4 +1,4 @@
-//! What holds for any text: shared by the tests and the fuzz target.
+//! Invariants that hold for any text, shared by the tests and the fuzz target.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use holdfast_gotext::duration;
 use holdfast_gotext::quantity::{Quantity, text_of};
 use holdfast_gotext::time::{Precision, Timestamp};
 
-/// Amounts, durations and times are read from their own text as the same.
+/// Checks that quantities, durations and times survive a round trip through their text.
 pub(crate) fn text(text: &str) {
     if let Ok(amount) = Quantity::parse(text) {
         let own = text_of(text);
@@ -26,7 +26,7 @@ pub(crate) fn text(text: &str) {
         assert_eq!(duration::parse(&own).ok(), Some(nanoseconds), "{text}: {own}");
     }
     for precision in [Precision::Seconds, Precision::Micros] {
-        // A zone may move a time out of the years that can be read.
+        // A zone may move a time out of the range of years that can be parsed.
         if let Ok(time) = Timestamp::parse(text, precision)
             && Timestamp::WRITABLE.contains(&time.seconds)
         {
