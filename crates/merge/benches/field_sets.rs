@@ -1,4 +1,4 @@
-//! The algebra and the text form of random field sets, as in the reference's benchmark of them. The paths to insert are
+//! Benchmark of the algebra and the text form of random field sets, like the reference's own. The paths to insert are
 //! made before timing.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A benchmark may stop at anything unexpected.
@@ -12,7 +12,7 @@ use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use holdfast_merge::{Path, PathElement, Set};
 use holdfast_value::Value;
 
-/// The elements that paths are made of where the reference's are not at hand.
+/// Path elements to use if the reference's are not available.
 const ELEMENTS: [&str; 12] = [
     "f:spec",
     "f:aab",
@@ -41,11 +41,11 @@ impl Random {
     }
 }
 
-/// How the sets of a case are made.
+/// Parameters of random sets.
 struct Shape {
     alphabet: Vec<PathElement>,
     size: usize,
-    /// The least length of a path, and the first that is too long.
+    /// Range of path lengths: the smallest, and one more than the largest.
     lengths: (usize, usize),
 }
 

@@ -1,8 +1,8 @@
-//! Apply and update of whole objects: the sequences that the reference's own benchmark runs, on its objects.
+//! Benchmark of apply and update of whole objects: the sequences of the reference's own benchmark, on its objects.
 //!
 //! An iteration starts from no object and no managers. Objects are parsed and validated before. In `same` all steps get
-//! the same object, as in the reference; in `parsed` each step gets one that was parsed apart, as in a server, so that no
-//! step can profit from what it shares with the step before.
+//! the same object, as in the reference; in `parsed` each step gets a separately parsed one, as in a server, so that no
+//! step can profit from sharing memory with the step before.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A benchmark may stop at anything unexpected.
 
@@ -18,20 +18,20 @@ use holdfast_merge::{
 };
 use holdfast_value::{Limits, Value, json};
 
-/// An object to write, and how.
+/// Object to write, and the writers.
 struct Case {
     name: String,
     schema: Arc<Schema>,
     type_ref: TypeRef,
     object: Value,
-    /// The managers that each sequence must end with, where they are known.
+    /// Managers that each sequence must end with, if known.
     expected: Vec<(String, Owners)>,
 }
 
 /// Managers by name: version, whether applied, set.
 type Owners = Vec<(String, String, bool, Set)>;
 
-/// What is written in turn.
+/// Sequence of writes.
 struct Sequence {
     name: &'static str,
     return_input_on_noop: bool,
@@ -136,7 +136,7 @@ impl Case {
         json::parse(&json::to_vec(&self.object), &Limits::TRUSTED).unwrap()
     }
 
-    /// Makes sure that what is measured is the right thing.
+    /// Checks that the measured operations give the right result.
     fn check(&self, sequence: &Sequence, (object, managers): &(Typed, Managers)) {
         assert_eq!(object.value(), &self.object);
         let Some((_, expected)) = self.expected.iter().find(|(name, _)| name == sequence.name) else {
@@ -154,7 +154,7 @@ impl Case {
     }
 }
 
-/// The reference's cases.
+/// Returns the reference's cases.
 fn corpus_cases(directory: &std::path::Path) -> Vec<Case> {
     let definitions = corpus::read(&directory.join("bench.json"));
     let sets = corpus::read(&directory.join("bench-fieldsets.json"));

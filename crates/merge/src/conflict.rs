@@ -1,4 +1,4 @@
-//! What stands in the way of an apply.
+//! Conflicts of an apply with other managers.
 
 use std::fmt;
 
@@ -7,21 +7,21 @@ use holdfast_value::SmolStr;
 
 use crate::{Managers, Path, Set};
 
-/// A path that an apply would change and that another manager owns.
+/// Path that an apply would change and another manager owns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// The manager that owns the path.
+    /// Manager that owns the path.
     pub manager: SmolStr,
-    /// The path, in the terms of that manager's version.
+    /// Path in the API version of that manager.
     pub path: Path,
 }
 
-/// All conflicts of an apply: sorted by manager, and within a manager as its set lists its paths.
+/// Conflicts of an apply, sorted by manager, and within a manager in the order of its set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conflicts(Vec<Conflict>);
 
 impl Conflicts {
-    /// The conflicts that sets of paths by manager stand for.
+    /// Creates conflicts from the conflicting paths of each manager.
     pub fn from_managers(managers: &Managers) -> Self {
         managers
             .iter()
@@ -34,22 +34,22 @@ impl Conflicts {
             .collect()
     }
 
-    /// The paths of all conflicts.
+    /// Returns the paths of all conflicts.
     pub fn to_set(&self) -> Set {
         self.0.iter().map(|conflict| conflict.path.clone()).collect()
     }
 
-    /// The conflicts one by one.
+    /// Iterates over the conflicts.
     pub fn iter(&self) -> impl Iterator<Item = &Conflict> {
         self.0.iter()
     }
 
-    /// How many there are.
+    /// Returns the number of conflicts.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// True if there is no conflict.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -78,7 +78,7 @@ impl fmt::Display for Conflict {
     }
 }
 
-/// One conflict as one line, several grouped by manager.
+/// Formats one conflict as one line, several grouped by manager.
 impl fmt::Display for Conflicts {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [conflict] = self.0.as_slice() {

@@ -2,10 +2,10 @@
 #![warn(clippy::indexing_slicing)]
 //! Structured merge: the algorithm behind Kubernetes' Server-Side Apply.
 //!
-//! An object is merged field by field by the rules of its [`Schema`], and each [`Managers`] entry says which paths a
-//! manager owns. [`Updater::apply`] merges what a manager wants, refuses with [`Conflicts`] what others own, and removes
-//! what the manager no longer wants; [`Updater::update`] records who changed what. The results are those of the Go
-//! library structured-merge-diff v6, which kube-apiserver uses.
+//! An object is merged field by field by the rules of its [`Schema`]. [`Managers`] records the paths that each manager
+//! owns. [`Updater::apply`] merges a manager's configuration, fails with [`Conflicts`] if it would change a field of
+//! another manager, and removes fields that the manager no longer configures; [`Updater::update`] records the fields
+//! that a manager changed. The results are those of the Go library structured-merge-diff v6, which kube-apiserver uses.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Who owns what.
+//! Field ownership: managers and their field sets.
 
 use std::collections::BTreeMap;
 
@@ -6,69 +6,69 @@ use holdfast_value::SmolStr;
 
 use crate::Set;
 
-/// The paths that a manager owns, in the terms of one API version.
+/// Paths that a manager owns, in one API version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionedSet {
     /// The paths.
     pub set: Set,
-    /// The API version in which the paths are written.
+    /// API version of the paths.
     pub api_version: SmolStr,
-    /// Whether the manager applies; else it updates.
+    /// True if the manager applies, false if it updates.
     pub applied: bool,
 }
 
-/// The managers of an object, by name.
+/// Managers of an object, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Managers(BTreeMap<SmolStr, VersionedSet>);
 
 impl Managers {
-    /// No managers.
+    /// Creates an empty collection.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What a manager owns.
+    /// Returns the paths that a manager owns.
     pub fn get(&self, name: &str) -> Option<&VersionedSet> {
         self.0.get(name)
     }
 
-    /// Sets what a manager owns, and gives back what it owned.
+    /// Sets the paths that a manager owns; returns the previous ones.
     pub fn insert(&mut self, name: impl Into<SmolStr>, owned: VersionedSet) -> Option<VersionedSet> {
         self.0.insert(name.into(), owned)
     }
 
-    /// Takes a manager out.
+    /// Removes a manager.
     pub fn remove(&mut self, name: &str) -> Option<VersionedSet> {
         self.0.remove(name)
     }
 
-    /// The managers in order of their names.
+    /// Iterates over the managers in order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&SmolStr, &VersionedSet)> {
         self.0.iter()
     }
 
-    /// The managers in order of their names, for change.
+    /// Iterates over the managers in order of their names, for modification.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&SmolStr, &mut VersionedSet)> {
         self.0.iter_mut()
     }
 
-    /// Keeps the managers that `keep` says yes to.
+    /// Keeps the managers for which `keep` returns true.
     pub fn retain(&mut self, keep: impl FnMut(&SmolStr, &mut VersionedSet) -> bool) {
         self.0.retain(keep);
     }
 
-    /// How many managers there are.
+    /// Returns the number of managers.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is no manager.
+    /// True if there is no manager.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What differs from other managers: what one side alone has, and for those on both sides the paths that one side
-    /// alone has, or all of the other side's where the version or operation differs.
+    /// Returns the differences between two collections: managers that only one side has; for a manager on both sides
+    /// the paths that only one side has, or all paths of `other` if the version or operation differs.
     pub fn difference(&self, other: &Managers) -> Managers {
         let mut out = Managers::new();
         for (name, left) in &self.0 {

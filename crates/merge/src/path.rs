@@ -5,27 +5,27 @@ use std::ops::Deref;
 
 use crate::PathElement;
 
-/// A path into an object: its elements from the root down. Ordered element by element, a prefix first.
+/// Path into an object: its elements from the root down. Paths are ordered element by element, a prefix first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(Vec<PathElement>);
 
 impl Path {
-    /// The path to the root.
+    /// Creates the path of the root.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A path through the fields of these names.
+    /// Creates a path of field names.
     pub fn of_fields<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         names.into_iter().map(PathElement::field).collect()
     }
 
-    /// Goes one step down.
+    /// Appends an element.
     pub fn push(&mut self, element: PathElement) {
         self.0.push(element);
     }
 
-    /// Goes one step up and gives back the last element.
+    /// Removes and returns the last element.
     pub fn pop(&mut self) -> Option<PathElement> {
         self.0.pop()
     }
@@ -60,7 +60,7 @@ impl IntoIterator for Path {
     }
 }
 
-/// As conflict messages print it: `.spec.containers[name="a"].image`.
+/// Formats the path as in conflict messages: `.spec.containers[name="a"].image`.
 impl fmt::Display for Path {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().try_for_each(|element| element.fmt(out))

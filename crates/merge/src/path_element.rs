@@ -1,4 +1,4 @@
-//! One step of a path, and its text in FieldsV1 and in messages.
+//! Elements of a path, with their text in FieldsV1 and in messages.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -10,27 +10,27 @@ use holdfast_value::{SmolStr, Value, json};
 
 use crate::scan::{Members, ScanError, Scanner};
 
-/// One step of a path into an object.
+/// Element of a path into an object.
 ///
-/// The order is that of the reference: fields, keys, values, indexes. Fields are compared by their UTF-8 bytes, keys pair
-/// by pair, values by [`Value::compare`]; `1` and `1.0` are one element.
+/// The order is that of the reference: fields, keys, values, indexes. Fields are compared by their UTF-8 bytes, keys
+/// pair by pair, values by [`Value::compare`]; `1` and `1.0` are the same element.
 #[derive(Clone, Debug)]
 pub enum PathElement {
     /// A field of a struct or an entry of a map: `f:spec`.
     Field(SmolStr),
-    /// An item of an associative list, named by its key fields: `k:{"name":"a"}`.
+    /// An item of an associative list, identified by its key fields: `k:{"name":"a"}`.
     Key(Key),
-    /// An item of a set, named by itself: `v:"a"`.
+    /// An item of a set, identified by its value: `v:"a"`.
     Value(Value),
     /// An item of a list by position: `i:0`.
     Index(i64),
 }
 
-/// The key fields that name an item of an associative list, sorted by name. A clone shares them.
+/// Key fields that identify an item of an associative list, sorted by name. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct Key(Arc<[(SmolStr, Value)]>);
 
-/// Why a text is no path element.
+/// Error of a text that is not a path element.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PathElementError {
     /// The text is shorter than a prefix.
@@ -39,10 +39,10 @@ pub enum PathElementError {
     /// The second character is not a colon.
     #[error("missing colon: {0}")]
     MissingColon(String),
-    /// The prefix is none of `f`, `k`, `v`, `i`; a reader of field sets passes such elements over.
+    /// The prefix is none of `f`, `k`, `v`, `i`. A reader of field sets ignores such elements.
     #[error("unknown path element type")]
     UnknownType,
-    /// An index is no number.
+    /// An index is not a number.
     #[error("index is not a number: {0}")]
     BadIndex(String),
     /// A key or value is not JSON, or a key is not a JSON object.
@@ -51,7 +51,7 @@ pub enum PathElementError {
 }
 
 impl Key {
-    /// A key of fields in any order.
+    /// Creates a key from fields in any order.
     pub fn new(fields: Vec<(SmolStr, Value)>) -> Self {
         Self::of(fields.into())
     }
@@ -63,12 +63,12 @@ impl Key {
         Self(fields.drain(..).collect())
     }
 
-    /// A key of one field.
+    /// Creates a key from one field.
     pub(crate) fn single(name: SmolStr, value: Value) -> Self {
         Self(Arc::new([(name, value)]))
     }
 
-    /// The fields, sorted by name.
+    /// Returns the fields, sorted by name.
     pub fn fields(&self) -> &[(SmolStr, Value)] {
         &self.0
     }
@@ -88,12 +88,12 @@ impl Key {
 }
 
 impl PathElement {
-    /// The element of a field or map entry.
+    /// Creates the element of a field or map entry.
     pub fn field(name: impl Into<SmolStr>) -> Self {
         PathElement::Field(name.into())
     }
 
-    /// The element of an associative list's item.
+    /// Creates the element of an associative list's item.
     pub fn key<N: Into<SmolStr>, V: Into<Value>>(fields: impl IntoIterator<Item = (N, V)>) -> Self {
         PathElement::Key(Key::new(
             fields
@@ -103,15 +103,15 @@ impl PathElement {
         ))
     }
 
-    /// The element of a set's item.
+    /// Creates the element of a set's item.
     pub fn value(item: impl Into<Value>) -> Self {
         PathElement::Value(item.into())
     }
 
-    /// Reads the FieldsV1 form, such as `f:spec` or `k:{"name":"a"}`. Numbers are read as floats.
+    /// Parses the FieldsV1 form, such as `f:spec` or `k:{"name":"a"}`. Numbers are read as floats.
     ///
     /// # Errors
-    /// If the text has no such form.
+    /// Fails if the text does not have this form.
     #[expect(clippy::indexing_slicing, reason = "the length was looked at first")]
     pub fn parse(text: &str) -> Result<Self, PathElementError> {
         let bytes = text.as_bytes();
@@ -122,7 +122,7 @@ impl PathElement {
             return Err(PathElementError::MissingColon(text.to_owned()));
         }
         let kind = bytes[0];
-        // The prefix is two bytes of ASCII wherever the kind is a known one.
+        // A known prefix consists of two ASCII bytes.
         let rest = text.get(2..).unwrap_or_default();
         match kind {
             b'f' => Ok(PathElement::Field(SmolStr::new(rest))),
@@ -136,7 +136,7 @@ impl PathElement {
         }
     }
 
-    /// The FieldsV1 form.
+    /// Returns the FieldsV1 form.
     pub fn to_text(&self) -> String {
         let mut out = Vec::new();
         self.write_text(&mut out);
@@ -173,7 +173,7 @@ impl PathElement {
         }
     }
 
-    /// Appends the FieldsV1 form as it stands within a JSON string.
+    /// Appends the FieldsV1 form, escaped for a JSON string.
     pub(crate) fn write_quoted(&self, out: &mut Vec<u8>) {
         match self {
             PathElement::Field(name) => {
@@ -208,7 +208,7 @@ impl PathElement {
         }
     }
 
-    /// The order of the element kinds.
+    /// Returns the rank of the element kind in the order.
     fn rank(&self) -> u8 {
         match self {
             PathElement::Field(_) => 0,
@@ -250,7 +250,7 @@ impl PartialEq for PathElement {
 
 impl Eq for PathElement {}
 
-/// As conflict messages print it: `.spec`, `[name="a"]`, `[="a"]`, `[0]`.
+/// Formats the element as in conflict messages: `.spec`, `[name="a"]`, `[="a"]`, `[0]`.
 impl fmt::Display for PathElement {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -270,7 +270,7 @@ impl fmt::Display for PathElement {
     }
 }
 
-/// A value as the reference prints it within a path: strings quoted as Go does, floats in Go's shortest form.
+/// Formats a value as the reference does within a path: strings quoted like Go, floats in Go's shortest form.
 fn display_value(value: &Value, out: &mut fmt::Formatter<'_>) -> fmt::Result {
     match value {
         Value::Null => out.write_str("null"),
@@ -304,15 +304,15 @@ fn display_members(members: &[(SmolStr, Value)], separator: &str, out: &mut fmt:
     Ok(())
 }
 
-/// Whether a text needs no escape within a JSON string within a JSON string.
+/// True if a text needs no escape within a JSON string that is itself within a JSON string.
 pub(crate) fn is_plain(text: &str) -> bool {
-    // No early end: short texts are checked all at once.
+    // No early return: short texts are checked all at once.
     text.bytes().fold(true, |plain, byte| {
         plain & (byte >= 0x20) & !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xE2)
     })
 }
 
-/// Whether a value is a scalar without anything to escape.
+/// True if a value is a scalar that needs no escape.
 pub(crate) fn is_plain_value(value: &Value) -> bool {
     match value {
         Value::String(text) => is_plain(text),
@@ -321,7 +321,7 @@ pub(crate) fn is_plain_value(value: &Value) -> bool {
     }
 }
 
-/// Appends a plain value as it stands within a JSON string.
+/// Appends a plain value as it appears within a JSON string.
 pub(crate) fn write_plain_value(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::String(text) => {
@@ -333,14 +333,14 @@ pub(crate) fn write_plain_value(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// A key's field name in quotes. Unlike values, names are not made safe for HTML.
+/// Appends a key's field name in quotes. Unlike values, names are not escaped for HTML.
 fn write_name(name: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     write_escaped(name.as_bytes(), out);
     out.push(b'"');
 }
 
-/// Appends text with the escapes that JSON asks for and no others.
+/// Appends text with only the escapes that JSON requires.
 #[expect(
     clippy::indexing_slicing,
     reason = "a byte has a place in a table of 256, a nibble in one of 16"
@@ -415,7 +415,7 @@ fn write_integer(number: i64, out: &mut Vec<u8>) {
 
 #[expect(clippy::indexing_slicing, reason = "`start` is a length that the text had")]
 fn write_float(number: f64, out: &mut Vec<u8>) {
-    // Most numbers in elements are ports and counts, read as floats.
+    // Most numbers in elements are ports and counts, which are read as floats.
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if number.fract() == 0.0 && number.abs() < EXACT && !(number == 0.0 && number.is_sign_negative()) {
         write_integer(number as i64, out);
@@ -423,7 +423,7 @@ fn write_float(number: f64, out: &mut Vec<u8>) {
     }
     let start = out.len();
     json::write_float(number, out);
-    // An exponent has two digits at least.
+    // An exponent has at least two digits.
     if let Some(at) = out[start..].iter().position(|byte| *byte == b'e')
         && out.len() - (start + at) == 3
     {

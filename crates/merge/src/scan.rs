@@ -1,5 +1,5 @@
-//! A small reader of JSON, for field sets and the values within their elements: it reads what stands inside JSON strings
-//! without making a tree of what stands around them.
+//! Small JSON scanner for field sets and the values within their elements. It reads strings that contain JSON without
+//! building a tree of the surrounding text.
 
 use std::borrow::Cow;
 
@@ -7,20 +7,20 @@ use holdfast_value::{List, Map, SmolStr, Value};
 use memchr::{memchr, memchr2};
 use smallvec::SmallVec;
 
-/// The deepest nesting of a field set or of a value within an element.
+/// Maximum nesting of a field set or of a value within an element.
 pub(crate) const MAX_DEPTH: usize = 512;
 
-/// What is wrong with a text, and the byte where it was seen.
+/// Syntax error with its byte offset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} at byte {at}")]
 pub struct ScanError {
-    /// What is wrong.
+    /// Description of the error.
     pub what: &'static str,
-    /// The byte of the text, counted from 0.
+    /// Byte offset from 0.
     pub at: usize,
 }
 
-/// The members of an object; few objects within elements have more than two.
+/// Members of an object. Few objects within elements have more than two.
 pub(crate) type Members = SmallVec<[(SmolStr, Value); 2]>;
 
 pub(crate) struct Scanner<'a> {
@@ -28,15 +28,15 @@ pub(crate) struct Scanner<'a> {
     at: usize,
 }
 
-/// A string as it stands between its quotes.
+/// String as written between its quotes.
 pub(crate) struct RawString<'a> {
     pub(crate) text: &'a str,
-    /// Whether there are escapes in it.
+    /// True if the string has escapes.
     escapes: bool,
 }
 
 impl<'a> RawString<'a> {
-    /// The string without its escapes.
+    /// Returns the string with its escapes decoded.
     #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
     pub(crate) fn unescaped(&self) -> Result<Cow<'a, str>, ScanError> {
         if !self.escapes {
@@ -68,7 +68,7 @@ impl<'a> Scanner<'a> {
         Err(ScanError { what, at: self.at })
     }
 
-    /// The next byte that is no white space, left in place.
+    /// Returns the next byte that is not white space without consuming it.
     #[inline]
     pub(crate) fn peek(&mut self) -> Option<u8> {
         while let Some(byte) = self.bytes().get(self.at) {
@@ -80,7 +80,7 @@ impl<'a> Scanner<'a> {
         None
     }
 
-    /// Takes `byte` if it is next.
+    /// Consumes `byte` if it is next.
     #[inline]
     pub(crate) fn take(&mut self, byte: u8) -> bool {
         let taken = self.peek() == Some(byte);
@@ -88,7 +88,7 @@ impl<'a> Scanner<'a> {
         taken
     }
 
-    /// Takes a word such as `null`.
+    /// Consumes a word such as `null`.
     #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
     pub(crate) fn word(&mut self, word: &'static str) -> Result<(), ScanError> {
         if self.bytes()[self.at..].starts_with(word.as_bytes()) {
@@ -98,7 +98,7 @@ impl<'a> Scanner<'a> {
         self.error("expected null, true or false")
     }
 
-    /// Refuses anything but white space to the end.
+    /// Rejects anything but white space up to the end.
     pub(crate) fn end(&mut self) -> Result<(), ScanError> {
         match self.peek() {
             None => Ok(()),
@@ -106,14 +106,14 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads a whole text that is one value.
+    /// Reads a text that consists of one value.
     pub(crate) fn only_value(mut self) -> Result<Value, ScanError> {
         let value = self.value(0)?;
         self.end()?;
         Ok(value)
     }
 
-    /// Reads a whole text that is one object, or null for an empty one, keeping repeated names.
+    /// Reads a text that consists of one object, or null for an empty one. Repeated names are kept.
     pub(crate) fn only_members(mut self) -> Result<Members, ScanError> {
         let members = match self.peek() {
             Some(b'{') => self.members(0)?,
@@ -124,7 +124,7 @@ impl<'a> Scanner<'a> {
         Ok(members)
     }
 
-    /// Reads the next value; numbers become floats.
+    /// Reads the next value. Numbers become floats.
     pub(crate) fn value(&mut self, depth: usize) -> Result<Value, ScanError> {
         if depth >= MAX_DEPTH {
             return self.error("too deeply nested");
@@ -176,7 +176,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads a member's name, as it stands between its quotes, and the colon after it.
+    /// Reads a member's name, with its escapes, and the colon after it.
     pub(crate) fn name(&mut self) -> Result<RawString<'a>, ScanError> {
         if self.peek() != Some(b'"') {
             return self.error("expected a name in quotes");
@@ -188,7 +188,7 @@ impl<'a> Scanner<'a> {
         Ok(name)
     }
 
-    /// Reads a string, the opening quote of which is next.
+    /// Reads a string whose opening quote is next.
     #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
     fn string(&mut self) -> Result<RawString<'a>, ScanError> {
         let bytes = self.bytes();
@@ -211,7 +211,7 @@ impl<'a> Scanner<'a> {
         self.error("unexpected end of a string")
     }
 
-    /// Reads what follows a backslash.
+    /// Reads the rest of an escape after the backslash.
     fn escape(&mut self) -> Result<char, ScanError> {
         let Some(byte) = self.bytes().get(self.at) else {
             return self.error("unexpected end of a string");
@@ -229,8 +229,8 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// Reads the digits of `\u`, and those of a second one where both are a surrogate pair. A lone surrogate becomes
-    /// U+FFFD.
+    /// Reads the digits of `\u`, and those of a second escape if both form a surrogate pair. An unpaired surrogate
+    /// becomes U+FFFD.
     #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
     fn unicode_escape(&mut self) -> Result<char, ScanError> {
         let first = self.four_digits()?;
@@ -273,7 +273,7 @@ impl<'a> Scanner<'a> {
         if !is_number(token) {
             return self.error("malformed number");
         }
-        // Ports and counts are exact well below the precision of a float.
+        // Ports and counts are exact, well below the precision of a float.
         let number = if token.len() <= 9 && token.iter().all(u8::is_ascii_digit) {
             Some(
                 token
@@ -296,7 +296,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Whether a token is a number in JSON's grammar.
+/// True if a token is a number in JSON's grammar.
 #[expect(clippy::indexing_slicing, reason = "no more is cut off than was counted")]
 fn is_number(token: &[u8]) -> bool {
     fn digits(text: &[u8]) -> usize {

@@ -1,4 +1,4 @@
-//! Apply and update: how objects and their managers change together.
+//! Apply and update of objects together with their managers.
 //!
 //! See <https://kubernetes.io/docs/reference/using-api/server-side-apply/> and KEP-555.
 
@@ -14,17 +14,18 @@ use crate::{Filter, Schema, Set, TypeRef};
 
 /// Converts objects between the API versions of their kind.
 pub trait Converter {
-    /// The object in another version. It may be asked for the version that the object is in.
+    /// Converts the object to another version, possibly to its own.
     ///
     /// # Errors
-    /// [`ConvertError::MissingVersion`] if there is no such version (any more): managers that speak it are dropped.
+    /// Returns [`ConvertError::MissingVersion`] if the version does not exist (any more): managers that use it are
+    /// dropped.
     fn convert(&self, object: &Typed, version: &str) -> Result<Typed, ConvertError>;
 }
 
-/// Why an object cannot be converted.
+/// Error of a conversion.
 #[derive(Debug, thiserror::Error)]
 pub enum ConvertError {
-    /// There is no such version.
+    /// The version does not exist.
     #[error("Unknown version: {0}")]
     MissingVersion(SmolStr),
     /// The conversion itself failed.
@@ -32,7 +33,7 @@ pub enum ConvertError {
     Failed(#[from] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The converter where all versions of an object look the same.
+/// Converter for kinds whose versions all have the same schema.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdentityConverter;
 
@@ -45,7 +46,7 @@ impl Converter for IdentityConverter {
     }
 }
 
-/// Merges writes into objects and keeps their managers. Make one with [`UpdaterBuilder`].
+/// Merges writes into objects and tracks their managers. Create one with [`UpdaterBuilder`].
 #[derive(Clone, Debug)]
 pub struct Updater<C> {
     converter: C,
@@ -55,56 +56,56 @@ pub struct Updater<C> {
     emptied: Emptied,
 }
 
-/// Settings of an [`Updater`].
+/// Builder of an [`Updater`].
 #[derive(Clone, Debug)]
 pub struct UpdaterBuilder<C>(Updater<C>);
 
-/// What an apply leads to.
+/// Result of an apply.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// The merged object in the version of the apply; `None` where it equals the live one.
+    /// Merged object in the version of the apply; `None` if it equals the existing object.
     pub object: Option<Typed>,
-    /// The managers. They may differ from those before even where the object does not.
+    /// Managers after the apply. They may differ from those before even if the object is unchanged.
     pub managers: Managers,
 }
 
-/// Why an apply or update failed. Nothing changes then.
+/// Error of an apply or update, which then changes nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ApplyError {
-    /// Other managers own what the apply would change.
+    /// Other managers own fields that the apply would change.
     #[error(transparent)]
     Conflicts(#[from] Conflicts),
-    /// Fields to ignore are given both as sets and as filters.
+    /// Ignored fields are configured both as sets and as filters.
     #[error("IgnoreFilter and IgnoreFilter may not both be set")]
     BothIgnored,
-    /// A step could not be done on an object that does not fit its type.
+    /// A step failed because an object does not fit its type.
     #[error("failed to {step}: {source}")]
     Invalid {
-        /// The step.
+        /// Name of the step.
         step: &'static str,
-        /// What is wrong with the object.
+        /// Validation errors of the object.
         source: ValidationErrors,
     },
-    /// The live object has no place in the version in which one of its managers was recorded.
+    /// The existing object cannot be converted to the version of one of its managers.
     #[error(transparent)]
     Live(ConvertError),
-    /// The sets of the managers do not fit the types of the live object.
+    /// The managers' sets do not fit the types of the existing object.
     #[error(transparent)]
     Sets(ValidationErrors),
-    /// An object could not be converted.
+    /// A conversion failed.
     #[error("failed to {step}: {source}")]
     Convert {
-        /// What it was converted for.
+        /// Step that needed the conversion.
         step: &'static str,
-        /// What went wrong.
+        /// Error of the conversion.
         source: ConvertError,
     },
 }
 
-/// What changed, in the terms of one version.
+/// Changes of an object in one version.
 struct Changes {
     comparison: Comparison,
-    /// What has another value now, or is new: made once, however many managers may own some of it.
+    /// Paths with a new or changed value, computed once for all managers.
     written: Option<Set>,
 }
 
@@ -123,7 +124,7 @@ impl Changes {
 }
 
 impl<C: Converter> UpdaterBuilder<C> {
-    /// An updater that ignores no fields and reports no-ops.
+    /// Creates a builder that ignores no fields and reports no-ops.
     pub fn new(converter: C) -> Self {
         Self(Updater {
             converter,
@@ -134,43 +135,44 @@ impl<C: Converter> UpdaterBuilder<C> {
         })
     }
 
-    /// Neither owns nor compares these paths and what is below them, version by version.
+    /// Excludes paths and everything below them from ownership and comparison, for each version.
     pub fn ignored_fields(mut self, fields: impl IntoIterator<Item = (SmolStr, Set)>) -> Self {
         self.0.ignored_fields = Some(fields.into_iter().collect());
         self
     }
 
-    /// Owns and compares only what a filter keeps, version by version; a version without a filter keeps everything.
+    /// Restricts ownership and comparison to the paths that a filter keeps, for each version. A version without a
+    /// filter keeps everything.
     pub fn ignore_filter(mut self, filters: impl IntoIterator<Item = (SmolStr, Filter)>) -> Self {
         self.0.ignore_filter = Some(filters.into_iter().collect());
         self
     }
 
-    /// Gives the object back from an apply that changes nothing, too.
+    /// Returns the object even from an apply that changes nothing.
     pub fn return_input_on_noop(mut self, yes: bool) -> Self {
         self.0.return_input_on_noop = yes;
         self
     }
 
-    /// Leaves an empty container, instead of null, where an apply removes all that a container holds but not the container.
+    /// Leaves an empty container instead of null if an apply removes all content of a container but not the container.
     pub fn keep_emptied(mut self, yes: bool) -> Self {
         self.0.emptied = if yes { Emptied::Kept } else { Emptied::Null };
         self
     }
 
-    /// The updater.
+    /// Builds the updater.
     pub fn build(self) -> Updater<C> {
         self.0
     }
 }
 
 impl<C: Converter> Updater<C> {
-    /// Merges what `manager` wants into the live object, which is in the same version, and removes what it wanted before
-    /// and no one wants now.
+    /// Merges the configuration of `manager` into the existing object, which has the same version. Removes fields that
+    /// the manager configured before and that no manager owns now.
     ///
     /// # Errors
-    /// [`ApplyError::Conflicts`] if it would change what others own and is not forced; others if the objects do not fit
-    /// their types or cannot be converted.
+    /// Returns [`ApplyError::Conflicts`] if the apply is not forced and would change fields of other managers; other
+    /// errors if the objects do not fit their types or cannot be converted.
     pub fn apply(
         &self,
         live: &Typed,
@@ -192,8 +194,8 @@ impl<C: Converter> Updater<C> {
             api_version: version.into(),
             applied: true,
         };
-        // Where the manager still wants all that it wanted last there is nothing to remove. Not so where parts of what it
-        // wants are ignored: an item may go with an ignored field of its own.
+        // If the manager still configures all its previous fields, there is nothing to remove. This does not hold if
+        // some of them are ignored, because a list item may disappear together with an ignored field of its own.
         let wants_all = |last: &VersionedSet| {
             last.set.is_empty()
                 || last.api_version == version && owned.set.same(&wanted) && last.set.is_subset(&owned.set)
@@ -207,11 +209,12 @@ impl<C: Converter> Updater<C> {
         self.applied(live, object, version, managers, manager, force)
     }
 
-    /// The same where nothing is to be removed: `manager` has applied nothing yet, or wants all that it wanted last and no more,
-    /// of which nothing is ignored. `others` are all managers but this one, whose set is not asked for.
+    /// Applies like [`Updater::apply`] when nothing is to be removed: `manager` has applied nothing yet, or configures
+    /// exactly its previous fields, none of which is ignored. `others` are all other managers; the set of `manager` is
+    /// not needed.
     ///
     /// # Errors
-    /// See [`Updater::apply`].
+    /// Returns the errors of [`Updater::apply`].
     pub fn apply_unpruned(
         &self,
         live: &Typed,
@@ -226,11 +229,11 @@ impl<C: Converter> Updater<C> {
         self.applied(live, merged, version, others, manager, force)
     }
 
-    /// A configuration of that type with what an apply of it owns, but for the paths of `but`, as [`Typed::new_applied`] has both;
-    /// the latter is also `None` where something of it may be ignored.
+    /// Validates a configuration and returns it with the fields that an apply of it owns, except the paths of `but`, as
+    /// [`Typed::new_applied`] does. The fields are also `None` if some of them may be ignored.
     ///
     /// # Errors
-    /// Everything about the configuration that does not fit its type.
+    /// Returns all validation errors of the configuration.
     pub fn configuration(
         &self,
         config: Value,
@@ -245,14 +248,15 @@ impl<C: Converter> Updater<C> {
         }
     }
 
-    /// What a manager owns that replaces `live`, of which no manager owns anything, but for the paths of `but`, as
-    /// [`Typed::to_changed_fields_v1`] has it.
+    /// Returns the fields that a manager owns after it replaces `live`, which has no managers yet, except the paths of
+    /// `but`, as [`Typed::to_changed_fields_v1`] does.
     pub fn changed_fields_v1(&self, live: &Typed, new: &Typed, version: &str, but: &Set) -> Option<Value> {
         let ignored = self.ignored(version)?.cloned().unwrap_or_default();
         new.to_changed_fields_v1(live, but, &ignored)
     }
 
-    /// The paths that are ignored with all below them; `None` where more is than paths.
+    /// Returns the ignored paths, each with everything below it; `None` if the ignored fields cannot be expressed as
+    /// paths.
     fn ignored(&self, version: &str) -> Option<Option<&Set>> {
         let fields = self.ignored_fields.as_ref().and_then(|ignored| ignored.get(version));
         let filter = self.ignore_filter.as_ref().and_then(|filters| filters.get(version));
@@ -263,7 +267,7 @@ impl<C: Converter> Updater<C> {
         }
     }
 
-    /// Resolves with all other managers what an apply by `manager` makes of the live object.
+    /// Resolves the result of an apply by `manager` against all other managers.
     fn applied(
         &self,
         live: &Typed,
@@ -276,7 +280,8 @@ impl<C: Converter> Updater<C> {
         if managers.iter().any(|(name, _)| name != manager) {
             (managers, _) = self.change_owners(live, &object, version, managers, manager, force)?;
         } else {
-            // No one else can be in the way or lose anything, so that what changed need not be known.
+            // Without other managers there are no conflicts and no ownership to take, so the changes need not be
+            // computed.
             managers.retain(|_, owned| !owned.set.is_empty());
         }
         let unchanged = !self.return_input_on_noop && live.value() == object.value();
@@ -286,11 +291,11 @@ impl<C: Converter> Updater<C> {
         })
     }
 
-    /// Records that `manager` replaced the live object with a new one, both in the same version. The object stays as it
-    /// is; what it changes, the manager comes to own.
+    /// Records that `manager` replaced the existing object with a new one, both in the same version. The object stays
+    /// as it is; the manager becomes the owner of the changed fields.
     ///
     /// # Errors
-    /// If the objects do not fit their types or cannot be converted.
+    /// Fails if the objects do not fit their types or cannot be converted.
     pub fn update(
         &self,
         live: &Typed,
@@ -317,13 +322,13 @@ impl<C: Converter> Updater<C> {
         Ok((new.clone(), managers))
     }
 
-    /// Fits the managers' sets to the schema of the live object.
+    /// Adapts the managers' sets to the schema of the existing object.
     fn reconcile(&self, live: &Typed, managers: Managers) -> Result<Managers, ApplyError> {
         let mut reconciled = Managers::new();
         for (name, mut owned) in managers {
             let converted = match self.converter.convert(live, &owned.api_version) {
                 Ok(converted) => converted,
-                // Managers of versions that are gone are dropped.
+                // Managers of versions that no longer exist are dropped.
                 Err(ConvertError::MissingVersion(_)) => continue,
                 Err(error) => return Err(ApplyError::Live(error)),
             };
@@ -338,8 +343,8 @@ impl<C: Converter> Updater<C> {
         Ok(reconciled)
     }
 
-    /// Finds what others own of the change from `old` to `new`, and takes it from them if that is allowed. Gives the
-    /// managers that are left, and what changed.
+    /// Finds the fields of other managers that changed between `old` and `new`. With `force` these managers lose the
+    /// fields. Returns the remaining managers and the changes.
     fn change_owners(
         &self,
         old: &Typed,
@@ -395,7 +400,7 @@ impl<C: Converter> Updater<C> {
         Ok((managers, own.map(|changes| changes.comparison).unwrap_or_default()))
     }
 
-    /// The change in the terms of another version; `None` if there is no such version.
+    /// Returns the changes in another version, or `None` if that version does not exist.
     fn comparison_at(
         &self,
         old: &Typed,
@@ -420,7 +425,7 @@ impl<C: Converter> Updater<C> {
         Ok(Some(self.compared(&comparison, version)))
     }
 
-    /// A comparison without what is ignored in its version.
+    /// Returns a comparison without the ignored fields of its version.
     fn compared(&self, comparison: &Comparison, version: &str) -> Comparison {
         if let Some(ignored) = self.ignored_fields.as_ref().and_then(|ignored| ignored.get(version)) {
             return comparison.exclude_fields(ignored);
@@ -441,8 +446,8 @@ impl<C: Converter> Updater<C> {
         }
     }
 
-    /// Removes from a merged object what the manager wanted last and no one wants now. `managers` holds what it wants
-    /// now.
+    /// Removes fields from a merged object that the manager applied last time and that no manager owns now. `managers`
+    /// already holds the manager's new fields.
     fn prune(
         &self,
         merged: Typed,
@@ -467,7 +472,7 @@ impl<C: Converter> Updater<C> {
             .map_err(conversion("prune fields"))
     }
 
-    /// Adds back what someone owns.
+    /// Adds owned fields back.
     fn add_back_owned(
         &self,
         merged: &Typed,
@@ -479,7 +484,7 @@ impl<C: Converter> Updater<C> {
         for (_, manager) in managers {
             owned.entry(&manager.api_version).or_default().push(manager.set.clone());
         }
-        // The version of the pruned object goes first, as conversion might need fields that were pruned.
+        // The version of the pruned object comes first, because a conversion may need fields that were pruned.
         let mut merged = merged.clone();
         let first = owned.remove_entry(version);
         for (version, sets) in first.into_iter().chain(owned) {
@@ -518,7 +523,8 @@ impl<C: Converter> Updater<C> {
         Ok((merged, kept))
     }
 
-    /// Adds back what is gone though the manager did not want it last: all that disappeared with something else.
+    /// Adds back fields that were removed though the manager did not apply them last time: those that disappeared
+    /// together with another field.
     fn add_back_dangling(
         &self,
         merged: Typed,

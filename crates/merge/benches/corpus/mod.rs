@@ -1,11 +1,11 @@
-//! Where the shared benchmark data are.
+//! Location of the shared benchmark data.
 
 use std::path::{Path, PathBuf};
 
 use holdfast_value::{Limits, Value, json, yaml};
 use test_support::shared_folder;
 
-/// The data, or `None` with a line that says so.
+/// Returns the data directory, or prints a note and returns `None`.
 pub(crate) fn directory() -> Option<PathBuf> {
     let directory = shared_folder().join("corpus/smd");
     if directory.join("bench.json").exists() {

@@ -1,4 +1,4 @@
-//! How schemas are described and compiled.
+//! Builder and compiler of schemas.
 
 use std::collections::HashMap;
 
@@ -34,15 +34,15 @@ pub struct SchemaBuilder {
     types: Vec<(SmolStr, TypeSpec)>,
 }
 
-/// Why a description of a schema cannot be read.
+/// Error of a schema description.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaError {
     /// A part has the wrong shape.
     #[error("{place}: expected {expected}")]
     Shape {
-        /// The part.
+        /// Path of the part.
         place: String,
-        /// What should be there.
+        /// Expected content.
         expected: &'static str,
     },
     /// Types nest too deep within one another.
@@ -50,70 +50,70 @@ pub enum SchemaError {
     TooDeep,
 }
 
-/// A type, described: the kinds of value it allows.
+/// Description of a type: the kinds of value that it allows.
 #[derive(Clone, Debug, Default)]
 pub struct TypeSpec {
-    /// The scalar it allows, if any.
+    /// Scalar that is allowed, if any.
     pub scalar: Option<Scalar>,
-    /// The list it allows, if any.
+    /// List that is allowed, if any.
     pub list: Option<ListSpec>,
-    /// The map or struct it allows, if any.
+    /// Map or struct that is allowed, if any.
     pub map: Option<MapSpec>,
 }
 
-/// A use of a type: by name or written in place, with the relationship it has here if that differs.
+/// Use of a type, by name or inline, with an optional relationship that replaces the type's own.
 #[derive(Clone, Debug)]
 pub struct Reference {
-    /// The type that is meant.
+    /// Type that is used.
     pub target: Target,
-    /// Replaces the relationship of the map, else list, that is meant.
+    /// Relationship that replaces that of the map, or else of the list.
     pub relationship: Option<Relationship>,
 }
 
-/// What a reference points to.
+/// Target of a reference.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// A type by its name; it may be defined later, or never, in which case any use of it is an error.
+    /// A type by its name. It may be defined later; if it is never defined, any use of it is an error.
     Named(SmolStr),
-    /// A type written in place.
+    /// A type defined inline.
     Inline(Box<TypeSpec>),
 }
 
-/// A list, described.
+/// Description of a list.
 #[derive(Clone, Debug)]
 pub struct ListSpec {
-    /// The type of its items.
+    /// Type of the items.
     pub element: Reference,
-    /// Associative for sets and keyed lists, else atomic.
+    /// Associative for sets and keyed lists, otherwise atomic.
     pub relationship: Relationship,
-    /// The fields that name an item; none for sets.
+    /// Fields that identify an item; empty for sets.
     pub keys: Vec<SmolStr>,
 }
 
-/// A map or struct, described.
+/// Description of a map or struct.
 #[derive(Clone, Debug)]
 pub struct MapSpec {
-    /// The declared fields, in any order.
+    /// Declared fields, in any order.
     pub fields: Vec<FieldSpec>,
-    /// The type of other entries, where they are allowed.
+    /// Type of other entries, if they are allowed.
     pub element: Option<Reference>,
-    /// Atomic where it is owned as a whole.
+    /// Atomic if the map is owned as a whole.
     pub relationship: Relationship,
 }
 
-/// A declared field, described.
+/// Description of a declared field.
 #[derive(Clone, Debug)]
 pub struct FieldSpec {
-    /// Its name.
+    /// Name of the field.
     pub name: SmolStr,
-    /// Its type.
+    /// Type of the field.
     pub reference: Reference,
-    /// Its value in the name of a list item that leaves it out.
+    /// Value in the key of a list item that lacks the field.
     pub default: Option<Value>,
 }
 
 impl Reference {
-    /// A reference to a named type.
+    /// Creates a reference to a named type.
     pub fn named(name: impl Into<SmolStr>) -> Self {
         Self {
             target: Target::Named(name.into()),
@@ -121,7 +121,7 @@ impl Reference {
         }
     }
 
-    /// A reference to a type written in place.
+    /// Creates a reference to an inline type.
     pub fn inline(spec: impl Into<TypeSpec>) -> Self {
         Self {
             target: Target::Inline(Box::new(spec.into())),
@@ -129,7 +129,7 @@ impl Reference {
         }
     }
 
-    /// The same type with another relationship.
+    /// Returns the same type with another relationship.
     pub fn with_relationship(mut self, relationship: Relationship) -> Self {
         self.relationship = Some(relationship);
         self
@@ -170,7 +170,7 @@ impl From<MapSpec> for TypeSpec {
 }
 
 impl ListSpec {
-    /// A list owned as a whole.
+    /// Creates a list that is owned as a whole.
     pub fn atomic(element: impl Into<Reference>) -> Self {
         Self {
             element: element.into(),
@@ -179,7 +179,7 @@ impl ListSpec {
         }
     }
 
-    /// A list of unlike scalars, each owned apart.
+    /// Creates a list of distinct scalars, each with its own owners.
     pub fn set(element: impl Into<Reference>) -> Self {
         Self {
             relationship: Relationship::Associative,
@@ -187,7 +187,7 @@ impl ListSpec {
         }
     }
 
-    /// A list of maps, each owned apart and named by key fields.
+    /// Creates a list of maps that are identified by key fields, each with its own owners.
     pub fn keyed<K: Into<SmolStr>>(element: impl Into<Reference>, keys: impl IntoIterator<Item = K>) -> Self {
         Self {
             keys: keys.into_iter().map(Into::into).collect(),
@@ -197,7 +197,7 @@ impl ListSpec {
 }
 
 impl MapSpec {
-    /// A struct of declared fields, each owned apart.
+    /// Creates a struct of declared fields, each with its own owners.
     pub fn of_fields(fields: impl IntoIterator<Item = FieldSpec>) -> Self {
         Self {
             fields: fields.into_iter().collect(),
@@ -206,7 +206,7 @@ impl MapSpec {
         }
     }
 
-    /// A map with entries of one type, each owned apart.
+    /// Creates a map with entries of one type, each with its own owners.
     pub fn of(element: impl Into<Reference>) -> Self {
         Self {
             fields: Vec::new(),
@@ -215,13 +215,13 @@ impl MapSpec {
         }
     }
 
-    /// The same map, owned as a whole.
+    /// Makes the map owned as a whole.
     pub fn atomic(mut self) -> Self {
         self.relationship = Relationship::Atomic;
         self
     }
 
-    /// The same struct with entries beside the declared fields.
+    /// Allows entries other than the declared fields.
     pub fn with_element(mut self, element: impl Into<Reference>) -> Self {
         self.element = Some(element.into());
         self
@@ -229,7 +229,7 @@ impl MapSpec {
 }
 
 impl FieldSpec {
-    /// A field of a type.
+    /// Creates a field of a type.
     pub fn new(name: impl Into<SmolStr>, reference: impl Into<Reference>) -> Self {
         Self {
             name: name.into(),
@@ -238,7 +238,7 @@ impl FieldSpec {
         }
     }
 
-    /// The same field with a value for the names of list items that leave it out.
+    /// Sets the value of this field in the keys of list items that lack it.
     pub fn with_default(mut self, default: impl Into<Value>) -> Self {
         self.default = Some(default.into());
         self
@@ -246,18 +246,18 @@ impl FieldSpec {
 }
 
 impl SchemaBuilder {
-    /// A schema without types.
+    /// Creates a schema without types.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Defines a named type. Of types with one name the first counts.
+    /// Defines a named type. The first definition of a name wins.
     pub fn define(&mut self, name: impl Into<SmolStr>, spec: impl Into<TypeSpec>) -> &mut Self {
         self.types.push((name.into(), spec.into()));
         self
     }
 
-    /// Defines the types [`DEDUCED`], which deduces maps to be granular and lists atomic, and [`UNTYPED_ATOMIC`].
+    /// Defines the types [`DEDUCED`], which treats maps as granular and lists as atomic, and [`UNTYPED_ATOMIC`].
     pub fn define_deduced(&mut self) -> &mut Self {
         for (name, relationship) in [
             (UNTYPED_ATOMIC, Relationship::Atomic),
@@ -280,7 +280,7 @@ impl SchemaBuilder {
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     pub fn build(&self) -> Schema {
         let mut compiler = Compiler {
-            // Index 0 allows nothing.
+            // Index 0 allows no value.
             types: vec![Type::default()],
             names: HashMap::with_capacity(self.types.len()),
             overrides: Vec::new(),
@@ -316,13 +316,13 @@ impl SchemaBuilder {
     }
 }
 
-/// The types of a schema while it is compiled.
+/// Types of a schema during compilation.
 struct Compiler {
     types: Vec<Type>,
     names: HashMap<SmolStr, TypeRef>,
-    /// References with a relationship of their own: the place made for each, what it refers to, and the relationship.
+    /// References with their own relationship: the index reserved for each, the target, and the relationship.
     overrides: Vec<(TypeRef, TypeRef, Relationship)>,
-    /// The scalars used so far; each is one type, however often it is written in place.
+    /// Scalars used so far. Each is one type, however often it is used inline.
     scalars: Vec<(Scalar, TypeRef)>,
 }
 
@@ -440,8 +440,8 @@ impl Compiler {
         self.add(compiled)
     }
 
-    /// Fills the places of references with a relationship of their own. Their targets are no such places, as a reference
-    /// points to a type and not to another reference.
+    /// Fills the reserved types of references with their own relationship. Their targets are always types, because a
+    /// reference cannot point to another reference.
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     fn apply_overrides(&mut self) {
         for (place, target, relationship) in &self.overrides {
@@ -474,7 +474,7 @@ impl Compiler {
     }
 }
 
-/// Whether the entries of a map are of the deduced type, or of an untyped scalar written in place.
+/// True if the entries of a map have the deduced type, or are inline untyped scalars.
 fn is_deduced(element: &Reference) -> bool {
     match &element.target {
         Target::Named(name) => name == DEDUCED,

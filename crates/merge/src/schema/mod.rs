@@ -1,8 +1,8 @@
-//! Merge schemas: how each part of an object merges.
+//! Merge schemas: the rules by which each part of an object merges.
 //!
-//! A [`Schema`] is immutable and shared. It is described with [`SchemaBuilder`], which resolves every reference to an
-//! index once; walks over objects then follow indexes. The terms are those of the Kubernetes
-//! [merge strategy markers](https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy).
+//! A [`Schema`] is immutable and shared. [`SchemaBuilder`] describes it and resolves every reference to an index once;
+//! walks over objects then follow indexes. The terms are those of the Kubernetes [merge strategy
+//! markers](https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy).
 
 mod builder;
 mod reader;
@@ -13,30 +13,30 @@ use holdfast_value::{Names, SmolStr, Value};
 
 pub use builder::{FieldSpec, ListSpec, MapSpec, Reference, SchemaBuilder, SchemaError, Target, TypeSpec};
 
-/// A set of types that refer to one another.
+/// Set of types that refer to one another.
 #[derive(Debug)]
 pub struct Schema {
     types: Vec<Type>,
     names: HashMap<SmolStr, TypeRef>,
 }
 
-/// A type of one schema, by index. Only of use with the schema that gave it.
+/// Type of a schema, by index. It is valid only with the schema that returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TypeRef(u32);
 
-/// A type: the kinds of value it allows. Most allow one.
+/// Type: the kinds of value that it allows. Most types allow one kind.
 #[derive(Clone, Debug, Default)]
 pub struct Type {
-    /// What it was declared as; `None` for types written in place.
+    /// Declared name; `None` for inline types.
     pub(crate) name: Option<SmolStr>,
-    /// Whether nothing stands behind a reference to this type.
+    /// True if the referenced type is not defined.
     pub(crate) missing: bool,
     pub(crate) scalar: Option<Scalar>,
     pub(crate) list: Option<ListType>,
     pub(crate) map: Option<MapType>,
 }
 
-/// What a scalar may hold. Null is allowed everywhere.
+/// Values that a scalar may have. Null is allowed everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scalar {
     /// Integers and floats.
@@ -47,18 +47,18 @@ pub enum Scalar {
     Boolean,
     /// Any scalar.
     Untyped,
-    /// A name that means nothing: no value is valid but null.
+    /// An unknown name: only null is valid.
     Unknown(SmolStr),
 }
 
-/// Whether a map or list is owned as a whole or item by item.
+/// Ownership of a map or list: as a whole or item by item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relationship {
-    /// Owned and replaced as a whole.
+    /// The map or list is owned and replaced as a whole.
     Atomic,
-    /// Items are owned apart. A list needs this to have items of its own; with keys, they name its items.
+    /// Each item has its own owners. Lists need this to have separate items; keys, if any, identify the items.
     Associative,
-    /// Entries are owned apart: the default of maps.
+    /// Each entry has its own owners: the default of maps.
     Separable,
 }
 
@@ -67,15 +67,15 @@ pub enum Relationship {
 pub(crate) struct ListType {
     pub(crate) element: TypeRef,
     pub(crate) relationship: Relationship,
-    /// The fields that name an item, sorted; none for sets.
+    /// Fields that identify an item, sorted; empty for sets.
     pub(crate) keys: Box<[KeyField]>,
-    /// The names of the key fields as they were declared.
+    /// Names of the key fields in their declared order.
     pub(crate) declared_keys: Box<[SmolStr]>,
-    /// Whether the items are of a type that allows maps, which alone can have keys.
+    /// True if the items' type allows maps. Only maps can have keys.
     pub(crate) items_are_maps: bool,
 }
 
-/// A field that names list items, with its value where an item leaves it out.
+/// Field that identifies list items, with the value for items that lack it.
 #[derive(Clone, Debug)]
 pub(crate) struct KeyField {
     pub(crate) name: SmolStr,
@@ -85,12 +85,12 @@ pub(crate) struct KeyField {
 /// A map or struct.
 #[derive(Clone, Debug)]
 pub(crate) struct MapType {
-    /// The declared fields.
+    /// Declared fields.
     pub(crate) fields: Fields,
-    /// The type of entries that are not declared fields; [`TypeRef::NONE`] where none are allowed.
+    /// Type of entries that are not declared fields; [`TypeRef::NONE`] if none are allowed.
     pub(crate) element: TypeRef,
     pub(crate) atomic: bool,
-    /// Whether this is a map of anything, whose shape is deduced from values.
+    /// True for a map of arbitrary content, whose type is deduced from its values.
     pub(crate) deduced: bool,
 }
 
@@ -100,43 +100,43 @@ pub(crate) struct Field {
     pub(crate) name: SmolStr,
     pub(crate) type_ref: TypeRef,
     pub(crate) default: Option<Value>,
-    /// Whether the name stands in texts of field sets as it is.
+    /// True if the name needs no escape in the text of a field set.
     pub(crate) is_plain: bool,
 }
 
-/// The name of the type that deduces how to merge from the values.
+/// Name of the type that deduces merge rules from the values.
 pub const DEDUCED: &str = "__untyped_deduced_";
 
-/// The name of the type that takes any value as a whole.
+/// Name of the type that accepts any value as a whole.
 pub const UNTYPED_ATOMIC: &str = "__untyped_atomic_";
 
 impl TypeRef {
-    /// The type that allows nothing, for what is not declared.
+    /// Type without allowed kinds, for undeclared types.
     pub(crate) const NONE: TypeRef = TypeRef(0);
 }
 
 impl Schema {
-    /// The type of this name.
+    /// Returns the type of this name.
     pub fn named(&self, name: &str) -> Option<TypeRef> {
         self.names.get(name).copied()
     }
 
-    /// The names of all declared types, in no order.
+    /// Returns the names of all declared types, in no particular order.
     pub fn type_names(&self) -> impl Iterator<Item = &str> {
         self.names.keys().map(SmolStr::as_str)
     }
 
-    /// What a reference stands for.
+    /// Returns the type of a reference.
     #[inline]
     #[expect(clippy::indexing_slicing, reason = "a schema has at least one type")]
     pub(crate) fn resolve(&self, type_ref: TypeRef) -> &Type {
-        // Index 0 is the type that allows nothing, so that a reference of another schema does no harm.
+        // Index 0 is the type that allows no value, so a reference of another schema does no harm.
         self.types.get(type_ref.0 as usize).unwrap_or(&self.types[0])
     }
 }
 
 impl Type {
-    /// Which kinds are there, as bits: scalar, list, map.
+    /// Returns the allowed kinds as bits: scalar, list, map.
     pub(crate) fn kinds(&self) -> u8 {
         u8::from(self.scalar.is_some()) | u8::from(self.list.is_some()) << 1 | u8::from(self.map.is_some()) << 2
     }
@@ -148,7 +148,7 @@ impl ListType {
     }
 }
 
-/// The declared fields of a struct, sorted by name.
+/// Declared fields of a struct, sorted by name.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fields {
     fields: Box<[Field]>,
@@ -156,7 +156,7 @@ pub(crate) struct Fields {
 }
 
 impl Fields {
-    /// Fields in any order; of several with one name the first counts.
+    /// Creates fields from any order. The first of several fields with one name wins.
     pub(crate) fn new(mut fields: Vec<Field>) -> Self {
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         fields.dedup_by(|later, earlier| later.name == earlier.name);
@@ -170,7 +170,7 @@ impl Fields {
         self.fields.is_empty()
     }
 
-    /// Where a field of this name is at or after a position, or where it would be.
+    /// Returns the index of a name at or after a position, or the index to insert it.
     #[inline]
     fn position(&self, from: usize, name: &str) -> Result<usize, usize> {
         self.names
@@ -179,14 +179,14 @@ impl Fields {
 }
 
 impl MapType {
-    /// The declared field of this name.
+    /// Returns the declared field of this name.
     #[inline]
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         let at = self.fields.position(0, name).ok()?;
         self.fields.fields.get(at)
     }
 
-    /// A reader of fields by names in ascending order.
+    /// Returns a cursor that finds fields by names in ascending order.
     #[inline]
     pub(crate) fn cursor(&self) -> FieldCursor<'_> {
         FieldCursor {
@@ -196,14 +196,14 @@ impl MapType {
     }
 }
 
-/// Finds declared fields for the sorted keys of a map, searching only what lies ahead.
+/// Cursor that finds declared fields for the sorted keys of a map and searches only the fields ahead.
 pub(crate) struct FieldCursor<'a> {
     fields: &'a Fields,
     at: usize,
 }
 
 impl<'a> FieldCursor<'a> {
-    /// The field of this name; names must come in ascending order.
+    /// Returns the field of this name. Names must come in ascending order.
     #[inline]
     pub(crate) fn find(&mut self, name: &str) -> Option<&'a Field> {
         match self.fields.position(self.at, name) {

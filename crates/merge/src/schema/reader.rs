@@ -1,4 +1,4 @@
-//! Reads a schema from the tree of the reference's own schema language (`types:` with `name`, `scalar`, `list`, `map`).
+//! Reader of the reference's schema language (`types:` with `name`, `scalar`, `list`, `map`).
 
 use holdfast_value::{Map, SmolStr, Value};
 
@@ -10,7 +10,7 @@ impl SchemaBuilder {
     /// Reads the types of a document in the schema language of structured-merge-diff.
     ///
     /// # Errors
-    /// If a part does not have the shape that the language gives it.
+    /// Fails if a part does not have the shape that the language requires.
     pub fn read(document: &Value) -> Result<SchemaBuilder, SchemaError> {
         let mut builder = SchemaBuilder::new();
         for entry in items(document.get("types"), "types")? {

@@ -1,4 +1,4 @@
-//! Union, intersection and differences: walks of two sorted trees side by side.
+//! Union, intersection and differences: parallel walks over two sorted trees.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use super::{Entry, Level, Nodes, Set};
 use crate::PathElement;
 
 impl Set {
-    /// The paths in any of the sets. Sets of about one size are put together, so that each path is looked at a few times
-    /// however many sets there are.
+    /// Returns the paths in any of the sets. Sets of similar size are combined first, so that each path is visited only
+    /// a few times, however many sets there are.
     pub fn union_of_all(sets: impl IntoIterator<Item = Set>) -> Set {
         let mut sets: Vec<Set> = sets.into_iter().collect();
         while sets.len() > 1 {
@@ -21,7 +21,7 @@ impl Set {
         sets.pop().unwrap_or_default()
     }
 
-    /// The paths in either set.
+    /// Returns the paths in either set.
     pub fn union(&self, other: &Set) -> Set {
         let (Some(ours), Some(theirs)) = (&self.0, &other.0) else {
             return if self.is_empty() { other.clone() } else { self.clone() };
@@ -49,7 +49,7 @@ impl Set {
         Set::from_parts(elements, union.nodes)
     }
 
-    /// The paths in both sets. Elements are taken from `self`.
+    /// Returns the paths in both sets. The elements come from `self`.
     pub fn intersection(&self, other: &Set) -> Set {
         if self.same(other) {
             return self.clone();
@@ -60,7 +60,7 @@ impl Set {
         self.with_nodes(nodes)
     }
 
-    /// The paths of `self` that are not in `other`, path by path.
+    /// Returns the paths of `self` that are not in `other`, path by path.
     pub fn difference(&self, other: &Set) -> Set {
         let (a, b) = (self.level(), other.level());
         if self.same(other) {
@@ -75,7 +75,7 @@ impl Set {
         self.with_nodes(nodes)
     }
 
-    /// The paths of `self` that are neither in `other` nor below a path in `other`.
+    /// Returns the paths of `self` that are neither in `other` nor below a path in `other`.
     pub fn recursive_difference(&self, other: &Set) -> Set {
         let (a, b) = (self.level(), other.level());
         if a.is_empty() || b.is_empty() {
@@ -83,37 +83,37 @@ impl Set {
         }
         let mut nodes = Nodes::with_capacity(a.nodes.len());
         recursive_difference(&Order::of(a, b), a, b, &mut nodes);
-        // An entry is kept as it is or lost with all below it.
+        // An entry is either kept unchanged or removed with everything below it.
         match nodes.len() == a.nodes.len() {
             true => self.clone(),
             false => self.with_nodes(nodes),
         }
     }
 
-    /// The paths that have no other path of the set below them.
+    /// Returns the paths that have no other path of the set below them.
     pub fn leaves(&self) -> Set {
         let mut nodes = Nodes::with_capacity(self.level().nodes.len());
         leaves(self.level(), &mut nodes);
         self.with_nodes(nodes)
     }
 
-    /// Whether every path of `self` is in `other`.
+    /// True if every path of `self` is in `other`.
     pub fn is_subset(&self, other: &Set) -> bool {
         let (a, b) = (self.level(), other.level());
         self.same(other) || is_subset(&Order::of(a, b), a, b)
     }
 }
 
-/// How the entries of two sets compare.
+/// Comparison of the entries of two sets.
 enum Order {
     /// By their elements.
     Elements,
-    /// By the ranks of their elements among those of both sets: left and right, by number.
+    /// By the ranks of their elements among the elements of both sets: left and right, indexed by number.
     Ranks(Vec<u32>, Vec<u32>),
 }
 
 impl Order {
-    /// Ranks pay where elements occur many times.
+    /// Ranks are worth computing if elements occur many times.
     #[expect(
         clippy::indexing_slicing,
         reason = "nodes hold numbers of the elements of their own table"
@@ -152,11 +152,11 @@ struct Union {
     numbers: Numbers,
 }
 
-/// The numbers that elements of the right set have in the union.
+/// Numbers of the right set's elements in the union.
 enum Numbers {
-    /// Their own, as both sets have one table.
+    /// Unchanged, because both sets share one table.
     Same,
-    /// Others, found out one by one; what the left set has not is added to its elements.
+    /// Different, computed one by one. Elements that the left set lacks are added to its table.
     Other {
         elements: Vec<PathElement>,
         known: Vec<u32>,
@@ -166,7 +166,7 @@ enum Numbers {
 impl Numbers {
     const UNKNOWN: u32 = u32::MAX;
 
-    /// Notes that a right element is the same as a left one.
+    /// Records that a right element equals a left one.
     #[expect(
         clippy::indexing_slicing,
         reason = "nodes hold numbers of the elements of their own table"
@@ -226,7 +226,7 @@ impl Union {
         self.push_right(b);
     }
 
-    /// Adds nodes of the right set as they stand.
+    /// Adds nodes of the right set unchanged.
     #[inline]
     fn push_right(&mut self, level: Level<'_>) {
         let numbers = &mut self.numbers;
@@ -300,7 +300,7 @@ fn is_subset(order: &Order, a: Level<'_>, mut b: Level<'_>) -> bool {
     })
 }
 
-/// Takes off the right entries before a left one, and gives the one with the same element if there is one.
+/// Skips the right entries before a left one; returns the right entry with the same element, if any.
 #[inline]
 fn advance<'b>(order: &Order, b: &mut Level<'b>, left: Entry<'_>) -> Option<Entry<'b>> {
     b.advance(|right| order.compare(left, right).reverse())

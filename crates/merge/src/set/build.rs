@@ -1,4 +1,4 @@
-//! Building sets in the order of their nodes.
+//! Construction of sets in the order of their nodes.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use super::intern::{Index, hash_element};
 use super::{Nodes, Set};
 use crate::{Path, PathElement};
 
-/// Collects the nodes of a set in preorder, with their elements: [`SetBuilder::open`] an element, add what is below it,
-/// and [`SetBuilder::close`] it. Siblings must come in order, or be put in order with [`SetBuilder::sort_level`] before
-/// their parent is closed.
+/// Builder that collects the nodes of a set in preorder, with their elements: [`SetBuilder::open`] an element, add the
+/// nodes below it, and [`SetBuilder::close`] it. Siblings must come in order, or be sorted with
+/// [`SetBuilder::sort_level`] before their parent is closed.
 #[derive(Default)]
 pub(crate) struct SetBuilder {
     elements: Elements,
     nodes: Nodes,
 }
 
-/// A table of elements under construction.
+/// Table of elements under construction.
 #[derive(Default)]
 pub(super) struct Elements {
     table: Vec<PathElement>,
-    /// Made when there is a second element.
+    /// Created with the second element.
     index: Option<Index>,
 }
 
 impl Elements {
-    /// The number of an element.
+    /// Returns the number of an element.
     #[inline]
     #[expect(
         clippy::indexing_slicing,
@@ -41,13 +41,13 @@ impl Elements {
     }
 }
 
-/// The number of the last element of a table.
+/// Returns the number of the last element of a table.
 fn last_number(table: &[PathElement]) -> u32 {
     u32::try_from(table.len() - 1).unwrap_or(u32::MAX)
 }
 
 impl SetBuilder {
-    /// With room for the paths of most objects.
+    /// Creates a builder with capacity for the paths of most objects.
     pub(crate) fn with_room() -> Self {
         Self {
             elements: Elements {
@@ -58,52 +58,52 @@ impl SetBuilder {
         }
     }
 
-    /// Where the next node will stand.
+    /// Returns the position of the next node.
     #[inline]
     pub(crate) fn position(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Adds an element; what is added until it is closed stands below it. Gives the position to close it with.
+    /// Adds an element. Nodes added until it is closed are below it. Returns the position to close it with.
     #[inline]
     pub(crate) fn open(&mut self, element: PathElement) -> usize {
         let number = self.elements.number(element);
         self.nodes.open(number)
     }
 
-    /// Ends what stands below the element opened at `at`. One that is neither member nor parent is dropped.
+    /// Closes the element opened at `at`. An element that is neither member nor parent is dropped.
     #[inline]
     pub(crate) fn close(&mut self, at: usize, member: bool) {
         self.nodes.close(at, member);
     }
 
-    /// Adds a member with nothing below it.
+    /// Adds a member without children.
     #[inline]
     pub(crate) fn push_leaf(&mut self, element: PathElement) {
         let number = self.elements.number(element);
         self.nodes.push_leaf(number);
     }
 
-    /// The element of the node at a position.
+    /// Returns the element of the node at a position.
     pub(crate) fn element(&self, at: usize) -> Option<&PathElement> {
         self.nodes
             .get(at)
             .and_then(|node| self.elements.table.get(node.element()))
     }
 
-    /// Puts the siblings from a position on in order. Of siblings with one element the memberships add up, and the last
-    /// that has something below it gives that.
+    /// Sorts the siblings from a position on. Siblings with the same element are combined: the result is a member if
+    /// one of them is, and has the children of the last one that has any.
     pub(crate) fn sort_level(&mut self, from: usize) {
         self.nodes.sort_level(from, &self.elements.table);
     }
 
-    /// The set.
+    /// Builds the set.
     pub(crate) fn finish(self) -> Set {
         Set::from_parts(Arc::new(self.elements.table), self.nodes)
     }
 }
 
-/// Paths are sorted as sequences of numbers, which are in the order of the elements.
+/// Sorts paths as sequences of numbers, which are in the order of the elements.
 impl FromIterator<Path> for Set {
     #[expect(
         clippy::indexing_slicing,
@@ -133,7 +133,7 @@ impl FromIterator<Path> for Set {
     }
 }
 
-/// A table in the order of its elements, each of them once, and the number there of each element by its number here.
+/// Returns a table of the distinct elements in order, and for each element the new number by its old one.
 #[expect(
     clippy::indexing_slicing,
     reason = "nodes hold numbers of the elements of their own table"
@@ -152,14 +152,14 @@ fn sorted_table(table: Vec<PathElement>) -> (Vec<PathElement>, Vec<u32>) {
     (sorted, ranks)
 }
 
-/// The first four steps of a path as one number in the same order, as far as they are small.
+/// Returns the first four steps of a path as one number with the same order, as far as the steps are small.
 fn leading_steps(path: &[u32]) -> u64 {
     let step = |at: usize| {
         path.get(at).map_or(0, |step| {
             u64::from(u16::try_from(*step).map_or(u16::MAX, |step| step.saturating_add(1)))
         })
     };
-    // Behind a step that is too great the next ones must not count.
+    // Steps after one that is too large must not count.
     (0..4)
         .fold((0, true), |(leading, exact), at| {
             let step = if exact { step(at) } else { 0 };
@@ -168,7 +168,7 @@ fn leading_steps(path: &[u32]) -> u64 {
         .0
 }
 
-/// The nodes of sorted paths.
+/// Creates the nodes of sorted paths.
 #[expect(
     clippy::indexing_slicing,
     reason = "nodes hold numbers of the elements of their own table"

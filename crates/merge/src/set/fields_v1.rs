@@ -1,7 +1,7 @@
 //! FieldsV1: the JSON form of a set, as text and as a tree.
 //!
-//! Each path element is a key of an object that holds what is below it; `.` marks an element that is itself in the set
-//! while others are below it. See `FieldsV1` in <https://kubernetes.io/docs/reference/kubernetes-api/>.
+//! Each path element is a key of an object that holds the elements below it; `.` marks an element that is itself in the
+//! set and has others below it. See `FieldsV1` in <https://kubernetes.io/docs/reference/kubernetes-api/>.
 
 use std::any::Any;
 use std::borrow::Cow;
@@ -15,30 +15,30 @@ use super::{Level, Nodes, Set};
 use crate::scan::{MAX_DEPTH, ScanError, Scanner};
 use crate::{PathElement, PathElementError};
 
-/// Why a text or tree is no field set.
+/// Error of a text or tree that is not a field set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FieldsError {
     /// The text is not JSON of the right shape.
     #[error(transparent)]
     Json(#[from] ScanError),
-    /// A key is no path element.
+    /// A key is not a path element.
     #[error("parsing key as path element: {0}")]
     Element(#[from] PathElementError),
     /// A node of the tree is neither an object nor null.
     #[error("a field set is made of objects")]
     NotAnObject,
-    /// The set nests more than 512 levels deep.
+    /// The set is nested more than 512 levels deep.
     #[error("the field set is too deeply nested")]
     TooDeep,
 }
 
 impl Set {
-    /// Reads the JSON text of a set. Elements of unknown kinds are passed over; order does not matter.
+    /// Reads the JSON text of a set. Elements of unknown kinds are ignored; the order does not matter.
     ///
     /// # Errors
-    /// If the text is not JSON of that shape, nests too deep, or has a malformed key.
+    /// Fails if the text is not JSON of that shape, is nested too deep, or has a malformed key.
     pub fn from_fields_v1(text: &[u8]) -> Result<Set, FieldsError> {
-        // Bytes that are not UTF-8 are replaced, as the reference does.
+        // Bytes that are not UTF-8 are replaced, as in the reference.
         let text = match std::str::from_utf8(text) {
             Ok(text) => Cow::Borrowed(text),
             Err(_) => String::from_utf8_lossy(text),
@@ -50,11 +50,11 @@ impl Set {
         Ok(reader.finish())
     }
 
-    /// Reads a set from the tree of its JSON form, as it stands in an object's `managedFields`. One that was made of a set is
-    /// not looked at.
+    /// Reads a set from the tree of its JSON form in an object's `managedFields`. A tree that was made from a set
+    /// returns that set without being read.
     ///
     /// # Errors
-    /// If the tree is not of that shape, nests too deep, or has a malformed key.
+    /// Fails if the tree does not have that shape, is nested too deep, or has a malformed key.
     pub fn from_fields_v1_value(value: &Value) -> Result<Set, FieldsError> {
         if let Some(fields) = FieldsV1::of(value) {
             return Ok(fields.set.clone());
@@ -67,7 +67,7 @@ impl Set {
         Ok(reader.finish())
     }
 
-    /// The JSON text of the set, byte for byte as the reference writes it.
+    /// Returns the JSON text of the set, byte for byte as the reference writes it.
     pub fn to_fields_v1(&self) -> String {
         let mut out = Vec::with_capacity(16 + 24 * self.level().nodes.len());
         self.write_fields_v1(&mut out);
@@ -79,7 +79,7 @@ impl Set {
         write_text(self.level(), false, &mut WrittenKeys::of(self.level()), out);
     }
 
-    /// The tree of the set's JSON form, with its text. Its nodes are made at the first look at them.
+    /// Returns the tree of the set's JSON form together with its text. Its nodes are computed on first use.
     pub fn to_fields_v1_value(&self) -> Value {
         match self.is_empty() {
             true => Value::empty_map(),
@@ -88,7 +88,8 @@ impl Set {
     }
 }
 
-/// The JSON text of a set of fields as the reference writes it within an object, where `value` was made of a set or of that text.
+/// Returns the JSON text of a field set as the reference writes it within an object, if `value` was made from a set or
+/// from that text.
 pub fn fields_v1_text(value: &Value) -> Option<&[u8]> {
     if let Some(written) = source_of::<Written>(value) {
         return Some(written.text.as_bytes());
@@ -97,8 +98,8 @@ pub fn fields_v1_text(value: &Value) -> Option<&[u8]> {
     fields.is_plain.then_some(&fields.text)
 }
 
-/// What the map of a set of fields can be made of: the text as it stands in a stored object. None where the map is empty, or where
-/// the text has escapes beyond those of quotes.
+/// Returns a source of a field set's map from the text in a stored object. `None` if the map is empty, or if the text
+/// has escapes other than those of quotes.
 pub fn fields_v1_source(text: &str) -> Option<Arc<dyn Source>> {
     let (mut escapes, mut rest) = (0, text.as_bytes());
     while let Some(at) = memchr(b'\\', rest) {
@@ -111,24 +112,25 @@ pub fn fields_v1_source(text: &str) -> Option<Arc<dyn Source>> {
     (text != "{}").then(|| Written::source(text.into(), escapes, OnceLock::new()))
 }
 
-/// The same of text without other escapes that is no `{}`; `by_name` says whether it has all keys in the order of names.
+/// Creates such a source from text without other escapes that is not `{}`. `by_name` is true if all keys are in the
+/// order of their names.
 pub(crate) fn written(text: String, by_name: bool) -> Arc<dyn Source> {
     let escapes = memchr_iter(b'\\', text.as_bytes()).count();
     Written::source(text.into(), escapes, by_name.into())
 }
 
-/// A set as it stands in a stored object: its text, which is read for those who ask for the set.
+/// Field set of a stored object, represented by its text. The text is read when a caller needs the set.
 struct Written {
     text: Box<str>,
-    /// How long the text is without escapes.
+    /// Length of the text without escapes.
     length: usize,
     set: OnceLock<Result<Set, FieldsError>>,
-    /// Whether the text has all keys in the order of names, known once it is needed.
+    /// True if all keys of the text are in the order of their names; computed when needed.
     is_by_name: OnceLock<bool>,
 }
 
 impl Written {
-    /// The source of a text with so many escapes.
+    /// Creates the source of a text with this number of escapes.
     fn source(text: Box<str>, escapes: usize, is_by_name: OnceLock<bool>) -> Arc<dyn Source> {
         Arc::new(Self {
             length: text.len() - escapes,
@@ -142,7 +144,7 @@ impl Written {
         self.set.get_or_init(|| Set::from_fields_v1(self.text.as_bytes()))
     }
 
-    /// Whether this is the set that has this text. Equal sets have texts of one length, if not of one order.
+    /// True if this is the set with this text. Equal sets have texts of the same length, possibly in a different order.
     fn is(&self, text: &[u8], set: &Set) -> bool {
         let own = self.text.as_bytes();
         own == text || own.len() == text.len() && self.set().as_ref().is_ok_and(|own| own == set)
@@ -151,7 +153,7 @@ impl Written {
 
 impl Source for Written {
     fn entries(&self) -> Vec<(SmolStr, Value)> {
-        // Text that is no JSON comes from no store of this server, and is no set either.
+        // A text that is not JSON does not come from a store of this server, and is not a set either.
         let read = json::parse(self.text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();
         match read {
             Value::Map(map) => map.into_entries(),
@@ -182,21 +184,21 @@ impl Source for Written {
     }
 }
 
-/// What a map is made of, if it is that.
+/// Returns the source of a map, if it has type `T`.
 fn source_of<T: Source>(value: &Value) -> Option<&T> {
     let source: &dyn Any = value.as_map()?.source()?;
     source.downcast_ref()
 }
 
-/// What the tree of a set is made of: the set, and its text within an object.
+/// Source of a set's tree: the set, and its text within an object.
 struct FieldsV1 {
     set: Set,
     text: Vec<u8>,
-    /// How long the text is without escapes.
+    /// Length of the text without escapes.
     length: usize,
-    /// Whether no key holds a control character: JSON has several escapes for these.
+    /// True if no key has a control character, for which JSON has several escapes.
     is_plain: bool,
-    /// Whether the text has all keys in the order of names, known once it is needed.
+    /// True if all keys of the text are in the order of their names; computed when needed.
     is_by_name: OnceLock<bool>,
 }
 
@@ -245,11 +247,11 @@ impl Source for FieldsV1 {
     }
 }
 
-/// Whether the order of the elements is that of their texts, at each level.
+/// True if the order of the elements equals that of their texts at each level.
 fn is_by_name(level: Level<'_>) -> bool {
     let mut last: Option<String> = None;
     level.entries().all(|entry| {
-        // Fields stand in the order of their names, before all others.
+        // Fields come first, in the order of their names.
         if !matches!(entry.element(), PathElement::Field(_)) {
             let text = entry.element().to_text();
             if last.as_ref().is_some_and(|last| *last >= text) {
@@ -261,29 +263,29 @@ fn is_by_name(level: Level<'_>) -> bool {
     })
 }
 
-/// Reads objects into nodes. A key that was seen before is not read again.
+/// Reader of objects into nodes. It decodes each distinct key only once.
 #[derive(Default)]
 struct Reader<'a> {
     elements: Vec<PathElement>,
     nodes: Nodes,
-    /// The keys as they stand in the source, each with what it says.
+    /// Keys as written in the source, with their meaning.
     keys: Vec<(&'a str, Key)>,
     index: Index,
 }
 
-/// What the key of an object says.
+/// Meaning of an object's key.
 #[derive(Clone, Copy)]
 enum Key {
-    /// `.`: the element that the object belongs to is a member.
+    /// `.`: the element of the object is a member.
     Itself,
-    /// An element of a kind that a later version may know.
+    /// An element of a kind that a later version may define.
     Unknown,
-    /// The element of this number.
+    /// The element with this number.
     Element(u32),
 }
 
 impl<'a> Reader<'a> {
-    /// Reads one object, and says whether the element it belongs to is a member.
+    /// Reads one object; returns true if its element is a member.
     fn text(&mut self, scanner: &mut Scanner<'a>, depth: usize) -> Result<bool, FieldsError> {
         if depth > MAX_DEPTH {
             return Err(FieldsError::TooDeep);
@@ -346,7 +348,7 @@ impl<'a> Reader<'a> {
         Ok(siblings.end(self))
     }
 
-    /// Reads a key of a text, in which it may have escapes.
+    /// Reads a key of a text, which may have escapes.
     fn raw_key(&mut self, scanner: &mut Scanner<'a>) -> Result<Key, FieldsError> {
         let raw = scanner.name()?;
         self.key(raw.text, |_| {
@@ -355,7 +357,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// What a key says, which is read with `read` if it was not seen before.
+    /// Returns the meaning of a key; decodes it with `read` on its first occurrence.
     #[expect(
         clippy::indexing_slicing,
         reason = "nodes hold numbers of the elements of their own table"
@@ -395,12 +397,12 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The elements of one object as they are read, in whatever order.
+/// Elements of one object in the order of reading.
 struct Siblings {
     start: usize,
     last: Option<u32>,
     sorted: bool,
-    /// Whether the object marks the element it belongs to as a member.
+    /// True if the object marks its element as a member.
     marked: bool,
 }
 
@@ -425,8 +427,8 @@ impl Siblings {
         reader.nodes.open(number)
     }
 
-    /// Puts the elements in order, and says whether the one above them is a member: one with nothing below it is, whether
-    /// marked or not.
+    /// Sorts the elements; returns true if their parent is a member. A parent without children is always one, marked or
+    /// not.
     fn end(self, reader: &mut Reader<'_>) -> bool {
         if !self.sorted {
             reader.nodes.sort_level(self.start, &reader.elements);
@@ -435,18 +437,18 @@ impl Siblings {
     }
 }
 
-/// The elements as they stand within JSON strings, each written when it is first needed.
+/// Elements as written within JSON strings, each encoded on first use.
 struct WrittenKeys {
     text: Vec<u8>,
-    /// Where each element stands in the text, by its number; nowhere yet if empty.
+    /// Position of each element in the text, by its number; empty if it is not written yet.
     keys: Vec<WrittenKey>,
-    /// How many bytes of all that was written are those of escapes.
+    /// Number of bytes that escapes add to the text.
     escapes: usize,
-    /// Whether anything is written by its code.
+    /// True if a character is written as a numeric escape.
     has_codes: bool,
 }
 
-/// Where a key stands in the text, with its quotes and colon.
+/// Position of a key in the text, with its quotes and colon.
 #[derive(Clone, Copy, Default)]
 struct WrittenKey {
     start: u32,
@@ -478,7 +480,7 @@ impl WrittenKeys {
             let (escapes, has_codes) = escapes(&self.text[start..]);
             self.has_codes |= has_codes;
             self.text.extend_from_slice(b"\":");
-            // Inputs are bounded far below what would not fit.
+            // Inputs are bounded far below this limit.
             let number = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
             *key = WrittenKey {
                 start: number(start),
@@ -491,7 +493,8 @@ impl WrittenKeys {
     }
 }
 
-/// How many bytes escapes add to a text within a JSON string, and whether any of them is a code.
+/// Returns the number of bytes that escapes add to a text within a JSON string; the flag is true if one of them is
+/// numeric.
 fn escapes(quoted: &[u8]) -> (usize, bool) {
     let (mut added, mut has_codes, mut rest) = (0, false, quoted);
     while let Some(at) = memchr(b'\\', rest) {
@@ -543,7 +546,7 @@ fn to_entries(level: Level<'_>, member: bool, names: &mut [SmolStr]) -> Map {
     Map::from_unsorted(entries)
 }
 
-/// `f:` and a name, without a heap allocation where it is short.
+/// Returns `f:` and a name, without a heap allocation if it is short.
 fn prefixed(name: &str) -> SmolStr {
     SmolStr::from_iter(["f:", name])
 }

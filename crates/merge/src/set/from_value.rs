@@ -1,4 +1,4 @@
-//! The set of a value's leaves where no schema says how its lists merge.
+//! Set of a value's leaves, for values without a schema that defines how their lists merge.
 
 use holdfast_value::Value;
 
@@ -6,12 +6,12 @@ use super::{Set, SetBuilder};
 use crate::PathElement;
 use crate::path_element::Key;
 
-/// The fields that are taken for keys where an item of a list has them with a scalar, sorted.
+/// Fields that serve as keys of list items that have them with a scalar value, sorted.
 const LIKELY_KEYS: [&str; 3] = ["id", "key", "name"];
 
 impl Set {
-    /// The leaves of a value: scalars and nulls. Items of lists are named by their fields `id`, `key` and `name`, else by
-    /// their position.
+    /// Returns the leaves of a value: scalars and nulls. Items of lists are identified by their fields `id`, `key` and
+    /// `name`, otherwise by their position.
     pub fn from_value(value: &Value) -> Set {
         let mut builder = SetBuilder::default();
         collect(value, &mut builder);
@@ -19,7 +19,7 @@ impl Set {
     }
 }
 
-/// Adds the leaves below a value, and says whether it is itself one.
+/// Adds the leaves below a value; returns true if the value is itself a leaf.
 fn collect(value: &Value, builder: &mut SetBuilder) -> bool {
     match value {
         Value::Map(map) => {

@@ -1,21 +1,21 @@
-//! Tables in which each thing is found again by a cheap hash.
+//! Interning tables that find equal entries by a cheap hash.
 
 use holdfast_value::Value;
 
 use crate::PathElement;
 
-/// Finds the numbers of things that were seen before. What is not found within a few steps counts as new, so that things
-/// chosen to collide cost no time; they only take more room.
+/// Hash index of entries seen before. An entry that is not found within a few steps counts as new: entries chosen to
+/// collide cost memory, but no time.
 pub(super) struct Index {
-    /// The numbers by hash, [`FREE`] where there is none. A power of two long.
+    /// Entry numbers by hash, [`FREE`] for an empty slot. The length is a power of two.
     slots: Vec<u32>,
-    /// The hashes of all things, by number.
+    /// Hashes of all entries, by number.
     hashes: Vec<u32>,
 }
 
 const FREE: u32 = u32::MAX;
 
-/// How many slots are looked at.
+/// Maximum number of slots that are probed.
 const STEPS: usize = 8;
 
 impl Default for Index {
@@ -28,7 +28,7 @@ impl Default for Index {
 }
 
 impl Index {
-    /// The number of what has this hash and is the same, or `None`; then the next number is its own.
+    /// Returns the number of the equal entry with this hash, or `None`; then the entry gets the next number.
     #[inline]
     #[expect(
         clippy::indexing_slicing,
@@ -82,7 +82,7 @@ impl Index {
     }
 }
 
-/// A hash of a text that looks at its length and at most sixteen of its bytes.
+/// Returns a hash of a text that depends on its length and at most sixteen of its bytes.
 #[inline]
 pub(super) fn hash_text(text: &[u8]) -> u32 {
     let word = match (text.first_chunk::<8>(), text.last_chunk::<8>()) {
@@ -97,7 +97,7 @@ pub(super) fn hash_text(text: &[u8]) -> u32 {
     mix(word ^ (text.len() as u64).rotate_left(53))
 }
 
-/// A hash of an element; equal elements have the same.
+/// Returns a hash of an element; equal elements have equal hashes.
 #[inline]
 pub(super) fn hash_element(element: &PathElement) -> u32 {
     match element {
@@ -115,7 +115,7 @@ fn hash_value(value: &Value) -> u32 {
     match value {
         Value::String(text) => hash_text(text.as_bytes()),
         Value::Bool(flag) => 2 + u32::from(*flag),
-        // Numbers are equal across their types; adding zero makes one of both zeros.
+        // Numbers are equal across types; adding zero unifies both zeros.
         Value::Int(number) => mix((*number as f64 + 0.0).to_bits()),
         Value::UInt(number) => mix((*number as f64 + 0.0).to_bits()),
         Value::Float(number) => mix((number + 0.0).to_bits()),

@@ -7,14 +7,14 @@ use holdfast_value::Value;
 use super::nodes::Node;
 use crate::PathElement;
 
-/// Sibling entries with all below them: a set, or what a set has below an element.
+/// Sibling entries with their descendants: a set, or the part of a set below an element.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Level<'a> {
     pub(super) elements: &'a [PathElement],
     pub(super) nodes: &'a [Node],
 }
 
-/// An element of a level with all below it.
+/// Element of a level with its descendants.
 #[derive(Clone, Copy)]
 pub(crate) struct Entry<'a> {
     elements: &'a [PathElement],
@@ -27,7 +27,7 @@ impl<'a> Level<'a> {
         self.nodes.is_empty()
     }
 
-    /// The first entry.
+    /// Returns the first entry.
     #[inline]
     pub(crate) fn first(self) -> Option<Entry<'a>> {
         let (node, rest) = self.nodes.split_first()?;
@@ -38,7 +38,7 @@ impl<'a> Level<'a> {
         })
     }
 
-    /// Takes the first entry off.
+    /// Removes and returns the first entry.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Entry<'a>> {
         let entry = self.first()?;
@@ -46,17 +46,17 @@ impl<'a> Level<'a> {
         Some(entry)
     }
 
-    /// The entries in order.
+    /// Iterates over the entries in order.
     pub(crate) fn entries(mut self) -> impl Iterator<Item = Entry<'a>> {
         std::iter::from_fn(move || self.next())
     }
 
-    /// The entry of an element.
+    /// Returns the entry of an element.
     pub(crate) fn find(mut self, element: &PathElement) -> Option<Entry<'a>> {
         self.advance(|entry| entry.element().cmp(element))
     }
 
-    /// Whether `value` may hold what one of the paths names. Items of lists are taken to be named.
+    /// True if `value` may contain one of the paths. Every list counts as containing them.
     pub(crate) fn touches(self, value: &Value) -> bool {
         self.entries().any(|entry| match entry.element() {
             PathElement::Field(name) => value
@@ -66,8 +66,8 @@ impl<'a> Level<'a> {
         })
     }
 
-    /// Takes off all entries before a field, and gives the field's own if it is there. A walk that asks for names in
-    /// ascending order passes each entry once.
+    /// Skips all entries before a field; returns the field's entry if there is one. A walk with names in ascending
+    /// order visits each entry once.
     #[inline]
     pub(crate) fn advance_to_field(&mut self, name: &str) -> Option<Entry<'a>> {
         self.advance(|entry| match entry.element() {
@@ -76,7 +76,7 @@ impl<'a> Level<'a> {
         })
     }
 
-    /// Takes off all entries that are less than what is looked for, and gives the one that is equal, if there is one.
+    /// Skips all entries that are less than the target; returns the one that is equal, if there is one.
     #[inline]
     pub(super) fn advance(&mut self, order: impl Fn(Entry<'a>) -> Ordering) -> Option<Entry<'a>> {
         while let Some(entry) = self.first() {
@@ -89,7 +89,7 @@ impl<'a> Level<'a> {
         None
     }
 
-    /// Whether siblings are sorted and differ, counts fit, and no entry says nothing.
+    /// True if siblings are sorted and distinct, counts are consistent, and every entry is a member or has children.
     pub(super) fn is_well_formed(self) -> bool {
         let entries: Vec<_> = self.entries().collect();
         let counted: usize = entries.iter().map(|entry| entry.below.len() + 1).sum();
@@ -113,13 +113,13 @@ impl<'a> Entry<'a> {
         &self.elements[self.node.element()]
     }
 
-    /// Whether the path that ends here is in the set.
+    /// True if the path that ends here is in the set.
     #[inline]
     pub(crate) fn is_member(self) -> bool {
         self.node.is_member()
     }
 
-    /// The paths that go on from here.
+    /// Returns the paths below this element.
     #[inline]
     pub(crate) fn below(self) -> Level<'a> {
         Level {
@@ -128,7 +128,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The number of the element in its table.
+    /// Returns the number of the element in its table.
     #[inline]
     pub(super) fn number(self) -> u32 {
         u32::try_from(self.node.element()).unwrap_or_default()

@@ -1,10 +1,10 @@
-//! Sets of paths: what a manager owns.
+//! Field sets: the paths that a manager owns.
 //!
-//! A set is a tree of path elements, kept flat: one vector of nodes in preorder, siblings sorted, each node with the
-//! number of its element in a table and the count of the nodes below it. Most elements occur many times in a set and once
-//! in its table, so that nodes are eight bytes, and walks, algebra and text are one pass over little memory. What stands
-//! below an element is a view of the same vector; the result of an operation that only takes away has the same table. A
-//! node is in the set itself, has nodes below it, or both; one that is neither does not exist.
+//! A set is a tree of path elements, stored flat: one vector of nodes in preorder, siblings sorted, each node with the
+//! number of its element in a table and the number of nodes below it. Most elements occur many times in a set but once
+//! in its table, so a node has eight bytes, and walks, algebra and text are single passes over little memory. The part
+//! below an element is a view of the same vector; an operation that only removes nodes shares the table. A node is in
+//! the set itself, has nodes below it, or both; one that is neither does not exist.
 
 mod algebra;
 mod build;
@@ -29,39 +29,39 @@ pub use pattern::{Filter, Matcher, MemberMatcher};
 
 use crate::{Path, PathElement};
 
-/// A set of paths. A clone shares it.
+/// Set of paths. A clone shares it.
 ///
 /// Collect many paths at once rather than [`Set::insert`] them one by one: an insertion copies the set.
 #[derive(Clone, Default)]
 pub struct Set(Option<Contents>);
 
-/// What a set that is not empty consists of.
+/// Content of a set that is not empty.
 #[derive(Clone)]
 struct Contents {
-    /// The elements that nodes stand for, in any order; an element may occur more than once.
+    /// Elements of the nodes, in any order; an element may occur more than once.
     elements: Arc<Vec<PathElement>>,
     nodes: Arc<Vec<Node>>,
-    /// The part of the nodes that is this set: the nodes below one node, or all. Never empty.
+    /// Range of the nodes of this set: the nodes below one node, or all. Never empty.
     range: Range<usize>,
 }
 
 impl Set {
-    /// The empty set.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether no path is in the set.
+    /// True if the set has no paths.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// How many paths are in the set.
+    /// Returns the number of paths in the set.
     pub fn size(&self) -> usize {
         self.level().nodes.iter().filter(|node| node.is_member()).count()
     }
 
-    /// Whether both are the very same set in memory.
+    /// True if both are the same set in memory.
     pub fn same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(a), Some(b)) => Arc::ptr_eq(&a.nodes, &b.nodes) && a.range == b.range,
@@ -70,7 +70,7 @@ impl Set {
         }
     }
 
-    /// Adds a path. The empty path, which names the root, is never in a set.
+    /// Adds a path. The empty path, which identifies the root, is never in a set.
     pub fn insert(&mut self, path: &[PathElement]) {
         if path.is_empty() || self.has(path) {
             return;
@@ -79,7 +79,7 @@ impl Set {
         *self = self.union(&Set::from_iter([path]));
     }
 
-    /// Whether a path is in the set.
+    /// True if a path is in the set.
     pub fn has(&self, path: &[PathElement]) -> bool {
         let Some((last, parents)) = path.split_last() else {
             return false;
@@ -91,7 +91,7 @@ impl Set {
             .is_some_and(Entry::is_member)
     }
 
-    /// What the set holds below an element: its paths that go on from there, without that element.
+    /// Returns the set below an element: its paths without that first element.
     pub fn with_prefix(&self, element: &PathElement) -> Set {
         self.level()
             .find(element)
@@ -99,7 +99,7 @@ impl Set {
             .unwrap_or_default()
     }
 
-    /// The paths in the set: all members of a level in their order, then what is below them.
+    /// Iterates over the paths: all members of a level in order, then their descendants.
     pub fn paths(&self) -> Paths<'_> {
         Paths {
             levels: vec![Listing::new(self.level())],
@@ -107,7 +107,7 @@ impl Set {
         }
     }
 
-    /// The members of the first level.
+    /// Iterates over the members of the first level.
     pub fn members(&self) -> impl Iterator<Item = &PathElement> {
         self.level()
             .entries()
@@ -115,13 +115,13 @@ impl Set {
             .map(Entry::element)
     }
 
-    /// The elements of the first level that have paths below them, with those.
+    /// Iterates over the elements of the first level that have paths below them, with these paths.
     pub fn children(&self) -> impl Iterator<Item = (&PathElement, Set)> {
         let parents = self.level().entries().filter(|entry| !entry.below().is_empty());
         parents.map(|entry| (entry.element(), self.view(entry.below())))
     }
 
-    /// The first level.
+    /// Returns the first level.
     #[inline]
     pub(crate) fn level(&self) -> Level<'_> {
         match &self.0 {
@@ -133,12 +133,12 @@ impl Set {
         }
     }
 
-    /// A level of this set as a set of its own, which shares the nodes.
+    /// Returns a level of this set as a set that shares the nodes.
     fn view(&self, level: Level<'_>) -> Set {
         let (Some(contents), Some(first)) = (&self.0, level.nodes.first()) else {
             return Set::new();
         };
-        // The level is a slice of the nodes: where it starts is seen by the addresses.
+        // The level is a slice of the nodes; the addresses give its start.
         let start = contents
             .nodes
             .partition_point(|node| std::ptr::from_ref(node) < std::ptr::from_ref(first));
@@ -148,7 +148,7 @@ impl Set {
         }))
     }
 
-    /// The set of nodes that were taken from this one: it has the same elements.
+    /// Returns a set of a subset of this set's nodes, with the same elements.
     fn with_nodes(&self, nodes: Nodes) -> Set {
         match &self.0 {
             Some(contents) if !nodes.is_empty() => Set::from_parts(Arc::clone(&contents.elements), nodes),
@@ -188,7 +188,7 @@ impl PartialEq for Set {
 
 impl Eq for Set {}
 
-/// One printed path a line.
+/// Formats one path per line.
 impl fmt::Display for Set {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, path) in self.paths().enumerate() {
@@ -209,13 +209,13 @@ impl fmt::Debug for Set {
     }
 }
 
-/// The paths of a set, from [`Set::paths`].
+/// Iterator over the paths of a set, from [`Set::paths`].
 pub struct Paths<'a> {
     levels: Vec<Listing<'a>>,
     path: Path,
 }
 
-/// How far a level has been listed: first its members, then what is below each entry.
+/// Progress within a level: first its members, then the descendants of each entry.
 struct Listing<'a> {
     members: Level<'a>,
     parents: Level<'a>,

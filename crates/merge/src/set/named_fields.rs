@@ -1,12 +1,12 @@
-//! Which parents of a set's paths a schema declares.
+//! Addition of the declared parents of a set's paths.
 
 use super::{Level, Nodes, Set};
 use crate::PathElement;
 use crate::schema::{Schema, TypeRef};
 
 impl Set {
-    /// The set with each declared field that has paths below it made a member. A list item or a map entry above a path
-    /// stays what it was, since owning what is in it does not own it.
+    /// Returns the set with each declared field that has paths below it as a member. A list item or map entry above a
+    /// path is unchanged, because owning its content does not own the item itself.
     pub fn ensure_named_fields_are_members(&self, schema: &Schema, type_ref: TypeRef) -> Set {
         let mut out = Nodes::with_capacity(self.level().nodes.len());
         name_fields(self.level(), schema, type_ref, &mut out);

@@ -3,13 +3,13 @@
 use super::{Entry, Level};
 use crate::PathElement;
 
-/// A path element, with what the set says of it.
+/// Path element with its state in the set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Node {
-    /// The number of its element in the table.
+    /// Number of the element in the table.
     element: u32,
-    /// How many nodes stand below this one, which follow it; and in the lowest bit whether the path that ends here is in
-    /// the set.
+    /// Number of nodes below this one, which follow it, shifted by one bit. The lowest bit is set if the path that ends
+    /// here is in the set.
     below_and_member: u32,
 }
 
@@ -29,15 +29,15 @@ impl Node {
         self.below_and_member & 1 == 1
     }
 
-    /// The same node with another number for its element.
+    /// Returns the same node with another element number.
     #[inline]
     pub(super) fn renumbered(self, element: u32) -> Self {
         Self { element, ..self }
     }
 }
 
-/// Nodes while they are put together: [`Nodes::open`] an element, add what is below it, and [`Nodes::close`] it. Siblings
-/// must come in order.
+/// Nodes under construction: [`Nodes::open`] an element, add the nodes below it, and [`Nodes::close`] it. Siblings must
+/// come in order.
 #[derive(Default)]
 pub(super) struct Nodes(Vec<Node>);
 
@@ -54,7 +54,7 @@ impl Nodes {
         self.0.is_empty()
     }
 
-    /// Adds an element; what is added until it is closed stands below it. Gives the position to close it with.
+    /// Adds an element. Nodes added until it is closed are below it. Returns the position to close it with.
     #[inline]
     pub(super) fn open(&mut self, element: u32) -> usize {
         let at = self.0.len();
@@ -65,19 +65,19 @@ impl Nodes {
         at
     }
 
-    /// Ends what stands below the element opened at `at`. One that is neither member nor parent is dropped.
+    /// Closes the element opened at `at`. An element that is neither member nor parent is dropped.
     #[inline]
     pub(super) fn close(&mut self, at: usize, member: bool) {
         let below = self.0.len() - at - 1;
         if !member && below == 0 {
             self.0.truncate(at);
         } else if let Some(node) = self.0.get_mut(at) {
-            // Inputs are bounded far below what would not fit.
+            // Inputs are bounded far below this limit.
             node.below_and_member = (u32::try_from(below).unwrap_or(u32::MAX) << 1) | u32::from(member);
         }
     }
 
-    /// Adds a member with nothing below it.
+    /// Adds a member without children.
     #[inline]
     pub(super) fn push_leaf(&mut self, element: u32) {
         self.0.push(Node {
@@ -86,7 +86,7 @@ impl Nodes {
         });
     }
 
-    /// Adds an entry with all below it; its elements have the same numbers here.
+    /// Adds an entry with its descendants; its elements have the same numbers here.
     #[inline]
     pub(super) fn push_entry(&mut self, entry: Entry<'_>) {
         self.0.push(entry.node);
@@ -99,7 +99,7 @@ impl Nodes {
         self.0.extend_from_slice(level.nodes);
     }
 
-    /// Adds nodes that stand below each other as they are.
+    /// Adds complete subtrees of nodes unchanged.
     #[inline]
     pub(super) fn extend(&mut self, nodes: impl IntoIterator<Item = Node>) {
         self.0.extend(nodes);
@@ -116,14 +116,14 @@ impl Nodes {
         }
     }
 
-    /// Ends what stands below a node whose membership is already marked.
+    /// Closes a node whose membership is already set.
     pub(super) fn close_marked(&mut self, at: usize) {
         let member = self.get(at).is_some_and(Node::is_member);
         self.close(at, member);
     }
 
-    /// Puts the siblings from a position on in order. Of siblings with one element the memberships add up, and the last
-    /// that has something below it gives that.
+    /// Sorts the siblings from a position on. Siblings with the same element are combined: the result is a member if
+    /// one of them is, and has the children of the last one that has any.
     pub(super) fn sort_level(&mut self, from: usize, elements: &[PathElement]) {
         let unsorted = self.0.split_off(from);
         let level = Level {

@@ -1,47 +1,48 @@
-//! Filters of sets: what to leave out, or patterns of what to keep.
+//! Filters of sets: paths to exclude, or patterns of paths to include.
 
 use super::{Level, Nodes, Set};
 use crate::PathElement;
 
-/// What a filter keeps of a set.
+/// Filter of a set.
 #[derive(Clone, Debug)]
 pub enum Filter {
-    /// Everything but the paths of this set and all below them.
+    /// Keeps everything except the paths of this set and their descendants.
     Exclude(Set),
-    /// The paths that match.
+    /// Keeps the paths that match.
     Include(Matcher),
 }
 
-/// A pattern of sets. At each level the first member pattern that fits an element decides what of it is kept; wildcards
-/// are tried first, then the others in the order of their elements.
+/// Pattern of sets. At each level the first member pattern that matches an element decides what to keep of it;
+/// wildcards are tried first, then the others in the order of their elements.
 #[derive(Clone, Debug, Default)]
 pub struct Matcher {
     everything: bool,
     members: Vec<MemberMatcher>,
 }
 
-/// A pattern of one element, with the pattern of what is below it.
+/// Pattern of one element, with the pattern of its descendants.
 #[derive(Clone, Debug)]
 pub struct MemberMatcher {
-    /// The element; `None` fits each.
+    /// Element to match; `None` matches any.
     pub element: Option<PathElement>,
-    /// What is kept below it.
+    /// Pattern of the descendants.
     pub below: Matcher,
 }
 
 impl Filter {
-    /// Leaves out the paths of a set and all below them.
+    /// Creates a filter that excludes the paths of a set and their descendants.
     pub fn exclude(set: Set) -> Self {
         Filter::Exclude(set)
     }
 
-    /// Keeps what the patterns keep, merged into one as [`Matcher::merge`] says. Without patterns everything is kept.
+    /// Creates a filter that keeps the paths of the patterns, merged into one pattern by [`Matcher::merge`]. Without
+    /// patterns everything is kept.
     pub fn include(matchers: impl IntoIterator<Item = Matcher>) -> Self {
         let merged = matchers.into_iter().reduce(|merged, matcher| merged.merge(&matcher));
         Filter::Include(merged.unwrap_or_else(Matcher::everything))
     }
 
-    /// What the filter keeps of a set.
+    /// Returns the paths of a set that the filter keeps.
     pub fn apply(&self, set: &Set) -> Set {
         match self {
             Filter::Exclude(excluded) => set.recursive_difference(excluded),
@@ -56,7 +57,7 @@ impl Filter {
 }
 
 impl Matcher {
-    /// Keeps everything.
+    /// Creates a pattern that keeps everything.
     pub fn everything() -> Self {
         Self {
             everything: true,
@@ -64,7 +65,7 @@ impl Matcher {
         }
     }
 
-    /// Keeps what the member patterns keep.
+    /// Creates a pattern that keeps the matches of the member patterns.
     pub fn members(patterns: impl IntoIterator<Item = MemberMatcher>) -> Self {
         let mut members: Vec<_> = patterns.into_iter().collect();
         members.sort_by(|a, b| a.element.cmp(&b.element));
@@ -74,7 +75,7 @@ impl Matcher {
         }
     }
 
-    /// A pattern of a path and all below it.
+    /// Creates a pattern of a path and its descendants.
     pub fn path(path: &[PathElement]) -> Self {
         path.iter().rev().fold(Self::everything(), |below, element| {
             Self::members([MemberMatcher {
@@ -84,9 +85,9 @@ impl Matcher {
         })
     }
 
-    /// A pattern that keeps what either keeps, but for what the reference misses: of several member patterns it finds
-    /// the one to merge with only in some places, and never a wildcard. What is not found is added, and counts where no
-    /// earlier pattern fits.
+    /// Merges two patterns into one that keeps the matches of either, except where the reference misses: it finds the
+    /// member pattern to merge with only at some positions, and never finds a wildcard. A pattern that is not found is
+    /// appended, and applies if no earlier pattern matches.
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub fn merge(&self, other: &Matcher) -> Matcher {
         if self.everything || other.everything {
@@ -126,8 +127,8 @@ impl Matcher {
     }
 }
 
-/// Where the reference finds a member pattern: by halving, but with the order the wrong way round, so that it ends where
-/// the element is not unless it comes to it by chance.
+/// Finds a member pattern like the reference: by binary search with the comparison reversed, so that it finds the
+/// element only by chance.
 #[expect(clippy::indexing_slicing, reason = "a binary search stays between its ends")]
 fn find_as_reference(members: &[MemberMatcher], element: Option<&PathElement>) -> Option<usize> {
     let (mut low, mut high) = (0, members.len());

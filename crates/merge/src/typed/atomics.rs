@@ -1,4 +1,4 @@
-//! The maps and lists of a value that are replaced as a whole.
+//! Maps and lists of a value that are replaced as a whole.
 
 use holdfast_value::Value;
 
@@ -7,8 +7,8 @@ use crate::PathElement;
 use crate::schema::{Schema, TypeRef};
 
 impl Typed {
-    /// The places of maps and lists of this value that are atomic by their type, as messages print them. Entries of maps that
-    /// are no declared fields are not looked into.
+    /// Returns the paths of the maps and lists of this value that are atomic by their type, in the form of messages.
+    /// Does not descend into map entries that are not declared fields.
     pub fn atomics(&self) -> Vec<String> {
         let mut found = Vec::new();
         walk(&self.schema, self.type_ref, &self.value, &mut String::new(), &mut found);

@@ -1,4 +1,4 @@
-//! What differs between two values.
+//! Comparison of two values.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -13,29 +13,29 @@ use crate::schema::{ListType, MapType, Scalar, Schema, Type, TypeRef};
 use crate::set::SetBuilder;
 use crate::{Filter, PathElement, Set};
 
-/// What differs between two values of one type.
+/// Differences between two values of one type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// What the second value alone has: leaves, and every container, item and entry that came as a whole.
+    /// Paths that only the second value has: leaves, and every container, item and entry that was added as a whole.
     pub added: Set,
-    /// The leaves that both have with different values.
+    /// Leaves that both values have with different content.
     pub modified: Set,
-    /// What the first value alone has.
+    /// Paths that only the first value has.
     pub removed: Set,
 }
 
 impl Comparison {
-    /// Whether nothing differs.
+    /// True if there are no differences.
     pub fn is_same(&self) -> bool {
         self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
     }
 
-    /// The comparison without the paths of a set and all below them.
+    /// Returns the comparison without the paths of a set and their descendants.
     pub fn exclude_fields(&self, fields: &Set) -> Comparison {
         self.map(|set| set.recursive_difference(fields))
     }
 
-    /// What a filter keeps of the comparison.
+    /// Returns the part of the comparison that a filter keeps.
     pub fn filter_fields(&self, filter: &Filter) -> Comparison {
         self.map(|set| filter.apply(set))
     }
@@ -49,7 +49,7 @@ impl Comparison {
     }
 }
 
-/// One block for each part that is not empty, one printed path a line.
+/// Formats one block for each part that is not empty, one path per line.
 impl fmt::Display for Comparison {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (title, set) in [
@@ -66,10 +66,10 @@ impl fmt::Display for Comparison {
 }
 
 impl Typed {
-    /// What differs between this value and a newer one.
+    /// Compares this value with a newer one.
     ///
     /// # Errors
-    /// If the types differ, or either value does not fit the type.
+    /// Fails if the types differ, or if either value does not fit the type.
     pub fn compare(&self, newer: &Typed) -> Result<Comparison, ValidationErrors> {
         self.require_type_of(newer)?;
         let mut comparer = Comparer {
@@ -91,18 +91,18 @@ impl Typed {
     }
 }
 
-/// Both values have every node that is walked here; what one alone has goes to [`SetWalk`].
+/// Walk over the nodes that both values have. Nodes of only one value are left to [`SetWalk`].
 struct Comparer<'a> {
     schema: &'a Schema,
     added: SetWalk<'a>,
     removed: SetWalk<'a>,
     modified: SetBuilder,
     errors: Errors,
-    /// Whether both values are valid, so that a part that is the same in both needs no look.
+    /// True if both values are valid, so that identical parts can be skipped.
     valid: bool,
 }
 
-/// Which of the two values.
+/// One of the two values.
 #[derive(Clone, Copy)]
 enum Side {
     Older,
@@ -110,7 +110,7 @@ enum Side {
 }
 
 impl<'a> Comparer<'a> {
-    /// Adds what differs below a node, and says whether the node is itself modified.
+    /// Adds the differences below a node; returns true if the node itself is modified.
     fn node(&mut self, type_ref: TypeRef, older: &Value, newer: &Value) -> bool {
         let of = self.schema.resolve(type_ref);
         if of.missing {
@@ -120,7 +120,8 @@ impl<'a> Comparer<'a> {
         let (older_kind, newer_kind) = (first_kind(deduce(of, older)), first_kind(deduce(of, newer)));
         let mut modified = self.as_kind(of, newer_kind, older, newer);
         if older_kind != newer_kind {
-            // The value changed its kind: walked as what it was it only loses, and as what it is it only gains.
+            // The value changed its kind: the walk with the old kind only removes paths, the walk with the new kind
+            // only adds them.
             modified |= self.as_kind(of, older_kind, older, newer);
         }
         modified
@@ -221,8 +222,8 @@ impl<'a> Comparer<'a> {
                         self.modified.push_leaf(element());
                     }
                 }
-                // Several items of one name are owned as one bare item: it comes or goes, and with it goes or comes what
-                // the one item has.
+                // Several items with the same key are owned as one item without content. It is added or removed, and
+                // the content of the single item on the other side is removed or added.
                 ([_, _, ..], rest) => {
                     if let [newer] = rest {
                         self.one(Side::Newer, element(), list.element, &newer_items[*newer]);
@@ -240,7 +241,7 @@ impl<'a> Comparer<'a> {
         false
     }
 
-    /// Compares lists whose items have the same names in the same order, each once.
+    /// Compares lists whose items have the same distinct keys in the same order.
     fn pairs(&mut self, list: &'a ListType, names: &[Name<'_>], older: &[Value], newer: &[Value]) -> bool {
         let added = self.added.builder.position();
         let modified = self.modified.position();
@@ -256,9 +257,9 @@ impl<'a> Comparer<'a> {
         false
     }
 
-    /// Adds what differs at a step that both values have.
+    /// Adds the differences at an element that both values have.
     fn both(&mut self, element: impl Fn() -> PathElement, type_ref: TypeRef, older: &Value, newer: &Value) {
-        // A look ahead costs less than to go on with three sets open, and most parts of most objects are the same.
+        // This check costs less than continuing with three open sets, and most parts of most objects are unchanged.
         if self.valid && identical(older, newer) {
             return;
         }
@@ -274,7 +275,7 @@ impl<'a> Comparer<'a> {
         self.modified.close(changed, modified);
     }
 
-    /// Adds a step that one value alone has, with all below it.
+    /// Adds an element that only one value has, with its descendants.
     fn one(&mut self, side: Side, element: PathElement, type_ref: TypeRef, value: &Value) {
         let comparer = match side {
             Side::Older => &mut self.removed,

@@ -1,4 +1,4 @@
-//! Keeping of a value only what a set names.
+//! Extraction of the parts of a value that a set contains.
 
 use holdfast_value::{Entry, List, Map, Value};
 
@@ -8,20 +8,20 @@ use crate::schema::{ListType, MapType, Schema, TypeRef};
 use crate::set::Level;
 use crate::{PathElement, Set};
 
-/// Whether extraction keeps the key fields of list items whose other fields it keeps.
+/// Treatment of the key fields of list items during extraction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFields {
-    /// Only where the set names them.
+    /// Keeps them only if the set contains them.
     AsNamed,
-    /// Wherever anything of the item is kept, so that the items stay mergeable.
+    /// Keeps them whenever another field of the item is kept, so that the items stay mergeable.
     Appended,
 }
 
 impl Typed {
-    /// The parts of the value that the paths of a set lead to. Atomic and empty containers are kept whole.
+    /// Returns the parts of the value at the paths of a set. Atomic and empty containers are kept whole.
     ///
-    /// As in the reference, what stands below a map entry that is itself in the set is taken by the set of the entry's own
-    /// level; a list item in the set without paths below it is kept whole.
+    /// As in the reference, the content below a map entry that is itself in the set is selected by the set at the
+    /// entry's own level; a list item in the set without paths below it is kept whole.
     pub fn extract_items(&self, items: &Set, key_fields: KeyFields) -> Typed {
         let with_keys = match key_fields {
             KeyFields::AsNamed => items.clone(),
@@ -32,7 +32,7 @@ impl Typed {
         self.with_value(value, self.checked)
     }
 
-    /// The set with the key fields of each item on the way of a path that this value has.
+    /// Returns the set with the key fields of each item on the way of a path in this value.
     #[expect(clippy::indexing_slicing, reason = "the place of a step of this very path")]
     fn with_key_fields(&self, items: &Set) -> Set {
         let Ok(present) = self.to_field_set() else {

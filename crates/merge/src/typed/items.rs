@@ -1,4 +1,4 @@
-//! How items of lists are named.
+//! Keys of list items.
 
 use std::cmp::Ordering;
 
@@ -12,13 +12,13 @@ use crate::path_element::Key;
 use crate::schema::{ListType, Relationship};
 use crate::set::{Entry, Level};
 
-/// The name of a list item, borrowed from the item: the values of its key fields, sorted by the fields' names, with gaps
-/// where there is neither value nor default; or the one value of a set's item.
+/// Key of a list item, borrowed from the item: the values of its key fields, sorted by the fields' names, with gaps for
+/// fields without a value or default; or the single value of a set's item.
 #[derive(Clone, Debug)]
 pub(super) struct Name<'a>(SmallVec<[Option<&'a Value>; 2]>);
 
 impl ListType {
-    /// The name of an item.
+    /// Returns the key of an item.
     pub(super) fn name<'a>(&'a self, item: &'a Value) -> Result<Name<'a>, String> {
         if self.relationship != Relationship::Associative {
             return Err("invalid indexing of non-associative list".to_owned());
@@ -57,7 +57,7 @@ impl ListType {
         Ok(Name(values))
     }
 
-    /// The path element of a name.
+    /// Returns the path element of a key.
     pub(super) fn element(&self, name: &Name<'_>) -> PathElement {
         match (self.keys.as_ref(), name.0.as_slice()) {
             ([], [Some(value)]) => PathElement::Value((*value).clone()),
@@ -71,7 +71,7 @@ impl ListType {
         }
     }
 
-    /// The order of an element to the element of a name.
+    /// Compares an element with the element of a key.
     fn compare_element(&self, element: &PathElement, name: &Name<'_>) -> Ordering {
         match element {
             PathElement::Field(_) => Ordering::Less,
@@ -105,7 +105,7 @@ impl ListType {
     }
 }
 
-/// The entries of a level of a set, to be looked up by the names of a list's items.
+/// Entries of a level of a set, for lookup by the keys of a list's items.
 pub(super) struct ItemEntries<'a>(SmallVec<[Entry<'a>; 8]>);
 
 impl<'a> ItemEntries<'a> {
@@ -113,7 +113,7 @@ impl<'a> ItemEntries<'a> {
         Self(level.entries().collect())
     }
 
-    /// What the set says of an item; nothing if the item has no name.
+    /// Returns the entry of an item, or `None` if the item has no key or no entry.
     pub(super) fn find(&self, list: &ListType, item: &Value) -> Option<Entry<'a>> {
         let name = list.name(item).ok()?;
         let at = self
@@ -134,7 +134,7 @@ fn set_item_name(item: &Value) -> Result<Name<'_>, String> {
 }
 
 impl<'a> Name<'a> {
-    /// The values that the name consists of, each with the name of its field: none in the name of a set's item.
+    /// Iterates over the values of the key, each with the name of its field, which is missing for a set's item.
     pub(super) fn parts(&self, list: &'a ListType) -> impl Iterator<Item = (&'a str, &'a Value)> {
         let fields = list.keys.iter().map(|key| key.name.as_str());
         let fields = fields.chain(list.keys.is_empty().then_some(""));
@@ -143,14 +143,15 @@ impl<'a> Name<'a> {
             .filter_map(|(field, value)| Some((field, (*value)?)))
     }
 
-    /// The order of the path elements that two names of one list make.
+    /// Compares the path elements of two keys of one list.
     #[inline]
     pub(super) fn compare(&self, other: &Self) -> Ordering {
         for (at, pair) in self.0.iter().zip(&other.0).enumerate() {
             let order = match pair {
                 (Some(a), Some(b)) => a.compare(b),
                 (None, None) => Ordering::Equal,
-                // The one with this field has an earlier name at this place, unless the other has no more fields at all.
+                // The key with this field has an earlier name at this position, unless the other key has no more
+                // fields.
                 (Some(_), None) => {
                     if other.has_values_from(at) {
                         Ordering::Less
@@ -179,7 +180,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// The names of a list's items in order, where each item has one.
+/// Returns the keys of a list's items in order; fails if an item has none.
 pub(super) fn names<'a>(list: &'a ListType, items: &'a [Value]) -> Result<Vec<Name<'a>>, ValidationError> {
     let mut names = Vec::with_capacity(items.len());
     for (at, item) in items.iter().enumerate() {
@@ -191,18 +192,18 @@ pub(super) fn names<'a>(list: &'a ListType, items: &'a [Value]) -> Result<Vec<Na
     Ok(names)
 }
 
-/// Whether both are the same names in the same order.
+/// True if both have the same keys in the same order.
 pub(super) fn same_names<'n>(a: &[Name<'n>], b: &[Name<'n>]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.compare(b).is_eq())
 }
 
-/// Whether the names ascend, each occurring once.
+/// True if the keys ascend without repetition.
 #[expect(clippy::indexing_slicing, reason = "windows of two")]
 pub(super) fn in_order(names: &[Name<'_>]) -> bool {
     names.windows(2).all(|pair| pair[0].compare(&pair[1]).is_lt())
 }
 
-/// Whether each name occurs once.
+/// True if no key is repeated.
 #[expect(clippy::indexing_slicing, reason = "windows of two")]
 pub(super) fn all_differ(names: &[Name<'_>]) -> bool {
     if in_order(names) {
@@ -213,7 +214,7 @@ pub(super) fn all_differ(names: &[Name<'_>]) -> bool {
     sorted.windows(2).all(|pair| pair[0].compare(pair[1]).is_ne())
 }
 
-/// Of each item, whether its name occurred before it.
+/// Returns for each item whether its key occurred before.
 #[expect(
     clippy::indexing_slicing,
     reason = "groups are numbered from zero, and hold the places of items"
@@ -225,25 +226,25 @@ pub(super) fn repeats(names: &[Name<'_>]) -> Vec<bool> {
     groups.left.iter().map(is_repeated).collect()
 }
 
-/// What to say of an item whose name occurred before it.
+/// Returns the validation error of an item whose key occurred before.
 pub(super) fn duplicate_error(list: &ListType, name: &Name<'_>) -> ValidationError {
     ValidationError::new(format!("duplicate entries for key {}", list.element(name)))
 }
 
-/// What to say of the items whose names occurred before them.
+/// Returns the validation errors of all items whose keys occurred before.
 pub(super) fn duplicate_errors(list: &ListType, names: &[Name<'_>]) -> Vec<ValidationError> {
     let repeats = repeats(names).into_iter().zip(names);
     let repeated = repeats.filter(|(is_repeated, _)| *is_repeated);
     repeated.map(|(_, name)| duplicate_error(list, name)).collect()
 }
 
-/// The items of one or two lists, grouped by name.
+/// Items of one or two lists, grouped by key.
 pub(super) struct Groups {
-    /// The group of each item of the left list. Groups are numbered from 0 in the order of their names.
+    /// Group of each item of the left list. Groups are numbered from 0 in the order of their keys.
     pub(super) left: Vec<usize>,
-    /// The group of each item of the right list.
+    /// Group of each item of the right list.
     pub(super) right: Vec<usize>,
-    /// How many groups there are.
+    /// Number of groups.
     pub(super) count: usize,
 }
 
@@ -278,7 +279,7 @@ impl Groups {
         groups
     }
 
-    /// For each group where its items stand in a list, given the groups of the items.
+    /// Returns the positions of each group's items in a list, given the groups of the items.
     #[expect(
         clippy::indexing_slicing,
         reason = "groups are numbered from zero, and hold the places of items"
@@ -292,5 +293,5 @@ impl Groups {
     }
 }
 
-/// Where the items of one name stand in a list.
+/// Positions of the items with one key in a list.
 pub(super) type Positions = SmallVec<[usize; 1]>;

@@ -1,4 +1,4 @@
-//! Merging a configuration into a live value.
+//! Merge of a configuration into an existing value.
 
 use std::cmp::Ordering;
 
@@ -11,11 +11,12 @@ use crate::PathElement;
 use crate::schema::{ListType, MapType, Scalar, Schema, TypeRef};
 
 impl Typed {
-    /// Merges a configuration into this value: its leaves win, nothing is removed, and shared list items take its order.
-    /// What does not change is shared with this value.
+    /// Merges a configuration into this value: leaves of the configuration win, nothing is removed, and shared list
+    /// items take the configuration's order. Unchanged parts are shared with this value.
     ///
     /// # Errors
-    /// If the types differ, the configuration has two items of one name, or either side does not fit the type.
+    /// Fails if the types differ, if the configuration has two items with the same key, or if either side does not fit
+    /// the type.
     pub fn merge(&self, config: &Typed) -> Result<Typed, ValidationErrors> {
         self.require_type_of(config)?;
         let mut merger = Merger {
@@ -28,7 +29,7 @@ impl Typed {
         merger.errors.result()?;
         let checked = match (self.checked, config.checked) {
             (Checked::No, _) | (_, Checked::No) => Checked::No,
-            // Duplicates of the live value stay where the configuration does not name them.
+            // Duplicates in the existing value are kept if the configuration does not contain their key.
             (live, _) => live,
         };
         Ok(self.with_value(merged.unwrap_or_default(), checked))
@@ -37,15 +38,15 @@ impl Typed {
 
 struct Merger<'a> {
     schema: &'a Schema,
-    /// Whether a live subtree merged with nothing is itself.
+    /// True if an existing subtree merged with nothing is unchanged.
     live_is_valid: bool,
-    /// Whether a subtree of the configuration merged with nothing, or with itself, is itself.
+    /// True if a subtree of the configuration merged with nothing, or with itself, is unchanged.
     config_is_unique: bool,
     errors: Errors,
 }
 
 impl Merger<'_> {
-    /// Merges two nodes of which one may be absent. `None` where nothing remains.
+    /// Merges two nodes, one of which may be absent. `None` if nothing remains.
     fn node(&mut self, type_ref: TypeRef, live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
         match (live, config) {
             (None, Some(config)) if self.config_is_unique => return Some(config.clone()),
@@ -61,7 +62,7 @@ impl Merger<'_> {
         let live_kinds = live.map_or(of.kinds(), |live| deduce(of, live));
         let config_kinds = config.map_or(live_kinds, |config| deduce(of, config));
         if live.is_some() && live_kinds != config_kinds && !self.live_is_valid {
-            // The live value is of another kind and gives way, but what is wrong with it is still said.
+            // The existing value is of another kind and is replaced, but its validation errors are still reported.
             self.as_kind(of, first_kind(live_kinds), live, config);
         }
         self.as_kind(of, first_kind(config_kinds), live, config)
@@ -135,7 +136,7 @@ impl Merger<'_> {
             let Some((key, _)) = live_entry.or(config_entry) else {
                 return out.finish();
             };
-            // Most entries stay as they are, whatever their type.
+            // Most entries are unchanged, whatever their type.
             let stays = match (live_entry, config_entry) {
                 (Some((_, live)), Some((_, config))) => self.config_is_unique && same(live, config),
                 (Some(_), None) => self.live_is_valid,
@@ -183,7 +184,7 @@ impl Merger<'_> {
                     return None;
                 }
                 match same_names(&live_names, &config_names) {
-                    // The configuration has each name once, so the live list has, too.
+                    // The configuration has each key once, so the existing list has, too.
                     true => self.pairs(list, &live_names, live_items, config_items),
                     false => self.items(list, (&live_names, live_items), (&config_names, config_items)),
                 }
@@ -202,7 +203,7 @@ impl Merger<'_> {
         }
     }
 
-    /// Merges lists whose items have the same names in the same order.
+    /// Merges lists whose items have the same keys in the same order.
     fn pairs(&mut self, list: &ListType, names: &[Name<'_>], live: &[Value], config: &[Value]) -> Merged<Value> {
         let mut out = Output::new(live);
         for ((_, live), config) in names.iter().zip(live).zip(config) {
@@ -211,8 +212,8 @@ impl Merger<'_> {
         out.finish()
     }
 
-    /// Merges two lists, with a cursor on each. Shared items take the configuration's order, and items of the live list
-    /// alone stay near their live neighbours.
+    /// Merges two lists with a cursor on each. Shared items take the configuration's order, and items that only the
+    /// existing list has stay near their neighbours.
     #[expect(
         clippy::indexing_slicing,
         reason = "groups are numbered from zero, and hold the places of items"
@@ -226,7 +227,8 @@ impl Merger<'_> {
         let groups = Groups::of(live_names, config_names);
         let live_at = groups.positions(&groups.left);
         let config_at = groups.positions(&groups.right);
-        // The live partner of a config item; a name that the live list has more than once has none but null.
+        // The existing item that matches a configuration item. A key that occurs more than once in the existing list
+        // has no match but null.
         let partner = |group: usize| match live_at[group].as_slice() {
             [] => None,
             [at] => Some(&live[*at]),
@@ -278,8 +280,8 @@ impl Merger<'_> {
         out.finish()
     }
 
-    /// Merges an item and puts it out. `in_place` is the live item that stands where the merged one goes. What is wrong
-    /// within list items is not said, as in the reference; the item then lacks the part.
+    /// Merges an item and appends it. `in_place` is the existing item at the position of the merged one. As in the
+    /// reference, validation errors within list items are not reported; the item then lacks the invalid part.
     fn item(
         &mut self,
         list: &ListType,
@@ -299,7 +301,7 @@ impl Merger<'_> {
     }
 }
 
-/// A leaf is the configuration's if it has one; the live value's own memory where both are identical.
+/// Returns the configuration's leaf if it has one; reuses the existing value's memory if both are identical.
 fn leaf(live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
     match (live, config) {
         (Some(live), Some(config)) if !identical(live, config) => Some(config.clone()),
@@ -308,17 +310,17 @@ fn leaf(live: Option<&Value>, config: Option<&Value>) -> Option<Value> {
     }
 }
 
-/// The parts of a merged container.
+/// Parts of a merged container.
 enum Merged<T> {
-    /// Exactly those of the live container.
+    /// Exactly the parts of the existing container.
     AsLive,
     Changed(Vec<T>),
 }
 
-/// Collects the parts of a merged container, copying those of the live one only once there is a difference.
+/// Collector of a merged container's parts, which copies those of the existing container only at the first difference.
 struct Output<'a, T> {
     live: &'a [T],
-    /// How many live parts have been passed.
+    /// Number of existing parts that have been passed.
     passed: usize,
     changed: Option<Vec<T>>,
 }
@@ -332,7 +334,7 @@ impl<'a, T: Clone> Output<'a, T> {
         }
     }
 
-    /// Passes a live part that stays as it is.
+    /// Keeps an existing part unchanged.
     #[expect(clippy::indexing_slicing, reason = "no more is passed than there is")]
     fn keep(&mut self) {
         if let Some(out) = &mut self.changed {
@@ -341,7 +343,7 @@ impl<'a, T: Clone> Output<'a, T> {
         self.passed += 1;
     }
 
-    /// Passes a live part that is left out, if there is one here.
+    /// Omits an existing part, if there is one here.
     fn skip(&mut self, live: bool) {
         if live {
             self.change();
@@ -349,7 +351,7 @@ impl<'a, T: Clone> Output<'a, T> {
         }
     }
 
-    /// Puts a part in, in place of a live part if there is one here.
+    /// Adds a part, in exchange for an existing part if there is one here.
     fn push(&mut self, part: T, live: bool) {
         self.change().push(part);
         self.passed += usize::from(live);

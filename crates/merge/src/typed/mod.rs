@@ -1,4 +1,4 @@
-//! Values with their types, and what can be done with them.
+//! Values with their types, and the operations on them.
 
 mod atomics;
 mod compare;
@@ -23,10 +23,10 @@ pub use validate::Duplicates;
 
 use crate::schema::{DEDUCED, Schema, SchemaBuilder, Type, TypeRef};
 
-/// A value and the type it is meant to have. A clone shares the value.
+/// Value with its intended type. A clone shares the value.
 ///
-/// A value that was validated is merged and compared faster, as less must be looked at again. One that was not may hold
-/// anything: operations on it give errors where the type does not fit, or leave parts out, but never panic.
+/// A validated value is merged and compared faster, because fewer parts must be checked again. Other values may have
+/// any content: operations on them return errors if the type does not fit, or omit parts, but never panic.
 #[derive(Clone, Debug)]
 pub struct Typed {
     value: Value,
@@ -35,27 +35,27 @@ pub struct Typed {
     checked: Checked,
 }
 
-/// What is known of a value.
+/// Validation state of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Checked {
-    /// Nothing.
+    /// Not validated.
     No,
-    /// It is valid, but associative lists may hold items of one name.
+    /// Valid, but associative lists may have items with the same key.
     Valid,
-    /// It is valid, and each item of an associative list has a name of its own.
+    /// Valid, and each item of an associative list has a distinct key.
     Unique,
 }
 
-/// What is wrong with a value, place by place. Never empty.
+/// Validation errors of a value, with their paths. Never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationErrors(pub(crate) Vec<ValidationError>);
 
-/// What is wrong at one place of a value.
+/// Validation error at one path of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ValidationError {
-    /// The path as messages print it, empty for the root.
+    /// Path in the form of messages, empty for the root.
     pub path: String,
-    /// What is wrong, in the reference's words.
+    /// The reference's message.
     pub message: String,
 }
 
@@ -64,7 +64,7 @@ impl ValidationErrors {
         Self(vec![ValidationError::new(message)])
     }
 
-    /// The errors one by one.
+    /// Returns the errors.
     pub fn errors(&self) -> &[ValidationError] {
         &self.0
     }
@@ -101,10 +101,10 @@ impl fmt::Display for ValidationErrors {
 impl std::error::Error for ValidationErrors {}
 
 impl Typed {
-    /// A value that fits its type.
+    /// Creates a valid value.
     ///
     /// # Errors
-    /// Everything about the value that does not fit.
+    /// Returns all validation errors of the value.
     pub fn new(
         value: Value,
         schema: Arc<Schema>,
@@ -120,10 +120,11 @@ impl Typed {
         Ok(typed)
     }
 
-    /// A value of the type of `valid`, which fits it. What both share is not looked at. Items of one name are let through.
+    /// Creates a value with the type of `valid`, which fits that type. Parts shared by both are not validated again.
+    /// Items with the same key are allowed.
     ///
     /// # Errors
-    /// Everything about the rest that does not fit.
+    /// Returns all validation errors of the other parts.
     pub fn changed(value: Value, valid: &Typed) -> Result<Self, ValidationErrors> {
         let mut typed = Self::unchecked(value, Arc::clone(&valid.schema), valid.type_ref);
         typed.validate_beside(Duplicates::Allowed, Some(&valid.value))?;
@@ -131,7 +132,7 @@ impl Typed {
         Ok(typed)
     }
 
-    /// A value that may not fit its type.
+    /// Creates a value that may not fit its type.
     pub fn unchecked(value: Value, schema: Arc<Schema>, type_ref: TypeRef) -> Self {
         Self {
             value,
@@ -141,8 +142,8 @@ impl Typed {
         }
     }
 
-    /// A value that is known to fit its type, save that associative lists may hold items of one name: one that was
-    /// validated when it was stored, say. Where it does not fit after all, errors may go unseen.
+    /// Creates a value that is known to fit its type, except that associative lists may have items with the same key;
+    /// for example, one that was validated before it was stored. If it does not fit after all, errors may go unnoticed.
     pub fn trusted(value: Value, schema: Arc<Schema>, type_ref: TypeRef) -> Self {
         Self {
             checked: Checked::Valid,
@@ -150,7 +151,7 @@ impl Typed {
         }
     }
 
-    /// A value whose type is deduced from its shape: maps are granular, lists atomic.
+    /// Creates a value whose type is deduced from its content: maps are granular, lists atomic.
     pub fn deduced(value: Value) -> Self {
         static SCHEMA: std::sync::LazyLock<(Arc<Schema>, TypeRef)> = std::sync::LazyLock::new(|| {
             let schema = SchemaBuilder::new().define_deduced().build();
@@ -164,27 +165,27 @@ impl Typed {
         }
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// The value, taken out.
+    /// Converts into the value.
     pub fn into_value(self) -> Value {
         self.value
     }
 
-    /// The schema of its type.
+    /// Returns the schema of the type.
     pub fn schema(&self) -> &Arc<Schema> {
         &self.schema
     }
 
-    /// Its type.
+    /// Returns the type.
     pub fn type_ref(&self) -> TypeRef {
         self.type_ref
     }
 
-    /// Whether the value is null, or a map or list without content.
+    /// True if the value is null, or an empty map or list.
     pub fn is_empty(&self) -> bool {
         match &self.value {
             Value::Null => true,
@@ -194,7 +195,7 @@ impl Typed {
         }
     }
 
-    /// Whether both are the very same value in memory, of one type.
+    /// True if both are the same value in memory, with the same type.
     pub(crate) fn same(&self, other: &Self) -> bool {
         self.has_type_of(other) && same(&self.value, &other.value)
     }
@@ -228,7 +229,7 @@ impl Typed {
     }
 }
 
-/// Which of a type's kinds a value is walked as.
+/// Kind of a type as which a value is walked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Map,
@@ -236,7 +237,7 @@ enum Kind {
     List,
 }
 
-/// The kinds of a type that remain once a value is looked at: the one that fits the value, else all.
+/// Returns the kinds of a type that apply to a value: the one that fits the value, otherwise all.
 fn deduce(of: &Type, value: &Value) -> u8 {
     let fitting = match value {
         Value::Null => 0,
@@ -250,7 +251,7 @@ fn deduce(of: &Type, value: &Value) -> u8 {
     }
 }
 
-/// The kind to walk: maps go before scalars before lists.
+/// Returns the kind to walk: maps have priority over scalars, scalars over lists.
 fn first_kind(kinds: u8) -> Option<Kind> {
     match kinds {
         4.. => Some(Kind::Map),
@@ -260,7 +261,7 @@ fn first_kind(kinds: u8) -> Option<Kind> {
     }
 }
 
-/// What to say of a type that has no kinds, or that is missing.
+/// Returns the error of a type that has no kinds or is not defined.
 fn unusable(of: &Type) -> ValidationError {
     let name = of.name.as_deref();
     ValidationError::new(match (of.missing, name) {
@@ -273,7 +274,7 @@ fn unusable(of: &Type) -> ValidationError {
     })
 }
 
-/// Whether two values are one and the same: shared in memory, or scalars that look the same.
+/// True if two values are shared in memory, or are identical scalars.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Map(a), Value::Map(b)) => a.same(b),
@@ -282,7 +283,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Whether two values are the same to the last digit, which is more than equal: `1` and `1.0` are not identical.
+/// True if two values are identical, which is stricter than equal: `1` and `1.0` are not identical.
 fn identical(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Null, Value::Null) => true,
@@ -305,12 +306,12 @@ fn identical(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// Collects errors on the way back up from a walk, giving each its path.
+/// Errors of a walk, which get their paths on the way back up.
 #[derive(Default)]
 struct Errors(Vec<ValidationError>);
 
 impl Errors {
-    /// Adds an error, unless there are so many already that no one will read it.
+    /// Adds an error, unless there are already too many for anyone to read.
     fn push(&mut self, error: ValidationError) {
         const MAX_ERRORS: usize = 100;
         if self.0.len() < MAX_ERRORS {
@@ -322,7 +323,7 @@ impl Errors {
         self.0.len()
     }
 
-    /// Puts a step before the paths of the errors that came since there were `before`.
+    /// Prepends an element to the paths of the errors added after the first `before`.
     #[expect(clippy::indexing_slicing, reason = "a length that the list had before")]
     fn prefix(&mut self, before: usize, element: impl FnOnce() -> crate::PathElement) {
         if self.0.len() > before {
@@ -333,7 +334,7 @@ impl Errors {
         }
     }
 
-    /// Forgets the errors that came since there were `before`.
+    /// Removes the errors added after the first `before`.
     fn forget(&mut self, before: usize) {
         self.0.truncate(before);
     }

@@ -1,4 +1,4 @@
-//! Fitting a set of an earlier schema to the present one.
+//! Adaptation of a set to a changed schema.
 
 use super::{Errors, Kind, Typed, ValidationError, ValidationErrors, first_kind};
 use crate::schema::{Schema, TypeRef};
@@ -6,12 +6,12 @@ use crate::set::{Entry, Level};
 use crate::{Path, PathElement, Set};
 
 impl Typed {
-    /// Fits a set to this value's schema: where it names paths below what is now atomic, it gets the atomic path in
-    /// place of them. `None` where nothing is to change. Fields that the schema does not know and untyped maps are left
-    /// alone; from atomic to granular nothing changes.
+    /// Adapts a set to this value's schema: paths below a container that is now atomic are replaced by the path of the
+    /// container. Returns `None` if nothing changes. Fields that the schema does not know and untyped maps are
+    /// unchanged, and a container that became granular changes nothing.
     ///
     /// # Errors
-    /// If the schema has no usable type for a part of the set.
+    /// Fails if the schema has no usable type for a part of the set.
     pub fn reconcile_field_set_with_schema(&self, set: &Set) -> Result<Option<Set>, ValidationErrors> {
         let mut reconciler = Reconciler {
             schema: &self.schema,
@@ -28,12 +28,12 @@ impl Typed {
 
 struct Reconciler<'a> {
     schema: &'a Schema,
-    /// The paths that have become atomic.
+    /// Paths that have become atomic.
     atomic: Option<Set>,
     errors: Errors,
 }
 
-/// Where a node stands: nearly all sets are as they should be, so that no path is made of it.
+/// Position of a node. Nearly all sets need no change, so a path is built only on demand.
 #[derive(Clone, Copy)]
 struct Place<'p> {
     element: &'p PathElement,
@@ -53,7 +53,7 @@ impl Place<'_> {
 }
 
 impl Reconciler<'_> {
-    /// Looks at a node and what the set has below it; `bare` says that the set has the node itself and nothing below.
+    /// Checks a node and the part of the set below it; `bare` is true if the set has the node itself and nothing below.
     fn node(&mut self, type_ref: TypeRef, below: Level<'_>, bare: bool, place: Option<&Place<'_>>) {
         let of = self.schema.resolve(type_ref);
         if of.missing {

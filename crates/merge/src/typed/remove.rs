@@ -1,4 +1,4 @@
-//! Removing from a value what a set names.
+//! Removal of the paths of a set from a value.
 
 use holdfast_value::{Entry, List, Map, Value};
 
@@ -8,23 +8,24 @@ use crate::Set;
 use crate::schema::{ListType, MapType, Schema, TypeRef};
 use crate::set::Level;
 
-/// What is left of a container that loses all that it holds.
+/// Replacement of a container whose whole content is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Emptied {
     /// Null.
     Null,
-    /// The container, empty.
+    /// The empty container.
     Kept,
 }
 
 impl Typed {
-    /// The value without what the paths of a set lead to. A container that loses everything becomes null, and so do
-    /// atomic and empty containers that paths lead into. What does not change is shared with this value.
+    /// Returns the value without the parts at the paths of a set. A container whose whole content is removed becomes
+    /// null, and so does an atomic or empty container with paths below it. Unchanged parts are shared with this value.
     pub fn remove_items(&self, items: &Set) -> Typed {
         self.remove_items_leaving(items, Emptied::Null)
     }
 
-    /// As [`Typed::remove_items`], with a say in what is left of a container that loses everything.
+    /// Removes like [`Typed::remove_items`], with a choice of the replacement for containers that lose their whole
+    /// content.
     pub(crate) fn remove_items_leaving(&self, items: &Set, emptied: Emptied) -> Typed {
         let remover = Remover {
             schema: &self.schema,
@@ -60,8 +61,8 @@ impl Remover<'_> {
         }
     }
 
-    /// What is left of a part of a container. A container within stays one, where the caller wants that, even where nothing
-    /// can be removed from it alone.
+    /// Returns the remaining part of a container. On request, a nested container stays a container even if nothing can
+    /// be removed within it.
     fn part(&self, type_ref: TypeRef, value: &Value, items: Level<'_>) -> Value {
         match (self.node(type_ref, value, items), value) {
             (Value::Null, Value::Map(_)) if self.emptied == Emptied::Kept => Value::empty_map(),
@@ -70,7 +71,7 @@ impl Remover<'_> {
         }
     }
 
-    /// A container after removal: the same, or another with what is left.
+    /// Returns a container after removal: the same, or a new one with the remaining parts.
     fn container<T>(&self, value: &Value, remaining: Option<Vec<T>>, make: impl FnOnce(Vec<T>) -> Value) -> Value {
         match remaining {
             None => value.clone(),
@@ -123,7 +124,7 @@ impl Remover<'_> {
     }
 }
 
-/// The parts of a container that remain, copied only once one is changed.
+/// Remaining parts of a container, copied only once one changes.
 struct Remaining<'a, T> {
     all: &'a [T],
     changed: Option<Vec<T>>,

@@ -1,4 +1,5 @@
-//! What a write owns in the form of `managedFields`, without its set: for the many writes after which the set is not needed.
+//! Ownership of a write in the form of `managedFields`, computed without a set, for the many writes after which the set
+//! is not needed.
 
 use std::sync::Arc;
 
@@ -15,8 +16,9 @@ use crate::schema::{ListType, MapType, Schema, TypeRef};
 use crate::set::{Entry, Level, written};
 
 impl Typed {
-    /// The FieldsV1 form of [`Typed::to_field_set`] without the paths of `but`: what an apply of this value owns. `None` where the
-    /// set is to be made: where the value does not fit its type, an item has no name of its own, or a name has escapes.
+    /// Returns the FieldsV1 form of [`Typed::to_field_set`] without the paths of `but`: the fields that an apply of
+    /// this value owns. `None` if the caller must build the set: the value does not fit its type, an item has no
+    /// distinct key, or a name has escapes.
     pub fn to_applied_fields_v1(&self, but: &Set) -> Option<Value> {
         let left_out = LeftOut {
             paths: but.level(),
@@ -25,11 +27,11 @@ impl Typed {
         self.fields_v1(Ownership::Applied, None, left_out)
     }
 
-    /// As [`Typed::new`] of a value without items of one name, with what [`Typed::to_applied_fields_v1`] gives of it: one walk sees
-    /// both, but where something is wrong or the set is to be made.
+    /// Creates a value without repeated keys like [`Typed::new`], and returns it with the result of
+    /// [`Typed::to_applied_fields_v1`]. Both need one walk, unless there are errors or the caller must build the set.
     ///
     /// # Errors
-    /// Everything about the value that does not fit.
+    /// Returns all validation errors of the value.
     pub fn new_applied(
         value: Value,
         schema: Arc<Schema>,
@@ -45,8 +47,9 @@ impl Typed {
         Ok((typed, fields))
     }
 
-    /// The same of what the comparison of `older` with this value adds and modifies, without the paths of `ignored` and all below
-    /// them: what an update owns where no manager owns anything yet.
+    /// Returns the FieldsV1 form of the paths that the comparison of `older` with this value adds and modifies, without
+    /// the paths of `but`, and without those of `ignored` and their descendants: the fields that an update owns if
+    /// there are no managers yet.
     pub fn to_changed_fields_v1(&self, older: &Typed, but: &Set, ignored: &Set) -> Option<Value> {
         if !self.has_type_of(older) || older.checked < Checked::Valid {
             return None;
@@ -78,29 +81,30 @@ impl Typed {
     }
 }
 
-/// What is left out below a node.
+/// Paths to omit below a node.
 #[derive(Clone, Copy, Default)]
 struct LeftOut<'s> {
     paths: Level<'s>,
-    /// Paths that are left out with all below them.
+    /// Paths to omit with their descendants.
     trees: Level<'s>,
 }
 
-/// Writes the paths below a node.
+/// Walk that writes the paths below a node.
 struct TextWalk<'a> {
     schema: &'a Schema,
     ownership: Ownership,
-    /// Whether the value is known to fit its type; else the walk looks whether it does.
+    /// True if the value is known to fit its type; otherwise the walk validates it.
     is_valid: bool,
-    /// In how many maps and lists the walk is.
+    /// Number of maps and lists around the current node.
     depth: usize,
     out: Vec<u8>,
-    /// Whether all keys stand in the order of their names.
+    /// True if all keys are in the order of their names.
     by_name: bool,
 }
 
 impl TextWalk<'_> {
-    /// Writes what is below a node, and says whether the node is itself a member. `older` is what stood there before.
+    /// Writes the paths below a node; returns true if the node itself is a member. `older` is the previous value of the
+    /// node.
     fn node(&mut self, type_ref: TypeRef, value: &Value, older: Option<&Value>, left_out: LeftOut<'_>) -> Option<bool> {
         let of = self.schema.resolve(type_ref);
         if of.missing {
@@ -151,13 +155,13 @@ impl TextWalk<'_> {
         }
     }
 
-    /// Goes into a map or a list; what is too deep does not fit its type.
+    /// Enters a map or list. One that is nested too deep does not fit its type.
     fn descend(&mut self) -> Option<()> {
         self.depth += 1;
         (self.depth <= MAX_DEPTH).then_some(())
     }
 
-    /// Whether a container is a member: where it came as a whole, and that counts.
+    /// True if a container is a member: it was added as a whole, and containers count.
     fn is_member(&self, older: Option<&Value>) -> bool {
         self.ownership == Ownership::Whole && older.is_none()
     }
@@ -197,7 +201,7 @@ impl TextWalk<'_> {
                 return None;
             }
             let start = self.out.len();
-            // Room for the key and all that stands around it.
+            // Capacity for the key and the punctuation around it.
             self.out.reserve(key.len() + 16);
             self.out.extend_from_slice(if first { b"\"f:" } else { b",\"f:" });
             self.out.extend_from_slice(key.as_bytes());
@@ -217,13 +221,13 @@ impl TextWalk<'_> {
         Some(())
     }
 
-    /// Writes the items of a list, where there were none before.
+    /// Writes the items of a list that had none before.
     fn list(&mut self, list: &ListType, items: &[Value]) -> Option<()> {
         let names = names(list, items).ok()?;
         let mut order: Vec<(&Name<'_>, &Value)> = names.iter().zip(items).collect();
         if !in_order(&names) {
             order.sort_by(|a, b| a.0.compare(b.0));
-            // Items of one name are owned as one.
+            // Items with the same key are owned as one.
             if !order.is_sorted_by(|a, b| a.0.compare(b.0).is_lt()) {
                 return None;
             }
@@ -249,7 +253,7 @@ impl TextWalk<'_> {
         Some(())
     }
 
-    /// Writes the name of an item; `None` where it has escapes of its own.
+    /// Writes the key of an item; `None` if it needs escapes.
     fn name<'n>(&mut self, list: &'n ListType, name: &Name<'n>) -> Option<()> {
         let mut parts = name.parts(list);
         if list.keys.is_empty() {
@@ -277,8 +281,8 @@ impl TextWalk<'_> {
         is_plain_value(value).then(|| write_plain_value(value, &mut self.out))
     }
 
-    /// Writes what stands behind the key of an entry that began at `start`, and says whether it stays: one that is neither a
-    /// member nor has anything below it is taken back.
+    /// Writes the value of an entry whose key began at `start`; returns true if the entry stays. An entry that is
+    /// neither a member nor has anything below it is removed again.
     fn below(
         &mut self,
         start: usize,
@@ -307,7 +311,7 @@ impl TextWalk<'_> {
             Membership::Never => false,
             Membership::AsNode => of_node,
         };
-        // What has something below it is no leaf.
+        // A node with anything below it is not a leaf.
         if of_node(self.is_member(older)) {
             self.out.extend_from_slice(b"\".\":{},");
         }
@@ -325,16 +329,16 @@ impl TextWalk<'_> {
     }
 }
 
-/// Whether an entry is a member.
+/// Membership of an entry in the set.
 #[derive(Clone, Copy)]
 enum Membership {
     Always,
     Never,
-    /// Where what stands there makes it one.
+    /// Determined by the node below the key.
     AsNode,
 }
 
-/// Whether a name stands before another one, without the backslashes of both.
+/// True if a name sorts before another one, ignoring the backslashes of both.
 fn is_before(a: &[u8], b: &[u8]) -> bool {
     fn plain(text: &[u8]) -> impl Iterator<Item = &u8> {
         text.iter().filter(|byte| **byte != b'\\')

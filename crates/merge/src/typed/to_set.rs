@@ -1,4 +1,4 @@
-//! The set of paths of a value.
+//! Set of paths of a value.
 
 use holdfast_value::{Map, Value};
 
@@ -9,11 +9,11 @@ use crate::set::SetBuilder;
 use crate::{PathElement, Set};
 
 impl Typed {
-    /// The paths that an apply of this value owns: its leaves, every list item and every map entry that is no declared
-    /// field, and declared fields that are null or an empty map.
+    /// Returns the paths that an apply of this value owns: its leaves, every list item and every map entry that is not
+    /// a declared field, and declared fields that are null or an empty map.
     ///
     /// # Errors
-    /// If the schema has no usable type for a part of the value.
+    /// Fails if the schema has no usable type for a part of the value.
     pub fn to_field_set(&self) -> Result<Set, ValidationErrors> {
         let mut walk = SetWalk::new(&self.schema, Ownership::Applied);
         walk.node(self.type_ref, &self.value);
@@ -21,16 +21,16 @@ impl Typed {
     }
 }
 
-/// Which paths of a value go into a set.
+/// Selection of a value's paths for a set.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ownership {
-    /// Those that an apply owns.
+    /// The paths that an apply owns.
     Applied,
-    /// Those that come or go with the value as a whole: its leaves and every container.
+    /// The paths that are added or removed with the value as a whole: its leaves and every container.
     Whole,
 }
 
-/// Adds the paths below a node to a builder.
+/// Walk that adds the paths below a node to a builder.
 pub(super) struct SetWalk<'a> {
     schema: &'a Schema,
     ownership: Ownership,
@@ -43,7 +43,7 @@ impl<'a> SetWalk<'a> {
         Self {
             schema,
             ownership,
-            // Much of what is compared is the same, but all of what is applied is owned.
+            // Compared values are mostly equal, but all paths of an applied value are owned.
             builder: match ownership {
                 Ownership::Applied => SetBuilder::with_room(),
                 Ownership::Whole => SetBuilder::default(),
@@ -52,7 +52,7 @@ impl<'a> SetWalk<'a> {
         }
     }
 
-    /// Adds what is below a node, and says whether the node is itself a member.
+    /// Adds the paths below a node; returns true if the node itself is a member.
     pub(super) fn node(&mut self, type_ref: TypeRef, value: &Value) -> bool {
         let of = self.schema.resolve(type_ref);
         let whole = self.ownership == Ownership::Whole;
@@ -83,7 +83,7 @@ impl<'a> SetWalk<'a> {
         }
     }
 
-    /// Adds an entry for a node that stands at `element`.
+    /// Adds an entry for the node at `element`.
     #[inline]
     pub(super) fn child(&mut self, element: PathElement, type_ref: TypeRef, value: &Value, member: bool) {
         let before = self.errors.count();
@@ -128,14 +128,14 @@ impl<'a> SetWalk<'a> {
             match same {
                 [] => {}
                 [at] => self.child(list.element(&names[*at]), list.element, &items[*at], true),
-                // Items of one name are owned as one bare item.
+                // Items with the same key are owned as one item without content.
                 [at, ..] => self.builder.push_leaf(list.element(&names[*at])),
             }
         }
     }
 
-    /// Adds items of which some cannot be named: these are named by their position. Where whole values are requested they are
-    /// an error.
+    /// Adds items of which some have no key. These are identified by their position; if whole values are requested,
+    /// they are errors.
     fn list_with_nameless_items(&mut self, list: &ListType, items: &[Value]) {
         let named: Vec<_> = items.iter().filter(|item| list.name(item).is_ok()).cloned().collect();
         self.list(list, &named);

@@ -1,4 +1,4 @@
-//! Whether a value fits its type.
+//! Validation of a value against its type.
 
 use holdfast_value::text::{Plain, Syntax};
 use holdfast_value::{Map, Value};
@@ -9,25 +9,25 @@ use crate::PathElement;
 use crate::scan::MAX_DEPTH;
 use crate::schema::{ListType, MapType, Relationship, Scalar, Schema, TypeRef};
 
-/// Whether items of one name are allowed in an associative list.
+/// Treatment of items with the same key in an associative list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// They make the value invalid: what is applied or created must not have them.
+    /// They make the value invalid: applied or created objects must not have them.
     Refused,
-    /// They are let through: objects that are stored may have them.
+    /// They are allowed, because stored objects may have them.
     Allowed,
 }
 
 impl Typed {
-    /// Whether the value fits its type.
+    /// Validates the value against its type.
     ///
     /// # Errors
-    /// Everything that does not fit.
+    /// Returns all validation errors.
     pub fn validate(&self, duplicates: Duplicates) -> Result<(), ValidationErrors> {
         self.validate_beside(duplicates, None)
     }
 
-    /// As [`Typed::validate`], where what is shared with `valid` is not looked at.
+    /// Validates like [`Typed::validate`], but skips parts that are shared with `valid`.
     pub(super) fn validate_beside(
         &self,
         duplicates: Duplicates,
@@ -39,7 +39,7 @@ impl Typed {
     }
 }
 
-/// Whether a value so many containers deep fits its type, and no list in it has two items of one name.
+/// True if a value at this nesting depth fits its type, and no list in it has two items with the same key.
 pub(super) fn is_valid(schema: &Schema, type_ref: TypeRef, value: &Value, depth: usize) -> bool {
     let mut validator = Validator::new(schema, Duplicates::Refused, depth);
     validator.node(type_ref, value, None);
@@ -63,7 +63,7 @@ impl<'a> Validator<'a> {
         }
     }
 
-    /// Looks at a node, unless it is `valid`, which stands there in a value that fits its type.
+    /// Validates a node unless it is the same as `valid`, the node at this path in a value that fits its type.
     fn node(&mut self, type_ref: TypeRef, value: &Value, valid: Option<&Value>) {
         if valid.is_some_and(|valid| valid.shares(value)) {
             return;
@@ -137,7 +137,7 @@ impl<'a> Validator<'a> {
                 let is_checked = self.duplicates == Duplicates::Refused && !all_differ(&names);
                 let repeats = if is_checked { repeats(&names) } else { Vec::new() };
                 for (at, (name, item)) in names.iter().zip(items).enumerate() {
-                    // Ahead of what is wrong with the item itself.
+                    // Reported before the errors of the item itself.
                     if repeats.get(at).is_some_and(|is_repeated| *is_repeated) {
                         self.errors.push(duplicate_error(list, name));
                     }
@@ -154,7 +154,7 @@ impl<'a> Validator<'a> {
         self.errors.prefix(before, || list.element(name));
     }
 
-    /// Validates the items up to the first that has no name, at which the reference stops.
+    /// Validates the items up to the first one without a key, where the reference stops.
     fn list_with_nameless_item(&mut self, list: &ListType, items: &[Value]) {
         for (at, item) in items.iter().enumerate() {
             match list.name(item) {
@@ -169,7 +169,7 @@ impl<'a> Validator<'a> {
     }
 }
 
-/// What is wrong with a scalar, if anything; `side` is put before the message.
+/// Returns the error of a scalar, if any; `side` is prepended to the message.
 pub(super) fn scalar_error(scalar: &Scalar, value: &Value, side: &str) -> Option<ValidationError> {
     let number = matches!(value, Value::Int(_) | Value::UInt(_) | Value::Float(_));
     let got = || Plain(value);

@@ -1,4 +1,4 @@
-//! Vectors of path elements, paths and sets.
+//! Test vectors of path elements, paths and sets.
 
 use std::cmp::Ordering;
 
@@ -72,7 +72,7 @@ fn result_set(vector: &Vector, operation: impl Fn(&Set, &Set) -> Set) -> Result<
     let (a, b) = (vector.set("a"), vector.set("b"));
     let got = operation(&a, &b);
     same("set", &got, &out_set(vector))?;
-    // The text shows what equality could hide.
+    // The text reveals differences that equality could hide.
     same("text", &got.to_fields_v1(), &out_set(vector).to_fields_v1())?;
     same("subset", &got.is_subset(&a.union(&b)), &true)?;
     same("subset", &a.is_subset(&b), &a.difference(&b).is_empty())

@@ -1,4 +1,4 @@
-//! Vectors of apply and update.
+//! Test vectors of apply and update.
 
 use std::sync::Arc;
 
@@ -22,15 +22,15 @@ pub(crate) fn check(schemas: &mut Schemas, vector: &Vector) -> Verdict {
     })
 }
 
-/// Runs a vector on values of which nothing is known.
+/// Runs a vector on values that are not validated.
 fn check_as_given(schemas: &mut Schemas, vector: &Vector) -> Result<(), String> {
     write(schemas, vector, |value, schema, type_ref| {
         Typed::unchecked(value.clone(), schema.clone(), type_ref)
     })
 }
 
-/// Runs it again on values that know that they are valid, as far as they are, and that share what they have in common:
-/// the result must be the same.
+/// Runs a vector again on validated values, as far as they are valid, that share their common parts: the result must be
+/// the same.
 fn check_validated(schemas: &mut Schemas, vector: &Vector) -> Result<(), String> {
     write(schemas, vector, |value, schema, type_ref| {
         validated(&sharing(value, vector.value("live")), schema, type_ref)
@@ -155,7 +155,7 @@ fn conflicts(vector: &Vector) -> Conflicts {
 /// A converter as a vector describes it.
 struct TableConverter {
     kind: String,
-    /// The versions there are, for a converter that accepts them as they are.
+    /// Existing versions, for a converter that accepts them unchanged.
     versions: Vec<String>,
     /// The recorded conversions.
     conversions: Vec<Value>,
@@ -226,7 +226,7 @@ impl Converter for TableConverter {
 }
 
 impl TableConverter {
-    /// The rules behind the recorded conversions, for calls that the reference did not make.
+    /// Converts by the rules behind the recorded conversions, for calls that the reference did not make.
     fn by_rule(&self, kind: &str, object: &Typed, version: &str) -> Result<Typed, ConvertError> {
         if object.value().is_null() && kind == "renaming" {
             let to_type = self.schema.named(version).unwrap();

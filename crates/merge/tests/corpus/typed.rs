@@ -1,4 +1,4 @@
-//! Vectors of typed values.
+//! Test vectors of typed values.
 
 use holdfast_merge::{Comparison, Duplicates, KeyFields, Typed};
 use holdfast_value::Value;
@@ -12,7 +12,7 @@ pub(crate) fn check(schemas: &mut Schemas, vector: &Vector) -> Verdict {
     Some(check_as_given(schemas, vector).and_then(|()| check_validated(schemas, vector)))
 }
 
-/// Runs a vector on values of which nothing is known.
+/// Runs a vector on values that are not validated.
 fn check_as_given(schemas: &mut Schemas, vector: &Vector) -> Result<(), String> {
     operate(vector, |name, schema, type_name| {
         let (schema, type_ref) = schemas.type_of(vector, schema, type_name);
@@ -20,8 +20,8 @@ fn check_as_given(schemas: &mut Schemas, vector: &Vector) -> Result<(), String> 
     })
 }
 
-/// Runs it again on values that know that they are valid, as far as they are, and that share what they have in common:
-/// the result must be the same.
+/// Runs a vector again on validated values, as far as they are valid, that share their common parts: the result must be
+/// the same.
 fn check_validated(schemas: &mut Schemas, vector: &Vector) -> Result<(), String> {
     operate(vector, |name, schema, type_name| {
         let (schema, type_ref) = schemas.type_of(vector, schema, type_name);
@@ -123,7 +123,7 @@ fn check_comparison(vector: &Vector) -> Result<(), String> {
     }
 }
 
-/// Checks a result, or that it is an error where one is recorded.
+/// Checks a result, or that it is an error if one is recorded.
 fn expect<T: std::fmt::Debug, E: std::fmt::Display>(
     vector: &Vector,
     result: Result<T, E>,
@@ -137,7 +137,7 @@ fn expect<T: std::fmt::Debug, E: std::fmt::Display>(
     }
 }
 
-/// Compares messages where the reference gives them in one order, and in words that do not depend on its YAML reader.
+/// Compares messages if the reference gives them in a fixed order, and in words that do not depend on its YAML reader.
 fn same_errors(got: &str, recorded: &str) -> Result<(), String> {
     if recorded.starts_with("errors:") || recorded.contains("interface {}]") || recorded.contains("got <") {
         return Ok(());

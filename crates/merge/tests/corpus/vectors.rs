@@ -1,4 +1,4 @@
-//! Reading vectors, and what they are made of.
+//! Reader of test vectors and their parts.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use test_support::shared;
 /// A line of a file of vectors.
 pub(crate) struct Vector(Value);
 
-/// What a check says: `None` if the vector is not of its kind, else whether the result is the recorded one.
+/// Result of a check: `None` if it does not apply to the vector, otherwise the comparison with the recorded result.
 pub(crate) type Verdict = Option<Result<(), String>>;
 
-/// The schemas that vectors name, read when first asked for.
+/// Schemas used by vectors, read on first use.
 pub(crate) struct Schemas {
     directory: PathBuf,
     index: Value,
@@ -63,7 +63,7 @@ pub(crate) fn run(files: &[&str], mut check: impl FnMut(&mut Schemas, &Vector) -
 }
 
 impl Schemas {
-    /// The type that a vector names with two of its members.
+    /// Returns the type that two members of a vector name.
     pub(crate) fn type_of(&mut self, vector: &Vector, schema: &str, name: &str) -> (Arc<Schema>, TypeRef) {
         let schema = self.schema(vector.text(schema));
         let type_ref = schema.named(vector.text(name)).unwrap();
@@ -175,7 +175,8 @@ pub(crate) fn same_object(what: &str, got: &Value, recorded: &Value) -> Result<(
     same(what, &json::to_string(got), &json::to_string(recorded))
 }
 
-/// The value with every part that also stands at the same place of another value taken from there, so that both share it.
+/// Returns the value with every part that another value also has at the same path taken from that value, so that both
+/// share it.
 pub(crate) fn sharing(value: &Value, with: &Value) -> Value {
     if json::to_string(value) == json::to_string(with) {
         return with.clone();

@@ -1,4 +1,4 @@
-//! What holds for all values, valid or not.
+//! Laws that hold for all values, valid or not.
 
 use holdfast_merge::{Duplicates, IdentityConverter, KeyFields, Managers, Set, Typed, UpdaterBuilder, fields_v1_text};
 use holdfast_value::{SmolStr, Value, json};
@@ -75,19 +75,19 @@ fn typed(value: &Value) -> Typed {
     Typed::unchecked(value.clone(), of.schema().clone(), of.type_ref())
 }
 
-/// The value as one that knows that it is valid, if it is.
+/// Returns the value as a validated one, if it is valid.
 fn checked(value: &Value) -> Option<Typed> {
     let of = thing("null");
     Typed::new(value.clone(), of.schema().clone(), of.type_ref(), Duplicates::Refused).ok()
 }
 
-/// The same of a value that may have items of one name.
+/// Returns the value as a validated one that may have items with the same key.
 fn allowed(value: &Value) -> Option<Typed> {
     let of = thing("null");
     Typed::new(value.clone(), of.schema().clone(), of.type_ref(), Duplicates::Allowed).ok()
 }
 
-/// Numbers have an order of their own in sets, and that of their texts in objects.
+/// Numbers are ordered by value in sets, but by their texts in objects.
 #[test]
 fn a_text_of_what_is_owned_that_is_not_in_the_order_of_names_is_put_into_it() {
     let port = |port: i64| {
@@ -136,7 +136,7 @@ proptest! {
             prop_assert_eq!(unchecked.value(), merged.value());
             prop_assert!(unchecked.validate(Duplicates::Refused).is_ok());
             prop_assert_eq!(a.compare(&b).unwrap(), a_checked.compare(&b_checked).unwrap());
-            // A merged value shares with its sides what did not change.
+            // A merged value shares its unchanged parts with its sides.
             prop_assert_eq!(a_checked.compare(&merged).unwrap(), a.compare(&typed(merged.value())).unwrap());
         }
     }
@@ -176,7 +176,7 @@ proptest! {
             let but = but.to_field_set().unwrap();
             let applied = b.to_applied_fields_v1(&but);
             let set = b.to_field_set().unwrap().difference(&but);
-            // Items of lists are the one thing that may need the set.
+            // Only items of lists may require the set.
             prop_assert!(applied.is_some() || json::to_string(b.value()).contains('['));
             let changed = b.to_changed_fields_v1(&a, &but, &ignored);
             prop_assert_eq!(&typed(b.value()).to_changed_fields_v1(&a, &but, &ignored), &changed);
@@ -216,7 +216,7 @@ proptest! {
             let again = updater.apply(&live, &config, "v1", first.managers.clone(), "applier", false).unwrap();
             prop_assert!(again.object.is_none());
             prop_assert_eq!(&again.managers, &first.managers);
-            // Another that wants the same comes to own the same.
+            // Another manager with the same configuration owns the same fields.
             let other = updater.apply(&live, &config, "v1", first.managers.clone(), "other", false).unwrap();
             prop_assert!(other.object.is_none());
             let owned = |managers: &Managers, name: &str| managers.get(name).map(|owned| owned.set.clone());

@@ -1,4 +1,4 @@
-//! The rules of structured merge, each shown by a few operations and the state that they lead to.
+//! Rules of structured merge, each demonstrated by a few operations and the resulting state.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Checks panic.
 

@@ -9,7 +9,7 @@ use crate::scenario::{assert_value, fields, schema, thing, valid, value};
 fn check_merge(cases: &[(&str, &str, &str)]) {
     for (live, config, expected) in cases {
         assert_value(&thing(live).merge(&thing(config)).unwrap(), expected);
-        // What is known to be valid takes shorter ways to the same result.
+        // Validated values take shortcuts to the same result.
         if let (Ok(()), Ok(())) = (
             thing(live).validate(Duplicates::Refused),
             thing(config).validate(Duplicates::Refused),

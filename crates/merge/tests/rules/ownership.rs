@@ -1,4 +1,4 @@
-//! Who owns what after an apply or update, and what conflicts.
+//! Ownership after an apply or update, and conflicts.
 
 use holdfast_merge::{ApplyError, Filter, IdentityConverter, Matcher, PathElement, UpdaterBuilder};
 

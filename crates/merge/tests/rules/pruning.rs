@@ -1,4 +1,4 @@
-//! What an apply removes.
+//! Removal of fields by an apply.
 
 use crate::scenario::Scenario;
 

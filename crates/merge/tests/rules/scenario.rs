@@ -1,4 +1,4 @@
-//! What tests are made of: a schema with each kind of type, and an object that managers write to in turn.
+//! Test fixtures: a schema with each kind of type, and an object that managers write to.
 
 use std::sync::{Arc, LazyLock};
 
@@ -66,7 +66,7 @@ pub(crate) fn value(text: &str) -> Value {
     yaml::parse(text.as_bytes(), &Limits::default()).unwrap()
 }
 
-/// A thing in YAML that nothing is known of.
+/// Parses a thing in YAML without validation.
 pub(crate) fn thing(text: &str) -> Typed {
     let (schema, type_ref) = &*COMPILED;
     Typed::unchecked(value(text), Arc::clone(schema), *type_ref)
@@ -146,7 +146,7 @@ impl<C: Converter> Scenario<C> {
         }
     }
 
-    /// Applies what must fail, and gives the error.
+    /// Applies a configuration that must fail, and returns the error.
     #[track_caller]
     pub(crate) fn refused(&self, manager: &str, config: &str) -> ApplyError {
         let managers = self.managers.clone();
@@ -156,7 +156,7 @@ impl<C: Converter> Scenario<C> {
         applied.map(|applied| applied.managers).unwrap_err()
     }
 
-    /// Applies what must lead to no new object.
+    /// Applies a configuration that must not change the object.
     #[track_caller]
     pub(crate) fn unchanged(mut self, manager: &str, config: &str) -> Self {
         let managers = std::mem::take(&mut self.managers);

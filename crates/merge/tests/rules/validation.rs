@@ -1,4 +1,4 @@
-//! What fits a type, and how it is said where something does not.
+//! Validation of values, and the error messages.
 
 use holdfast_merge::{Duplicates, Typed, ValidationErrors};
 use holdfast_value::{Map, Value};
@@ -155,7 +155,7 @@ fn nesting_is_bounded() {
         Duplicates::Refused,
     );
     assert!(too_deep.unwrap_err().to_string().ends_with("nested too deeply"));
-    // Taken apart by hand, as the tree is deeper than anything that a reader lets in.
+    // Dismantled step by step, because the tree is deeper than any reader allows.
     while let Value::Map(map) = deep {
         deep = map.into_entries().pop().map(|(_, below)| below).unwrap_or_default();
     }

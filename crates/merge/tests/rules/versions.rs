@@ -1,4 +1,4 @@
-//! Managers that speak other versions.
+//! Managers that use other versions.
 
 use holdfast_merge::{ConvertError, Converter, Typed, UpdaterBuilder};
 use holdfast_value::Value;
