@@ -1,5 +1,6 @@
-//! What an apply costs in ownership alone, from a parsed object to a new one: entries read, configuration merged, entries
-//! written. The object is a Deployment with two containers, as a server stores it, with two managers beside the applier.
+//! Benchmark of the ownership part of an apply, from a parsed object to a new one: entries are read, the configuration
+//! is merged, entries are written. The object is a Deployment with two containers as a server stores it, with two
+//! managers in addition to the applier.
 
 #![allow(missing_docs)] // What the macros of the harness define has none.
 
@@ -84,7 +85,7 @@ fn configuration(image: &str) -> String {
     )
 }
 
-/// The same with all that a server fills in.
+/// Returns the same object with all fields that a server fills in.
 fn live() -> String {
     let container = r#""terminationMessagePath":"/dev/termination-log","terminationMessagePolicy":"File","imagePullPolicy":"IfNotPresent""#;
     let text = configuration("nginx:1.14.2");

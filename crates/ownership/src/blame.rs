@@ -1,4 +1,4 @@
-//! Who owns each field of an object.
+//! Owners of each field of an object.
 
 use holdfast_merge::{Key, Path, PathElement, Set};
 use holdfast_value::{SmolStr, Value};
@@ -6,33 +6,33 @@ use holdfast_value::{SmolStr, Value};
 use crate::entry::{Entry, Operation, Source};
 use crate::managed::Managed;
 
-/// A field of an object that holds no other fields, with those who own it.
+/// Leaf field of an object with its owners.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blame {
-    /// The path of the field. Items of a list are named as their owners name them, else by position.
+    /// Path of the field. Items of a list are identified by the keys that their owners use, otherwise by position.
     pub path: Path,
-    /// What the field holds: a scalar, or a list or map without content.
+    /// Value of the field: a scalar, or an empty list or map.
     pub value: Value,
-    /// Who owns it, itself or with all that it is in. Empty where none does.
+    /// Owners of the field itself or of a container around it. Empty if it has none.
     pub owners: Vec<Owner>,
 }
 
 /// An owner of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
-    /// The manager.
+    /// Name of the manager.
     pub manager: SmolStr,
-    /// How it came to own the field.
+    /// Operation by which it became the owner.
     pub operation: Operation,
-    /// The subresource through which it writes; empty for the object itself.
+    /// Subresource through which it writes; empty for the object itself.
     pub subresource: SmolStr,
-    /// When it last changed something of what it owns, in seconds since 1970, if that is known.
+    /// Time of its last change to its fields, in seconds since 1970, if known.
     pub time: Option<i64>,
 }
 
-/// Lists for each field of `object` who owns it, by the object's own `managedFields` (which are left out themselves) and
-/// without a schema: what is owned as a whole and what item by item shows in what is owned. Where the entries cannot be
-/// read, nothing has an owner.
+/// Lists the owners of each field of `object` from its `managedFields`, which are themselves omitted. No schema is
+/// needed: the owned paths show which containers are owned as a whole and which item by item. If the entries cannot be
+/// read, no field has an owner.
 pub fn blame(object: &Value) -> Vec<Blame> {
     let managed = Managed::decode(object, Source::Request).unwrap_or_default();
     let mut owners = Vec::with_capacity(managed.0.len());
@@ -65,14 +65,14 @@ impl From<Entry> for Owner {
     }
 }
 
-/// What an owner claims of a value.
+/// Claim of an owner on a value.
 #[derive(Clone)]
 struct Claim {
-    /// The place of the owner in the list of all.
+    /// Index of the owner in the list of all owners.
     owner: usize,
-    /// The paths it owns below the value.
+    /// Owned paths below the value.
     below: Set,
-    /// Whether it owns the value as a whole.
+    /// True if the owner owns the value as a whole.
     whole: bool,
 }
 
@@ -116,9 +116,9 @@ impl BlameVisitor {
 }
 
 impl Claim {
-    /// What is left of the claim on a child.
+    /// Returns the claim on a child.
     fn on(&self, element: &PathElement) -> Option<Claim> {
-        // A member with nothing below it stands for all that its value holds.
+        // A member without paths below it covers the whole content of its value.
         if self.whole && self.below.is_empty() {
             return Some(self.clone());
         }
@@ -132,7 +132,7 @@ impl Claim {
     }
 }
 
-/// The element by which owners know an item of a list; its position where none does.
+/// Returns the element by which owners identify a list item, or its position if there is none.
 fn item_element(at: usize, item: &Value, claims: &[Claim]) -> PathElement {
     let known = claims.iter().flat_map(|claim| {
         let below = &claim.below;
@@ -154,13 +154,13 @@ fn item_element(at: usize, item: &Value, claims: &[Claim]) -> PathElement {
     nearly.cloned().unwrap_or_else(position)
 }
 
-/// How well a key names an item.
+/// Match of a key with a list item.
 enum Fit {
-    /// Every key field is as the key says.
+    /// Every key field has the value in the key.
     All,
-    /// What the item has of the key fields is; those that it leaves out may be ones with a default.
+    /// The key fields that the item has match; the missing ones may have a default.
     Some,
-    /// A key field is different, or none is there.
+    /// A key field differs, or the item has none of them.
     None,
 }
 
@@ -186,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// The blames as `path=value: manager/operation[/subresource]@second, ...`.
+    /// Formats the blames as `path=value: manager/operation[/subresource]@second, ...`.
     fn blamed(text: &str) -> Vec<String> {
         let object = yaml::parse(text.as_bytes(), &Limits::default()).unwrap();
         (blame(&object).into_iter())

@@ -1,4 +1,4 @@
-//! The bound on how many Update entries an object has.
+//! Limit on the number of Update entries of an object.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use crate::entry::{Entry, Operation};
 use crate::managed::{self, Managed, Record};
 use crate::timestamp::Timestamp;
 
-/// How many Update entries an object may have.
+/// Maximum number of Update entries of an object.
 const UPDATE_LIMIT: usize = 10;
 
-/// The manager of the entries that the oldest ones are merged into, one for each version.
+/// Manager of the entries that the oldest ones are merged into, one for each version.
 const OLD_UPDATES: &str = "ancient-changes";
 
-/// What is merged of one version.
+/// Merged entries of one version.
 #[derive(Default)]
 struct Bucket {
-    /// The oldest entry. It stays as it is unless a second one is to be merged.
+    /// Oldest entry. It is unchanged unless a second one is merged.
     first: Option<SmolStr>,
-    /// The sets of the entries that are merged.
+    /// Sets of the merged entries.
     sets: Vec<Set>,
-    /// The time of the newest of them.
+    /// Time of the newest merged entry.
     time: Option<Timestamp>,
 }
 
-/// Merges the oldest Update entries, version by version, until no more than the limit are left.
+/// Merges the oldest Update entries, version by version, until at most the limit remains.
 pub(crate) fn cap_updates(managed: &mut Managed) {
     let mut updaters: Vec<(i64, SmolStr)> = managed
         .0
@@ -45,7 +45,7 @@ pub(crate) fn cap_updates(managed: &mut Managed) {
         if count <= UPDATE_LIMIT {
             break;
         }
-        // A bucket of earlier writes may be merged already.
+        // An earlier write may have merged into this bucket already.
         let Some(record) = managed.0.get(&identifier) else {
             continue;
         };
@@ -56,7 +56,8 @@ pub(crate) fn cap_updates(managed: &mut Managed) {
                 bucket.first = Some(identifier);
                 continue;
             };
-            // The first goes into the bucket, unless there is one: that is merged with what is newer alone.
+            // The first entry is merged into the bucket, unless an earlier bucket exists: that is merged only with
+            // newer entries.
             let earlier = Some(bucket_entry(version).identifier());
             let earlier = earlier.filter(|earlier| *earlier != identifier && managed.0.contains_key(earlier));
             let partner = managed.0.remove(&earlier.unwrap_or(first));
@@ -89,7 +90,7 @@ fn bucket_entry(api_version: SmolStr) -> Entry {
     }
 }
 
-/// The union of many sets, in pairs: an object that comes with thousands of entries must not take the square of that.
+/// Returns the union of many sets, combined in pairs: an object with thousands of entries must not cost quadratic time.
 fn union(mut sets: Vec<Set>) -> Set {
     while sets.len() > 1 {
         sets = sets

@@ -1,4 +1,4 @@
-//! One entry of `metadata.managedFields`: who owns fields, by which operation, through which version and address.
+//! Entry of `metadata.managedFields`: the owner of fields with its operation, version and subresource.
 
 use holdfast_gotext::quote::quote;
 use holdfast_merge::{FieldsError, Set};
@@ -6,7 +6,7 @@ use holdfast_value::{Map, SmolStr, Value, json};
 
 use crate::timestamp::Timestamp;
 
-/// How a manager came to own fields.
+/// Operation by which a manager became the owner of fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     /// By Server-Side Apply.
@@ -16,7 +16,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The operation's name in entries.
+    /// Returns the operation's name in entries.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Apply => "Apply",
@@ -31,10 +31,10 @@ impl Operation {
     }
 }
 
-/// Why `managedFields` cannot be read. The texts are the reference's.
+/// Error of reading `managedFields`, with the reference's message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It is no list, or holds what is no entry.
+    /// It is not a list, or has an item that is not an entry.
     #[error("managedFields must be a list of entries")]
     Shape,
     /// An operation is neither of the two.
@@ -43,18 +43,18 @@ pub enum DecodeError {
     /// An entry has no version.
     #[error("apiVersion must not be empty")]
     ApiVersion,
-    /// An entry does not say how its fields are written.
+    /// An entry has no `fieldsType`.
     #[error("missing fieldsType in managed fields entry {0}")]
     NoFieldsType(usize),
-    /// An entry has its fields written in an unknown way.
+    /// An entry has an unknown `fieldsType`.
     #[error("invalid fieldsType {0:?} in managed fields entry {1}")]
     FieldsType(String, usize),
-    /// The fields of an entry are no field set.
+    /// The fields of an entry are not a field set.
     #[error("error decoding set: {0}")]
     Fields(#[from] FieldsError),
 }
 
-/// An entry but for what it owns.
+/// Entry without its fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) manager: SmolStr,
@@ -64,17 +64,17 @@ pub(crate) struct Entry {
     pub(crate) time: Option<Timestamp>,
 }
 
-/// Where an entry comes from.
+/// Origin of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// This server wrote it, in the one form that it writes.
+    /// This server wrote it, in its canonical form.
     Stored,
     /// A client sent it, in any form.
     Request,
 }
 
 impl Entry {
-    /// Reads the entry at place `at`, but for [what it owns](owned).
+    /// Reads the entry at index `at` without [its fields](owned).
     pub(crate) fn decode(value: &Value, at: usize, source: Source) -> Result<Self, DecodeError> {
         let map = value.as_map().ok_or(DecodeError::Shape)?;
         let operation = Operation::from_name(&text(map, "operation")?).ok_or(DecodeError::Operation)?;
@@ -101,7 +101,7 @@ impl Entry {
         })
     }
 
-    /// The entry with what it owns.
+    /// Returns the entry with its fields.
     pub(crate) fn encode(&self, fields: Value) -> Value {
         let mut members = Vec::with_capacity(7);
         members.push((
@@ -130,9 +130,9 @@ impl Entry {
         Value::Map(Map::from_sorted(members))
     }
 
-    /// What distinguishes the entry from the others: manager, operation, subresource and, for updates alone, the version; an
-    /// applier that changes its version keeps its entry. The text is the reference's, whose order decides in which order
-    /// conflicts are reported and updates of one second are merged.
+    /// Returns the identity of the entry: manager, operation, subresource and, only for updates, the version; an
+    /// applier that changes its version keeps its entry. The text is the reference's: its order determines the order in
+    /// which conflicts are reported and updates within one second are merged.
     pub(crate) fn identifier(&self) -> SmolStr {
         let mut out = Vec::with_capacity(96);
         let mut member = |name: &str, value: &str| {
@@ -153,7 +153,7 @@ impl Entry {
         SmolStr::from(String::from_utf8(out).unwrap_or_default())
     }
 
-    /// The manager as messages name it: `"tool" with subresource "scale" using apps/v1`.
+    /// Returns the manager as messages name it: `"tool" with subresource "scale" using apps/v1`.
     pub(crate) fn display_name(&self) -> String {
         let mut name = quote(&self.manager);
         if !self.subresource.is_empty() {
@@ -168,7 +168,7 @@ impl Entry {
     }
 }
 
-/// What an entry owns.
+/// Reads the fields of an entry.
 pub(crate) fn owned(entry: &Value) -> Result<Set, DecodeError> {
     match entry.get("fieldsV1") {
         None | Some(Value::Null) => Ok(Set::new()),
@@ -176,7 +176,7 @@ pub(crate) fn owned(entry: &Value) -> Result<Set, DecodeError> {
     }
 }
 
-/// The text member `name`; empty where there is none.
+/// Returns the string member `name`, or an empty string if there is none.
 fn text(map: &Map, name: &str) -> Result<SmolStr, DecodeError> {
     match map.get(name) {
         None | Some(Value::Null) => Ok(SmolStr::default()),

@@ -1,4 +1,4 @@
-//! The field manager of a kind: what each write does to `managedFields`, and what an apply does to the object.
+//! Field manager of a kind: the effect of each write on `managedFields`, and of an apply on the object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,20 +19,20 @@ use crate::managed::{self, Managed, Record, Unread};
 use crate::timestamp::Timestamp;
 use crate::versions::{VersionConverter, Versions};
 
-/// The manager of what stood in an object before its first apply, where no manager was recorded.
+/// Manager of the fields that an object has before its first apply if no manager was recorded.
 const BEFORE_FIRST_APPLY: &str = "before-first-apply";
 
-/// The manager of a write that does not name one.
+/// Manager of a write that does not name one.
 const UNKNOWN: &str = "unknown";
 
-/// Under this name the merge engine sees an update; no identifier of an entry is like it.
+/// Name of an update within the merge engine; no identifier of an entry equals it.
 const CURRENT: &str = "current-operation";
 
-/// What each write of one kind, through one version and one address, does to `metadata.managedFields`, as kube-apiserver
-/// keeps it. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
+/// Tracker of `metadata.managedFields` for the writes of one kind through one version and one resource or subresource,
+/// with kube-apiserver's rules. See <https://kubernetes.io/docs/reference/using-api/server-side-apply/>.
 ///
-/// All objects are in the version of the address, with defaults filled in, as a client would see them. Made with
-/// [`FieldManager::builder`]; shared by all requests.
+/// All objects are in the version of the request with defaults filled in, as a client would see them. Created with
+/// [`FieldManager::builder`] and shared by all requests.
 pub struct FieldManager {
     api_version: SmolStr,
     kind: SmolStr,
@@ -44,7 +44,7 @@ pub struct FieldManager {
     unowned: Set,
 }
 
-/// Settings of a [`FieldManager`].
+/// Builder of a [`FieldManager`].
 pub struct FieldManagerBuilder {
     api_version: SmolStr,
     kind: SmolStr,
@@ -55,50 +55,52 @@ pub struct FieldManagerBuilder {
     empty_list_resets: bool,
 }
 
-/// What an apply leads to.
+/// Result of an apply.
 #[derive(Clone, Debug)]
 pub struct Applied {
-    /// The merged object, not yet defaulted, with its new `managedFields`.
+    /// Merged object, not yet defaulted, with its new `managedFields`.
     pub object: Value,
-    /// Whether it differs from the live object in anything at all.
+    /// True if it differs from the existing object in any way.
     pub changed: bool,
-    /// Whether it is the live object but for what metadata says of managers.
+    /// True if it differs from the existing object at most in `managedFields`.
     pub is_live: bool,
 }
 
 impl FieldManagerBuilder {
-    /// The subresource of the address, such as `status`. Without it, or where it is empty, writes are to the object itself.
+    /// Sets the subresource of the writes, such as `status`. Without it, or if it is empty, writes are to the object
+    /// itself.
     pub fn subresource(mut self, name: impl Into<SmolStr>) -> Self {
         self.subresource = name.into();
         self
     }
 
-    /// The fields that a write to this address leaves as they are, for each `apiVersion`: they are never owned by it.
+    /// Sets the fields that a write resets to their stored values, for each `apiVersion`: the write never owns them.
     pub fn reset_fields(self, fields: impl IntoIterator<Item = (SmolStr, Set)>) -> Self {
         self.filters(fields.into_iter().map(|(version, set)| (version, Filter::exclude(set))))
     }
 
-    /// For each `apiVersion`, what a write to this address may own; without a filter everything.
+    /// Sets a filter of the fields that a write may own, for each `apiVersion`. Without a filter it may own all fields.
     pub fn filters(mut self, filters: impl IntoIterator<Item = (SmolStr, Filter)>) -> Self {
         self.filters.extend(filters);
         self
     }
 
-    /// What an object of this kind holds that says nothing: for built-in kinds the structs, lists and numbers that are always
-    /// written out. These have no owner. Without it, an empty object is `apiVersion` and `kind`, as with custom resources.
+    /// Sets the empty object of this kind: for built-in kinds with the structs, lists and numbers that are always
+    /// written. These fields have no owner. By default, as for custom resources, an empty object has only `apiVersion`
+    /// and `kind`.
     pub fn empty_object(mut self, empty: Value) -> Self {
         self.empty = Some(empty);
         self
     }
 
-    /// Whether an update that sends an empty list of entries resets them, as it does but for custom resources: the reference
-    /// cannot distinguish an empty list from none in those.
+    /// Sets if an update with an empty list of entries resets them. The reference does so except for custom resources,
+    /// in which it cannot distinguish an empty list from none.
     pub fn empty_list_resets(mut self, yes: bool) -> Self {
         self.empty_list_resets = yes;
         self
     }
 
-    /// The field manager.
+    /// Builds the field manager.
     pub fn build(self) -> FieldManager {
         let mut empty = self.empty.unwrap_or_else(Value::empty_map);
         empty.set_at(&["apiVersion"], Value::String(self.api_version.clone()));
@@ -120,7 +122,7 @@ impl FieldManagerBuilder {
     }
 }
 
-/// What identifies an object and what only the server sets: without an owner.
+/// Returns the fields without an owner: those that identify an object and those that only the server sets.
 fn unowned_metadata() -> Set {
     const FIELDS: [&str; 9] = [
         "name",
@@ -141,8 +143,8 @@ fn unowned_metadata() -> Set {
 }
 
 impl FieldManager {
-    /// The settings of a field manager for the address of `kind` in `api_version` (such as `apps/v1`). For an address that
-    /// takes another kind, such as `scale`, these are that kind's.
+    /// Creates a builder for writes of `kind` in `api_version` (such as `apps/v1`). For a subresource of another kind,
+    /// such as `scale`, these are that kind's.
     pub fn builder(
         api_version: impl Into<SmolStr>,
         kind: impl Into<SmolStr>,
@@ -159,11 +161,11 @@ impl FieldManager {
         }
     }
 
-    /// Merges `config` into the live object (`None` where there is none yet) on behalf of `manager`. Values of others are
-    /// overwritten if `force` is set; else they conflict.
+    /// Merges `config` into the existing object (`None` if it does not exist yet) on behalf of `manager`. Fields of
+    /// other managers are overwritten if `force` is set, otherwise they conflict.
     ///
     /// # Errors
-    /// See [`ApplyError`]. Nothing has changed then.
+    /// Returns an [`ApplyError`]; then nothing has changed.
     pub fn apply(
         &self,
         live: Option<&Value>,
@@ -195,7 +197,7 @@ impl FieldManager {
             ))
         })?;
 
-        // Where nothing is to be given up, what the applier owned need not be known.
+        // If no field is given up, the previous fields of the applier are not needed.
         let fields = fields.filter(|fields| self.keeps_all(fields, own.as_ref()));
         let own_time = own.as_ref().and_then(|own| own.entry.time.clone());
         if let (None, Some(own)) = (&fields, own) {
@@ -246,7 +248,7 @@ impl FieldManager {
         })
     }
 
-    /// Has a manager of its own own the fields of an object that no manager owned before its first apply.
+    /// Assigns the fields of an object without managers to a manager of their own before its first apply.
     fn own_existing(&self, bare: &Value, managed: Managed, now: &Timestamp) -> Result<Managed, ApplyError> {
         let existing = self.pair(self.empty.clone(), bare.clone());
         existing
@@ -258,16 +260,18 @@ impl FieldManager {
             .map_err(|message| ApplyError::Failed(format!("failed to create manager for existing fields: {message}")))
     }
 
-    /// Records in `new` who changed what when it took the place of the live object (`None` where it is new itself) by a write
-    /// that is no apply. `managedFields` sent with `new` count, unless they cannot be read or come through a subresource.
-    /// Never fails: where ownership cannot be computed, because `new` does not fit its type, nothing has an owner any more.
+    /// Records in `new` the owners of changed fields after a write other than apply replaced the existing object
+    /// (`None` for a create). The `managedFields` of `new` are used unless they cannot be read or the write is to a
+    /// subresource. Never fails: if ownership cannot be computed because `new` does not fit its type, all fields lose
+    /// their owners.
     pub fn update(&self, live: Option<&Value>, new: Value, manager: &str, now: SystemTime) -> Value {
         self.update_where(live.unwrap_or(&self.empty), new, manager, now, |live, new| {
             self.pair(live, new)
         })
     }
 
-    /// As [`FieldManager::update`], where `live` is known to fit its type, so that what `new` shares with it does.
+    /// Records ownership like [`FieldManager::update`] if `live` is known to fit its type, so that the parts that `new`
+    /// shares with it do, too.
     pub fn update_valid(&self, live: &Value, new: Value, manager: &str, now: SystemTime) -> Value {
         self.update_where(live, new, manager, now, |live, new| {
             let live = self.trusted(live).map_err(|error| error.to_string())?;
@@ -307,7 +311,7 @@ impl FieldManager {
         new
     }
 
-    /// The entries that an update starts from.
+    /// Returns the entries before an update.
     fn managed_before_update(&self, live: &Value, new: &Value) -> Managed {
         let of_live = || Managed::decode(live, Source::Stored).unwrap_or_default();
         if !self.subresource.is_empty() || managed::list_in(new) == managed::list_in(live) {
@@ -322,8 +326,8 @@ impl FieldManager {
         }
     }
 
-    /// The entries once `manager` changed `live` into `new`, where there were none; `None` where sets are to be made, or where `new`
-    /// does not fit its type.
+    /// Returns the entries after `manager` changed `live`, which has none, into `new`. `None` if sets are required, or
+    /// if `new` does not fit its type.
     fn first(&self, live: &Value, new: &Value, manager: &str, now: &Timestamp) -> Option<Managed> {
         let (schema, of) = self.merge_type().ok()?;
         let live = Typed::trusted(live.clone(), Arc::clone(&schema), of);
@@ -340,7 +344,7 @@ impl FieldManager {
         Some(managed)
     }
 
-    /// What the entries are after `manager` changed `live` into `new`, neither of which has a list of them.
+    /// Returns the entries after `manager` changed `live` into `new`; neither object includes its list of entries.
     fn track(
         &self,
         live: &Typed,
@@ -375,13 +379,13 @@ impl FieldManager {
         Ok(managed)
     }
 
-    /// Whether an applier that now owns `fields` gives nothing up: it had no fields before, or applied the same ones through the same
-    /// version.
+    /// True if an applier that now owns `fields` gives nothing up: it had no fields before, or it applied the same
+    /// fields in the same version.
     fn keeps_all(&self, fields: &Value, own: Option<&Unread<'_>>) -> bool {
         own.is_none_or(|own| own.entry.api_version == self.api_version && own.value.get("fieldsV1") == Some(fields))
     }
 
-    /// The entries after an apply that left `managers`; `entry` is that of the applier.
+    /// Returns the entries after an apply that resulted in `managers`; `entry` is the applier's.
     fn after_apply(&self, mut managed: Managed, mut managers: Managers, entry: Entry) -> Managed {
         let identifier = entry.identifier();
         let owned = managers
@@ -397,8 +401,8 @@ impl FieldManager {
         managed
     }
 
-    /// The conflicts over what client-side apply did not leave to its successor. It leaves the fields of the last applied
-    /// configuration that are as it left them.
+    /// Returns the conflicts about fields that the applier does not inherit from client-side apply. It inherits the
+    /// fields of the last applied configuration that still have the applied values.
     fn not_inherited(&self, conflicts: &MergeConflicts, live: &Typed) -> MergeConflicts {
         let inherited = || {
             let config = last_applied::configuration(live.value(), &self.api_version, &self.kind)?;
@@ -433,7 +437,7 @@ impl FieldManager {
         Err(ApplyError::WrongKind(group_version_kind(api_version, kind)))
     }
 
-    /// The object in words of messages: `namespace/name; group/version, Kind=kind`.
+    /// Describes the object as in messages: `namespace/name; group/version, Kind=kind`.
     fn describe(&self, object: &Value) -> String {
         let metadata = |name| object.str_at(&["metadata", name]).unwrap_or_default();
         format!(
@@ -449,7 +453,8 @@ impl FieldManager {
         Typed::new(value, schema, merge_type, duplicates).map_err(|errors| errors.to_string())
     }
 
-    /// A configuration, and what an apply of it owns in the form of `managedFields`, where that is seen without the sets.
+    /// Validates a configuration and returns it with the fields that an apply of it owns, in the form of
+    /// `managedFields`, if these can be computed without sets.
     fn configuration(&self, value: Value) -> Result<(Typed, Option<Value>), String> {
         let configuration = self
             .updater
@@ -457,14 +462,14 @@ impl FieldManager {
         configuration.map_err(|errors| errors.to_string())
     }
 
-    /// A stored object, and one that takes its place.
+    /// Types a stored object and its replacement.
     fn pair(&self, live: Value, new: Value) -> Result<(Typed, Typed), String> {
         let new = self.typed(new, Duplicates::Allowed)?;
         let live = self.trusted(live).map_err(|error| error.to_string())?;
         Ok((live, new))
     }
 
-    /// A stored object: it was valid when it was stored.
+    /// Types a stored object, which was valid when it was stored.
     fn trusted(&self, value: Value) -> Result<Typed, ApplyError> {
         let (schema, merge_type) = self.merge_type().map_err(ApplyError::Failed)?;
         Ok(Typed::trusted(value, schema, merge_type))
@@ -480,8 +485,8 @@ impl FieldManager {
     }
 }
 
-/// Refuses `managedFields` in a configuration. To the reference, those that it cannot read are none. Where a time is why, it
-/// fails later, when it converts the new object: returns the message of that failure.
+/// Rejects `managedFields` in a configuration. The reference treats unreadable entries as none. If a time is the cause,
+/// it fails later when it converts the new object: returns the message of that failure.
 fn refuse_managed_fields(entries: &[Value]) -> Result<Option<String>, ApplyError> {
     const TEXTS: [&str; 6] = [
         "manager",
@@ -509,15 +514,15 @@ fn refuse_managed_fields(entries: &[Value]) -> Result<Option<String>, ApplyError
     }
 }
 
-/// The object without its list of entries, which has no part in merging.
+/// Returns the object without its list of entries, which does not take part in merging.
 fn without_managed_fields(object: &Value) -> Value {
     let mut bare = object.clone();
     managed::remove_from(&mut bare);
     bare
 }
 
-/// Whether the list in `object` asks for all entries to go: it has one entry, which says nothing, or where `empty_resets` it
-/// is empty.
+/// True if the list in `object` requests the removal of all entries: it has one empty entry, or it is empty and
+/// `empty_resets` is set.
 fn is_reset(object: &Value, empty_resets: bool) -> bool {
     let Some(list) = managed::list_in(object).and_then(Value::as_list) else {
         return false;
@@ -531,7 +536,7 @@ fn is_reset(object: &Value, empty_resets: bool) -> bool {
     }
 }
 
-/// The entries as the merge engine sees them.
+/// Converts the entries for the merge engine.
 fn managers_of(managed: &Managed) -> Managers {
     (managed.0.iter())
         .map(|(identifier, record)| {
@@ -545,7 +550,7 @@ fn managers_of(managed: &Managed) -> Managers {
         .collect()
 }
 
-/// Takes over what the merge engine left to the entries.
+/// Applies the merge engine's result to the entries.
 fn take_over(managed: &mut Managed, mut managers: Managers) {
     managed
         .0
@@ -558,7 +563,8 @@ fn take_over(managed: &mut Managed, mut managers: Managers) {
         });
 }
 
-/// The entries after an apply that left `others` and owns `fields`; `managed` are those of the others before it.
+/// Returns the entries after an apply that resulted in `others` and owns `fields`; `managed` are the entries of the
+/// other managers before it.
 fn after_unpruned(mut managed: Managed, others: Managers, entry: Entry, fields: Value) -> Managed {
     take_over(&mut managed, others);
     if fields.as_map().is_some_and(|fields| !fields.is_empty()) {
@@ -567,7 +573,7 @@ fn after_unpruned(mut managed: Managed, others: Managers, entry: Entry, fields: 
     managed
 }
 
-/// The conflicts with their managers as messages name them.
+/// Converts conflicts to those with the manager names of messages.
 fn named(conflicts: MergeConflicts, managed: &Managed) -> Conflicts {
     let named = conflicts.into_iter().map(|conflict| Conflict {
         manager: match managed.0.get(&conflict.manager) {
@@ -579,7 +585,7 @@ fn named(conflicts: MergeConflicts, managed: &Managed) -> Conflicts {
     Conflicts(named.collect())
 }
 
-/// A kind in the words of messages: `apps/v1, Kind=Deployment`.
+/// Formats a kind as in messages: `apps/v1, Kind=Deployment`.
 fn group_version_kind(api_version: &str, kind: &str) -> String {
     match api_version.matches('/').count() {
         0 => format!("/{api_version}, Kind={kind}"),

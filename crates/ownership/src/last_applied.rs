@@ -1,21 +1,22 @@
-//! The annotation of client-side apply: what `kubectl apply` last applied.
+//! The annotation of client-side apply: the configuration that `kubectl apply` applied last.
 //!
-//! Server-Side Apply by kubectl takes over from client-side apply through it without conflicts, and keeps it up to date
-//! where it stands, so that client-side apply may go on from there.
+//! With its help, Server-Side Apply by kubectl takes over from client-side apply without conflicts, and keeps an
+//! existing annotation up to date, so that client-side apply can be used again.
 
 use holdfast_value::{Limits, Map, SmolStr, Value, json};
 
-/// The only manager for which the annotation counts.
+/// The only manager that uses the annotation.
 pub(crate) const MANAGER: &str = "kubectl";
 
-/// The annotation of kubectl.
+/// Annotation of kubectl.
 pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 const ANNOTATIONS: [&str; 2] = ["metadata", "annotations"];
 
-/// How many bytes the keys and values of all annotations may have together.
+/// Maximum size of the keys and values of all annotations in bytes.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// The last applied configuration that `live` has, if it is one of `api_version` and `kind`: others are of another type.
+/// Returns the last applied configuration of `live`, if it has `api_version` and `kind`; other configurations have
+/// another type.
 pub(crate) fn configuration(live: &Value, api_version: &str, kind: &str) -> Option<Value> {
     let text = annotation(live)?;
     let config = json::parse(text.as_bytes(), &Limits::default()).ok()?;
@@ -24,7 +25,7 @@ pub(crate) fn configuration(live: &Value, api_version: &str, kind: &str) -> Opti
     (of_version && of_kind).then_some(config)
 }
 
-/// Writes `config` into the annotation of `object`, where it has one. One that would be too large is taken out instead.
+/// Writes `config` into the annotation of `object`, if it has one. Removes the annotation if it would be too large.
 pub(crate) fn update_annotation(object: &mut Value, config: &Value) {
     if annotation(object).is_none() {
         return;
@@ -56,7 +57,7 @@ fn annotation(object: &Value) -> Option<&str> {
         .filter(|text| !text.is_empty())
 }
 
-/// The configuration without the annotation. Annotations that are no texts have no place in it either.
+/// Returns the configuration without the annotation. Annotations that are not strings are omitted, too.
 fn without_annotation(config: &Value) -> Value {
     let mut config = config.clone();
     let Some(annotations) = config.at_mut(&ANNOTATIONS) else {

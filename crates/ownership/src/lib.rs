@@ -1,14 +1,14 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! `metadata.managedFields` of an object: who owns which field.
+//! Field ownership: `metadata.managedFields` of an object.
 //!
-//! A [`FieldManager`] does for one kind at one address what kube-apiserver does: [`FieldManager::apply`] merges the
-//! configuration of an applier and says who stands in the way, [`FieldManager::update`] records who changed what by any
-//! other write. [`ScaleOwnership`] carries entries between an object and its Scale, [`keep_times`] takes back times that
-//! nothing else has changed with, [`blame`] lists for each field of an object who owns it.
+//! A [`FieldManager`] implements kube-apiserver's behaviour for one kind and subresource: [`FieldManager::apply`]
+//! merges the configuration of an applier and reports conflicts, [`FieldManager::update`] records the owners of fields
+//! that other writes changed. [`ScaleOwnership`] transfers entries between an object and its Scale, [`keep_times`]
+//! restores the times of a write that changed nothing else, and [`blame`] lists the owners of each field of an object.
 //!
-//! Invariant: nothing here knows a kind, and nothing fails on what stands in `managedFields`: an update passes over what it
-//! cannot read, an apply is refused.
+//! Invariant: this crate knows no kind, and no content of `managedFields` makes it fail unexpectedly: an update ignores
+//! entries that it cannot read, an apply is rejected.
 
 mod blame;
 mod cap;

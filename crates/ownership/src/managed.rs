@@ -1,4 +1,4 @@
-//! `metadata.managedFields` as a whole: from the list in an object to managers and what they own, and back.
+//! The whole of `metadata.managedFields`: conversion between the list in an object and the managers with their fields.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -9,32 +9,32 @@ use holdfast_value::{List, SmolStr, Value};
 use crate::entry::{self, DecodeError, Entry, Source};
 use crate::timestamp::Timestamp;
 
-/// The path of the list in an object.
+/// Path of the list in an object.
 const PATH: [&str; 2] = ["metadata", "managedFields"];
 
-/// All entries of an object, by their identifiers.
+/// Entries of an object, by identifier.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Managed(pub(crate) BTreeMap<SmolStr, Record>);
 
-/// An entry, what it owns, and the form in which it stands in the object.
+/// Entry with its fields and its form in the object.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     pub(crate) entry: Entry,
     pub(crate) set: Set,
-    /// The entry as it was read, with all that was read from it: its form is taken over where nothing has changed.
+    /// Entry as it was read, with the decoded parts: its form is reused if nothing has changed.
     stored: Option<Stored>,
-    /// What it owns as it is to stand in the object, where the set was not needed: that is empty then.
+    /// Fields in the form to write, if the set was not needed; then the set is empty.
     written: Option<Value>,
 }
 
-/// An entry of an object as it stands there: what it owns is not read.
+/// Entry of an object whose fields are not decoded yet.
 pub(crate) struct Unread<'v> {
     pub(crate) entry: Entry,
     pub(crate) value: &'v Value,
 }
 
 impl Unread<'_> {
-    /// The entry with what it owns.
+    /// Decodes the entry with its fields.
     pub(crate) fn read(self, source: Source) -> Result<Record, DecodeError> {
         let Self { entry, value } = self;
         let set = entry::owned(value)?;
@@ -69,7 +69,7 @@ impl Record {
         }
     }
 
-    /// The record of what is owned by `fields`, as they are to stand in the object. Its set is not to be asked for.
+    /// Creates a record from `fields` in the form to write. Its set must not be used.
     pub(crate) fn written(entry: Entry, fields: Value) -> Self {
         Self {
             written: Some(fields),
@@ -77,7 +77,7 @@ impl Record {
         }
     }
 
-    /// The record with the stored form of the one before it, which serves on as far as nothing has changed.
+    /// Takes over the stored form of the previous record, which is reused as far as nothing has changed.
     pub(crate) fn in_place_of(mut self, previous: Option<Record>) -> Self {
         self.stored = previous.and_then(|record| record.stored);
         self
@@ -103,7 +103,7 @@ impl Record {
 }
 
 impl Managed {
-    /// Reads the entries of `object`; none where it has no list. Of entries with one identifier the last counts.
+    /// Reads the entries of `object`; none if it has no list. The last of several entries with one identifier wins.
     pub(crate) fn decode(object: &Value, source: Source) -> Result<Self, DecodeError> {
         Self::decode_list(object.at(&PATH), source)
     }
@@ -118,7 +118,8 @@ impl Managed {
         Ok(Self(records))
     }
 
-    /// Reads the entries of a stored `object` but that of `identifier`, which is given as it stands: what it owns is not read.
+    /// Reads the entries of a stored `object` except that of `identifier`, which is returned without decoding its
+    /// fields.
     pub(crate) fn decode_others<'v>(
         object: &'v Value,
         identifier: &str,
@@ -135,7 +136,7 @@ impl Managed {
         Ok((Self(records), own))
     }
 
-    /// Writes the entries into `object`, or takes the list out where there are none.
+    /// Writes the entries into `object`, or removes the list if there are none.
     pub(crate) fn encode_into(&self, object: &mut Value) {
         match self.encode_list() {
             Some(list) => object.set_at(&PATH, list),
@@ -143,7 +144,7 @@ impl Managed {
         }
     }
 
-    /// The entries in order: applies first, then the older first by seconds, then by manager, version and subresource.
+    /// Returns the entries in order: applies first, then by time in seconds, then by manager, version and subresource.
     pub(crate) fn encode_list(&self) -> Option<Value> {
         if self.0.is_empty() {
             return None;
@@ -155,7 +156,7 @@ impl Managed {
     }
 }
 
-/// The entries of a list with their identifiers; none where there is no list.
+/// Iterates over the entries of a list with their identifiers; none if there is no list.
 fn entries(
     list: Option<&Value>,
     source: Source,
@@ -170,25 +171,25 @@ fn entries(
     }))
 }
 
-/// Whether `managedFields` of `object` can be read.
+/// Checks that `managedFields` of `object` can be read.
 ///
 /// # Errors
-/// Why they cannot.
+/// Returns the error of the first entry that cannot be read.
 pub fn check(object: &Value) -> Result<(), DecodeError> {
     Managed::decode(object, Source::Request).map(drop)
 }
 
-/// Takes the list out of `object`.
+/// Removes the list from `object`.
 pub(crate) fn remove_from(object: &mut Value) {
     object.remove_at(&PATH);
 }
 
-/// The list in `object`.
+/// Returns the list in `object`.
 pub(crate) fn list_in(object: &Value) -> Option<&Value> {
     object.at(&PATH)
 }
 
-/// The seconds by which entries are sorted: what has no time comes first.
+/// Returns the seconds by which entries are sorted: entries without a time come first.
 pub(crate) fn seconds(entry: &Entry) -> i64 {
     entry.time.as_ref().map_or(0, |time| time.seconds)
 }

@@ -1,15 +1,15 @@
-//! Who writes: the name of the field manager.
+//! Name of the field manager of a write.
 
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_value::SmolStr;
 
 use holdfast_gotext::quote::is_printable;
 
-/// How long the name of a field manager may be, in bytes.
+/// Maximum length of a field manager's name in bytes.
 pub const MANAGER_NAME_LIMIT: usize = 128;
 
-/// The manager of a write that is not an apply: the parameter `fieldManager`, or where it is empty what the User-Agent
-/// has before its first slash. Empty where neither says anything; entries then name it `unknown`.
+/// Returns the manager of a write other than apply: the parameter `fieldManager`, or if it is empty the part of the
+/// User-Agent before its first slash. Empty if both are; entries then name it `unknown`.
 pub fn manager_name(field_manager: &str, user_agent: &str) -> SmolStr {
     if !field_manager.is_empty() {
         return SmolStr::new(field_manager);
@@ -24,7 +24,7 @@ pub fn manager_name(field_manager: &str, user_agent: &str) -> SmolStr {
     SmolStr::from(name)
 }
 
-/// What is wrong with the parameter `fieldManager`. An empty one is none.
+/// Validates the parameter `fieldManager`. An empty one counts as missing.
 pub fn validate_manager_name(field_manager: &str, field: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if field_manager.len() > MANAGER_NAME_LIMIT {

@@ -1,7 +1,7 @@
-//! Ownership of a Scale, which is kept in the entries of the object that is scaled.
+//! Ownership of a Scale, which is stored in the entries of the scaled object.
 //!
-//! A Scale has entries of its own while it is written: those of its parent that own the number of replicas, in its terms.
-//! What comes of them goes back to the parent.
+//! During a write a Scale has its own entries: those of its parent that own the number of replicas, in the Scale's
+//! version. The resulting entries are transferred back to the parent.
 
 use holdfast_merge::{Path, Set};
 use holdfast_value::{SmolStr, Value};
@@ -9,20 +9,21 @@ use holdfast_value::{SmolStr, Value};
 use crate::entry::{DecodeError, Entry, Source};
 use crate::managed::{Managed, Record};
 
-/// The `apiVersion` of a Scale.
+/// `apiVersion` of a Scale.
 const SCALE_VERSION: &str = "autoscaling/v1";
 
-/// How entries go from an object that is scaled to its Scale and back.
+/// Transfer of entries between a scaled object and its Scale.
 #[derive(Clone, Debug)]
 pub struct ScaleOwnership {
     api_version: SmolStr,
-    /// The path of the number of replicas by `apiVersion`; `None` where a version has no Scale.
+    /// Path of the number of replicas by `apiVersion`; `None` if a version has no Scale.
     replicas: Vec<(SmolStr, Option<Path>)>,
 }
 
 impl ScaleOwnership {
-    /// For writes to the Scale of an object through its `api_version`. `replicas` gives for each version of the object the
-    /// names of the fields that lead to the number of replicas (`spec`, `replicas`), or `None` where it has no Scale.
+    /// Creates the transfer for writes to the Scale of an object through its `api_version`. `replicas` contains for
+    /// each version of the object the names of the fields on the path of the number of replicas (`spec`, `replicas`),
+    /// or `None` if it has no Scale.
     pub fn new(
         api_version: impl Into<SmolStr>,
         replicas: impl IntoIterator<Item = (SmolStr, Option<Vec<SmolStr>>)>,
@@ -36,10 +37,10 @@ impl ScaleOwnership {
         }
     }
 
-    /// The entries of the Scale of `parent`: those that own the number of replicas. `None` if there are none.
+    /// Returns the entries of the Scale of `parent`: those that own the number of replicas. `None` if there are none.
     ///
     /// # Errors
-    /// If the entries of the parent cannot be read.
+    /// Fails if the entries of the parent cannot be read.
     pub fn to_scale(&self, parent: &Value) -> Result<Option<Value>, DecodeError> {
         let parent = Managed::decode(parent, Source::Stored)?;
         let owners = parent.0.into_iter().filter_map(|(identifier, record)| {
@@ -53,16 +54,16 @@ impl ScaleOwnership {
         Ok(Managed(owners.collect()).encode_list())
     }
 
-    /// Gives `parent` the entries that follow from those of its `scale`: a manager that lost the number of replicas there loses it
-    /// here, and one that got it there gets it here.
+    /// Transfers the ownership of the number of replicas from the entries of `scale` to those of `parent`: managers
+    /// that lost or gained it there lose or gain it here.
     ///
     /// # Errors
-    /// If the entries of either cannot be read.
+    /// Fails if the entries of either object cannot be read.
     pub fn to_parent(&self, parent: &mut Value, scale: &Value) -> Result<(), DecodeError> {
         let mut scale = Managed::decode(scale, Source::Stored)?.0;
         let mut managed = Managed::decode(parent, Source::Stored)?;
         managed.0.retain(|identifier, record| {
-            // Entries of versions that are gone are dropped.
+            // Entries of versions that no longer exist are dropped.
             let Some(path) = self.path_in(&record.entry.api_version) else {
                 return false;
             };
@@ -82,7 +83,7 @@ impl ScaleOwnership {
             };
             let entry = Entry {
                 api_version: self.api_version.clone(),
-                // The reference looks for the time among the parent's entries, where an entry of the Scale has none.
+                // The reference looks up the time among the parent's entries, in which an entry of the Scale has none.
                 time: None,
                 ..record.entry
             };

@@ -1,12 +1,11 @@
-//! Times that are taken back: a write that changes nothing but times has changed nothing.
+//! Restored times: a write that changes only the times of entries has changed nothing.
 
 use holdfast_value::{List, Map, SmolStr, Value};
 
-/// Gives the entries of `new` the times of `old` if the objects do not differ in anything else.
+/// Restores the times of `old` in the entries of `new` if the objects differ in nothing else.
 ///
-/// Is to be called once `new` has gone through all that changes it, before it is compared with the stored object: a field
-/// manager sees neither what defaults and admission undo, nor what the server resets.
-/// `is_same` says whether two fields hold the same.
+/// Call it after all changes to `new` and before the comparison with the stored object: a field manager cannot see
+/// which changes defaults and admission revert and which fields the server resets. `is_same` compares two fields.
 pub fn keep_times(new: &mut Value, old: &Value, is_same: Comparison) {
     let (Some(entries), Some(old_entries)) = (list_in(new), list_in(old)) else {
         return;
@@ -26,7 +25,7 @@ pub fn keep_times(new: &mut Value, old: &Value, is_same: Comparison) {
     }
 }
 
-/// Whether two fields hold the same; `None` is a field that is not there.
+/// Comparison of two fields; true if they are equal. `None` is a missing field.
 pub type Comparison = fn(Option<&Value>, Option<&Value>) -> bool;
 
 fn equal(a: Option<&Value>, b: Option<&Value>) -> bool {
@@ -37,7 +36,7 @@ fn list_in(object: &Value) -> Option<&List> {
     object.at(&["metadata", "managedFields"])?.as_list()
 }
 
-/// Whether two maps are the same but for the member `name`, of which `rest` decides where both have it.
+/// True if two maps are equal except for the member `name`; if both have it, `rest` compares it.
 fn same_but_for(a: &Value, b: &Value, name: &str, is_same: Comparison, rest: impl Fn(&Value, &Value) -> bool) -> bool {
     let (Value::Map(a), Value::Map(b)) = (a, b) else {
         return a == b;

@@ -1,11 +1,11 @@
-//! The times that entries have: whole seconds, in UTC.
+//! Times of entries: whole seconds in UTC.
 
 use std::time::SystemTime;
 
 use holdfast_gotext::time::{self, Precision};
 use holdfast_value::{SmolStr, Value};
 
-/// A time in whole seconds, as `metav1.Time` has it, with its text.
+/// Time in whole seconds, like `metav1.Time`, with its text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Timestamp {
     /// Seconds since 1970.
@@ -14,19 +14,19 @@ pub(crate) struct Timestamp {
 }
 
 impl Timestamp {
-    /// The second that `now` falls into.
+    /// Returns the second of `now`.
     pub(crate) fn of(now: SystemTime) -> Self {
         Self::new(now.into())
     }
 
-    /// Reads RFC 3339; fractions are dropped, other zones turned into UTC. `None` for what is no time in the years that
-    /// can be written.
+    /// Parses RFC 3339; drops fractions and converts other zones to UTC. `None` if the text is not a time within the
+    /// years that can be written.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let time = Self::new(time::Timestamp::parse(text, Precision::Seconds).ok()?);
         (time.text.len() == "0000-00-00T00:00:00Z".len()).then_some(time)
     }
 
-    /// Reads what this server wrote: like [`Timestamp::parse`], but the text is kept as it is.
+    /// Parses a time that this server wrote: like [`Timestamp::parse`], but keeps the text.
     pub(crate) fn read_stored(text: &SmolStr) -> Option<Self> {
         let seconds = time::Timestamp::parse(text, Precision::Seconds).ok()?.seconds;
         Some(Self {

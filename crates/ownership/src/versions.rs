@@ -1,24 +1,24 @@
-//! The versions of a kind: their types, and the way from one to another.
+//! Versions of a kind: their types, and the conversion between them.
 
 use std::sync::Arc;
 
 use holdfast_merge::{ConvertError, Converter, Duplicates, Schema, TypeRef, Typed};
 use holdfast_value::{SmolStr, Value};
 
-/// What a field manager has to know of the versions of a kind.
+/// Types and conversions of a kind's versions, as a field manager needs them.
 pub trait Versions: Send + Sync {
-    /// How objects of the kind merge in `api_version` (such as `apps/v1`). `None` if there is no such version (any more):
-    /// what managers own in its terms is forgotten.
+    /// Returns the merge type of the kind in `api_version` (such as `apps/v1`). `None` if that version does not exist
+    /// (any more): its managers' fields are dropped.
     fn merge_type(&self, api_version: &str) -> Option<(Arc<Schema>, TypeRef)>;
 
-    /// The object in another version. Never asked for the version that it is in.
+    /// Converts the object to another version. Never called with the object's own version.
     ///
     /// # Errors
-    /// What is wrong, in words for the message of a 500.
+    /// Returns the reason for the message of a 500.
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String>;
 }
 
-/// The versions of a kind that has one.
+/// Versions of a kind that has only one.
 pub struct OneVersion {
     api_version: SmolStr,
     schema: Arc<Schema>,
@@ -26,7 +26,7 @@ pub struct OneVersion {
 }
 
 impl OneVersion {
-    /// A kind whose objects merge as `merge_type` of `schema` in its only version.
+    /// Creates the only version of a kind whose objects have the type `merge_type` of `schema`.
     pub fn new(api_version: impl Into<SmolStr>, schema: Arc<Schema>, merge_type: TypeRef) -> Self {
         Self {
             api_version: api_version.into(),
@@ -46,7 +46,7 @@ impl Versions for OneVersion {
     }
 }
 
-/// Converts typed objects for the merge engine.
+/// Converter of typed objects for the merge engine.
 #[derive(Clone)]
 pub(crate) struct VersionConverter(pub(crate) Arc<dyn Versions>);
 

@@ -1,4 +1,4 @@
-//! Whatever stands in `managedFields`: an update goes through, an apply goes through or is refused, nothing panics.
+//! Fuzz test with arbitrary `managedFields`: an update succeeds, an apply succeeds or is rejected, nothing panics.
 #![allow(clippy::unwrap_used)] // Checks panic.
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn an_entry_that_bears_no_time_but_another_text_is_not_kept() {
     assert_eq!(check_managed_fields(&updated), Ok(()), "{updated}");
 }
 
-/// Any tree of few names, so that objects, configurations and field sets meet.
+/// Generates a tree with few names, so that objects, configurations and field sets overlap.
 fn tree() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -43,7 +43,7 @@ fn tree() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A field set, most often a good one.
+/// Generates a field set that is mostly valid.
 fn fields() -> impl Strategy<Value = Value> {
     let element = prop_oneof![
         6 => "[a-c]".prop_map(|name| format!("f:{name}")),
@@ -61,7 +61,7 @@ fn fields() -> impl Strategy<Value = Value> {
     })
 }
 
-/// An entry, most often a good one.
+/// Generates an entry that is mostly valid.
 fn entry() -> impl Strategy<Value = Value> {
     let text = |texts: &'static [&'static str]| prop::sample::select(texts).prop_map(Value::from);
     let time = text(&[
@@ -125,7 +125,7 @@ fn object() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What stands in the list can be read, and is what would be written for it.
+/// True if the list can be read and is in canonical form.
 fn is_sound(manager: &FieldManager, object: &Value) -> bool {
     let mut config = Value::empty_map();
     config.set_at(&["apiVersion"], "v1".into());

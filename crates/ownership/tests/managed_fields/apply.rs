@@ -149,7 +149,7 @@ fn managed_fields_in_the_configuration_are_refused() {
         "failed to convert new object (/one; /v1, Kind=ConfigMap) to proper version: unable to convert unstructured object to \
          /v1, Kind=ConfigMap: parsing time \"x\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"x\" as \"2006\""
     );
-    // What is no entry counts as none.
+    // An item that is not an entry counts as none.
     for none in ["[null]", "null"] {
         let mut host = Host::config_map();
         let config = format!("{{metadata: {{managedFields: {none}}}, data: {{a: '1'}}}}");

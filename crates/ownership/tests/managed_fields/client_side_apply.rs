@@ -4,7 +4,7 @@ use super::host::{Host, message};
 
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// A ConfigMap as client-side apply leaves it.
+/// Returns a ConfigMap as client-side apply leaves it.
 fn client_side_applied() -> Host {
     let mut host = Host::config_map();
     host.update(

@@ -1,4 +1,4 @@
-//! Entries that the server stored itself come back in the very form that they have.
+//! Entries that the server stored are returned in exactly the form that they have.
 
 use super::host::{Host, object};
 

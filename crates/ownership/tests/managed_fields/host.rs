@@ -1,4 +1,4 @@
-//! A server of one object: a hand-made kind `Widget` with two versions, a status and a Scale.
+//! Server of one object: a test kind `Widget` with two versions, a status and a Scale.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -9,13 +9,13 @@ use holdfast_merge::{
 use holdfast_ownership::{ApplyError, FieldManager, OneVersion, Versions, keep_times};
 use holdfast_value::{Limits, SmolStr, Value, yaml};
 
-/// Reads YAML.
+/// Parses YAML.
 #[track_caller]
 pub(crate) fn object(text: &str) -> Value {
     yaml::parse(text.as_bytes(), &Limits::default()).unwrap()
 }
 
-/// The types of Widget in both versions, of ConfigMap and of Scale.
+/// Returns the types of Widget in both versions, of ConfigMap and of Scale.
 fn schema() -> Schema {
     let text = || MapSpec::of(Scalar::String);
     let metadata = MapSpec::of_fields([
@@ -106,7 +106,7 @@ fn schema() -> Schema {
         .build()
 }
 
-/// The versions of Widget: `spec.size` of v1 is `spec.amount` of v2; v0 is no more.
+/// Versions of Widget: `spec.size` of v1 is `spec.amount` of v2; v0 no longer exists.
 struct WidgetVersions(Arc<Schema>);
 
 impl Versions for WidgetVersions {
@@ -133,7 +133,7 @@ impl Versions for WidgetVersions {
     }
 }
 
-/// Where a write goes.
+/// Target of a write.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Address {
     V1,
@@ -142,7 +142,7 @@ pub(crate) enum Address {
     ConfigMap,
 }
 
-/// The field manager of an address.
+/// Returns the field manager of a target.
 pub(crate) fn field_manager(address: Address) -> FieldManager {
     let schema = Arc::new(schema());
     let fields = |name: &str| Set::from_iter([Path::of_fields([name])]);
@@ -169,7 +169,7 @@ pub(crate) fn field_manager(address: Address) -> FieldManager {
     }
 }
 
-/// The field manager of the Scale of a Widget.
+/// Returns the field manager of the Scale of a Widget.
 pub(crate) fn scale_manager() -> FieldManager {
     let schema = Arc::new(schema());
     let merge_type = schema.named("Scale").unwrap();
@@ -180,7 +180,7 @@ pub(crate) fn scale_manager() -> FieldManager {
         .build()
 }
 
-/// One object and the writes to it. The clock shows second 1 at the first write and goes on a second with each.
+/// One object and the writes to it. The clock is at second 1 for the first write and advances by a second with each.
 pub(crate) struct Host {
     pub(crate) live: Option<Value>,
     seconds: u64,
@@ -203,7 +203,7 @@ impl Host {
         }
     }
 
-    /// Sends the next writes to another address.
+    /// Directs the next writes to another target.
     pub(crate) fn at(&mut self, address: Address) -> &mut Self {
         self.address = address;
         self
@@ -227,7 +227,7 @@ impl Host {
         object
     }
 
-    /// The live object in the version of the address.
+    /// Returns the existing object in the version of the target.
     fn versioned(&self) -> Option<Value> {
         let live = self.live.clone()?;
         let version = self.identified("{}").get("apiVersion").cloned()?;
@@ -238,7 +238,7 @@ impl Host {
         Some(converted.unwrap())
     }
 
-    /// Applies; gives back whether anything changed.
+    /// Applies; returns true if anything changed.
     pub(crate) fn apply(&mut self, manager: &str, text: &str) -> Result<bool, ApplyError> {
         self.apply_value(manager, self.identified(text), false)
     }
@@ -256,13 +256,13 @@ impl Host {
         Ok(applied.changed)
     }
 
-    /// Puts a new object in the place of the live one, or creates it.
+    /// Replaces or creates the object.
     pub(crate) fn update(&mut self, manager: &str, text: &str) {
         let new = self.identified(text);
         self.update_value(manager, new);
     }
 
-    /// Changes the live object with a JSON merge patch.
+    /// Changes the existing object with a JSON merge patch.
     pub(crate) fn patch(&mut self, manager: &str, text: &str) {
         let new = merge_patch(self.versioned().unwrap(), &object(text));
         self.update_value(manager, new);
@@ -286,7 +286,7 @@ impl Host {
         self.live = Some(new);
     }
 
-    /// The entries as `manager operation version[/subresource] @second: paths`, in their order.
+    /// Returns the entries in order as `manager operation version[/subresource] @second: paths`.
     pub(crate) fn entries(&self) -> Vec<String> {
         entries_of(self.live.as_ref().unwrap())
     }
@@ -296,7 +296,7 @@ impl Host {
         assert_eq!(self.entries(), expected);
     }
 
-    /// The live object without metadata.
+    /// Asserts the content of the existing object without metadata.
     #[track_caller]
     pub(crate) fn holds(&self, text: &str) {
         let mut live = self.live.clone().unwrap();
@@ -307,7 +307,7 @@ impl Host {
     }
 }
 
-/// The entries of an object, see [`Host::entries`].
+/// Returns the entries of an object, see [`Host::entries`].
 pub(crate) fn entries_of(object: &Value) -> Vec<String> {
     let Some(list) = object.at(&["metadata", "managedFields"]) else {
         return Vec::new();
@@ -342,7 +342,7 @@ pub(crate) fn entries_of(object: &Value) -> Vec<String> {
         .collect()
 }
 
-/// RFC 7396.
+/// Applies a merge patch (RFC 7396).
 pub(crate) fn merge_patch(target: Value, patch: &Value) -> Value {
     let Value::Map(patch) = patch else {
         return patch.clone();
@@ -362,7 +362,7 @@ pub(crate) fn merge_patch(target: Value, patch: &Value) -> Value {
     Value::Map(target)
 }
 
-/// The message of a refused apply.
+/// Returns the message of a rejected apply.
 #[track_caller]
 pub(crate) fn message<T: std::fmt::Debug>(result: Result<T, ApplyError>) -> String {
     result.unwrap_err().to_string()

@@ -1,4 +1,4 @@
-//! What writes do to `managedFields`: lists of operations and the entries that they leave.
+//! Effects of writes on `managedFields`: lists of operations and the resulting entries.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)] // Checks panic and report.
 

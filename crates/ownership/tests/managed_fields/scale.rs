@@ -17,7 +17,7 @@ fn ownership() -> ScaleOwnership {
     )
 }
 
-/// The Scale of a Widget, with the entries that it has while it is written.
+/// Returns the Scale of a Widget, with the entries that it has during a write.
 fn scale_of(parent: &Value) -> Value {
     let mut scale = object(
         "{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: one, uid: '1'}, spec: {}, status: {replicas: 0}}",
@@ -31,7 +31,7 @@ fn scale_of(parent: &Value) -> Value {
     scale
 }
 
-/// Brings a written Scale back to its Widget.
+/// Transfers a written Scale back to its Widget.
 fn store(host: &mut Host, scale: &Value) {
     let parent = host.live.as_mut().unwrap();
     ownership().to_parent(parent, scale).unwrap();

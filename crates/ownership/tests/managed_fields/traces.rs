@@ -1,4 +1,4 @@
-//! The reference's own answers: recorded requests on ConfigMaps, played through a field manager.
+//! Recorded responses of the reference: requests on ConfigMaps are replayed through a field manager.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -9,7 +9,7 @@ use test_support::{needs, shared};
 
 use super::host::{Address, entries_of, field_manager, merge_patch, message};
 
-/// Traces that are about more than ownership, whose bodies are no JSON, or that refer to earlier answers.
+/// Traces that test more than ownership, have bodies other than JSON, or refer to earlier responses.
 const PASSED_OVER: &[&str] = &[
     "kind-namespace",
     "yaml-",
@@ -39,7 +39,7 @@ fn recorded_writes_to_config_maps_leave_the_recorded_entries() {
     assert!(compared > 200, "only {compared} answers compared");
 }
 
-/// Plays the steps of one trace as far as they are understood; gives back how many answers were compared.
+/// Replays the supported steps of one trace; returns the number of compared responses.
 fn play(name: &str, trace: &Value) -> usize {
     let manager = field_manager(Address::ConfigMap);
     let mut objects: BTreeMap<String, Value> = BTreeMap::new();
@@ -95,7 +95,7 @@ fn play(name: &str, trace: &Value) -> usize {
     compared
 }
 
-/// What a request makes of the live object, or its refusal. `None` if this server does not understand it.
+/// Returns the object after a request, or its rejection. `None` if the request is not supported here.
 fn written(
     manager: &FieldManager,
     live: Option<&Value>,
@@ -120,7 +120,7 @@ fn written(
         if let Some(uid) = live.and_then(|live| live.at(&["metadata", "uid"])) {
             new.set_at(&["metadata", "uid"], uid.clone());
         }
-        // Empty maps are left out of a ConfigMap, and a null is nothing.
+        // A ConfigMap omits empty maps, and null counts as missing.
         for member in [
             &["data"][..],
             &["metadata", "labels"],
@@ -157,7 +157,7 @@ fn written(
     }
 }
 
-/// The entries without the seconds of their times, sorted, as recorded answers have them.
+/// Returns the sorted entries without the seconds of their times, as in recorded responses.
 fn summary(object: &Value) -> Vec<String> {
     let mut entries: Vec<String> = entries_of(object)
         .into_iter()

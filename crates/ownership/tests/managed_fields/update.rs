@@ -88,7 +88,7 @@ fn entries_are_reset_by_an_empty_list_and_an_empty_entry() {
     for list in ["[]", "[{}]", "[{manager: '', time: null}]"] {
         let mut host = Host::config_map();
         host.apply("alpha", "data: {a: '1'}").unwrap();
-        // The changes that come with a reset have no owner, and neither have are those after it, until the next apply.
+        // Changes made together with a reset have no owner, nor have later ones until the next apply.
         host.patch(
             "tool",
             &format!("{{metadata: {{managedFields: {list}}}, data: {{b: '1'}}}}"),
