@@ -1,4 +1,4 @@
-//! How long it takes to write and read a Deployment of some 6 KB in protobuf, with JSON beside it.
+//! Benchmark of writing and reading a Deployment of some 6 KB in protobuf, compared with JSON.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used)] // Without its table there is nothing to measure.
@@ -11,7 +11,7 @@ use holdfast_proto::Messages;
 use holdfast_resource::schema;
 use holdfast_value::{Limits, json};
 
-/// A Deployment as an API server answers with it, managed fields included: some 6 KB.
+/// A Deployment as an API server returns it, with managed fields: some 6 KB.
 const DEPLOYMENT: &[u8] = include_bytes!("../../value/benches/deployment.json");
 
 fn transcoding(criterion: &mut Criterion) {

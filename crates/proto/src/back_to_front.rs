@@ -1,11 +1,11 @@
 use crate::wire::Wire;
 
-/// Bytes that are written from the end to the beginning. A length stands before what it counts, so going backwards it is
-/// known when it is written, and nothing is ever moved or measured twice.
+/// Buffer that is written from its end to its beginning. A length precedes the bytes that it counts, so in this
+/// direction it is known when it is written, and no bytes are moved or measured twice.
 #[derive(Default)]
 pub(crate) struct BackToFront {
     buffer: Vec<u8>,
-    /// Where the bytes written so far begin.
+    /// Start of the bytes written so far.
     start: usize,
 }
 
@@ -17,18 +17,18 @@ impl BackToFront {
         }
     }
 
-    /// The bytes written so far.
+    /// Returns the bytes written so far.
     #[expect(clippy::indexing_slicing, reason = "the start is never behind the end of the buffer")]
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.buffer[self.start..]
     }
 
-    /// How many bytes were written so far.
+    /// Returns the number of bytes written so far.
     pub(crate) fn len(&self) -> usize {
         self.buffer.len() - self.start
     }
 
-    /// Room for `length` bytes before what was written so far.
+    /// Reserves `length` bytes before those written so far.
     #[expect(clippy::indexing_slicing, reason = "the start is never behind the end of the buffer")]
     pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
         if length > self.start {
@@ -74,20 +74,20 @@ impl BackToFront {
         self.varint(u64::from(number) << 3 | wire as u64);
     }
 
-    /// A varint field.
+    /// Writes a varint field.
     pub(crate) fn number(&mut self, field: u16, number: u64) {
         self.varint(number);
         self.tag(field, Wire::Varint);
     }
 
-    /// A length-delimited field.
+    /// Writes a length-delimited field.
     pub(crate) fn field(&mut self, field: u16, bytes: &[u8]) {
         let end = self.len();
         self.bytes(bytes);
         self.close(field, end);
     }
 
-    /// Puts tag and length before all that was written since the length was `end`.
+    /// Prepends the tag and the length of all bytes written since the length was `end`.
     pub(crate) fn close(&mut self, field: u16, end: usize) {
         self.varint((self.len() - end) as u64);
         self.tag(field, Wire::Bytes);

@@ -12,12 +12,12 @@ use crate::wire::{Input, Tag, Wire};
 use crate::{DecodeError, Messages};
 
 impl Messages {
-    /// Reads a message of the type `of` into the form of that type. What the message has and the type has not is passed
-    /// over; bytes in texts that are no UTF-8 become U+FFFD, as in JSON. There are no `apiVersion` and `kind`: these stand
-    /// in the [`Envelope`](crate::Envelope).
+    /// Reads a message of the type `of` into that type's tree form. Fields that the type does not have are skipped;
+    /// bytes in texts that are not UTF-8 become U+FFFD, as in JSON. The result has no `apiVersion` and `kind`, which
+    /// are in the [`Envelope`](crate::Envelope).
     ///
     /// # Errors
-    /// Where the bytes are no message of that type, or go beyond `limits`.
+    /// Fails if the bytes are not a message of that type, or exceed `limits`.
     pub fn decode(&self, of: TypeId, bytes: &[u8], limits: &Limits) -> Result<Value, DecodeError> {
         if bytes.len() > limits.max_bytes {
             return Err(DecodeError::TooLarge {
@@ -39,15 +39,15 @@ impl Messages {
 struct Decoder<'m> {
     messages: &'m Messages,
     limits: &'m Limits,
-    /// How many messages are around us.
+    /// Number of enclosing messages.
     depth: usize,
-    /// How many values were read.
+    /// Number of values read.
     nodes: usize,
-    /// What was read of the messages around us, a slot for each field of their types, those of the innermost last.
+    /// Values of the enclosing messages so far, one slot for each field of their types, the innermost message last.
     slots: Vec<Slot>,
 }
 
-/// What was read of a field so far.
+/// Value of a field so far.
 #[derive(Clone, Debug, Default)]
 enum Slot {
     #[default]
@@ -58,7 +58,7 @@ enum Slot {
 }
 
 impl Decoder<'_> {
-    /// Reads the message of a type. A message that stands there twice is read into what was read of it `earlier`.
+    /// Reads the message of a type. A second occurrence of a message is merged into the `earlier` value.
     fn message(&mut self, of: TypeId, input: Input<'_>, earlier: Option<Value>) -> Result<Value, DecodeError> {
         if self.depth == self.limits.max_depth {
             return Err(DecodeError::TooDeep);
@@ -123,7 +123,7 @@ impl Decoder<'_> {
         Ok(Value::Map(Map::from_sorted(entries)))
     }
 
-    /// Puts the fields of a message that was read before back into its slots.
+    /// Restores the fields of a message that was read before to its slots.
     #[expect(
         clippy::indexing_slicing,
         reason = "nodes name the fields of their type, and each has a slot above the base"
@@ -158,7 +158,7 @@ impl Decoder<'_> {
         let nodes = messages.nodes(nodes);
         let mut last = 0;
         while let Some(tag) = input.tag(of)? {
-            // Numbers come in order, most of them but once.
+            // Field numbers arrive in order, and most occur once.
             let ahead = nodes.get(last..).unwrap_or_default();
             let near = ahead
                 .iter()
@@ -200,7 +200,7 @@ impl Decoder<'_> {
                     _ => Vec::new(),
                 };
                 self.items(item, &field.name, tag, input, &mut items)?;
-                // Numbers that stand packed together may be none, of which the reference makes no list.
+                // A packed field may be empty; the reference then makes no list.
                 if !items.is_empty() {
                     self.slots[slot] = Slot::Items(items);
                 }
@@ -225,7 +225,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Reads an item, or many if they are numbers that stand packed together.
+    /// Reads an item, or all items of a packed field.
     fn items(
         &mut self,
         item: &Shape,
@@ -276,7 +276,7 @@ impl Decoder<'_> {
         Ok((key, value))
     }
 
-    /// Reads a message that stands for the list in its field 1.
+    /// Reads a message that wraps a list in its field 1.
     fn wrapped_list(&mut self, item: &Shape, name: &str, mut input: Input<'_>) -> Result<Value, DecodeError> {
         let mut items = Vec::new();
         while let Some(tag) = input.tag(name)? {
@@ -285,7 +285,7 @@ impl Decoder<'_> {
                 _ => input.skip(tag)?,
             }
         }
-        // An empty list and none are written alike; the reference reads none.
+        // An empty list and no list are encoded alike; the reference reads no list.
         Ok(match items.is_empty() {
             true => Value::Null,
             false => Value::from(items),
@@ -304,7 +304,7 @@ impl Decoder<'_> {
         Ok(match shape {
             Shape::String => Value::String(SmolStr::new(text(input.bytes()?))),
             Shape::Bool => Value::Bool(input.varint()? != 0),
-            // What is beyond 32 bits falls off, as in the reference.
+            // Bits beyond 32 are dropped, as in the reference.
             Shape::Int32 => Value::from(input.varint()? as i32),
             Shape::Int64 => Value::Int(input.varint()?.cast_signed()),
             Shape::Double => double(f64::from_bits(input.fixed64()?))?,
@@ -314,7 +314,7 @@ impl Decoder<'_> {
         })
     }
 
-    /// Reads the message of a type with a form of its own.
+    /// Reads the message of a type with its own encoding.
     fn scalar(&mut self, of: &Type, scalar: Scalar, mut input: Input<'_>) -> Result<Value, DecodeError> {
         let name = of.short_name();
         match scalar {
@@ -380,7 +380,7 @@ impl Decoder<'_> {
         self.value(&Shape::Ref(schema), name, tag, input, earlier)
     }
 
-    /// Reads a message that holds JSON in its field 1.
+    /// Reads a message with JSON in its field 1.
     fn json(&mut self, name: &str, mut input: Input<'_>) -> Result<Value, DecodeError> {
         let mut bytes: &[u8] = &[];
         while let Some(tag) = input.tag(name)? {
@@ -406,7 +406,7 @@ impl Decoder<'_> {
     }
 }
 
-/// How a value of that shape is delimited.
+/// Returns the wire type of a shape.
 fn wire_of(shape: &Shape) -> Wire {
     match shape {
         Shape::Bool | Shape::Int32 | Shape::Int64 => Wire::Varint,
@@ -415,7 +415,7 @@ fn wire_of(shape: &Shape) -> Wire {
     }
 }
 
-/// The bytes as text, each that is no UTF-8 replaced by U+FFFD.
+/// Decodes text; each invalid UTF-8 byte is replaced by U+FFFD.
 fn text(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
@@ -432,7 +432,7 @@ fn quantity(bytes: &[u8]) -> Result<Value, DecodeError> {
     Ok(Value::String(text_of(&text(bytes))?))
 }
 
-/// A float as JSON would have given it: a whole number that a float holds exactly is an integer.
+/// Returns a float as JSON would yield it: a whole number that a float represents exactly is an integer.
 fn double(number: f64) -> Result<Value, DecodeError> {
     const EXACT: f64 = 9_007_199_254_740_992.0;
     if !number.is_finite() {
@@ -471,7 +471,7 @@ fn int_or_string(name: &str, mut input: Input<'_>) -> Result<Value, DecodeError>
     }
 }
 
-/// Reads a time; one that is unset has no bytes, or is the first moment of the year one.
+/// Reads a time. An unset time has no bytes, or is the first moment of the year one.
 fn time(mut input: Input<'_>, precision: Precision) -> Result<Value, DecodeError> {
     if input.is_empty() {
         return Ok(Value::Null);
@@ -493,7 +493,7 @@ fn time(mut input: Input<'_>, precision: Precision) -> Result<Value, DecodeError
     const BILLION: i32 = 1_000_000_000;
     let mut time = Timestamp { seconds, nanos: 0 };
     if precision == Precision::Micros {
-        // Towards zero first, then into the second where it belongs, as the reference does.
+        // Rounds towards zero first, then carries into the second, as the reference does.
         let nanos = nanos / 1000 * 1000;
         time.seconds = seconds.saturating_add(i64::from(nanos.div_euclid(BILLION)));
         time.nanos = nanos.rem_euclid(BILLION).cast_unsigned();

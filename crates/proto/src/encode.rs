@@ -10,11 +10,11 @@ use crate::wire::Wire;
 use crate::{EncodeError, Messages};
 
 impl Messages {
-    /// Appends the message of `value`, which has the form of the type `of`, to `out`. Fields that the type has not are
-    /// passed over, among them `apiVersion` and `kind`: these stand in the [`Envelope`](crate::Envelope).
+    /// Appends the message of `value`, a tree of the type `of`, to `out`. Fields that the type does not have are
+    /// skipped, including `apiVersion` and `kind`, which are in the [`Envelope`](crate::Envelope).
     ///
     /// # Errors
-    /// Where `value` has not the form of its type; `out` is as it was then.
+    /// Fails if `value` does not fit its type; `out` is then unchanged.
     pub fn encode(&self, of: TypeId, value: &Value, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         let mut encoder = Encoder {
             messages: self,
@@ -33,14 +33,14 @@ static NULL: Value = Value::Null;
 struct Encoder<'m, 'v> {
     messages: &'m Messages,
     out: BackToFront,
-    /// What the fields of the messages around us hold, those of the innermost last.
+    /// Field values of the enclosing messages, the innermost message last.
     held: Vec<Option<&'v Value>>,
-    /// JSON on its way into `out`; kept for its memory.
+    /// Buffer for JSON before it is copied to `out`, kept for reuse.
     text: Vec<u8>,
 }
 
 impl<'v> Encoder<'_, 'v> {
-    /// Writes the fields of a message, without a tag or length before them.
+    /// Writes the fields of a message, without its tag and length.
     fn message(&mut self, of: TypeId, value: &'v Value) -> Result<(), EncodeError> {
         let messages = self.messages;
         match (&messages.types().get(of).kind, value) {
@@ -51,7 +51,7 @@ impl<'v> Encoder<'_, 'v> {
         }
     }
 
-    /// Finds what each field holds by walking entries and fields side by side; both are in the order of their names.
+    /// Finds the value of each field in a parallel walk over entries and fields, both sorted by name.
     #[expect(
         clippy::indexing_slicing,
         reason = "nodes name the fields of their type, and each has a slot above the base"
@@ -119,7 +119,7 @@ impl<'v> Encoder<'_, 'v> {
             match (of, value) {
                 (Shape::Bytes, Value::Null) => {}
                 (Shape::List(item), Value::List(list)) => {
-                    // A list has no place of its own in a map: it is a message with the items in field 1.
+                    // A list cannot be the value of a map entry directly: it is a message with the items in field 1.
                     let end = self.out.len();
                     for value in list.iter().rev() {
                         self.value(1, item, value)?;
@@ -184,7 +184,7 @@ impl<'v> Encoder<'_, 'v> {
         }
     }
 
-    /// Writes the fields of one of the types with a form of their own.
+    /// Writes the fields of a type with its own encoding.
     fn scalar(&mut self, scalar: Scalar, value: &'v Value) -> Result<(), EncodeError> {
         match (scalar, value) {
             (Scalar::Quantity, Value::String(text)) => self.out.field(1, text.as_bytes()),

@@ -3,13 +3,13 @@ use std::borrow::Cow;
 use crate::DecodeError;
 use crate::wire::{Input, Wire, bytes_len, varint_len, write_bytes, write_head};
 
-/// What every object in protobuf begins with, at rest and on the way.
+/// Prefix of every object in protobuf, in storage and in transit.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
 
-/// What every object in protobuf ends with: the empty `contentEncoding` and `contentType` of its envelope.
+/// Suffix of every object in protobuf: the empty `contentEncoding` and `contentType` of its envelope.
 pub const TAIL: [u8; 4] = [0x1A, 0, 0x22, 0];
 
-/// The numbers of `runtime.Unknown` and the messages around it.
+/// Field numbers of `runtime.Unknown` and its messages.
 mod number {
     pub(super) const TYPE_META: u32 = 1;
     pub(super) const API_VERSION: u32 = 1;
@@ -22,14 +22,14 @@ mod number {
     pub(super) const EVENT_RAW: u32 = 1;
 }
 
-/// What stands around the message of an object: the magic number, then `runtime.Unknown` with `apiVersion` and `kind`.
+/// Envelope of an object's message: the magic number, then `runtime.Unknown` with `apiVersion` and `kind`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Envelope<'a> {
     /// The `apiVersion`; may be empty.
     pub api_version: Cow<'a, str>,
     /// The `kind`; may be empty.
     pub kind: Cow<'a, str>,
-    /// The message of the object.
+    /// Message of the object.
     pub message: &'a [u8],
 }
 
@@ -37,7 +37,7 @@ impl<'a> Envelope<'a> {
     /// Reads an envelope.
     ///
     /// # Errors
-    /// Where there is none, in the words of the reference.
+    /// Returns the reference's message if there is none.
     pub fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         if bytes.is_empty() {
             return Err(DecodeError::Empty);
@@ -93,7 +93,7 @@ pub fn write_envelope(api_version: &str, kind: &str, message: &[u8], out: &mut V
     out.extend_from_slice(&TAIL);
 }
 
-/// Appends what stands before the message of an object.
+/// Appends the bytes before the message of an object.
 fn write_head_of_object(api_version: &str, kind: &str, message: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
     let type_meta = bytes_len(api_version.len()) + bytes_len(kind.len());
@@ -103,22 +103,22 @@ fn write_head_of_object(api_version: &str, kind: &str, message: usize, out: &mut
     write_head(number::RAW, message, out);
 }
 
-/// What stands before the items of a list and before each of them, so that items that were written before are sent as
-/// they are: the head, then for each item its [`ListHead::item`] and its message, then the [`TAIL`].
+/// Framing of a list and its items, so that previously encoded items are sent unchanged: the head, then for each item
+/// its [`ListHead::item`] and its message, then the [`TAIL`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListHead {
-    /// How many bytes the items take with what stands before each.
+    /// Total size of the items in bytes, including their framing.
     items: usize,
 }
 
 impl ListHead {
-    /// Takes in an item whose message has that many bytes. All must be taken in before the head is written, since it
-    /// has the length of the whole.
+    /// Adds an item whose message has `message` bytes. Add all items before the head is written, because it contains
+    /// the total length.
     pub fn add(&mut self, message: usize) {
         self.items += bytes_len(message);
     }
 
-    /// How many bytes the list takes from its head to its tail.
+    /// Returns the size of the list in bytes, from its head to its tail.
     pub fn len_of_list(self, api_version: &str, kind: &str, metadata: &[u8]) -> usize {
         let type_meta = bytes_len(api_version.len()) + bytes_len(kind.len());
         let message = bytes_len(metadata.len()) + self.items;
@@ -132,14 +132,14 @@ impl ListHead {
         write_bytes(number::LIST_META, metadata, out);
     }
 
-    /// Appends what stands before an item whose message has that many bytes.
+    /// Appends the bytes before an item whose message has `message` bytes.
     pub fn item(message: usize, out: &mut Vec<u8>) {
         write_head(number::ITEMS, message, out);
     }
 }
 
-/// Appends a whole list of that version and kind (`v1`, `PodList`): `metadata` is the message of its `ListMeta`, `items`
-/// are the messages of its items.
+/// Appends a whole list of that version and kind (`v1`, `PodList`): `metadata` is the message of its `ListMeta`,
+/// `items` are the messages of its items.
 pub fn write_list<'i>(
     api_version: &str,
     kind: &str,
@@ -158,8 +158,8 @@ pub fn write_list<'i>(
     out.extend_from_slice(&TAIL);
 }
 
-/// Appends a frame of a watch stream: its length in four bytes, the most significant first, then the `WatchEvent` of that
-/// type (`ADDED`) without an envelope of its own. `object` is in its envelope.
+/// Appends a frame of a watch stream: its length in four bytes, most significant first, then a `WatchEvent` of that
+/// type (`ADDED`) without its own envelope. `object` is in its envelope.
 pub fn write_watch_event(event_type: &str, object: &[u8], out: &mut Vec<u8>) {
     let raw = bytes_len(object.len());
     let length = bytes_len(event_type.len()) + bytes_len(raw);

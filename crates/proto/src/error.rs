@@ -1,10 +1,10 @@
 use holdfast_gotext::quantity::QuantityError;
 use holdfast_value::SmolStr;
 
-/// Why bytes are no object; as far as clients see them, in the words of the reference.
+/// Decoding error. Errors that clients see have the reference's message.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecodeError {
-    /// There are no bytes at all.
+    /// The input is empty.
     #[error("empty data")]
     Empty,
     /// The bytes do not begin with the magic number.
@@ -13,7 +13,7 @@ pub enum DecodeError {
     /// Nothing follows the magic number.
     #[error("empty body")]
     EmptyBody,
-    /// The bytes end in the middle of something, or a length leads beyond their end.
+    /// The bytes end within an element, or a length exceeds them.
     #[error("unexpected EOF")]
     Truncated,
     /// A varint has more than ten bytes.
@@ -22,34 +22,34 @@ pub enum DecodeError {
     /// A length is negative.
     #[error("proto: negative length found during unmarshaling")]
     NegativeLength,
-    /// A field has the number zero, or one beyond what protobuf allows.
+    /// A field number is zero or above protobuf's limit.
     #[error("proto: {of}: illegal tag {number} (wire type {tag})")]
     IllegalTag {
-        /// The type of the message.
+        /// Type of the message.
         of: SmolStr,
-        /// The number as 32 bits with a sign.
+        /// Number as a signed 32-bit integer.
         number: i32,
-        /// The whole tag, which the reference gives for the wire type.
+        /// Whole tag, which the reference reports as the wire type.
         tag: u64,
     },
-    /// The end of a group stands where a field should.
+    /// A field is expected, but a group ends.
     #[error("proto: {0}: wiretype end group for non-group")]
     EndGroup(SmolStr),
-    /// A field has a wire type that protobuf does not know.
+    /// A field has an unknown wire type.
     #[error("proto: illegal wireType {0}")]
     IllegalWireType(u8),
     /// A group ends that did not begin.
     #[error("proto: unexpected end of group")]
     UnexpectedEndOfGroup,
-    /// A field has another wire type than its type is written with.
+    /// A field has another wire type than its type requires.
     #[error("proto: wrong wireType = {wire} for field {field}")]
     WrongWireType {
         /// The wire type.
         wire: u8,
-        /// The field by its name in the reference's struct.
+        /// Name of the field in the reference's struct.
         field: SmolStr,
     },
-    /// The input has more bytes than the limits allow.
+    /// The input exceeds the limit on bytes.
     #[error("the input has {size} bytes, more than the limit of {limit}")]
     TooLarge {
         /// The size of the input.
@@ -57,10 +57,10 @@ pub enum DecodeError {
         /// The limit.
         limit: usize,
     },
-    /// Messages are nested deeper than the limits allow.
+    /// Messages exceed the limit on nesting.
     #[error("exceeded max depth")]
     TooDeep,
-    /// There are more values than the limits allow.
+    /// The input exceeds the limit on values.
     #[error("more than {limit} values")]
     TooManyNodes {
         /// The limit.
@@ -72,13 +72,13 @@ pub enum DecodeError {
     /// Not a quantity.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
-    /// A time has no text: its year is not one of 0000 to 9999.
+    /// A time has no text form because its year is not within 0000 to 9999.
     #[error("Time.MarshalJSON: year outside of range [0,9999]")]
     TimeOutOfRange,
-    /// A value that is neither number nor text.
+    /// A value is neither number nor text.
     #[error("impossible IntOrString.Type")]
     IntOrString,
-    /// A number that JSON has no form for.
+    /// A number has no JSON form.
     #[error("json: unsupported value: {0}")]
     NotFinite(f64),
     /// The type of the message has no protobuf form.
@@ -86,15 +86,15 @@ pub enum DecodeError {
     NoMessage(SmolStr),
 }
 
-/// Why a tree has no protobuf form. None of these can happen to a tree in the form of its type.
+/// Encoding error. None of these can happen to a tree that fits its type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EncodeError {
-    /// A value of another kind than its type asks for, or outside of its range.
+    /// A value has another JSON type than required, or is out of range.
     #[error("a value of type {expected} was expected, not {found}")]
     Mismatch {
-        /// The type.
+        /// Required type.
         expected: &'static str,
-        /// What stands there: `string`, `number`, `array`…
+        /// Actual type: `string`, `number`, `array`…
         found: &'static str,
     },
     /// The type has no protobuf form.

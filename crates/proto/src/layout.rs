@@ -3,38 +3,38 @@ use std::sync::Arc;
 
 use holdfast_resource::schema::{Field, Type, TypeId, TypeTable};
 
-/// The protobuf messages of the types of a table.
+/// Protobuf messages of the types of a table.
 ///
-/// Made once for a table and shared; costs a word or so for each field.
+/// Created once per table and shared; costs about a word per field.
 #[derive(Clone, Debug)]
 pub struct Messages {
     types: Arc<TypeTable>,
     nodes: Vec<Node>,
-    /// For each type, by its index, the nodes of its message.
+    /// Nodes of each type's message, by the type's index.
     of_types: Vec<Nodes>,
 }
 
-/// Nodes of one message, which stand together.
+/// Range of the nodes of one message.
 pub(crate) type Nodes = Range<u32>;
 
-/// What stands under a number of a message.
+/// Field number of a message with its content.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) number: u16,
     pub(crate) holds: Holds,
 }
 
-/// What a node holds.
+/// Content of a node.
 #[derive(Clone, Debug)]
 pub(crate) enum Holds {
-    /// The field at this place among the fields of the type.
+    /// The field at this index among the fields of the type.
     Field(u16),
     /// A message whose fields are fields of the type in JSON.
     Inlined(Nodes),
 }
 
 impl Messages {
-    /// The messages of the types of `types`.
+    /// Creates the messages of the types of `types`.
     pub fn new(types: Arc<TypeTable>) -> Self {
         let mut messages = Self {
             nodes: Vec::new(),
@@ -48,12 +48,12 @@ impl Messages {
         messages
     }
 
-    /// The table whose types these are.
+    /// Returns the table of the types.
     pub fn types(&self) -> &TypeTable {
         &self.types
     }
 
-    /// The nodes of the message of a type, in the order of their numbers.
+    /// Returns the nodes of a type's message in the order of their numbers.
     pub(crate) fn of_type(&self, id: TypeId) -> Nodes {
         self.of_types.get(id.index()).cloned().unwrap_or_default()
     }
@@ -71,7 +71,7 @@ impl Messages {
         self.lay_out_level(&fields, 0)
     }
 
-    /// Lays out fields that have their first `level` numbers in common.
+    /// Lays out fields whose first `level` numbers are equal.
     fn lay_out_level(&mut self, fields: &[(u16, &Field)], level: usize) -> Nodes {
         let number = |field: &Field| field.proto.numbers().get(level).copied().unwrap_or_default();
         let mut nodes = Vec::new();

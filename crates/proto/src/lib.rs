@@ -1,16 +1,15 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! Kubernetes protobuf to and from the object tree.
+//! Conversion between Kubernetes protobuf and the object tree.
 //!
-//! [`Messages`] reads and writes the message of any type of a
-//! [`TypeTable`](holdfast_resource::schema::TypeTable): the table says under which numbers the fields of a type stand, and
-//! what the reference writes for unset fields. What is read has the form that
-//! [`decode`](holdfast_resource::schema::decode) gives to JSON; what has that form is written byte for byte as the
-//! reference writes it. A whole object travels within an [`Envelope`]; lists and watch events are put together of objects
-//! that were written before.
+//! [`Messages`] reads and writes the message of any type of a [`TypeTable`](holdfast_resource::schema::TypeTable): the
+//! table contains the field numbers of a type, and the values that the reference writes for unset fields. Decoded trees
+//! have the form that [`decode`](holdfast_resource::schema::decode) gives to JSON; a tree in that form is encoded byte
+//! for byte as by the reference. A whole object is sent in an [`Envelope`]; lists and watch events are assembled from
+//! objects that were encoded before.
 //!
-//! Invariant: nothing here knows a kind, and there is no second description of the types: only the order of their fields by
-//! number is kept beside the table.
+//! Invariant: this crate knows no kind and has no second description of the types, except an index of their fields by
+//! number.
 
 mod back_to_front;
 mod decode;

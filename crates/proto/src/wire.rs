@@ -1,10 +1,10 @@
-//! The wire format of protobuf, as far as it knows nothing of types.
+//! The untyped part of protobuf's wire format.
 
 use holdfast_value::SmolStr;
 
 use crate::DecodeError;
 
-/// How the bytes of a field are delimited.
+/// Wire type: the framing of a field's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Wire {
@@ -30,14 +30,14 @@ impl Wire {
     }
 }
 
-/// What stands before each field. How the field is delimited is looked at by who reads it or passes over it.
+/// Tag of a field. The reader of the field, or the code that skips it, checks the wire type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub(crate) number: u32,
     bits: u64,
 }
 
-/// What is left to read of a message.
+/// Rest of a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
@@ -63,7 +63,7 @@ impl<'a> Input<'a> {
             if at == 10 {
                 return Err(DecodeError::Overflow);
             }
-            // Of the tenth byte one bit counts; the others fall off, as in the reference.
+            // Only one bit of the tenth byte counts; the others are dropped, as in the reference.
             number |= u64::from(byte & 0x7F) << (7 * at);
             if byte & 0x80 == 0 {
                 self.rest = &self.rest[at + 1..];
@@ -73,7 +73,7 @@ impl<'a> Input<'a> {
         Err(DecodeError::Truncated)
     }
 
-    /// The next tag of a message of the type `of`; `None` at the end.
+    /// Reads the next tag of a message of the type `of`; `None` at the end.
     pub(crate) fn tag(&mut self, of: &str) -> Result<Option<Tag>, DecodeError> {
         let Some(tag) = self.entry_tag()? else {
             return Ok(None);
@@ -91,18 +91,18 @@ impl<'a> Input<'a> {
         Ok(Some(tag))
     }
 
-    /// The next tag of an entry of a map, about which the reference is not particular.
+    /// Reads the next tag of a map entry, which the reference checks less strictly.
     pub(crate) fn entry_tag(&mut self) -> Result<Option<Tag>, DecodeError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
         let bits = self.varint()?;
-        // What is beyond 32 bits falls off, as in the reference.
+        // Bits beyond 32 are dropped, as in the reference.
         let number = (bits >> 3) as u32;
         Ok(Some(Tag { number, bits }))
     }
 
-    /// The bytes behind a length.
+    /// Reads a length and the bytes after it.
     pub(crate) fn bytes(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = self.varint()?;
         if length > i64::MAX as u64 {
@@ -124,7 +124,7 @@ impl<'a> Input<'a> {
         Ok(taken)
     }
 
-    /// Passes over the field behind `tag`.
+    /// Skips the field of `tag`.
     pub(crate) fn skip(&mut self, tag: Tag) -> Result<(), DecodeError> {
         let mut groups = 0usize;
         let mut bits = tag.bits;
@@ -146,18 +146,18 @@ impl<'a> Input<'a> {
 }
 
 impl Tag {
-    /// Whether the field is delimited as `wire`.
+    /// True if the field has the wire type `wire`.
     pub(crate) fn is(self, wire: Wire) -> bool {
         self.bits & 7 == wire as u64
     }
 
-    /// The tag of the items that stand packed behind this one, each delimited as `wire`.
+    /// Returns the tag of the items packed in this field, each with the wire type `wire`.
     pub(crate) fn of_packed(self, wire: Wire) -> Self {
         let bits = self.bits & !7 | wire as u64;
         Self { bits, ..self }
     }
 
-    /// Refuses a field that is not delimited as `wire`. `field` is its name in JSON.
+    /// Rejects a field with a wire type other than `wire`. `field` is its JSON name.
     pub(crate) fn expect(self, wire: Wire, field: &str) -> Result<(), DecodeError> {
         if self.is(wire) {
             return Ok(());
@@ -169,14 +169,14 @@ impl Tag {
     }
 }
 
-/// The words that names of fields begin with in capitals in the reference.
+/// Initialisms that the reference capitalizes at the start of field names.
 const CAPITALS: [&str; 36] = [
     "api", "aws", "ca", "cidr", "csi", "dns", "fc", "fs", "gce", "gmsa", "grpc", "http", "id", "ip", "iqn", "iscsi",
     "kms", "nfs", "os", "pd", "qos", "rbd", "sctp", "se", "tcp", "tls", "tty", "ttl", "udp", "uid", "uri", "url", "vm",
     "wwn", "x509", "yaml",
 ];
 
-/// The name of a field in the reference's structs, by its name in JSON.
+/// Returns the name of a field in the reference's structs for its JSON name.
 fn go_name(field: &str) -> SmolStr {
     if field == "metadata" {
         return SmolStr::new_static("ObjectMeta");
@@ -201,7 +201,7 @@ pub(crate) fn write_varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// How many bytes a varint takes.
+/// Returns the size of a varint in bytes.
 pub(crate) fn varint_len(number: u64) -> usize {
     (number | 1).ilog2() as usize / 7 + 1
 }
@@ -212,13 +212,13 @@ pub fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends what stands before the bytes of a length-delimited field.
+/// Appends the bytes before the content of a length-delimited field.
 pub(crate) fn write_head(number: u32, length: usize, out: &mut Vec<u8>) {
     write_varint(u64::from(number) << 3 | Wire::Bytes as u64, out);
     write_varint(length as u64, out);
 }
 
-/// How many bytes a length-delimited field with a number below 16 takes.
+/// Returns the size of a length-delimited field with a number below 16.
 pub(crate) fn bytes_len(length: usize) -> usize {
     1 + varint_len(length as u64) + length
 }

@@ -1,4 +1,4 @@
-//! What messages are read as, and how trees are written, by a table made for the purpose.
+//! Decoding and encoding of messages with a table made for the tests.
 
 #![allow(clippy::unwrap_used)] // A test fails by it.
 
@@ -107,7 +107,7 @@ fn decode(of: &str, bytes: &[u8]) -> Result<Value, DecodeError> {
     messages.decode(id(&messages, of), bytes, &Limits::default())
 }
 
-/// Asserts that the tree is written as those bytes, and that they are read as the tree.
+/// Asserts that the tree encodes to these bytes, and that they decode to the tree.
 #[track_caller]
 fn assert_both_ways(of: &str, text: &str, bytes: &[u8]) {
     let written = encode(of, text).unwrap();
@@ -169,7 +169,7 @@ fn packed_numbers_are_read_as_well() {
         decode("a.Lists", b"\x10\x01\x12\x03\x02\xac\x02\x1a\x01\x07"),
         Ok(tree(r#"{"numbers":[1,2,300],"longs":[7]}"#))
     );
-    // None of them make no list.
+    // An empty field makes no list.
     assert_eq!(decode("a.Lists", b"\x12\0"), decode("a.Lists", b""));
 }
 
@@ -427,7 +427,7 @@ fn trees_that_have_not_the_form_of_their_type_are_refused() {
     }
 }
 
-/// A small generator of numbers (xorshift), so that each run feeds the same bytes.
+/// Small random number generator (xorshift), so that each run uses the same bytes.
 struct Numbers(u64);
 
 impl Numbers {

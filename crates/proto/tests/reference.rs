@@ -1,5 +1,5 @@
-//! Objects that the reference wrote in JSON and in protobuf, one of each kind, filled in every field: each form is read and
-//! gives the other. Passed over where the shared data is not there.
+//! Objects that the reference wrote in JSON and in protobuf, one of each kind, with every field set: each form is
+//! decoded and must encode to the other. Skipped if the shared data are not available.
 
 #![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used)] // A failure names the object.
 
@@ -14,7 +14,7 @@ use holdfast_resource::{GroupVersion, GroupVersionKind};
 use holdfast_value::{Limits, SmolStr, Value, json};
 use test_support::{needs, shared};
 
-/// An object of the reference in its two forms.
+/// Object of the reference in its two forms.
 struct Sample {
     name: String,
     json: Value,
@@ -22,7 +22,7 @@ struct Sample {
 }
 
 impl Sample {
-    /// The kind in the name of the file.
+    /// Returns the kind from the file name.
     fn kind(&self) -> GroupVersionKind {
         let mut words = self.name.rsplitn(3, '.');
         let mut word = || words.next().unwrap();
@@ -50,7 +50,7 @@ fn samples(folder: &Path) -> Vec<Sample> {
     found
 }
 
-/// What the two forms of an object disagree in.
+/// Returns an error that describes the differences between the two forms of an object.
 fn check(messages: &Messages, of: TypeId, sample: &Sample) -> Result<(), String> {
     let expected = schema::decode(messages.types(), of, &sample.json).map_err(|error| error.to_string())?;
     if let Some(unknown) = expected.unknown.first() {

@@ -1,8 +1,8 @@
-//! OpenAPI documents in protobuf, as kubectl and client-go read them: the messages of
-//! <https://github.com/google/gnostic> (`openapiv2/OpenAPIv2.proto` and `openapiv3/OpenAPIv3.proto`).
+//! OpenAPI documents in protobuf for kubectl and client-go: the messages of <https://github.com/google/gnostic>
+//! (`openapiv2/OpenAPIv2.proto` and `openapiv3/OpenAPIv3.proto`).
 //!
-//! The messages are a table of which member of which JSON object stands under which number. What the document may say
-//! freely (enumerations, examples, `x-…` members) stands there as YAML text.
+//! The messages are tables of the field number of each member of each JSON object. Free-form parts of the document
+//! (enumerations, examples, `x-…` members) are encoded as YAML text.
 
 mod v2;
 mod v3;
@@ -12,12 +12,12 @@ use holdfast_value::{Value, yaml};
 use crate::back_to_front::BackToFront;
 use crate::wire::Wire;
 
-/// The message of an OpenAPI document of version 2. Members that the specification does not know are left out.
+/// Encodes an OpenAPI document of version 2. Members that are not in the specification are omitted.
 pub fn openapi_v2(document: &Value) -> Vec<u8> {
     written(&v2::DOCUMENT, document)
 }
 
-/// The message of an OpenAPI document of version 3. Members that the specification does not know are left out.
+/// Encodes an OpenAPI document of version 3. Members that are not in the specification are omitted.
 pub fn openapi_v3(document: &Value) -> Vec<u8> {
     written(&v3::DOCUMENT, document)
 }
@@ -28,17 +28,17 @@ fn written(message: &Message, document: &Value) -> Vec<u8> {
     out.as_slice().to_vec()
 }
 
-/// A JSON object and how its members stand in a message.
+/// Encoding of a JSON object: its members in a message.
 struct Message {
-    /// The members in the order of their numbers.
+    /// Members in the order of their numbers.
     members: &'static [(&'static str, u16, Form)],
-    /// The number of the first of [`TYPED`], where those are among the members; they have the highest numbers.
+    /// Number of the first member of [`TYPED`], if the message has these members; they have the highest numbers.
     typed: Option<u16>,
-    /// The number of the members whose names begin with `x-`, which is the highest of all.
+    /// Number of the members whose names begin with `x-`, the highest of all.
     extensions: Option<u16>,
 }
 
-/// The form of a member.
+/// Encoding of a member.
 #[derive(Clone, Copy)]
 enum Form {
     Text,
@@ -46,37 +46,37 @@ enum Form {
     Flag,
     Number,
     Count,
-    /// Anything, as YAML.
+    /// Any value, as YAML.
     Any,
     Anys,
-    /// A number, a flag or a text in a message of its own, in which it stands under 1, 2 or 3.
+    /// A number, boolean or text in its own message, as field 1, 2 or 3.
     Scalar,
     One(&'static Message),
     Many(&'static Message),
-    /// What stands in an entry of a map, by itself.
+    /// The value of a map entry, not within a map.
     Entry(Entry),
     Entries(Entry),
-    /// A map, in a message of its own: under this number a name and a message for each entry.
+    /// A map in its own message: this number has a name and a message for each entry.
     Map(u16, Entry),
-    /// Paths, in a message of their own: under the first number the items, under the second the extensions.
+    /// Paths in their own message: the first number has the items, the second the extensions.
     Paths(u16, u16, &'static Message),
-    /// Responses, in a message of their own: under this number those of the codes, under the next the extensions. Where that
-    /// leaves 1 free, the one of `default` stands there by itself.
+    /// Responses in their own message: this number has those of the codes, the next one the extensions. If field 1 is
+    /// free, it is the response of `default`.
     Responses(u16, Entry),
-    /// One value in a message of its own, in which it stands under number 1; of several the first list.
+    /// One value in its own message, as field 1; of several values the first list.
     TextsWithin,
     Within(Entry),
-    /// The first stands under 1, a flag under 2.
+    /// The given form as field 1, or a boolean as field 2.
     OrFlag(Entry),
     Parameters,
     Requirements,
 }
 
-/// What stands in an entry of a map.
+/// Value of a map entry.
 #[derive(Clone, Copy)]
 enum Entry {
     One(&'static Message),
-    /// The message under 1, or a reference under 2.
+    /// The message as field 1, or a reference as field 2.
     OrReference(&'static Message, &'static Message),
     Parameter,
     Security,
@@ -119,7 +119,8 @@ static TAG: Message = message(
 
 static EXTERNAL_DOCS: Message = message(&[("description", 1, Text), ("url", 2, Text)], 3);
 
-/// Writes the message of `object`. Everything is written from the end to the beginning, so the highest number first.
+/// Writes the message of `object`. All output is written from the end to the beginning, so the highest number comes
+/// first.
 fn write(of: &Message, object: &Value, out: &mut BackToFront) {
     if let Some(number) = of.extensions {
         write_extensions(number, object, out);
@@ -149,7 +150,7 @@ fn write_extensions(number: u16, object: &Value, out: &mut BackToFront) {
     }
 }
 
-/// Writes an entry of a map: its name, and what `value` writes, which is the field of number 2.
+/// Writes an entry of a map: its name, and the output of `value`, which is field 2.
 fn write_named(number: u16, name: &str, out: &mut BackToFront, value: impl FnOnce(&mut BackToFront)) {
     let end = out.len();
     value(out);
@@ -163,7 +164,7 @@ fn write_any(value: &Value, out: &mut BackToFront) {
     out.field(2, &text);
 }
 
-/// Writes a member; what is not there, or what proto3 takes for granted, is not written.
+/// Writes a member. Missing values and proto3 defaults are not written.
 fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackToFront) {
     let Some(value) = value else { return };
     match form {
@@ -217,7 +218,7 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
             None => within(1, out, |out| write_entry(entry, value, out)),
         }),
         OrFlag(entry) => within(number, out, |out| match value.as_bool() {
-            // Of two that exclude each other the one that is meant is written, even if it says no.
+            // Of two exclusive fields the selected one is written even if it is false.
             Some(flag) => out.number(2, flag.into()),
             None => within(1, out, |out| write_entry(entry, value, out)),
         }),
@@ -329,7 +330,7 @@ fn write_entry(entry: Entry, value: &Value, out: &mut BackToFront) {
     }
 }
 
-/// Writes a message as the field of that number.
+/// Writes a message as field `number`.
 fn within(number: u16, out: &mut BackToFront, write: impl FnOnce(&mut BackToFront)) {
     let end = out.len();
     write(out);
@@ -394,9 +395,9 @@ mod tests {
         let operation = r##"{"parameters":[{"in":"query","name":"q","type":"string"},{"in":"path","name":"p","type":"string"},
             {"in":"body","name":"b","schema":{}},{"$ref":"#/parameters/r"}],"responses":{"200":{"description":"OK"}}}"##;
         let expected = [
-            // A parameter that is not the body, of a query: its type is number 6.
+            // A query parameter: its type is number 6.
             &b"\x42\x18\x0a\x16\x12\x14\x1a\x12\x12\x05query\x22\x01q\x32\x06string"[..],
-            // Of a path: number 5.
+            // A path parameter: number 5.
             b"\x42\x17\x0a\x15\x12\x13\x22\x11\x12\x04path\x22\x01p\x2a\x06string",
             b"\x42\x0f\x0a\x0d\x0a\x0b\x12\x01b\x1a\x04body\x2a\x00",
             b"\x42\x12\x12\x10\x0a\x0e#/parameters/r",
@@ -429,7 +430,7 @@ mod tests {
             b"\x8a\x02\x03\x1a\x01d",
         ];
         assert_eq!(written(&v3::SCHEMA, schema), expected.concat());
-        // The numbers of a default are floats; what is no scalar leaves an empty message.
+        // Numbers of a default are floats; a value that is not a scalar leaves an empty message.
         assert_eq!(
             written(&v3::SCHEMA, r#"{"default":1}"#),
             b"\x8a\x02\x09\x09\x00\x00\x00\x00\x00\x00\xf0\x3f"

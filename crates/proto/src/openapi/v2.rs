@@ -1,4 +1,4 @@
-//! The messages of version 2.
+//! Messages of OpenAPI version 2.
 
 use super::Form::{
     Any, Anys, Count, Flag, Many, Map, Number, One, OrFlag, Parameters, Paths, Requirements, Responses, Text, Texts,
@@ -74,7 +74,7 @@ pub(super) static OPERATION: Message = message(
 
 static RESPONSE: Message = message(&[("description", 1, Text), ("schema", 2, One(&SCHEMA_ITEM))], 5);
 
-/// A schema where the schema of a file could stand.
+/// A schema in a context that also allows the schema of a file.
 static SCHEMA_ITEM: Message = Message {
     members: &[("", 1, One(&SCHEMA))],
     typed: None,
@@ -122,10 +122,10 @@ pub(super) static PARAMETER_THAT_MAY_BE_EMPTY: Message = typed(
 
 static ITEMS: Message = typed(&[], 1);
 
-/// How many members say of which type a value is.
+/// Number of members that describe the type of a value.
 pub(super) const TYPED_MEMBERS: u16 = 17;
 
-/// What says of which type a value is that is no object.
+/// Members that describe the type of a value that is not an object.
 pub(super) static TYPED: [(&str, Form); TYPED_MEMBERS as usize] = [
     ("type", Text),
     ("format", Text),
@@ -181,7 +181,7 @@ pub(super) static SCHEMA: Message = message(
     31,
 );
 
-/// The types of security, by `type`, with the number of each.
+/// Security types by `type`, with their numbers.
 pub(super) const SECURITY: [(&str, u16, &Message); 2] = [
     ("basic", 1, &message(&[("type", 1, Text), ("description", 2, Text)], 3)),
     (

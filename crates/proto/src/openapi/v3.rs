@@ -1,4 +1,4 @@
-//! The messages of version 3, as far as documents of Kubernetes have their members.
+//! Messages of OpenAPI version 3, limited to the members of Kubernetes documents.
 
 use super::Form::{
     Any, Anys, Count, Entries, Flag, Many, Map, Number, One, OrFlag, Paths, Requirements, Responses, Scalar, Text,
@@ -140,7 +140,7 @@ static REFERENCE: Message = Message {
     extensions: None,
 };
 
-/// The message, or a reference to one.
+/// Returns the entry of a message or a reference to one.
 const fn or_reference(message: &'static Message) -> Entry {
     Entry::OrReference(message, &REFERENCE)
 }

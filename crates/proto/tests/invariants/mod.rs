@@ -1,19 +1,19 @@
-//! What holds for any bytes: shared by the tests and the fuzz target.
+//! Invariants for any bytes, shared by the tests and the fuzz target.
 
 use holdfast_proto::{Envelope, Messages};
 use holdfast_resource::schema::{self, TypeId};
 use holdfast_value::{Limits, Value};
 
-/// Bounds that bytes of a test can reach.
+/// Limits that the bytes of a test can reach.
 const LIMITS: Limits = Limits {
     max_bytes: 64 << 10,
     max_depth: 64,
     max_nodes: 20_000,
 };
 
-/// Reads `bytes` as a message of the type. What can be read is written again, and that is read as the same.
+/// Reads `bytes` as a message of the type. If that succeeds, the value must survive a round trip.
 pub(crate) fn message(messages: &Messages, of: TypeId, bytes: &[u8]) {
-    // For what is no envelope, an error is the only requirement.
+    // Bytes that are not an envelope must only give an error.
     let _ = Envelope::read(bytes);
     let Ok(value) = messages.decode(of, bytes, &LIMITS) else {
         return;
@@ -29,7 +29,7 @@ pub(crate) fn message(messages: &Messages, of: TypeId, bytes: &[u8]) {
     assert!(typed.is_ok_and(|typed| typed.value == value), "{value}");
 }
 
-/// How many values stand in the tree, without what types fill in by themselves.
+/// Counts the values in the tree, without those that types fill in themselves.
 fn nodes_in(value: &Value) -> usize {
     match value {
         Value::List(items) => items.iter().map(nodes_in).sum(),
