@@ -1,35 +1,35 @@
-//! The attributes of a request that authorizers decide by.
+//! Attributes of a request that authorizers evaluate.
 
 use holdfast_gotext::quote::quote;
 use holdfast_value::SmolStr;
 
-/// The user that a request was authenticated as.
+/// Authenticated user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// The name, such as `alice` or `system:serviceaccount:default:robot`.
+    /// Name, such as `alice` or `system:serviceaccount:default:robot`.
     pub name: SmolStr,
-    /// An identifier that outlives the name; may be empty.
+    /// Identifier that outlives the name; may be empty.
     pub uid: SmolStr,
-    /// The groups, `system:authenticated` among them.
+    /// Groups, including `system:authenticated`.
     pub groups: Vec<SmolStr>,
-    /// What else the authenticator knows: keys and their values.
+    /// Additional attributes from the authenticator: keys and their values.
     pub extra: Vec<(SmolStr, Vec<SmolStr>)>,
 }
 
-/// The group of everybody who was authenticated.
+/// Group of all authenticated users.
 pub const AUTHENTICATED: &str = "system:authenticated";
 
-/// The group of everybody who was not.
+/// Group of all users that are not authenticated.
 pub const UNAUTHENTICATED: &str = "system:unauthenticated";
 
-/// The group whose members may do everything.
+/// Group whose members may do everything.
 pub const MASTERS: &str = "system:masters";
 
-/// The extra of a service account's user that names the node on which it runs.
+/// Extra key of a service account's user with the name of the node on which it runs.
 pub const NODE_NAME: &str = "authentication.kubernetes.io/node-name";
 
 impl User {
-    /// The node that the user runs on, where one is known.
+    /// Returns the node that the user runs on, if known.
     pub fn node(&self) -> Option<&str> {
         let (_, nodes) = self.extra.iter().find(|(key, _)| key == NODE_NAME)?;
         match nodes.as_slice() {
@@ -38,12 +38,12 @@ impl User {
         }
     }
 
-    /// Whether the user is in `group`.
+    /// True if the user is in `group`.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|member| member == group)
     }
 
-    /// The server itself, which may do everything.
+    /// Returns the user of the server itself, which may do everything.
     pub fn server() -> Self {
         Self {
             name: SmolStr::new_static("system:apiserver"),
@@ -53,43 +53,43 @@ impl User {
     }
 }
 
-/// What a user wants to do.
+/// Action that a user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes<'a> {
-    /// A verb of the API for resources (`get`, `list`, `impersonate`, …), an HTTP method in small letters for paths.
+    /// Verb of the API for resources (`get`, `list`, `impersonate`, …), or an HTTP method in lower case for paths.
     pub verb: &'a str,
-    /// What it is to be done to.
+    /// Target of the action.
     pub target: AccessTarget<'a>,
 }
 
-/// What something is to be done to.
+/// Target of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessTarget<'a> {
     /// A resource, or objects of it.
     Resource(ResourceTarget<'a>),
-    /// A path that is none of a resource.
+    /// A path that does not belong to a resource.
     Path(&'a str),
 }
 
-/// A resource, or objects of it.
+/// Resource, or objects of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceTarget<'a> {
-    /// The group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: &'a str,
-    /// The version, or `*`.
+    /// Version, or `*`.
     pub version: &'a str,
-    /// The plural name of the resource.
+    /// Plural name of the resource.
     pub resource: &'a str,
-    /// The subresource; empty for the object itself.
+    /// Subresource; empty for the object itself.
     pub subresource: &'a str,
-    /// The namespace; empty for cluster-scoped resources and for all namespaces.
+    /// Namespace; empty for cluster-scoped resources and for all namespaces.
     pub namespace: &'a str,
-    /// The name of the object; empty for all objects.
+    /// Name of the object; empty for all objects.
     pub name: &'a str,
 }
 
 impl Attributes<'_> {
-    /// What the reference says where `user` may not do this. `reason` is that of the authorizer; may be empty.
+    /// Returns the reference's message if `user` may not do this. `reason` comes from the authorizer and may be empty.
     pub fn refusal(&self, user: &str, reason: &str) -> String {
         let (verb, user) = (self.verb, quote(user));
         let because = if reason.is_empty() { "" } else { ": " };

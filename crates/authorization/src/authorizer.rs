@@ -1,4 +1,4 @@
-//! What authorizers say, and those that always say the same.
+//! Decisions of authorizers, and authorizers with a constant decision.
 
 use std::sync::Arc;
 
@@ -6,85 +6,85 @@ use holdfast_value::SmolStr;
 
 use crate::{Attributes, User};
 
-/// What an authorizer decides.
+/// Decision of an authorizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// It may be done.
+    /// The action is allowed.
     Allow,
-    /// It may not be done, whatever other authorizers say.
+    /// The action is denied, whatever other authorizers decide.
     Deny,
-    /// Other authorizers decide. Where none allows it, it may not be done.
+    /// Other authorizers decide. If none allows the action, it is denied.
     NoOpinion,
 }
 
-/// The answer of an authorizer: a decision and its reason.
+/// Answer of an authorizer: a decision and its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authorization {
-    /// The decision.
+    /// Decision.
     pub decision: Decision,
-    /// Why, for people; often empty.
+    /// Human-readable reason; often empty.
     pub reason: Option<Arc<str>>,
 }
 
 impl Authorization {
-    /// No opinion and nothing to say about it.
+    /// No opinion, without a reason.
     pub const NO_OPINION: Self = Self {
         decision: Decision::NoOpinion,
         reason: None,
     };
 
-    /// A decision without a reason.
+    /// Creates a decision without a reason.
     pub const fn of(decision: Decision) -> Self {
         Self { decision, reason: None }
     }
 
-    /// Whether it may be done.
+    /// True if the action is allowed.
     pub fn allows(&self) -> bool {
         self.decision == Decision::Allow
     }
 
-    /// Why, for people; often empty.
+    /// Returns the human-readable reason; often empty.
     pub fn reason(&self) -> &str {
         self.reason.as_deref().unwrap_or_default()
     }
 }
 
-/// What a user may do with some resources, or at some paths: a rule of a Role.
+/// Rule of a Role: permitted verbs on some resources or paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// The verbs, or `*`.
+    /// Verbs, or `*`.
     pub verbs: Vec<SmolStr>,
-    /// The groups, or `*`.
+    /// API groups, or `*`.
     pub api_groups: Vec<SmolStr>,
-    /// The resources (`pods`, `pods/log`, `*/scale`), or `*`.
+    /// Resources (`pods`, `pods/log`, `*/scale`), or `*`.
     pub resources: Vec<SmolStr>,
-    /// The names of objects; all where there are none.
+    /// Names of objects; empty for all.
     pub resource_names: Vec<SmolStr>,
-    /// Paths that are no resources (`/healthz`, `/logs/*`), or `*`.
+    /// Paths outside of resources (`/healthz`, `/logs/*`), or `*`.
     pub non_resource_urls: Vec<SmolStr>,
 }
 
-/// What a user may do in a namespace, as far as it can be listed.
+/// Permissions of a user in a namespace, as far as they can be listed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserRules {
-    /// The rules.
+    /// Rules of the user.
     pub rules: Vec<Rule>,
-    /// Whether there may be more that cannot be listed.
+    /// True if there may be permissions that cannot be listed.
     pub incomplete: bool,
-    /// What went wrong while they were looked for, such as roles that are not there.
+    /// Errors of the lookup, such as missing roles.
     pub errors: Vec<String>,
 }
 
-/// Decides what users may do.
+/// Authorizer: decides on the actions of users.
 pub trait Authorizer: Send + Sync {
-    /// Whether `user` may do what `attributes` say.
+    /// Decides if `user` may perform the action of `attributes`.
     fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Authorization;
 
-    /// What `user` may do in `namespace`; cluster-wide where it is empty.
+    /// Lists the permissions of `user` in `namespace`; cluster-wide if it is empty.
     fn rules(&self, user: &User, namespace: &str) -> UserRules;
 }
 
-/// Allows everything: the authorization mode `AlwaysAllow`.
+/// Authorizer that allows everything: the mode `AlwaysAllow`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysAllow;
 
@@ -113,7 +113,7 @@ impl Authorizer for AlwaysAllow {
     }
 }
 
-/// Allows nothing: the authorization mode `AlwaysDeny`.
+/// Authorizer that denies everything: the mode `AlwaysDeny`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysDeny;
 

@@ -1,10 +1,10 @@
-//! Several authorizers as one.
+//! Chain of several authorizers.
 
 use std::sync::Arc;
 
 use crate::{Attributes, Authorization, Authorizer, Decision, MASTERS, User, UserRules};
 
-/// Members of `system:masters` may do everything, whatever else is decided.
+/// Authorizer that allows everything to members of `system:masters`, whatever others decide.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Masters;
 
@@ -18,16 +18,16 @@ impl Authorizer for Masters {
     }
 
     fn rules(&self, _user: &User, _namespace: &str) -> UserRules {
-        // Masters are bound to a role of their own as well, which lists what they may do.
+        // Masters are also bound to a role, which lists their permissions.
         UserRules::default()
     }
 }
 
-/// Calls authorizers in turn, until one allows or denies.
+/// Calls authorizers in order until one allows or denies.
 pub struct Chain(Vec<Arc<dyn Authorizer>>);
 
 impl Chain {
-    /// A chain of `authorizers`; [`Masters`] come before all of them.
+    /// Creates a chain of `authorizers`; [`Masters`] precedes all of them.
     pub fn new(authorizers: impl IntoIterator<Item = Arc<dyn Authorizer>>) -> Self {
         let masters: Arc<dyn Authorizer> = Arc::new(Masters);
         Self(std::iter::once(masters).chain(authorizers).collect())

@@ -1,12 +1,11 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! Authorization: who asks, what for, and whether they may
-//! (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/>).
+//! Authorization of requests (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/>).
 //!
-//! An [`Authorizer`] judges the [`Attributes`] of a request; a [`Chain`] asks several in turn. [`rbac`] is the authorizer
-//! of the mode `RBAC`.
+//! An [`Authorizer`] decides on the [`Attributes`] of a request; a [`Chain`] calls several in order. [`rbac`] is the
+//! authorizer of the mode `RBAC`.
 //!
-//! Invariant: nothing here does I/O, and nothing knows of HTTP or of the kinds that are served.
+//! Invariant: this crate does no I/O, and knows neither HTTP nor the served kinds.
 
 mod attributes;
 mod authorizer;

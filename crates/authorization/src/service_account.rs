@@ -2,24 +2,24 @@
 
 use holdfast_value::SmolStr;
 
-/// What the name of every service account begins with.
+/// Prefix of every service account's name.
 const PREFIX: &str = "system:serviceaccount:";
 
-/// The group of all service accounts.
+/// Group of all service accounts.
 const ALL: &str = "system:serviceaccounts";
 
-/// The name that the service account `name` of `namespace` has as a user.
+/// Returns the user name of the service account `name` in `namespace`.
 pub fn service_account_user(namespace: &str, name: &str) -> SmolStr {
     format!("{PREFIX}{namespace}:{name}").into()
 }
 
-/// The namespace and the name of the service account that `user` names, if it has the form of one. The parts may still be
-/// no names.
+/// Returns the namespace and name of the service account that `user` has the form of. The parts may still be invalid
+/// names.
 pub fn service_account_of(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix(PREFIX)?.split_once(':')
 }
 
-/// The groups that every service account of `namespace` is in, besides that of all who were authenticated.
+/// Returns the groups of every service account in `namespace`, except the group of all authenticated users.
 pub fn service_account_groups(namespace: &str) -> [SmolStr; 2] {
     [SmolStr::new_static(ALL), format!("{ALL}:{namespace}").into()]
 }

@@ -1,4 +1,4 @@
-//! Rules of roles: how they are read, and what they allow
+//! Rules of roles: reading them, and matching requests
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-resources>).
 
 use crate::{AccessTarget, Attributes, ResourceTarget, Rule};
@@ -6,7 +6,7 @@ use holdfast_value::{SmolStr, Value};
 
 const ALL: &str = "*";
 
-/// The rules of a Role or ClusterRole.
+/// Returns the rules of a Role or ClusterRole.
 pub fn rules_of(role: &Value) -> Vec<Rule> {
     let rules = role.get("rules").and_then(Value::as_list).into_iter();
     rules.flat_map(|rules| rules.iter()).map(read).collect()
@@ -27,7 +27,7 @@ fn read(rule: &Value) -> Rule {
     }
 }
 
-/// Whether the rule allows what `attributes` say.
+/// True if the rule allows the action of `attributes`.
 pub fn allows(rule: &Rule, attributes: &Attributes<'_>) -> bool {
     has(&rule.verbs, attributes.verb)
         && match &attributes.target {
@@ -40,7 +40,7 @@ pub fn allows(rule: &Rule, attributes: &Attributes<'_>) -> bool {
         }
 }
 
-/// Whether `texts` hold `text` or everything.
+/// True if `texts` contains `text` or the wildcard.
 pub fn has(texts: &[SmolStr], text: &str) -> bool {
     texts.iter().any(|known| known == ALL || known == text)
 }
@@ -56,7 +56,7 @@ fn resource_matches(resource: &str, target: &ResourceTarget<'_>) -> bool {
     parts.is_some_and(|(of, part)| part == target.subresource && (of == ALL || of == target.resource))
 }
 
-/// Whether a rule for `url` holds for `path` (or for all that `path` stands for, if that ends with a star).
+/// True if a rule for `url` covers `path`. A `path` that ends with a star denotes all paths with that prefix.
 pub fn url_covers(url: &str, path: &str) -> bool {
     if url == path {
         return true;

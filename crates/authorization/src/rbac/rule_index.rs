@@ -1,8 +1,8 @@
-//! The RBAC authorizer: which users may do what, by roles and bindings.
+//! RBAC authorizer, an index of permissions by roles and bindings.
 //!
-//! The index follows the objects of the four kinds as they are stored: their strategies report each change to it.
-//! It holds rules ready to be compared, and grants by the user or group that has them, so that a question looks at the
-//! roles of its user alone. A request takes a snapshot and never waits; a change makes the next snapshot.
+//! The index follows the stored objects of the four kinds: their strategies report each change to it. It holds prepared
+//! rules, and grants by user and group, so that a decision reads only the roles of its user. A request takes a snapshot
+//! and never waits; a change creates the next snapshot.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use imbl::{HashMap, OrdMap};
 
 use super::rule::allows;
 
-/// Roles and bindings, by what requests look for.
+/// Roles and bindings, indexed for requests.
 #[derive(Default)]
 pub struct RuleIndex(ArcSwap<State>);
 
-/// By namespace, which is empty for what holds in the whole cluster, and by name.
+/// Index by namespace, which is empty for cluster-wide objects, and by name.
 type ByNamespace<T> = HashMap<SmolStr, HashMap<SmolStr, T>>;
 
 #[derive(Clone, Default)]
 struct State {
     roles: ByNamespace<Arc<[Rule]>>,
-    /// The subjects of each binding, so that their grants are found when it changes.
+    /// Subjects of each binding, which locate its grants when it changes.
     bindings: ByNamespace<Arc<[Subject]>>,
     users: ByNamespace<Grants>,
     groups: ByNamespace<Grants>,
@@ -38,10 +38,10 @@ enum Subject {
     Group(SmolStr),
 }
 
-/// What one user or group is granted in one place, by the names of the bindings.
+/// Grants of one user or group in one namespace, by binding name.
 type Grants = OrdMap<SmolStr, Grant>;
 
-/// What a binding gives to one of its subjects.
+/// Grant of a binding to one of its subjects.
 #[derive(Clone)]
 struct Grant {
     role: RoleRef,
@@ -55,13 +55,13 @@ struct RoleRef {
 }
 
 impl RuleIndex {
-    /// Whether any role or binding is known.
+    /// True if no role or binding is known.
     pub fn is_empty(&self) -> bool {
         let state = self.0.load();
         state.roles.is_empty() && state.bindings.is_empty()
     }
 
-    /// Takes note of a role as it is now; `None` where it is gone. `namespace` is empty for ClusterRoles.
+    /// Stores the current rules of a role; `None` if it was deleted. `namespace` is empty for ClusterRoles.
     pub fn set_role(&self, namespace: &str, name: &str, rules: Option<Vec<Rule>>) {
         let rules: Option<Arc<[Rule]>> = rules.map(Into::into);
         self.0.rcu(|state| {
@@ -71,7 +71,7 @@ impl RuleIndex {
         });
     }
 
-    /// Takes note of a binding as it is now; `None` where it is gone. `namespace` is empty for ClusterRoleBindings.
+    /// Stores the current state of a binding; `None` if it was deleted. `namespace` is empty for ClusterRoleBindings.
     pub fn set_binding(&self, namespace: &str, name: &str, binding: Option<&Value>) {
         let grants = binding.map(|binding| grants_of(namespace, name, binding));
         self.0.rcu(|state| {
@@ -148,7 +148,8 @@ fn note_missing(role: &RoleRef, missing: &mut Vec<String>) {
 }
 
 impl State {
-    /// What `user` is granted in the whole cluster and then in `namespace`, each with the namespace of its binding.
+    /// Iterates over the grants of `user`, first cluster-wide and then in `namespace`, each with the namespace of its
+    /// binding.
     fn grants<'a>(&'a self, user: &'a User, namespace: &'a str) -> impl Iterator<Item = (&'a str, &'a Grant)> {
         let namespaces = std::iter::once("").chain(Some(namespace).filter(|namespace| !namespace.is_empty()));
         namespaces.flat_map(move |namespace| {
@@ -164,7 +165,7 @@ impl State {
         })
     }
 
-    /// The rules of a role that a binding in `namespace` names.
+    /// Returns the rules of the role that a binding in `namespace` refers to.
     fn rules(&self, namespace: &str, role: &RoleRef) -> Option<&Arc<[Rule]>> {
         let namespace = if role.of_cluster { "" } else { namespace };
         self.roles.get(namespace)?.get(role.name.as_str())
@@ -181,7 +182,7 @@ impl State {
     fn add_binding(&mut self, namespace: &str, name: &str, grants: &[(Subject, Grant)]) {
         for (subject, grant) in grants {
             self.change_grants(namespace, subject, |grants| {
-                // A subject that is named twice is reported by its first place.
+                // A subject that is named twice is reported at its first position.
                 grants.entry(SmolStr::new(name)).or_insert_with(|| grant.clone());
             });
         }
@@ -201,7 +202,7 @@ impl State {
     }
 }
 
-/// Puts `value` at its place, or clears the place.
+/// Sets the value of a name, or removes it.
 fn set<T: Clone>(places: &mut ByNamespace<T>, namespace: &str, name: &str, value: Option<T>) {
     let mut names = places.get(namespace).cloned().unwrap_or_default();
     match value {
@@ -219,7 +220,7 @@ fn set<T: Clone>(places: &mut ByNamespace<T>, namespace: &str, name: &str, value
     }
 }
 
-/// What a binding gives to each of its subjects.
+/// Returns the grants of a binding to each of its subjects.
 fn grants_of(namespace: &str, name: &str, binding: &Value) -> Vec<(Subject, Grant)> {
     let text = |value: &Value, path: &[&str]| SmolStr::new(value.str_at(path).unwrap_or_default());
     let of_cluster = binding.str_at(&["roleRef", "kind"]) == Some("ClusterRole");
@@ -417,7 +418,7 @@ mod tests {
         assert_eq!(policy.rules(&user("ann", &[]), "b").rules.len(), 1);
     }
 
-    /// Prints how long a question takes of a policy with 10,000 bindings: `cargo test --release -- --nocapture asked`.
+    /// Prints the time of a decision with 10,000 bindings: `cargo test --release -- --nocapture asker`.
     #[test]
     fn a_question_looks_at_the_roles_of_the_asker_alone() {
         let policy = RuleIndex::default();
