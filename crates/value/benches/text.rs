@@ -1,4 +1,4 @@
-//! How long it takes to read and print a Deployment, with `serde_json` beside it.
+//! Benchmark of reading and printing a Deployment, compared with `serde_json`.
 
 #![allow(missing_docs)]
 
@@ -7,7 +7,7 @@ use std::hint::black_box;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use holdfast_value::{Limits, Value, json, yaml};
 
-/// A Deployment as an API server answers with it, managed fields included: some 6 KB.
+/// A Deployment as an API server returns it, with managed fields: some 6 KB.
 const DEPLOYMENT: &[u8] = include_bytes!("deployment.json");
 
 fn reading(criterion: &mut Criterion) {

@@ -1,13 +1,13 @@
-//! Equality and order of values as structured merge defines them: numbers by value whatever their type; numbers before
-//! strings, booleans, lists, maps and null.
+//! Equality and order of values as structured merge defines them. Numbers compare by value, whatever their type;
+//! numbers sort before strings, booleans, lists, maps and null.
 
 use std::cmp::Ordering;
 
 use crate::{List, Map, Value};
 
 impl Value {
-    /// The total order of values: numbers, strings, booleans (false first), lists, maps, null. Numbers are compared by
-    /// value, lists item by item, maps entry by entry in the order of their keys; a prefix comes first.
+    /// Compares two values in the total order: numbers, strings, booleans (false first), lists, maps, null. Numbers are
+    /// compared by value, lists item by item, maps entry by entry in key order; a prefix sorts first.
     pub fn compare(&self, other: &Value) -> Ordering {
         match (self, other) {
             (Value::String(a), Value::String(b)) => a.as_str().cmp(b.as_str()),
@@ -63,7 +63,7 @@ fn rank(value: &Value) -> u8 {
     }
 }
 
-/// Compares two numbers; anything else is equal here.
+/// Compares two numbers; any other values count as equal.
 fn compare_numbers(a: &Value, b: &Value) -> Ordering {
     match (a, b) {
         (Value::Int(a), Value::Int(b)) => a.cmp(b),
@@ -81,7 +81,7 @@ fn as_float(value: &Value) -> f64 {
     match value {
         Value::Int(number) => *number as f64,
         Value::UInt(number) => *number as f64,
-        // Adding zero turns -0.0 into 0.0, so that both compare as one.
+        // Adding zero turns -0.0 into 0.0, so that both compare equal.
         Value::Float(number) => *number + 0.0,
         _ => 0.0,
     }

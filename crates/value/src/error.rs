@@ -1,34 +1,34 @@
 use std::fmt;
 
-/// Everything that reading or patching a tree can fail with.
+/// Errors of reading or patching a tree.
 ///
-/// The texts are those of the reference (Go's `encoding/json`, its YAML and JSON patch libraries), since clients see them
-/// in `Status` messages. [`Error::position`] says where in the input the trouble is.
+/// The texts are the reference's (Go's `encoding/json` and its YAML and JSON patch libraries), because clients see them
+/// in `Status` messages. [`Error::position`] returns the position of the error in the input.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The input is no JSON.
+    /// The input is not JSON.
     #[error("{message}")]
     Json {
-        /// What is wrong, in the words of Go's `encoding/json`.
+        /// Message of Go's `encoding/json`.
         message: String,
-        /// Where it is.
+        /// Position of the error.
         position: Position,
     },
-    /// The input is no YAML, or YAML that has no JSON form.
+    /// The input is not YAML, or it is YAML without a JSON form.
     #[error("{message}")]
     Yaml {
-        /// What is wrong, in the words of the reference: `yaml: line N: …` for most, without the line on the first.
+        /// The reference's message: usually `yaml: line N: …`, without the line number on the first line.
         message: String,
-        /// Where it is.
+        /// Position of the error.
         position: Position,
     },
-    /// The input is no CBOR, or CBOR that has no JSON form.
+    /// The input is not CBOR, or it is CBOR without a JSON form.
     #[error("{message}")]
     Cbor {
-        /// What is wrong, in the words of the reference's library.
+        /// Message of the reference's library.
         message: String,
     },
-    /// The input has more bytes than [`Limits::max_bytes`](crate::Limits::max_bytes), or YAML aliases make it so.
+    /// The input exceeds [`Limits::max_bytes`](crate::Limits::max_bytes), directly or by expanding YAML aliases.
     #[error("the input has {size} bytes, more than the limit of {limit}")]
     TooLarge {
         /// The size of the input.
@@ -41,31 +41,32 @@ pub enum Error {
     TooDeep {
         /// The limit.
         limit: usize,
-        /// What the reference says of what goes beyond its own limit.
+        /// The reference's message for input beyond its own limit.
         message: String,
-        /// Where the first list or map too deep begins.
+        /// Position of the first list or map beyond the limit.
         position: Position,
     },
-    /// There are more values than [`Limits::max_nodes`](crate::Limits::max_nodes); in YAML, aliases count again each time.
+    /// There are more values than [`Limits::max_nodes`](crate::Limits::max_nodes). Each YAML alias counts the values of
+    /// its anchor again.
     #[error("more than {limit} values")]
     TooManyNodes {
         /// The limit.
         limit: usize,
-        /// Where the first value too many begins.
+        /// Position of the first value beyond the limit.
         position: Position,
     },
-    /// A JSON pointer does not begin with a slash, or has a `~` without `0` or `1` behind it.
+    /// A JSON pointer does not begin with a slash, or has a `~` that is not followed by `0` or `1`.
     #[error("invalid JSON pointer {0:?}")]
     Pointer(String),
     /// A JSON patch has more operations than kube-apiserver allows.
     #[error("The allowed maximum operations in a JSON patch is {limit}, got {count}")]
     TooManyOperations {
-        /// The operations of the patch.
+        /// Number of operations in the patch.
         count: usize,
         /// The limit.
         limit: usize,
     },
-    /// The copies of a JSON patch make the document grow beyond the limit.
+    /// The copy operations of a JSON patch grow the document beyond the limit.
     #[error(
         "Unable to complete the copy, the accumulated size increase of copy is {size}, exceeding the limit {limit}"
     )]
@@ -75,33 +76,33 @@ pub enum Error {
         /// The limit.
         limit: usize,
     },
-    /// An operation of a JSON patch cannot be done.
+    /// An operation of a JSON patch failed.
     #[error("{message}")]
     PatchOperation {
-        /// Which operation, from 0.
+        /// Index of the operation, from 0.
         index: usize,
-        /// Why, in the words of the reference's library.
+        /// Message of the reference's library.
         message: String,
     },
-    /// A step makes a tree larger than there is room for ([`Growth`](crate::Growth)).
+    /// A step grows a tree beyond its limit ([`Growth`](crate::Growth)).
     #[error("limit is {limit}")]
     Overgrown {
         /// The limit, in bytes of JSON.
         limit: usize,
     },
-    /// A JSON patch makes the document deeper than [`Limits::max_depth`](crate::Limits::max_depth).
+    /// A JSON patch nests the document deeper than [`Limits::max_depth`](crate::Limits::max_depth).
     #[error("the patched document exceeds the depth of {limit}")]
     PatchTooDeep {
         /// The limit.
         limit: usize,
     },
-    /// A patch, or what it is for, is a value of another kind than is needed.
+    /// A patch, or the document to patch, is not of the required JSON type.
     #[error("{0}")]
     PatchShape(String),
 }
 
 impl Error {
-    /// Where in the input the trouble is; `None` if it is not in one place.
+    /// Returns the position of the error in the input, or `None` if it has no single position.
     pub fn position(&self) -> Option<Position> {
         match self {
             Error::Json { position, .. }
@@ -113,7 +114,7 @@ impl Error {
     }
 }
 
-/// A place in a text.
+/// Position in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
     /// The line, from 1.
@@ -123,17 +124,17 @@ pub struct Position {
 }
 
 impl Position {
-    /// The place of the byte at `offset` of `text`.
+    /// Returns the position of the byte at `offset` of `text`.
     #[expect(
         clippy::indexing_slicing,
         reason = "the part lies within the text that was looked through"
     )]
-    pub(crate) fn of(text: &[u8], offset: usize) -> Self {
+    pub(crate) fn at_offset(text: &[u8], offset: usize) -> Self {
         let before = &text[..offset.min(text.len())];
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         Self {
             line: 1 + before.iter().filter(|byte| **byte == b'\n').count(),
-            // Bytes that continue a character are no column of their own.
+            // Continuation bytes of a character do not count as columns.
             column: 1 + before[line_start..].iter().filter(|byte| **byte & 0xC0 != 0x80).count(),
         }
     }

@@ -2,20 +2,20 @@ use std::fmt;
 
 use crate::SmolStr;
 
-/// The reference keeps no more findings than this for one input.
+/// Maximum number of findings for one input, as in the reference.
 pub(crate) const MAX_FINDINGS: usize = 100;
 
-/// Something about an input that does not keep it from being read, and that strict field validation refuses.
+/// Defect of an input that does not prevent reading it, but that strict field validation rejects.
 ///
-/// The printed form is the text of kube-apiserver's warning, and of the parts of its `strict decoding error`.
+/// The printed form is the text of kube-apiserver's warning and of the parts of its `strict decoding error`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Finding {
-    /// A JSON object has a key twice: the path of the field, like `spec.containers[0].name`.
+    /// A JSON object has a key twice. The path has the form `spec.containers[0].name`.
     DuplicateField {
         /// Keys joined by dots, indices in brackets, from the root.
         path: String,
     },
-    /// An unknown field, by its path.
+    /// A field is unknown.
     UnknownField {
         /// Keys joined by dots, indices in brackets, from the root.
         path: String,
@@ -39,21 +39,21 @@ impl fmt::Display for Finding {
     }
 }
 
-/// A tree and what was found while reading it, in the order of the text.
+/// Tree with the findings made while reading it, in the order of the text.
 #[derive(Clone, Debug)]
 pub struct Parsed {
     /// The tree.
     pub value: crate::Value,
-    /// What strict validation would refuse, at most 100, none twice.
+    /// Findings that strict validation rejects: at most 100, without repetition.
     pub findings: Vec<Finding>,
 }
 
-/// What a repeated key does.
+/// Treatment of a repeated key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Duplicates {
-    /// The last value replaces those before it, as where the reference reads into untyped maps (custom resources).
+    /// The last value replaces earlier ones, as when the reference decodes into untyped maps (custom resources).
     #[default]
     Replace,
-    /// Maps are merged, anything else is replaced, as where the reference reads into structs (built-in kinds).
+    /// Maps are merged and other values are replaced, as when the reference decodes into structs (built-in kinds).
     Merge,
 }

@@ -1,10 +1,10 @@
-//! How much trees may grow. What a client sends is small; what defaults, copies and expressions make of it need not be,
-//! and shared subtrees hide it until the tree is written.
+//! Limits on the growth of trees. A request body is small, but defaults, copies and expressions can make a large tree
+//! of it, and shared subtrees hide the size until the tree is written.
 
 use crate::{Error, Value, json};
 
-/// How many bytes of JSON a tree may still come to, without what escapes add: looking for them in every text of every object
-/// would cost more than it is worth. A step that adds to a tree draws from this before it adds.
+/// Remaining number of JSON bytes that a tree may grow by. Escapes are not counted, because searching every text of
+/// every object for them would cost too much. A step draws from this budget before it adds to a tree.
 #[derive(Clone, Debug)]
 pub struct Growth {
     left: usize,
@@ -12,34 +12,34 @@ pub struct Growth {
 }
 
 impl Growth {
-    /// The most bytes of JSON that any step may make of an object: several times the largest request, so that steps which
-    /// follow can take away again what one has added.
+    /// Maximum size of an object in JSON bytes after any step. It is several times the largest request, so that later
+    /// steps can remove what an earlier one added.
     pub const OBJECT: usize = 8 << 20;
 
-    /// Room for `limit` bytes.
+    /// Creates a budget of `limit` bytes.
     pub fn new(limit: usize) -> Self {
         Self { left: limit, limit }
     }
 
-    /// How many bytes there is still room for.
+    /// Returns the remaining bytes.
     pub fn left(&self) -> usize {
         self.left
     }
 
-    /// Draws as many bytes.
+    /// Draws `bytes` from the budget.
     ///
     /// # Errors
-    /// [`Error::Overgrown`] where there is no room for them.
+    /// Returns [`Error::Overgrown`] if the budget is too small.
     pub fn draw(&mut self, bytes: usize) -> Result<(), Error> {
         let left = self.left.checked_sub(bytes);
         self.left = left.ok_or(Error::Overgrown { limit: self.limit })?;
         Ok(())
     }
 
-    /// Draws the bytes that `value` takes. Looks at no more of it than there is room for.
+    /// Draws the JSON size of `value`. Visits no more of the value than the budget allows.
     ///
     /// # Errors
-    /// [`Error::Overgrown`] where there is no room for them.
+    /// Returns [`Error::Overgrown`] if the budget is too small.
     pub fn draw_value(&mut self, value: &Value) -> Result<(), Error> {
         match value {
             Value::List(list) => {
@@ -71,17 +71,17 @@ impl Growth {
         }
     }
 
-    /// Draws the bytes that an entry of a map takes, without the comma.
+    /// Draws the JSON size of a map entry, without the comma.
     ///
     /// # Errors
-    /// [`Error::Overgrown`] where there is no room for them.
+    /// Returns [`Error::Overgrown`] if the budget is too small.
     pub fn draw_entry(&mut self, key: &str, value: &Value) -> Result<(), Error> {
         self.draw(json::string_length(key) + 1)?;
         self.draw_value(value)
     }
 }
 
-/// How many bytes of JSON a value takes that is neither a list nor a map.
+/// Returns the JSON size of a scalar, or `None` for a list or map.
 #[inline]
 fn scalar_length(value: &Value) -> Option<usize> {
     match value {
@@ -94,7 +94,7 @@ fn scalar_length(value: &Value) -> Option<usize> {
 }
 
 impl Default for Growth {
-    /// Room for [`Growth::OBJECT`] bytes.
+    /// Creates a budget of [`Growth::OBJECT`] bytes.
     fn default() -> Self {
         Self::new(Self::OBJECT)
     }
@@ -135,7 +135,7 @@ mod tests {
         for _ in 0..40 {
             value = Value::from(vec![value.clone(), value]);
         }
-        // Written out it would have 2^40 kilobytes.
+        // The expanded text would have 2^40 kilobytes.
         let limit = Growth::OBJECT;
         assert_eq!(Growth::default().draw_value(&value), Err(Error::Overgrown { limit }));
     }

@@ -1,8 +1,8 @@
 //! JSON patches ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) as kube-apiserver's library applies them.
 //!
-//! It differs from the RFC: `replace` and `test` take a missing key for `null`, and so does `copy`; indices may have signs
-//! and zeros in front, negative ones count from the end; what stands before the first slash of a path is not looked at;
-//! the root itself cannot be addressed; `add` without a value adds `null`.
+//! It differs from the RFC: `replace`, `test` and `copy` treat a missing key as `null`; indices may have signs and
+//! leading zeros, and negative ones count from the end; text before the first slash of a path is ignored; the root
+//! cannot be addressed; `add` without a value adds `null`.
 
 mod document;
 
@@ -11,13 +11,13 @@ use crate::{Error, Finding, Limits, Parsed, SmolStr, Value, json};
 
 use document::{Node, View};
 
-/// The most operations that kube-apiserver takes.
+/// Maximum number of operations that kube-apiserver accepts.
 pub const MAX_OPERATIONS: usize = 10_000;
 
-/// The most bytes that the copies of one patch may add to a document in kube-apiserver.
+/// Maximum number of bytes that the copies of one patch may add to a document in kube-apiserver.
 pub const MAX_COPIED_BYTES: usize = 3 << 20;
 
-/// A patch: operations to do one after another.
+/// JSON patch: a sequence of operations.
 #[derive(Clone, Debug, Default)]
 pub struct Patch {
     operations: Vec<Operation>,
@@ -31,12 +31,12 @@ struct Operation {
     value: Value,
 }
 
-/// Bounds on what a patch may make of a document.
+/// Limits on the result of a patch.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The most bytes of JSON that all copies together may add.
+    /// Maximum number of JSON bytes that all copies together may add.
     pub max_copied_bytes: usize,
-    /// The deepest nesting of the patched document.
+    /// Maximum nesting of the patched document.
     pub max_depth: usize,
 }
 
@@ -50,12 +50,12 @@ impl Default for Bounds {
 }
 
 impl Patch {
-    /// Reads the JSON text of a patch. The findings name repeated keys and unknown fields of its operations; strict field
-    /// validation refuses them with `json patch ` in front.
+    /// Parses the JSON text of a patch. The findings name repeated keys and unknown fields of its operations; strict
+    /// field validation rejects them with the prefix `json patch `.
     ///
     /// # Errors
-    /// [`Error::Json`] and the limits' own; [`Error::PatchShape`] with the reference's words if it is no list of
-    /// operations; [`Error::TooManyOperations`].
+    /// Returns [`Error::Json`] or a limit error; [`Error::PatchShape`] with the reference's message if the text is not
+    /// a list of operations; [`Error::TooManyOperations`].
     pub fn parse(bytes: &[u8], limits: &Limits) -> Result<(Self, Vec<Finding>), Error> {
         let Parsed { value, mut findings } = json::parse_with_findings(bytes, limits)?;
         let patch = Self::from_value(&value)?;
@@ -73,33 +73,37 @@ impl Patch {
         Ok((patch, findings))
     }
 
-    /// Reads the JSON text of a patch as a library does that looks at the members of an operation when it comes to it: one of
-    /// the wrong type is as good as none.
+    /// Parses the JSON text of a patch like a library that checks the members of an operation only when it applies it:
+    /// a member of the wrong type counts as missing.
     ///
     /// # Errors
-    /// Those of [`Patch::parse`], in the words of the library.
+    /// Returns the errors of [`Patch::parse`] with the library's messages.
     pub fn parse_untyped(bytes: &[u8], limits: &Limits) -> Result<Self, Error> {
         Self::from_untyped(&json::parse(bytes, limits)?)
     }
 
-    /// The patch that a tree says to such a library.
+    /// Converts a tree into a patch like [`Patch::parse_untyped`].
     ///
     /// # Errors
-    /// Those of [`Patch::from_value`], in the words of the library.
+    /// Returns the errors of [`Patch::from_value`] with the library's messages.
     pub fn from_untyped(value: &Value) -> Result<Self, Error> {
-        Self::of(value, "jsonpatch.Patch", Operation::from_untyped)
+        Self::from_tree(value, "jsonpatch.Patch", Operation::from_untyped)
     }
 
-    /// The patch that a tree says, a list of operations.
+    /// Converts a tree, a list of operations, into a patch.
     ///
     /// # Errors
-    /// [`Error::PatchShape`] and [`Error::TooManyOperations`] as for [`Patch::parse`].
+    /// Returns [`Error::PatchShape`] and [`Error::TooManyOperations`] like [`Patch::parse`].
     pub fn from_value(value: &Value) -> Result<Self, Error> {
-        Self::of(value, "[]handlers.jsonPatchOp", Operation::from_value)
+        Self::from_tree(value, "[]handlers.jsonPatchOp", Operation::from_value)
     }
 
-    /// The patch that a tree says to a reader that calls it `name` and reads its operations by `operation`.
-    fn of(value: &Value, name: &str, operation: impl Fn(&Value) -> Result<Operation, Error>) -> Result<Self, Error> {
+    /// Converts a tree into a patch. `name` is the patch type in error messages, `operation` converts one operation.
+    fn from_tree(
+        value: &Value,
+        name: &str,
+        operation: impl Fn(&Value) -> Result<Operation, Error>,
+    ) -> Result<Self, Error> {
         let items = match value {
             Value::List(items) => items,
             Value::Null => return Ok(Self::default()),
@@ -115,10 +119,10 @@ impl Patch {
         Ok(Self { operations })
     }
 
-    /// The document after all operations. What no operation touches is shared with `document`.
+    /// Applies all operations to a document. Subtrees that no operation touches are shared with `document`.
     ///
     /// # Errors
-    /// [`Error::PatchOperation`] for the first operation that cannot be done, a failed test among them;
+    /// Returns [`Error::PatchOperation`] for the first operation that fails, which includes a failed `test`;
     /// [`Error::CopiesTooLarge`] and [`Error::PatchTooDeep`] beyond `bounds`.
     pub fn apply(&self, document: &Value, bounds: &Bounds) -> Result<Value, Error> {
         let mut target = Target {
@@ -140,14 +144,14 @@ impl Patch {
 
 impl Operation {
     fn from_untyped(value: &Value) -> Result<Self, Error> {
-        Self::of(value, "jsonpatch.Operation", |_, member| match member {
+        Self::from_tree(value, "jsonpatch.Operation", |_, member| match member {
             Some(Value::String(text)) => Ok(Some(text.clone())),
             _ => Ok(None),
         })
     }
 
     fn from_value(value: &Value) -> Result<Self, Error> {
-        Self::of(value, "handlers.jsonPatchOp", |field, member| match member {
+        Self::from_tree(value, "handlers.jsonPatchOp", |field, member| match member {
             None | Some(Value::Null) => Ok(None),
             Some(Value::String(text)) => Ok(Some(text.clone())),
             Some(other) => Err(wrong_type(
@@ -157,8 +161,9 @@ impl Operation {
         })
     }
 
-    /// The operation that a tree says to a reader that calls it `name` and reads the members that are texts by `text`.
-    fn of(
+    /// Converts a tree into an operation. `name` is the operation type in error messages, `text` reads the string
+    /// members.
+    fn from_tree(
         value: &Value,
         name: &str,
         text: impl Fn(&str, Option<&Value>) -> Result<Option<SmolStr>, Error>,
@@ -182,14 +187,14 @@ fn wrong_type(value: &Value, wanted: &str) -> Error {
     Error::PatchShape(format!("json: cannot unmarshal {} into Go {wanted}", value.json_kind()))
 }
 
-/// Why an operation cannot be done: something to say of it, or an error of the whole patch.
+/// Failure of an operation: a message, or an error of the whole patch.
 enum Failure {
     Message(String),
     Error(Error),
 }
 
 impl Failure {
-    /// The same with `context` in front of it.
+    /// Prefixes the message with `context`.
     fn after(self, context: &str) -> Self {
         match self {
             Self::Message(message) => Self::Message(format!("{context}: {message}")),
@@ -204,26 +209,26 @@ impl From<String> for Failure {
     }
 }
 
-/// A document on its way through the operations.
+/// Document while the operations are applied to it.
 struct Target<'a> {
     document: Node,
     copied: usize,
-    /// The document is at most this deep. Where that says too little, the true depth is measured, which takes a walk
-    /// over the document and so is not done more often than an honest patch needs.
+    /// Upper bound of the document's depth. When the bound exceeds the limit, the true depth is measured by a walk over
+    /// the document; the number of walks is limited to what a sensible patch needs.
     depth: usize,
     measurements_left: u32,
     bounds: &'a Bounds,
 }
 
-/// A path taken apart: the tokens to the container, and the one within.
+/// Parsed path: the tokens of the container and the token within it.
 struct PathTarget {
     parents: Vec<String>,
     last: String,
 }
 
 impl PathTarget {
-    /// `None` for a path without a slash, which the reference cannot follow.
-    fn of(path: &str) -> Option<Self> {
+    /// Returns `None` for a path without a slash, which the reference cannot follow.
+    fn parse(path: &str) -> Option<Self> {
         let mut tokens: Vec<String> = path
             .split('/')
             .skip(1)
@@ -233,7 +238,7 @@ impl PathTarget {
         Some(Self { parents: tokens, last })
     }
 
-    /// How deep a value at this place stands.
+    /// Returns the depth of a value at this path.
     fn depth(&self) -> usize {
         self.parents.len() + 1
     }
@@ -272,7 +277,7 @@ impl Target<'_> {
                     return Err(missing(&why));
                 }
                 self.grow(&place, &operation.value)?;
-                // The reference says `remove` here.
+                // The reference's message names `remove` here.
                 within("remove", path, self.set(&place, Node::Whole(operation.value.clone())))
             }
             "move" => {
@@ -297,7 +302,7 @@ impl Target<'_> {
                     .map_err(|failure| failure.after(&format!("error in copy for from: '{from}'")))?;
                 let path = named(kind, "path", &operation.path)?;
                 let place = self.destination(kind, path)?;
-                // Counted before it is made, as a copy of an open container is not shared.
+                // The size is counted before the copy is made, because a copy of an open container is not shared.
                 let length = value.length();
                 self.count_copy(length)?;
                 let value = self.get(&source)?.to_value();
@@ -319,7 +324,7 @@ impl Target<'_> {
         }
     }
 
-    /// The reference follows the empty path here alone.
+    /// Replaces the whole document. `replace` is the only operation whose empty path the reference follows.
     fn replace_document(&mut self, value: &Value) -> Result<(), Failure> {
         if !matches!(value, Value::Map(_) | Value::List(_)) {
             let why = "replace operation value must be object or array: %!w(<nil>)";
@@ -330,9 +335,9 @@ impl Target<'_> {
         Ok(())
     }
 
-    /// The place that `path` names, if its container is there.
+    /// Resolves `path` if its container exists.
     fn place(&self, path: &str, refusal: impl Fn() -> String) -> Result<PathTarget, Failure> {
-        let place = PathTarget::of(path).filter(|place| self.container(place).is_some());
+        let place = PathTarget::parse(path).filter(|place| self.container(place).is_some());
         place.ok_or_else(|| missing(&refusal()))
     }
 
@@ -352,7 +357,7 @@ impl Target<'_> {
         (container.is_map() || container.items().is_some()).then_some(container)
     }
 
-    /// The value at the place; a missing key is `null`.
+    /// Returns the value at the target; a missing key is `null`.
     fn get(&self, place: &PathTarget) -> Result<View<'_>, Failure> {
         let missing = || missing(&format!("doc is missing key: {}", place.last));
         let container = self.container(place).ok_or_else(missing)?;
@@ -362,7 +367,7 @@ impl Target<'_> {
         }
     }
 
-    /// The container of the place for change. It and the containers on the way are opened.
+    /// Returns the target's container for modification. It and its ancestors are opened.
     fn container_mut(&mut self, place: &PathTarget) -> Result<&mut Node, Failure> {
         let found = place
             .parents
@@ -385,7 +390,7 @@ impl Target<'_> {
                 Ok(())
             }
             Node::List(items) => {
-                // One place more than there are items: the one behind the last.
+                // There is one more valid index than there are items: the one after the last item.
                 let index = match place.last.as_str() {
                     "-" => items.len(),
                     token => existing_index(token, items.len() + 1)?,
@@ -427,7 +432,7 @@ impl Target<'_> {
         }
     }
 
-    /// Counts the bytes of a copy against the bound.
+    /// Counts the bytes of a copy against the limit.
     fn count_copy(&mut self, length: usize) -> Result<(), Failure> {
         self.copied = self.copied.saturating_add(length);
         let limit = self.bounds.max_copied_bytes;
@@ -440,12 +445,12 @@ impl Target<'_> {
         }
     }
 
-    /// Makes sure that the document stays within the depth with `value` at `place`.
+    /// Checks that the document stays within the depth limit with `value` at `place`.
     fn grow(&mut self, place: &PathTarget, value: &Value) -> Result<(), Failure> {
         self.grow_to(place.depth() + value.depth(), place, View::Value(value))
     }
 
-    /// The same for a value that has stood at `from`, which bounds its depth.
+    /// Checks the depth like `grow`, for a value that already was at `from`, which bounds its depth.
     fn grow_within(&mut self, from: &PathTarget, place: &PathTarget, value: View<'_>) -> Result<(), Failure> {
         self.grow_to(place.depth() + self.depth.saturating_sub(from.depth()), place, value)
     }
@@ -464,7 +469,7 @@ impl Target<'_> {
     }
 }
 
-/// The position that a token names among `length` items. As Go's `Atoi` reads it: a sign and zeros in front are fine.
+/// Parses a token as an index among `length` items. Like Go's `Atoi`, allows a sign and leading zeros.
 fn existing_index(token: &str, length: usize) -> Result<usize, Failure> {
     let invalid = || {
         Failure::Message(format!(
@@ -484,13 +489,13 @@ fn existing_index(token: &str, length: usize) -> Result<usize, Failure> {
     position.filter(|position| *position < length).ok_or_else(invalid)
 }
 
-/// The path that `field` of an operation names.
+/// Returns the path in `field` of an operation.
 fn named<'a>(kind: &str, field: &str, path: &'a Option<SmolStr>) -> Result<&'a str, Failure> {
     let path = path.as_deref();
     path.ok_or_else(|| missing(&format!("{kind} operation failed to decode {field}")))
 }
 
-/// What failed, in the words of the reference's library.
+/// Adds the operation and path to a failure, in the words of the reference's library.
 fn within<T>(kind: &str, path: &str, outcome: Result<T, Failure>) -> Result<T, Failure> {
     outcome.map_err(|failure| failure.after(&format!("error in {kind} for path: '{path}'")))
 }

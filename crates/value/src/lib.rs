@@ -3,7 +3,7 @@
 //! The object tree that every other crate of Holdfast works on.
 //!
 //! An object is a [`Value`] from decoding to encoding, never a struct per kind. Maps are kept sorted by key, so two
-//! trees are compared and merged by walking them side by side. Strings of up to 23 bytes are stored in place; lists, maps
+//! trees are compared and merged by walking both in parallel. Strings of up to 23 bytes are stored inline; lists, maps
 //! and longer strings are shared, so that a clone of any subtree costs one reference count.
 
 pub mod cbor;

@@ -1,33 +1,34 @@
 use crate::Error;
 
-/// Bounds on an input. Whatever goes beyond is refused before it costs more memory than the bounds allow.
+/// Limits on an input. Larger input is rejected before it uses more memory than the limits allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most bytes of input text.
+    /// Maximum number of bytes of input text.
     pub max_bytes: usize,
-    /// The deepest nesting of lists and maps. Walks over trees are recursive throughout, so this also bounds the stack.
+    /// Maximum nesting of lists and maps. All walks over trees are recursive, so this also bounds the stack.
     pub max_depth: usize,
-    /// The most values in the tree: scalars, lists and maps, at any level.
+    /// Maximum number of values in the tree: scalars, lists and maps at any level.
     pub max_nodes: usize,
 }
 
 impl Limits {
-    /// Depth alone is bounded: for what this server wrote itself, such as stored objects. These are deeper than what a
-    /// request may send, since their managed fields mirror their own depth from some levels down.
+    /// Limits for trusted input that this server wrote itself, such as stored objects: only the depth is bounded.
+    /// Stored objects are deeper than a request may be, because their managed fields repeat their nesting below some
+    /// extra levels.
     pub const TRUSTED: Limits = Limits {
         max_bytes: usize::MAX,
         max_depth: 2 * Limits::REQUEST.max_depth,
         max_nodes: usize::MAX,
     };
 
-    /// The bounds for the body of a request: 3 MiB as in kube-apiserver, 512 levels, half a million values.
+    /// Limits for a request body: 3 MiB as in kube-apiserver, 512 levels, half a million values.
     pub const REQUEST: Limits = Limits {
         max_bytes: 3 << 20,
         max_depth: 512,
         max_nodes: 500_000,
     };
 
-    /// Refuses an input of more bytes than these.
+    /// Rejects an input of more than `max_bytes` bytes.
     pub(crate) fn check_bytes(&self, size: usize) -> Result<(), Error> {
         match size <= self.max_bytes {
             true => Ok(()),
@@ -40,7 +41,7 @@ impl Limits {
 }
 
 impl Default for Limits {
-    /// [`Limits::REQUEST`].
+    /// Returns [`Limits::REQUEST`].
     fn default() -> Self {
         Self::REQUEST
     }

@@ -4,28 +4,28 @@ use std::sync::Arc;
 
 use crate::Value;
 
-/// A list of values. A clone shares the items; the first change of a shared list copies it (the items' subtrees stay
+/// List of values. A clone shares the items; the first change of a shared list copies the items (their subtrees stay
 /// shared).
 #[derive(Clone, Default)]
 pub struct List(Option<Arc<Vec<Value>>>);
 
 impl List {
-    /// An empty list.
+    /// Creates an empty list.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The items for change; copies them first if they are shared.
+    /// Returns the items for modification; copies them first if they are shared.
     pub fn make_mut(&mut self) -> &mut Vec<Value> {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
-    /// The items, copied if they are shared.
+    /// Returns the items, copied if they are shared.
     pub fn into_items(self) -> Vec<Value> {
         self.0.map(Arc::unwrap_or_clone).unwrap_or_default()
     }
 
-    /// Whether both are the very same list in memory, so equal without a look at the items.
+    /// True if both are the same list in memory, which implies equality without comparing the items.
     pub fn same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,

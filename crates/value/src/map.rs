@@ -10,32 +10,32 @@ use crate::{SmolStr, Source, Value};
 /// A key and its value.
 pub type Entry = (SmolStr, Value);
 
-/// A map with text keys, kept sorted by the keys' UTF-8 bytes. A clone shares the entries; the first change of a shared
-/// map copies them (their subtrees stay shared).
+/// Map with text keys, sorted by the keys' UTF-8 bytes. A clone shares the entries; the first change of a shared map
+/// copies them (their subtrees stay shared).
 ///
-/// Reads as a slice of entries through `Deref`, which is how two maps are walked side by side.
+/// It dereferences to a slice of entries, so that two maps can be walked in parallel.
 #[derive(Clone, Default)]
-// Empty maps are frequent (each leaf of a field set is one), so `None` stands for them and costs no allocation.
+// Empty maps are frequent (each leaf of a field set is one), so `None` represents them without an allocation.
 pub struct Map(Option<Arc<Contents>>);
 
 #[derive(Clone, Default)]
 struct Contents {
-    /// The entries; none where the map is made of something else.
+    /// Entries, computed on first use if the map has a source.
     entries: Vec<Entry>,
     made_of: Option<Box<MadeOf>>,
-    /// Of the keys of `entries`.
+    /// Tags of the keys of `entries`.
     tags: Tags,
 }
 
 impl Contents {
-    fn of(entries: Vec<Entry>) -> Self {
+    fn from_entries(entries: Vec<Entry>) -> Self {
         Self {
             entries,
             ..Self::default()
         }
     }
 
-    /// The entries for change; those of a map that is made of something else are made now.
+    /// Returns the entries for modification; computes those of a map with a source now.
     fn make_entries(&mut self) -> &mut Vec<Entry> {
         if let Some(made_of) = self.made_of.take() {
             self.entries = made_of.into_entries();
@@ -45,15 +45,15 @@ impl Contents {
 }
 
 impl Map {
-    /// An empty map.
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A map of entries in any order. Of entries with one key the last wins.
+    /// Creates a map from entries in any order. The last entry of a repeated key wins.
     pub fn from_unsorted(mut entries: Vec<Entry>) -> Self {
         if !entries.is_sorted_by(|a, b| a.0 < b.0) {
-            // A stable sort keeps entries of one key in their order, so that the last of a run is the one that wins.
+            // A stable sort keeps the order of entries with the same key, so that the last of them wins.
             entries.sort_by(|a, b| a.0.cmp(&b.0));
             entries.dedup_by(|later, earlier| {
                 let same = later.0 == earlier.0;
@@ -66,14 +66,14 @@ impl Map {
         Self::wrap(entries)
     }
 
-    /// A map of entries that are sorted by key and hold each key once. The caller guarantees the order; debug builds
-    /// check it.
+    /// Creates a map from entries that are sorted by key, with each key once. The caller guarantees the order; debug
+    /// builds check it.
     pub fn from_sorted(entries: Vec<Entry>) -> Self {
         debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0));
         Self::wrap(entries)
     }
 
-    /// A map whose entries are made of `source` at the first look at them.
+    /// Creates a map that computes its entries from `source` on first use.
     pub fn made_of(source: Arc<dyn Source>) -> Self {
         Self(Some(Arc::new(Contents {
             made_of: Some(Box::new(MadeOf::new(source))),
@@ -81,36 +81,36 @@ impl Map {
         })))
     }
 
-    /// What the map is made of, if it has not changed since.
+    /// Returns the source of the map, unless the map has changed since it was created.
     pub fn source(&self) -> Option<&dyn Source> {
         Some(self.0.as_ref()?.made_of.as_ref()?.source())
     }
 
-    /// Whether there is no entry.
+    /// True if there are no entries.
     pub fn is_empty(&self) -> bool {
         let contents = self.0.as_ref();
         contents.is_none_or(|contents| contents.entries.is_empty() && contents.made_of.is_none())
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     #[expect(clippy::indexing_slicing, reason = "`find` finds places of entries")]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.find(key).map(|at| &self[at].1)
     }
 
-    /// Whether `key` is there.
+    /// True if the map has `key`.
     pub fn contains_key(&self, key: &str) -> bool {
         self.find(key).is_some()
     }
 
-    /// The value of `key` for change; copies the entries first if they are shared.
+    /// Returns the value of `key` for modification; copies the entries first if they are shared.
     #[expect(clippy::indexing_slicing, reason = "`find` finds places of entries")]
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         let at = self.find(key)?;
         Some(&mut self.contents_mut().make_entries()[at].1)
     }
 
-    /// The value of `key` for change, `null` being put there first if it is missing.
+    /// Returns the value of `key` for modification; inserts `null` first if the key is missing.
     #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
     pub fn get_or_insert_null(&mut self, key: &str) -> &mut Value {
         let found = self.position(key);
@@ -125,7 +125,7 @@ impl Map {
         &mut entries[at].1
     }
 
-    /// Sets `key` and gives back what stood there.
+    /// Sets `key` and returns its previous value.
     #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
     pub fn insert(&mut self, key: impl Into<SmolStr>, value: impl Into<Value>) -> Option<Value> {
         let (key, value) = (key.into(), value.into());
@@ -140,24 +140,24 @@ impl Map {
         }
     }
 
-    /// Takes `key` out and gives back its value.
+    /// Removes `key` and returns its value.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let at = self.find(key)?;
         Some(self.make_mut().remove(at).1)
     }
 
-    /// Keeps the entries that `keep` says yes to; it may change their values.
+    /// Keeps the entries for which `keep` returns true; `keep` may change their values.
     pub fn retain(&mut self, mut keep: impl FnMut(&SmolStr, &mut Value) -> bool) {
         self.make_mut().retain_mut(|(key, value)| keep(key, value));
     }
 
-    /// The entries for change of their values, in order of their keys.
+    /// Returns the values for modification, in key order.
     pub fn values_mut(&mut self) -> impl Iterator<Item = (&SmolStr, &mut Value)> {
         let entries = self.contents_mut().make_entries();
         entries.iter_mut().map(|(key, value)| (&*key, value))
     }
 
-    /// The entries, copied if they are shared.
+    /// Returns the entries, copied if they are shared.
     pub fn into_entries(self) -> Vec<Entry> {
         let contents = self.0.map(Arc::unwrap_or_clone).unwrap_or_default();
         match contents.made_of {
@@ -166,7 +166,7 @@ impl Map {
         }
     }
 
-    /// Whether both are the very same map in memory, so equal without a look at the entries.
+    /// True if both are the same map in memory, which implies equality without comparing the entries.
     pub fn same(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (None, None) => true,
@@ -176,28 +176,28 @@ impl Map {
     }
 
     fn wrap(entries: Vec<Entry>) -> Self {
-        Self((!entries.is_empty()).then(|| Arc::new(Contents::of(entries))))
+        Self((!entries.is_empty()).then(|| Arc::new(Contents::from_entries(entries))))
     }
 
     fn contents_mut(&mut self) -> &mut Contents {
         Arc::make_mut(self.0.get_or_insert_default())
     }
 
-    /// The entries for change, keys and all.
+    /// Returns the entries for modification, including the keys.
     fn make_mut(&mut self) -> &mut Vec<Entry> {
         let contents = self.contents_mut();
         contents.tags = Tags::default();
         contents.make_entries()
     }
 
-    /// The place of `key`. In a small map it takes less to look for a key that may be the same than to compare by order.
+    /// Returns the index of `key`. In a small map, testing for equal keys is faster than comparing by order.
     fn find(&self, key: &str) -> Option<usize> {
         match self.0.as_deref()? {
             Contents {
                 entries,
                 made_of: None,
                 tags,
-            } if entries.len() <= Tags::MOST => tags.find(entries, key),
+            } if entries.len() <= Tags::MAX_KEYS => tags.find(entries, key),
             _ => self.position(key).ok(),
         }
     }
@@ -207,7 +207,7 @@ impl Map {
     }
 }
 
-/// The order of two names. Most differ in their first byte, which is cheaper to see than to call for a comparison of memory.
+/// Compares two names. Most differ in their first byte, and comparing it inline is cheaper than a call to `memcmp`.
 fn order_of_names(left: &str, right: &str) -> Ordering {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     match (left.first(), right.first()) {

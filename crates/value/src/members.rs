@@ -1,31 +1,31 @@
-//! Maps under many changes.
+//! Maps that undergo many changes.
 
 use std::collections::BTreeMap;
 
 use crate::{Map, SmolStr, Value};
 
-/// A map under change. Where many members of a large map change, each change costs the logarithm of its size.
+/// Map during changes. If many members of a large map change, each change costs the logarithm of its size.
 #[derive(Clone, Debug)]
 pub enum Members {
-    /// The map itself.
+    /// The map, changed in place.
     Few(Map),
-    /// Its members, apart.
+    /// The members in a tree map.
     Many(BTreeMap<SmolStr, Value>),
 }
 
 impl Members {
-    /// How many members may be moved for the sake of changes in place.
+    /// Maximum number of member moves that changes in place may cause.
     const MOVES: usize = 64 * 1024;
 
-    /// The members of `map`, of which about `changes` are going to change.
-    pub fn of(map: Map, changes: usize) -> Self {
+    /// Prepares `map` for about `changes` changes.
+    pub fn new(map: Map, changes: usize) -> Self {
         match changes.saturating_mul(map.len() + changes) > Self::MOVES {
             true => Self::Many(map.into_entries().into_iter().collect()),
             false => Self::Few(map),
         }
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         match self {
             Self::Few(map) => map.get(key),
@@ -33,7 +33,7 @@ impl Members {
         }
     }
 
-    /// The value of `key` for change.
+    /// Returns the value of `key` for modification.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         match self {
             Self::Few(map) => map.get_mut(key),
@@ -49,7 +49,7 @@ impl Members {
         }
     }
 
-    /// Takes `key` out.
+    /// Removes `key`.
     pub fn remove(&mut self, key: &str) {
         match self {
             Self::Few(map) => drop(map.remove(key)),
@@ -57,7 +57,7 @@ impl Members {
         }
     }
 
-    /// The map.
+    /// Converts the members back into a map.
     pub fn into_map(self) -> Map {
         match self {
             Self::Few(map) => map,
@@ -76,7 +76,7 @@ mod tests {
             let map: Map = (0..count)
                 .map(|at| (SmolStr::from(format!("{at:05}")), Value::Int(at)))
                 .collect();
-            let mut members = Members::of(map, count as usize);
+            let mut members = Members::new(map, count as usize);
             assert_eq!(matches!(members, Members::Many(_)), count == 2000);
             members.insert("00000a", Value::Null);
             members.remove("00001");

@@ -2,13 +2,13 @@
 
 use crate::{Entry, Error, Map, Value};
 
-/// The result of `patch` on `target`: maps are merged, `null` removes, anything else replaces. What stays is shared with
-/// `target`, what is new with `patch`.
+/// Applies `patch` to `target`: maps are merged, `null` removes, any other value replaces. Unchanged subtrees are
+/// shared with `target`, new ones with `patch`.
 ///
-/// Unlike the RFC, the reference also drops `null` members of maps within lists, unless the list takes the place of a map.
+/// Unlike the RFC, the reference also drops `null` members of maps within lists, unless the list replaces a map.
 ///
 /// # Errors
-/// [`Error::PatchShape`] with the reference's words if either is no map.
+/// Returns [`Error::PatchShape`] with the reference's message if either value is not a map.
 pub fn apply(target: &Value, patch: &Value) -> Result<Value, Error> {
     let patch = match patch {
         Value::Map(patch) => patch,
@@ -25,7 +25,7 @@ pub fn apply(target: &Value, patch: &Value) -> Result<Value, Error> {
     Ok(Value::Map(merge(target, patch)))
 }
 
-/// Walks both maps side by side, so that many new keys cost no more than a walk.
+/// Merges both maps in one parallel walk, so that many new keys cost no more than the walk.
 fn merge(target: &Map, patch: &Map) -> Map {
     let mut merged: Vec<Entry> = Vec::with_capacity(target.len() + patch.len());
     let mut is_changed = false;
@@ -44,25 +44,25 @@ fn merge(target: &Map, patch: &Map) -> Map {
         merged.extend(after.map(|after| (key.clone(), after)));
     }
     if !is_changed {
-        // Keeping what did not change keeps it shared.
+        // Returning the original keeps an unchanged map shared.
         return target.clone();
     }
     merged.extend(kept.cloned());
     Map::from_sorted(merged)
 }
 
-/// A member after a change to it; `None` if it goes.
+/// Returns a member after a change to it; `None` removes it.
 fn patched(before: Option<&Value>, change: &Value) -> Option<Value> {
     match (before, change) {
         (_, Value::Null) => None,
         (Some(Value::Map(before)), Value::Map(change)) => Some(Value::Map(merge(before, change))),
-        // The one case in which the reference leaves nulls within lists.
+        // This is the only case in which the reference keeps nulls within lists.
         (Some(Value::Map(_)), change) => Some(change.clone()),
         (_, change) => Some(without_nulls(change)),
     }
 }
 
-/// The value without the `null` members of its maps; items of lists stay.
+/// Returns the value without the `null` members of its maps; items of lists are kept.
 fn without_nulls(value: &Value) -> Value {
     if !has_null_member(value) {
         return value.clone();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_change_stays_shared() {
+    fn unchanged_subtree_stays_shared() {
         let target = parse(r#"{"a":{"x":{"y":1}},"b":{"z":1}}"#);
         let patched = apply(&target, &parse(r#"{"b":{"z":2},"a":{"x":{"none":null}}}"#)).unwrap();
         let same = |key| {
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_but_a_map_is_refused_in_the_words_of_the_reference() {
+    fn patch_of_non_map_gives_reference_error() {
         let cases = [
             (
                 "[1, 2]",

@@ -1,27 +1,29 @@
-//! A search among names that seldom change.
+//! Search index over names that rarely change.
 
 use std::cmp::Ordering;
 
-/// Sorted names, as far as a search needs them: the first eight bytes of each, which distinguish nearly all. The names themselves
-/// are their owner's.
+/// Sorted index of names: the first eight bytes of each, which distinguish nearly all of them. The owner keeps the
+/// names themselves.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     prefixes: Box<[u64]>,
-    /// Where the first name of a prefix is, or [`NONE`], at one of its slots. What has no slot is searched for.
+    /// Hash table from a prefix to the index of its first name, or [`NONE`]. A prefix without a slot is found by
+    /// searching.
     slots: Box<[u16]>,
 }
 
-/// The content of a slot that has none.
+/// Content of an empty slot.
 const NONE: u16 = u16::MAX;
 
-/// How many slots a prefix may have.
+/// Number of slots that a prefix may occupy.
 const PROBES: usize = 16;
 
-/// How many names are looked at one by one: names are mostly searched in their order, so that the next one is near.
+/// Number of names compared one by one before the binary search: lookups mostly follow the order of the names, so the
+/// next one is near.
 const NEAR: usize = 4;
 
 impl Names {
-    /// Names in the order of their UTF-8 bytes, each once.
+    /// Creates an index of names in the order of their UTF-8 bytes, each once.
     pub fn of_sorted<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let mut names = Self {
             prefixes: names.map(prefix).collect(),
@@ -49,7 +51,8 @@ impl Names {
         }
     }
 
-    /// Where `name` is at or after the position `from`, or where it would be. `name_at` gives the name at a position.
+    /// Returns the index of `name` at or after `from`, or the index to insert it as an error. `name_at` returns the
+    /// name at an index.
     #[inline]
     pub fn position<'a>(
         &self,
@@ -70,12 +73,12 @@ impl Names {
         self.search(from, prefix, name, &name_at)
     }
 
-    /// Where the first name of that prefix is, if the slots say so.
+    /// Returns the index of the first name with this prefix if it has a slot.
     #[inline]
     fn first_of(&self, prefix: u64) -> Option<usize> {
         for slot in probes(prefix, self.slots.len()) {
             let at = usize::from(*self.slots.get(slot)?);
-            // There is no name at `NONE`.
+            // No name has the index `NONE`.
             if *self.prefixes.get(at)? == prefix {
                 return Some(at);
             }
@@ -108,33 +111,35 @@ impl Names {
     }
 }
 
-/// The slots that a prefix may have, of a power of two: few, so that names which were chosen to share them do not make searches long.
+/// Returns the candidate slots of a prefix. `slots` is a power of two. There are few candidates, so that names chosen
+/// to collide do not slow down lookups.
 #[inline]
 fn probes(prefix: u64, slots: usize) -> impl Iterator<Item = usize> {
     let first = (prefix.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize;
     (0..PROBES).map(move |step| first.wrapping_add(step) & slots.wrapping_sub(1))
 }
 
-/// Whether two names of one prefix are the same.
+/// True if two names with the same prefix are equal.
 #[inline]
 fn is_same_behind_prefix(name: &str, other: &str) -> bool {
     name.len() == other.len() && name.as_bytes().get(8..) == other.as_bytes().get(8..)
 }
 
-/// The first eight bytes of a text as a number in the same order.
+/// Returns the first eight bytes of a text as a number with the same order.
 #[inline]
 fn prefix(text: &str) -> u64 {
     let bytes = text.as_bytes();
     if let Some(first) = bytes.first_chunk::<8>() {
         return u64::from_be_bytes(*first);
     }
-    // Fewer than eight bytes: from four on the first four and the last four, which may meet.
+    // Fewer than eight bytes: a text of at least four bytes is made of its first four and last four bytes, which may
+    // overlap.
     let free = 64 - 8 * bytes.len() as u32;
     if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
         return u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << free;
     }
     let number = bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    // The shift is below 64 but for an empty text, whose number is zero.
+    // The shift is below 64 except for an empty text, whose number is zero.
     number.checked_shl(free).unwrap_or_default()
 }
 

@@ -2,10 +2,10 @@
 
 use crate::Value;
 
-/// A float as it comes out of YAML: the reference goes through JSON text, where a whole float below 1e21 has no point and
-/// so is read again as an integer.
+/// Converts a float read from YAML. The reference goes through JSON text, in which a whole float below 1e21 has no
+/// point and so is read back as an integer.
 pub(crate) fn whole_as_integer(float: f64) -> Value {
-    // 2^63 and 2^64 are exact as floats; the casts within these bounds lose nothing.
+    // 2^63 and 2^64 are exact as floats, so casts within these limits are lossless.
     if float.fract() == 0.0 {
         if (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float) {
             return Value::Int(float as i64);

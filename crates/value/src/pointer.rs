@@ -5,17 +5,18 @@ use std::fmt;
 
 use crate::{Error, SmolStr, Value};
 
-/// A place in a tree: keys of maps and indices of lists, from the root.
+/// Path in a tree: keys of maps and indices of lists, from the root.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Pointer {
     tokens: Vec<SmolStr>,
 }
 
 impl Pointer {
-    /// Reads the text form: empty for the root, else each token with a slash before it.
+    /// Parses the text form: empty for the root, otherwise each token with a leading slash.
     ///
     /// # Errors
-    /// [`Error::Pointer`] if the text does not begin with a slash, or a `~` has neither `0` nor `1` behind it.
+    /// Returns [`Error::Pointer`] if the text does not begin with a slash, or has a `~` that is not followed by `0` or
+    /// `1`.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let invalid = || Error::Pointer(text.to_owned());
         if text.is_empty() {
@@ -28,12 +29,12 @@ impl Pointer {
         })
     }
 
-    /// The keys and indices, from the root.
+    /// Returns the keys and indices from the root.
     pub fn tokens(&self) -> &[SmolStr] {
         &self.tokens
     }
 
-    /// The value that stands there, if any.
+    /// Returns the value at this path, if there is one.
     pub fn get<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.tokens.iter().try_fold(value, |node, token| match node {
             Value::Map(map) => map.get(token),
@@ -42,9 +43,9 @@ impl Pointer {
         })
     }
 
-    /// The value that stands there, for change; lists and maps on the way that are shared are copied.
+    /// Returns the value at this path for modification; copies shared lists and maps on the way.
     pub fn get_mut<'a>(&self, value: &'a mut Value) -> Option<&'a mut Value> {
-        // Looking first keeps shared trees shared where there is nothing.
+        // The check comes first so that shared trees stay shared if there is no such value.
         self.get(value)?;
         self.tokens.iter().try_fold(value, |node, token| match node {
             Value::Map(map) => map.get_mut(token),
@@ -60,7 +61,7 @@ impl fmt::Display for Pointer {
     }
 }
 
-/// A key as a token of a pointer's text: `~` and `/` become `~0` and `~1`.
+/// Escapes a key as a token of a pointer's text: `~` and `/` become `~0` and `~1`.
 pub fn escape(token: &str) -> Cow<'_, str> {
     match token.contains(['~', '/']) {
         true => Cow::Owned(token.replace('~', "~0").replace('/', "~1")),
@@ -68,7 +69,7 @@ pub fn escape(token: &str) -> Cow<'_, str> {
     }
 }
 
-/// The key that a token of a pointer's text stands for. A `~` that begins no escape is kept.
+/// Decodes a token of a pointer's text into a key. A `~` that does not begin an escape is kept.
 pub(crate) fn unescape(token: &str) -> Cow<'_, str> {
     match token.contains('~') {
         true => Cow::Owned(token.replace("~1", "/").replace("~0", "~")),
@@ -76,7 +77,7 @@ pub(crate) fn unescape(token: &str) -> Cow<'_, str> {
     }
 }
 
-/// An index: digits without a zero in front.
+/// Parses an index: digits without a leading zero.
 fn index(token: &str) -> Option<usize> {
     let is_index = token == "0" || (!token.starts_with('0') && token.bytes().all(|byte| byte.is_ascii_digit()));
     is_index.then(|| token.parse().ok()).flatten()

@@ -1,14 +1,14 @@
-//! Finding values again among many.
+//! Sets of values that detect repetitions.
 
 use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
 use crate::Value;
 
-// Numbers are finite, so that each value equals itself.
+// Numbers are finite, so each value equals itself.
 impl Eq for Value {}
 
-/// Values that are equal have one hash: numbers compare by value, whatever their type.
+/// Hashes equal values equally: numbers hash by value, whatever their type.
 impl Hash for Value {
     fn hash<H: Hasher>(&self, state: &mut H) {
         match self {
@@ -30,7 +30,7 @@ fn hash_number<H: Hasher>(number: f64, state: &mut H) {
     state.write_u64((number + 0.0).to_bits());
 }
 
-/// The values that were met: few are compared one by one, many are found by their hash.
+/// Set of values seen so far. A few are compared one by one, many are found by their hash.
 #[derive(Clone, Debug)]
 pub struct Seen<T> {
     few: Vec<T>,
@@ -40,7 +40,7 @@ pub struct Seen<T> {
 impl<T: Eq + Hash> Seen<T> {
     const FEW: usize = 16;
 
-    /// Nothing was met yet.
+    /// Creates an empty set.
     pub fn new() -> Self {
         Self {
             few: Vec::new(),
@@ -48,7 +48,7 @@ impl<T: Eq + Hash> Seen<T> {
         }
     }
 
-    /// Adds what was met; `false` if it was there before.
+    /// Adds a value; returns false if it was there before.
     pub fn insert(&mut self, met: T) -> bool {
         if !self.many.is_empty() {
             return self.many.insert(met);
@@ -63,12 +63,12 @@ impl<T: Eq + Hash> Seen<T> {
         true
     }
 
-    /// Whether it was met.
+    /// True if the value was added before.
     pub fn contains(&self, wanted: &T) -> bool {
         self.few.contains(wanted) || self.many.contains(wanted)
     }
 
-    /// Whether nothing was met.
+    /// True if no value was added.
     pub fn is_empty(&self) -> bool {
         self.few.is_empty() && self.many.is_empty()
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_met_is_known_be_it_one_of_few_or_of_many() {
+    fn seen_finds_values_among_few_and_many() {
         for count in [3, 1000] {
             let values: Vec<Value> = (0..count).map(Value::from).collect();
             let mut seen = Seen::new();

@@ -1,4 +1,4 @@
-//! Values through `serde`, for what is read or written in other forms or by typed code.
+//! `serde` implementations of values, for other formats and for typed code.
 
 use std::fmt;
 
@@ -110,7 +110,7 @@ impl<'de> Visitor<'de> for ValueVisitor {
     }
 }
 
-/// The key of a map.
+/// Key of a map.
 struct Key(SmolStr);
 
 impl<'de> Deserialize<'de> for Key {

@@ -1,26 +1,27 @@
-//! Maps that are made of something else, whose entries are made at the first look at them.
+//! Maps with a source, which compute their entries on first use.
 
 use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use crate::Entry;
 
-/// What a map is made of: a form of the same that is smaller, or that costs less to read and to write. It is never empty.
+/// Source of a map: another form of the same content that is smaller, or cheaper to read and to write. It is never
+/// empty.
 pub trait Source: Any + Send + Sync {
-    /// The entries, sorted by key, each key once.
+    /// Computes the entries, sorted by key, each key once.
     fn entries(&self) -> Vec<Entry>;
 
-    /// How many bytes of JSON the map comes to, without what escapes add.
+    /// Returns the size of the map in JSON bytes, without escapes.
     fn length(&self) -> usize;
 
-    /// The JSON of the map as [`json::write`](crate::json::write) writes it, where it is at hand.
+    /// Returns the JSON of the map as [`json::write`](crate::json::write) writes it, if the source has it ready.
     fn json(&self) -> Option<&[u8]>;
 
-    /// Whether a map that is made of `other` is equal; `None` where the entries alone can show that.
+    /// True if a map with the source `other` is equal; `None` if only a comparison of the entries can decide.
     fn same(&self, other: &dyn Source) -> Option<bool>;
 }
 
-/// A source with its entries, once they are made.
+/// Source with its entries once they are computed.
 #[derive(Clone)]
 pub(crate) struct MadeOf {
     source: Arc<dyn Source>,
@@ -56,7 +57,7 @@ mod tests {
     use super::*;
     use crate::{Growth, Map, Value, json};
 
-    /// Makes `{"a":1}` and counts how often.
+    /// Source of `{"a":1}` that counts how often its entries are computed.
     #[derive(Default)]
     struct Counting(AtomicUsize);
 
@@ -89,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_made_once_and_only_for_those_who_look_at_them() {
+    fn source_entries_are_computed_once_on_first_use() {
         let (source, map) = made();
         let value = Value::Map(map.clone());
         assert!(!map.is_empty() && map.source().is_some_and(|source| source.length() == 7));

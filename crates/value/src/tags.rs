@@ -1,27 +1,27 @@
-//! Where a key of a small map may be: one byte for each key distinguishes most keys, and eight of them are compared at once.
+//! Index of keys in a small map: a tag of one byte distinguishes most keys, and eight tags are compared at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::{Entry, SmolStr};
 
-/// How many tags stand in a word.
+/// Number of tags in a word.
 const LANES: usize = u64::BITS as usize / 8;
-/// Among how few entries it takes less to look at each.
+/// Number of entries up to which a linear search is faster.
 const FEW: usize = 4;
 
 const LOWEST_BITS: u64 = u64::MAX / 0xFF;
 const HIGHEST_BITS: u64 = LOWEST_BITS << 7;
 
-/// The tags of up to [`Tags::MOST`] keys in their order. A word of them is made at the first look for a key, and is zero
+/// Tags of up to [`Tags::MAX_KEYS`] keys in their order. A word of them is computed at the first lookup and is zero
 /// until then; a tag is never zero.
 #[derive(Default)]
 pub(crate) struct Tags([AtomicU64; 2]);
 
 impl Tags {
-    /// Of how many keys there can be tags.
-    pub(crate) const MOST: usize = 2 * LANES;
+    /// Maximum number of keys with tags.
+    pub(crate) const MAX_KEYS: usize = 2 * LANES;
 
-    /// Where `key` is among at most [`Tags::MOST`] entries, which are always the same ones.
+    /// Returns the index of `key` among at most [`Tags::MAX_KEYS`] entries. The caller always passes the same entries.
     #[inline]
     pub(crate) fn find(&self, entries: &[Entry], key: &str) -> Option<usize> {
         if entries.len() <= FEW {
@@ -37,7 +37,7 @@ impl Tags {
     }
 }
 
-/// Where `key` is among the entries of a word of tags, where its own tag stands in all lanes of `wanted`.
+/// Returns the index of `key` among the entries of one word of tags. All lanes of `wanted` hold the key's tag.
 #[inline]
 fn find_in(tags: &AtomicU64, entries: &[Entry], key: &str, wanted: u64) -> Option<usize> {
     let mut word = tags.load(Ordering::Relaxed);
@@ -45,7 +45,7 @@ fn find_in(tags: &AtomicU64, entries: &[Entry], key: &str, wanted: u64) -> Optio
         word = word_of(entries);
         tags.store(word, Ordering::Relaxed);
     }
-    // The highest bit of each lane that is alike, and of some that are not.
+    // The highest bit of each equal lane, and of some lanes that differ.
     let differing = word ^ wanted;
     let mut alike = differing.wrapping_sub(LOWEST_BITS) & !differing & HIGHEST_BITS;
     while alike != 0 {
@@ -71,7 +71,7 @@ fn word_of(entries: &[Entry]) -> u64 {
     entries.iter().rev().fold(0, |word, entry| word << 8 | tag_of(entry))
 }
 
-/// A number that few names share, with its highest bit set.
+/// Returns a hash of the name that few names share, with its highest bit set.
 #[inline]
 fn tag(name: &str) -> u8 {
     let bytes = name.as_bytes();
@@ -87,8 +87,8 @@ mod tests {
     use crate::Value;
 
     #[test]
-    fn each_key_is_found_at_its_place_and_no_other_is() {
-        // Names of one tag, names beside them and the empty one.
+    fn find_returns_index_of_each_key() {
+        // Names with the same tag, names sorted between them, and the empty name.
         let names = ["", "a", "aba", "aca", "ada", "b", "m", "name", "nope", "note", "x"];
         for count in 0..=names.len() {
             let entries: Vec<Entry> = (names.iter().take(count))

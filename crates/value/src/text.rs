@@ -1,4 +1,4 @@
-//! Values as Go prints them.
+//! Values in Go's print formats.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -7,7 +7,7 @@ use holdfast_gotext::quote::quote;
 
 use crate::{List, Value};
 
-/// What the verb `%v` of Go prints: `map[image:nginx ports:[80 443]]`.
+/// Form of Go's verb `%v`: `map[image:nginx ports:[80 443]]`.
 pub struct Plain<'a>(pub &'a Value);
 
 impl Display for Plain<'_> {
@@ -15,7 +15,7 @@ impl Display for Plain<'_> {
         match self.0 {
             Value::Null => out.write_str("<nil>"),
             Value::Float(number) => out.write_str(&general(*number)),
-            // Go has no room for these among its whole numbers.
+            // Go does not represent these numbers as integers.
             Value::UInt(number) => out.write_str(&general(*number as f64)),
             Value::String(text) => out.write_str(text),
             Value::List(items) => PlainList(items).fmt(out),
@@ -32,7 +32,7 @@ impl Display for Plain<'_> {
     }
 }
 
-/// The same of a list: `[80 443]`.
+/// Form of Go's verb `%v` for a list: `[80 443]`.
 pub struct PlainList<'a>(pub &'a List);
 
 impl Display for PlainList<'_> {
@@ -46,7 +46,7 @@ impl Display for PlainList<'_> {
     }
 }
 
-/// What the verb `%#v` of Go prints: the value as a program would have it.
+/// Form of Go's verb `%#v`: the value in Go syntax.
 pub struct Syntax<'a>(pub &'a Value);
 
 impl Display for Syntax<'_> {
@@ -76,7 +76,7 @@ impl Display for Syntax<'_> {
 }
 
 impl Value {
-    /// What the verb `%T` of Go prints: the type that holds the value.
+    /// Returns the output of Go's verb `%T`: the Go type that holds the value.
     pub fn go_type(&self) -> &'static str {
         match self {
             Value::Null => "<nil>",
@@ -90,8 +90,8 @@ impl Value {
         }
     }
 
-    /// The printed form that the structured-merge reference uses in its messages: strings quoted as in Go, floats in Go's
-    /// general form, lists in brackets, and maps as `key=value` pairs one after another.
+    /// Formats the value as the structured-merge reference does in its messages: strings quoted as in Go, floats in
+    /// Go's general form, lists in brackets, and maps as consecutive `key=value` pairs.
     pub fn to_printed(&self) -> String {
         match self {
             Value::Float(float) => general(*float),

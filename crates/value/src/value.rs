@@ -1,6 +1,6 @@
 use crate::{List, Map, SmolStr};
 
-/// A node of an object tree: what JSON and YAML can say, with integers apart from floats.
+/// Node of an object tree: the JSON data model, with integers separate from floats.
 ///
 /// Equality is that of the structured-merge reference: numbers are compared by value across [`Value::Int`],
 /// [`Value::UInt`] and [`Value::Float`], and `null`, `{}` and `[]` are three different values.
@@ -11,9 +11,9 @@ pub enum Value {
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// An integer that fits 64 bits with a sign. Every integer in this range is held here.
+    /// An integer that fits `i64`. Every integer in this range uses this variant.
     Int(i64),
-    /// An integer above `i64::MAX`. Smaller ones are never held here.
+    /// An integer above `i64::MAX`. Smaller integers never use this variant.
     UInt(u64),
     /// Any other number; always finite.
     Float(f64),
@@ -26,7 +26,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// The string held here, if it is one.
+    /// Returns the string, if this is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(text) => Some(text),
@@ -34,7 +34,7 @@ impl Value {
         }
     }
 
-    /// The integer held here, if it is one that fits `i64`.
+    /// Returns the integer, if this is one that fits `i64`.
     pub fn as_i64(&self) -> Option<i64> {
         match self {
             Value::Int(number) => Some(*number),
@@ -42,7 +42,7 @@ impl Value {
         }
     }
 
-    /// The boolean held here, if it is one.
+    /// Returns the boolean, if this is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(flag) => Some(*flag),
@@ -50,7 +50,7 @@ impl Value {
         }
     }
 
-    /// The list held here, if it is one.
+    /// Returns the list, if this is one.
     pub fn as_list(&self) -> Option<&List> {
         match self {
             Value::List(list) => Some(list),
@@ -58,7 +58,7 @@ impl Value {
         }
     }
 
-    /// The list held here for change; it is copied first if it is shared.
+    /// Returns the list for modification, if this is one; copies it first if it is shared.
     pub fn as_list_mut(&mut self) -> Option<&mut List> {
         match self {
             Value::List(list) => Some(list),
@@ -66,7 +66,7 @@ impl Value {
         }
     }
 
-    /// The map held here, if it is one.
+    /// Returns the map, if this is one.
     pub fn as_map(&self) -> Option<&Map> {
         match self {
             Value::Map(map) => Some(map),
@@ -74,7 +74,7 @@ impl Value {
         }
     }
 
-    /// The map held here for change; it is copied first if it is shared.
+    /// Returns the map for modification, if this is one; copies it first if it is shared.
     pub fn as_map_mut(&mut self) -> Option<&mut Map> {
         match self {
             Value::Map(map) => Some(map),
@@ -82,7 +82,7 @@ impl Value {
         }
     }
 
-    /// Whether both are the very same map or list in memory.
+    /// True if both are the same map or list in memory.
     pub fn shares(&self, other: &Value) -> bool {
         match (self, other) {
             (Value::Map(one), Value::Map(other)) => one.same(other),
@@ -91,32 +91,32 @@ impl Value {
         }
     }
 
-    /// Whether this is `null`.
+    /// True if this is `null`.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
 
-    /// The member `key`, if this is a map that has it.
+    /// Returns the member `key`, if this is a map with that key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.as_map()?.get(key)
     }
 
-    /// The node that `keys` lead to from here through maps.
+    /// Returns the node at the path `keys` through maps.
     pub fn at(&self, keys: &[&str]) -> Option<&Value> {
         keys.iter().try_fold(self, |node, key| node.get(key))
     }
 
-    /// The text that `keys` lead to from here through maps.
+    /// Returns the text at the path `keys` through maps.
     pub fn str_at(&self, keys: &[&str]) -> Option<&str> {
         self.at(keys)?.as_str()
     }
 
-    /// The node that `keys` lead to, for change; maps on the way that are shared are copied. `None` where one is missing.
+    /// Returns the node at the path `keys` for modification; copies shared maps on the way. `None` if a key is missing.
     pub fn at_mut(&mut self, keys: &[&str]) -> Option<&mut Value> {
         keys.iter().try_fold(self, |node, key| node.as_map_mut()?.get_mut(key))
     }
 
-    /// Sets the node that `keys` lead to, making maps on the way where there is none (what is no map is replaced).
+    /// Sets the node at the path `keys`; creates missing maps on the way and replaces nodes that are not maps.
     pub fn set_at(&mut self, keys: &[&str], value: Value) {
         let mut node = self;
         for key in keys {
@@ -129,15 +129,16 @@ impl Value {
         *node = value;
     }
 
-    /// Takes the node that `keys` lead to out of its map. `None` where there is none.
+    /// Removes the node at the path `keys` from its map. `None` if there is none.
     pub fn remove_at(&mut self, keys: &[&str]) -> Option<Value> {
         let (last, parents) = keys.split_last()?;
-        // Looking first keeps shared maps shared where there is nothing to remove.
+        // The check comes first so that shared maps stay shared if there is nothing to remove.
         self.at(keys)?;
         self.at_mut(parents)?.as_map_mut()?.remove(last)
     }
 
-    /// What Go's JSON reader calls a value of this kind in its errors (`cannot unmarshal array into Go value of …`).
+    /// Returns the name of this JSON type in the errors of Go's JSON reader (`cannot unmarshal array into Go value of
+    /// …`).
     pub fn json_kind(&self) -> &'static str {
         match self {
             Value::Null => "null",
@@ -149,7 +150,7 @@ impl Value {
         }
     }
 
-    /// How deep lists and maps are nested: 0 for a scalar, 1 for a list of scalars.
+    /// Returns the nesting of lists and maps: 0 for a scalar, 1 for a list of scalars.
     pub fn depth(&self) -> usize {
         let deepest = match self {
             Value::List(items) => items.iter().map(Value::depth).max(),
@@ -159,7 +160,7 @@ impl Value {
         1 + deepest.unwrap_or(0)
     }
 
-    /// A new empty map.
+    /// Returns a new empty map.
     pub fn empty_map() -> Value {
         Value::Map(Map::new())
     }

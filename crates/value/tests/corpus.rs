@@ -5,7 +5,7 @@ use std::fs;
 use holdfast_value::{Limits, Value, json, yaml};
 use test_support::{needs, shared};
 
-/// Numbers as the reference holds those of managed fields.
+/// Converts numbers as the reference holds them in managed fields.
 fn with_floats(value: Value) -> Value {
     match value {
         Value::Int(number) => Value::Float(number as f64),
@@ -113,7 +113,7 @@ fn yaml_and_json_forms_of_test_objects_agree() {
     assert!(count > 3);
 }
 
-/// Answers in YAML hold folded texts and quoted keys as the reference writes them.
+/// YAML responses contain folded texts and quoted keys as the reference writes them.
 #[needs(shared)]
 #[test]
 fn answers_in_yaml_are_written_as_the_reference_writes_them() {
@@ -125,7 +125,7 @@ fn answers_in_yaml_are_written_as_the_reference_writes_them() {
         let Some(body) = step.at(&["response", "body"]).and_then(Value::as_str) else {
             continue;
         };
-        // Placeholders of the trace stand for values of other shapes.
+        // Placeholders of the trace replace values of other types.
         if body.contains("<") {
             continue;
         }
@@ -136,11 +136,11 @@ fn answers_in_yaml_are_written_as_the_reference_writes_them() {
     assert!(count > 1);
 }
 
-/// Bodies of requests under YAML media types: what the reference could read is read, and what it refused is refused in the
-/// same words.
+/// Checks bodies of requests with YAML media types: input that the reference could read is read, and input that it
+/// rejected is rejected with the same message.
 #[needs(shared)]
 #[test]
-fn bodies_in_yaml_are_read_or_refused_as_by_the_reference() {
+fn yaml_body_is_read_or_rejected_like_reference() {
     let root = shared("traces");
     let mut files = Vec::new();
     let mut folders = vec![root];

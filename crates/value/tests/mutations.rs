@@ -1,4 +1,4 @@
-//! Feeds thousands of seeded mutations of sample texts to what the fuzz targets check, in a second or so.
+//! Runs the checks of the fuzz targets on thousands of seeded mutations of sample texts, in about a second.
 
 #![allow(clippy::panic)] // A failure names the bytes that it came from.
 
@@ -24,7 +24,7 @@ const PATCHES: &[&str] = &[
     "{\"a\":{\"b\":{}},\"c\":[{}]}\n{\"a\":{\"b\":null,\"x\":[null,{\"y\":null}]},\"c\":{\"z\":1}}",
 ];
 
-/// A small generator of numbers (xorshift), so that each run feeds the same bytes.
+/// Small random number generator (xorshift), so that each run uses the same bytes.
 struct Numbers(u64);
 
 impl Numbers {
@@ -36,7 +36,7 @@ impl Numbers {
     }
 }
 
-/// Bytes that mean something to one reader or another.
+/// Bytes that are significant to one of the readers.
 const SIGNIFICANT: &[u8] = b"{}[]:,\"'\\/ \n\t\r-?#&*!|>%@`~.<=0123456789eE+xyntu_\0\x7f\xc2\x80\xe2\xff\xef\xbb\xbf";
 
 fn mutate(text: &str, numbers: &mut Numbers) -> Vec<u8> {

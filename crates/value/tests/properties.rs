@@ -1,4 +1,4 @@
-//! What holds of every tree: it comes back from each of its forms, and patches do what they say.
+//! Invariants of every tree: each of its forms reads back as the same tree, and patches change what they name.
 
 use holdfast_value::json_patch::{Bounds, Patch};
 use holdfast_value::pointer::{Pointer, escape};
@@ -6,7 +6,7 @@ use holdfast_value::{Limits, Map, SmolStr, Value, json, merge_patch, yaml};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// Text with a liking for what YAML might take for something else.
+/// Generates text that YAML is likely to read as something else.
 fn text() -> impl Strategy<Value = String> {
     let odd = "yes|no|on|~|null|0x1f|1e3|1_0|\\.inf|2024-01-02|1:30|<<|- a|a: b|#|---|\\? x| x|x |x\n|\n|x\n\n| \ny|🚀|a\u{2028}b";
     prop_oneof![
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn what_a_json_patch_adds_is_there_and_can_be_removed(target in map(), key in text(), value in value()) {
+    fn json_patch_add_is_reverted_by_remove(target in map(), key in text(), value in value()) {
         prop_assume!(target.get(&key).is_none());
         let path = format!("/{}", escape(&key));
         let operation = |op: &str| {

@@ -79,7 +79,7 @@ fn merge_map<T: PatchType>(original: Map, patch: &Map, of: &T) -> Result<Map, Pa
     if let Some(keys) = patch.get(RETAIN_KEYS) {
         retain_keys(&mut original, patch, keys)?;
     }
-    let mut original = Members::of(original, patch.len());
+    let mut original = Members::new(original, patch.len());
     let ordered = merge_ordered_lists(&mut original, patch, of)?;
 
     for (key, value) in patch {

@@ -1,8 +1,8 @@
-//! CBOR in and out (RFC 8949), as kube-apiserver reads and writes it (KEP-4222).
+//! CBOR reader and writer (RFC 8949) with the rules of kube-apiserver (KEP-4222).
 //!
-//! Strings are written as byte strings, floats as short as they can be, and the whole stands in the tag that marks CBOR. What is
-//! read may also be text strings, of indefinite length, or tagged. What JSON cannot say (NaN, infinities, integers beyond 64
-//! bits) is refused, and so are maps that repeat a key.
+//! The writer encodes strings as byte strings, floats in their shortest form, and the whole item in the tag that
+//! identifies CBOR. The reader also accepts text strings, indefinite lengths and tags. It rejects maps that repeat a
+//! key, and values without a JSON form (NaN, infinities, integers beyond 64 bits).
 
 mod read;
 mod write;
@@ -11,19 +11,19 @@ use crate::{Error, Limits, Value};
 
 pub use write::{write, write_item};
 
-/// What stands before all CBOR that is written, and distinguishes it from other formats: the head of tag 55799.
+/// Prefix of all CBOR output, which distinguishes it from other formats: the head of tag 55799.
 pub const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
 
-/// Reads bytes that are one data item.
+/// Reads bytes that contain one data item.
 ///
 /// # Errors
-/// Why they are none, in the words of the reference's library, or which of the `limits` they go beyond.
+/// Returns the message of the reference's library, or an error of the exceeded limit.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     limits.check_bytes(bytes.len())?;
     read::Reader::new(bytes, limits).read()
 }
 
-/// What the reference's library calls a value where it does not belong.
+/// Returns the name of a value's type in the errors of the reference's library.
 pub fn kind_of(value: &Value) -> &'static str {
     match value {
         Value::Null | Value::Bool(_) | Value::Float(_) => "primitives",
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_in_the_words_of_the_reference() {
+    fn errors_match_reference_messages() {
         let deep = vec![0x81; 600];
         for (bytes, error) in [
             (&b""[..], "EOF"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn many_values_in_few_bytes_are_refused() {
+    fn many_values_in_few_bytes_are_rejected() {
         let mut bytes = vec![0x9f];
         bytes.extend(std::iter::repeat_n(0x80, Limits::REQUEST.max_nodes + 1));
         bytes.push(0xff);
@@ -169,14 +169,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(value in values()) {
+        fn written_cbor_reads_back(value in values()) {
             let mut bytes = Vec::new();
             write(&value, &mut bytes);
             prop_assert_eq!(parse(&bytes, &Limits::REQUEST).unwrap(), value);
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_read_or_rejected(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = parse(&bytes, &Limits::REQUEST);
         }
     }

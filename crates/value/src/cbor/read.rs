@@ -1,4 +1,4 @@
-//! Trees from CBOR.
+//! CBOR reader.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use holdfast_gotext::time::{Precision, Timestamp};
 
 use crate::{Entry, Error, Limits, Map, Position, SmolStr, Value};
 
-/// The types of data items, by the first three bits.
+/// Types of data items, indexed by the first three bits.
 const TYPES: [&str; 8] = [
     "positive integer",
     "negative integer",
@@ -21,14 +21,14 @@ const TYPES: [&str; 8] = [
     "primitives",
 ];
 
-/// The tags of times.
+/// Tags of times.
 const TIME_TEXT: u64 = 0;
 const TIME_NUMBER: u64 = 1;
 
-/// The most room that is made for a container before its items are there.
-const MOST_ROOM: usize = 64;
+/// Maximum capacity reserved for a container before its items are read.
+const MAX_RESERVED_ITEMS: usize = 64;
 
-/// How a byte string is shown as text.
+/// Text form of a byte string.
 #[derive(Clone, Copy)]
 enum Shown {
     AsItIs,
@@ -111,7 +111,7 @@ impl<'a> Reader<'a> {
     }
 
     fn array(&mut self, length: Option<usize>, depth: usize, shown: Shown) -> Result<Value, Error> {
-        let mut items = Vec::with_capacity(length.unwrap_or_default().min(MOST_ROOM));
+        let mut items = Vec::with_capacity(length.unwrap_or_default().min(MAX_RESERVED_ITEMS));
         while let Some(head) = self.next_of(length, items.len())? {
             items.push(self.of_head(head, depth, shown)?);
         }
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
     }
 
     fn map(&mut self, length: Option<usize>, depth: usize, shown: Shown) -> Result<Value, Error> {
-        let mut entries: Vec<Entry> = Vec::with_capacity(length.unwrap_or_default().min(MOST_ROOM));
+        let mut entries: Vec<Entry> = Vec::with_capacity(length.unwrap_or_default().min(MAX_RESERVED_ITEMS));
         while let Some(head) = self.next_of(length, entries.len())? {
             let key = match head {
                 Header::Bytes(length) => self.bytes_of(length, Shown::AsItIs)?,
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         Ok(Value::Map(Map::from_unsorted(entries)))
     }
 
-    /// The head of the next of the items of a container, if there is one.
+    /// Returns the head of a container's next item, or `None` at the end.
     fn next_of(&mut self, length: Option<usize>, read: usize) -> Result<Option<Header>, Error> {
         if length == Some(read) {
             return Ok(None);
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
             _ => None,
         })?;
         Ok(match shown {
-            // Bytes that are no text are replaced as where they are written as JSON.
+            // Invalid UTF-8 is replaced as in JSON output.
             Shown::AsItIs => SmolStr::new(crate::json::checked_text(&bytes, &Limits::TRUSTED)?),
             Shown::Base64Url => URL_SAFE_NO_PAD.encode(bytes).into(),
             Shown::Base64 => STANDARD.encode(bytes).into(),
@@ -205,8 +205,8 @@ impl<'a> Reader<'a> {
         Ok(SmolStr::new(text))
     }
 
-    /// The bytes of a string. One of no definite length is the parts up to the break, each of the same kind, whose lengths
-    /// `part` knows.
+    /// Reads the bytes of a string. A string of indefinite length consists of the parts up to the break, each of the
+    /// same type; `part` returns their lengths.
     fn string(
         &mut self,
         length: Option<usize>,
@@ -269,7 +269,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The first key that was there before, and which of the entries has it.
+/// Returns the first key that occurred before, with the index of its entry.
 fn repeated(entries: &[Entry]) -> Option<(&SmolStr, usize)> {
     if entries.is_sorted_by(|(before, _), (after, _)| before < after) {
         return None;

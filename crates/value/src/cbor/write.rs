@@ -1,4 +1,4 @@
-//! Trees as CBOR.
+//! CBOR writer.
 
 use std::convert::Infallible;
 
@@ -8,7 +8,7 @@ use ciborium_ll::{Encoder, Header, simple};
 use super::SELF_DESCRIBED;
 use crate::Value;
 
-/// Writes a tree as CBOR that says that it is such.
+/// Writes a tree as CBOR with the tag that identifies it.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
     out.extend_from_slice(&SELF_DESCRIBED);
     write_item(value, out);
@@ -19,7 +19,7 @@ pub fn write_item(value: &Value, out: &mut Vec<u8>) {
     let Ok(()) = item(value, &mut Encoder::from(Out(out)));
 }
 
-/// Bytes that are written to memory, which never fails.
+/// Writer to memory, which never fails.
 struct Out<'a>(&'a mut Vec<u8>);
 
 impl Write for Out<'_> {
@@ -42,7 +42,7 @@ fn item(value: &Value, encoder: &mut Encoder<Out<'_>>) -> Result<(), Infallible>
         Value::Bool(false) => encoder.push(Header::Simple(simple::FALSE)),
         Value::Int(number) => encoder.push(match u64::try_from(*number) {
             Ok(number) => Header::Positive(number),
-            // The bits of a negative number are inverted.
+            // The encoding inverts the bits of a negative number.
             Err(_) => Header::Negative(!number.cast_unsigned()),
         }),
         Value::UInt(number) => encoder.push(Header::Positive(*number)),

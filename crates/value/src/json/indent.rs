@@ -1,16 +1,16 @@
-//! Compact JSON made readable while it passes: a member a line, in the order of the text.
+//! Streaming indentation of compact JSON: one member per line, in the order of the text.
 
-/// Indents compact JSON that comes in pieces, cut wherever they are. Each level is set off by two blanks; empty maps and
-/// lists stay as they are, as in Go's `json.Indent`.
+/// Indents compact JSON that arrives in pieces of any length. Each level is indented by two spaces; empty maps and
+/// lists are unchanged, like in Go's `json.Indent`.
 ///
-/// The text must be JSON without blanks between its tokens; anything else gives a text that means nothing.
+/// The text must be JSON without blanks between its tokens; for other input the output is meaningless.
 #[derive(Clone, Debug, Default)]
 pub struct Indenter {
     depth: usize,
-    /// A container was opened and nothing has come behind it.
+    /// A container was opened and is still empty.
     opened: bool,
     in_string: bool,
-    /// The byte before was a backslash that escapes the next one.
+    /// The previous byte was a backslash that escapes the next one.
     escaped: bool,
 }
 

@@ -1,8 +1,9 @@
-//! JSON in and out, as Kubernetes reads and writes it.
+//! JSON reader and writer with the rules of Kubernetes.
 //!
-//! Reading is that of `sigs.k8s.io/json`: keys are case-sensitive, integers stay exact, bytes that are no UTF-8 and lone
-//! surrogates become U+FFFD, and a repeated key is no error but a [`Finding`](crate::Finding). Writing is that of Go's
-//! `encoding/json`: `<`, `>`, `&`, U+2028 and U+2029 are escaped, and floats take an exponent below 1e-6 and from 1e21.
+//! The reader follows `sigs.k8s.io/json`: keys are case-sensitive, integers stay exact, invalid UTF-8 and unpaired
+//! surrogates become U+FFFD, and a repeated key is a [`Finding`](crate::Finding) rather than an error. The writer
+//! follows Go's `encoding/json`: `<`, `>`, `&`, U+2028 and U+2029 are escaped, and floats have an exponent below 1e-6
+//! and from 1e21.
 
 mod indent;
 mod places;
@@ -28,19 +29,19 @@ pub use write::{
     write_string,
 };
 
-/// Reads one JSON value; of repeated keys the last wins.
+/// Reads one JSON value. The last value of a repeated key wins.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     let text = checked_text(bytes, limits)?;
     let read = Reader::new(&text, limits, Dialect::Json, Duplicates::Replace).read();
     Ok(read.map_err(|error| as_it_came(error, bytes, &text))?.0)
 }
 
-/// Maps that are not read but made of their text: those at one path of a value.
+/// Maps at one path of a value that are represented by their text instead of being read.
 #[derive(Clone, Copy)]
 pub struct Deferred<'d> {
-    /// The names of the members that lead there; the items of lists between them have none.
+    /// Names of the members on the path; items of lists between them have no name.
     pub path: &'d [&'d str],
-    /// What the map is made of; it is read after all where that is nothing.
+    /// Creates the source of the map; if it returns `None`, the map is read.
     pub make: fn(&str) -> Option<Arc<dyn Source>>,
 }
 
@@ -51,33 +52,33 @@ pub fn parse_deferring(bytes: &[u8], limits: &Limits, deferred: Deferred<'_>) ->
     Ok(reader.read().map_err(|error| as_it_came(error, bytes, &text))?.0)
 }
 
-/// Reads one JSON value and reports repeated keys, of which the last wins.
+/// Reads one JSON value and reports repeated keys. The last value of a repeated key wins.
 pub fn parse_with_findings(bytes: &[u8], limits: &Limits) -> Result<Parsed, Error> {
     parse_with(bytes, limits, Duplicates::Replace)
 }
 
-/// Reads one JSON value and reports repeated keys; `duplicates` says what they do.
+/// Reads one JSON value and reports repeated keys, which are treated according to `duplicates`.
 pub fn parse_with(bytes: &[u8], limits: &Limits, duplicates: Duplicates) -> Result<Parsed, Error> {
     let text = checked_text(bytes, limits)?;
     let read = Reader::new(&text, limits, Dialect::Json, duplicates).read();
     let (value, has_duplicates) = read.map_err(|error| as_it_came(error, bytes, &text))?;
     let findings = match has_duplicates {
-        // Looking for the places costs a set of keys for each map: only texts that have something to report pay for it.
+        // Finding the paths costs a set of keys per map, so only texts with repetitions pay for it.
         true => Reader::new(&text, limits, Dialect::Json, duplicates).find_duplicates()?,
         false => Vec::new(),
     };
     Ok(Parsed { value, findings })
 }
 
-/// Reads one JSON value for those who want to know only what is wrong with it: numbers beyond 64-bit floats become infinite, so
-/// that it is found what their fields should hold. Repeated keys are merged.
+/// Reads one JSON value for a check of its field types: numbers beyond 64-bit floats become infinite, so that the error
+/// names the type of their field. Repeated keys are merged.
 pub fn parse_with_infinities(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     let text = checked_text(bytes, limits)?;
     let reader = Reader::new(&text, limits, Dialect::Json, Duplicates::Merge);
     Ok(reader.with_infinities().read()?.0)
 }
 
-/// The input as text, each byte that is no UTF-8 replaced by U+FFFD as Go does.
+/// Returns the input as text, with each invalid UTF-8 byte replaced by U+FFFD as in Go.
 pub(crate) fn checked_text<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'a, str>, Error> {
     limits.check_bytes(bytes.len())?;
     if let Ok(text) = std::str::from_utf8(bytes) {
@@ -91,7 +92,7 @@ pub(crate) fn checked_text<'a>(bytes: &'a [u8], limits: &Limits) -> Result<Cow<'
     Ok(Cow::Owned(text))
 }
 
-/// The error with the byte that stands in its place, where that is no UTF-8 and was replaced before the text was read.
+/// Restores the original byte in an error about a byte that was replaced because it is not UTF-8.
 fn as_it_came(mut error: Error, bytes: &[u8], text: &str) -> Error {
     if let Error::Json { message, position } = &mut error
         && let Some(byte) = replaced_at(*position, bytes).filter(|_| text.len() > bytes.len())
@@ -105,7 +106,7 @@ fn as_it_came(mut error: Error, bytes: &[u8], text: &str) -> Error {
 /// The first byte of U+FFFD.
 const REPLACED: u8 = 0xEF;
 
-/// The byte that is no UTF-8 at `position` of the text that is made of `bytes`.
+/// Returns the invalid UTF-8 byte behind the character at `position` of the text made from `bytes`.
 fn replaced_at(position: Position, bytes: &[u8]) -> Option<u8> {
     let mut at = Position { line: 1, column: 1 };
     for chunk in bytes.utf8_chunks() {

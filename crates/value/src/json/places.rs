@@ -1,14 +1,15 @@
-//! Where fields stand in a text: trees are sorted by key, and now and then the order of the text is requested.
+//! Positions of fields in a text: trees are sorted by key, but some callers need the order of the text.
 
 use std::collections::HashMap;
 
 use super::scan::end_of_string;
 use crate::{Limits, Value};
 
-/// For each path (keys joined by dots, indices in brackets, as in [`Finding`](crate::Finding)) the byte of `text` at which
-/// its key stands for the first time, or for the second if that is requested; `usize::MAX` where it does not.
+/// Returns, for each path (keys joined by dots, indices in brackets, as in [`Finding`](crate::Finding)), the byte
+/// offset in `text` of the first occurrence of its key, or of the second if the flag is true; `usize::MAX` if there is
+/// none.
 ///
-/// `text` must be JSON; anything else gives places that mean nothing.
+/// `text` must be JSON; for other input the offsets are meaningless.
 pub fn places(text: &[u8], paths: &[(&str, bool)]) -> Vec<usize> {
     let mut wanted: HashMap<u64, Vec<usize>> = HashMap::new();
     for (at, (path, _)) in paths.iter().enumerate() {
@@ -28,15 +29,15 @@ pub fn places(text: &[u8], paths: &[(&str, bool)]) -> Vec<usize> {
     scan.places
 }
 
-/// The number that stands behind the key at byte `place` of the JSON `text`, as it is written.
+/// Returns the number after the key at byte `place` of the JSON `text`, in its original notation.
 #[expect(
     clippy::indexing_slicing,
     reason = "the part lies within the text that was looked through"
 )]
 pub fn number_behind(text: &[u8], place: usize) -> Option<&str> {
     text.get(place).filter(|byte| **byte == b'"')?;
-    let rest = text.get(end_of_string(text, place)?..)?;
-    let rest = rest.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
+    let after_key = text.get(end_of_string(text, place)?..)?;
+    let rest = after_key.trim_ascii_start().strip_prefix(b":")?.trim_ascii_start();
     let is_part = |byte: &u8| byte.is_ascii_digit() || matches!(byte, b'+' | b'-' | b'.' | b'e' | b'E');
     let end = rest.iter().position(|byte| !is_part(byte)).unwrap_or(rest.len());
     std::str::from_utf8(&rest[..end])
@@ -44,26 +45,27 @@ pub fn number_behind(text: &[u8], place: usize) -> Option<&str> {
         .filter(|number| !number.is_empty())
 }
 
-/// The hash (FNV-1a) of the empty path.
+/// Hash (FNV-1a) of the empty path.
 const EMPTY: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// The hash of a path that goes on with `bytes`.
+/// Extends the hash of a path by `bytes`.
 fn hash(path: u64, bytes: &[u8]) -> u64 {
     let mix = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     bytes.iter().fold(path, mix)
 }
 
-/// Paths are known by their hash alone, so that a long key costs no more than its text however much stands below it.
+/// Scanner that identifies paths only by their hash, so that a long key costs no more than its text, however much is
+/// below it.
 struct Scan<'t> {
     text: &'t [u8],
     at: usize,
-    /// The path of the value that is being read.
+    /// Path of the value that is being read.
     path: u64,
     paths: &'t [(&'t str, bool)],
     wanted: HashMap<u64, Vec<usize>>,
     places: Vec<usize>,
     seen: Vec<bool>,
-    /// The maps and lists around: their path, and the next index of a list.
+    /// Open maps and lists: their path, and the next index of a list.
     containers: Vec<(u64, Option<usize>)>,
 }
 
@@ -92,7 +94,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Puts the index of the next item behind the path, if the container is a list.
+    /// Appends the index of the next item to the path, if the container is a list.
     fn name_item(&mut self) {
         if let Some((path, Some(index))) = self.containers.last_mut() {
             self.path = hash(*path, format!("[{index}]").as_bytes());
@@ -100,7 +102,7 @@ impl Scan<'_> {
         }
     }
 
-    /// Passes over a string; if it is a key, its path becomes the current one.
+    /// Skips a string; if it is a key, its path becomes the current one.
     #[expect(clippy::indexing_slicing, reason = "what waits is a list of the places of paths")]
     fn string(&mut self) {
         let start = self.at;
@@ -134,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_found_where_they_stand() {
+    fn places_returns_offset_of_each_key() {
         let text = br#"{"b": {"x": [{"k": "b.x"}, [1, {"k": 2}]], "x": 1}, "a\n": 1, "c": "\"a\\", "a": {"b": 1}}"#;
         let paths = ["b.x[0].k", "b.x[1][1].k", "a\n", "a.b", "a", "b.x", "missing"];
         let paths: Vec<(&str, bool)> = paths.iter().map(|path| (*path, false)).collect();

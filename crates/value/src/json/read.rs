@@ -1,7 +1,7 @@
-//! The JSON reader: one pass over the text with a stack of open containers, so that depth costs no call stack.
+//! JSON reader: one pass over the text with an explicit stack of open containers, so that depth costs no call stack.
 //!
-//! Members of all open containers lie on two shared stacks, `items` and `entries`. Closing a container cuts its members
-//! off into an allocation of the exact size.
+//! Members of all open containers are on two shared stacks, `items` and `entries`. Closing a container moves its
+//! members into an allocation of the exact size.
 
 mod errors;
 mod escapes;
@@ -15,19 +15,19 @@ use crate::{Duplicates, Entry, Error, Finding, Limits, List, Map, Position, Smol
 pub(super) use errors::quoted;
 use repetition::{path, without_repetition};
 
-/// An open list or map, with the place of its first member on `items` or `entries`.
+/// Open list or map, with the index of its first member on `items` or `entries`.
 enum Frame {
     List {
         first: usize,
     },
-    /// `sorted` as long as each key was greater than the one before it.
+    /// `sorted` while each key is greater than the one before it.
     Map {
         first: usize,
         sorted: bool,
     },
 }
 
-/// How much the stacks of a reader hold before they grow.
+/// Initial capacity of a reader's stacks.
 struct Room {
     frames: usize,
     items: usize,
@@ -47,22 +47,22 @@ impl Room {
     };
 }
 
-/// A string that was read.
+/// String that was read.
 #[derive(Clone, Copy)]
 enum Text<'a> {
-    /// It stands in the input as it is.
+    /// The string is in the input without escapes.
     Plain(&'a str),
-    /// It had escapes and stands in `unescaped`.
+    /// The string had escapes and is in `unescaped`.
     Unescaped,
 }
 
-/// Which texts are read, and how.
+/// Set of accepted texts and their meaning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// JSON.
     Json,
-    /// JSON that means the same where YAML is requested. The reference's YAML reader knows neither `\\/` nor pairs of
-    /// surrogates, and whole floats come out of it as integers.
+    /// JSON with the meaning that it has as YAML. The reference's YAML reader knows neither `\\/` nor surrogate pairs,
+    /// and whole floats become integers.
     Yaml,
 }
 
@@ -82,15 +82,15 @@ pub(crate) struct Reader<'a> {
     entries: Vec<Entry>,
     unescaped: String,
     tracker: Option<Tracker>,
-    /// Whether numbers beyond 64-bit floats are infinite rather than errors.
+    /// True if numbers beyond 64-bit floats become infinite instead of errors.
     takes_infinities: bool,
     deferred: Option<Deferred<'a>>,
 }
 
-/// Finds repeated keys in the order of the text.
+/// Finder of repeated keys in the order of the text.
 #[derive(Default)]
 struct Tracker {
-    /// The keys so far of each open map.
+    /// Keys so far of each open map.
     seen: Vec<HashSet<SmolStr>>,
     findings: Vec<Finding>,
 }
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
         Self::with_room(text, limits, dialect, duplicates, Room::OF_OBJECT)
     }
 
-    /// The same for one who reads small parts of the text.
+    /// Creates a reader of small parts of the text.
     pub(super) fn of_parts(text: &'a str, limits: &'a Limits, dialect: Dialect, duplicates: Duplicates) -> Self {
         Self::with_room(text, limits, dialect, duplicates, Room::OF_PART)
     }
@@ -126,25 +126,25 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The same, where some maps are left as their text.
+    /// Leaves some maps as their text.
     pub(crate) fn deferring(mut self, deferred: Deferred<'a>) -> Self {
         self.deferred = Some(deferred);
         self
     }
 
-    /// The same, where numbers beyond 64-bit floats become infinite.
+    /// Turns numbers beyond 64-bit floats into infinities.
     pub(crate) fn with_infinities(mut self) -> Self {
         self.takes_infinities = true;
         self
     }
 
-    /// The value that the text holds, and whether a map had a key twice.
+    /// Reads the value of the text; the flag is true if a map had a key twice.
     pub(crate) fn read(mut self) -> Result<(Value, bool), Error> {
         let value = self.document()?;
         Ok((value, self.has_duplicates))
     }
 
-    /// The repeated keys.
+    /// Returns the repeated keys.
     pub(crate) fn find_duplicates(mut self) -> Result<Vec<Finding>, Error> {
         self.tracker = Some(Tracker::default());
         self.document()?;
@@ -159,13 +159,13 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads one value and the space behind it; more may follow.
+    /// Reads one value and the space after it; more text may follow.
     pub(super) fn one(&mut self) -> Result<Value, Error> {
         loop {
             if !self.value()? {
                 continue;
             }
-            // A value is complete. Its container may end with it, and so on outwards.
+            // A value is complete. This may complete its container, and so on outwards.
             loop {
                 self.skip_space();
                 match self.frames.last() {
@@ -204,7 +204,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Puts a complete value where it belongs. Inlined, so that the value is made in its place rather than moved there.
+    /// Adds a complete value to its container. Inlined, so that the value is constructed in place rather than moved.
     #[inline(always)]
     fn place(&mut self, value: Value) {
         match self.frames.last() {
@@ -218,7 +218,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a scalar or an empty container (`true`), or opens a container and goes to its first value (`false`).
+    /// Reads a scalar or an empty container (`true`), or opens a container and moves to its first value (`false`).
     fn value(&mut self) -> Result<bool, Error> {
         self.skip_space();
         self.nodes += 1;
@@ -280,7 +280,7 @@ impl<'a> Reader<'a> {
         Ok(true)
     }
 
-    /// The map that begins here, if it is one that is left as its text.
+    /// Returns the map that begins here, if it is one of those that stay text.
     fn deferred_map(&mut self) -> Option<Map> {
         let deferred = self.deferred?;
         if !self.is_at(deferred.path) {
@@ -292,7 +292,7 @@ impl<'a> Reader<'a> {
         Some(Map::made_of(source))
     }
 
-    /// Whether the value that begins here is the member to which these names lead.
+    /// True if the value that begins here is the member at this path.
     fn is_at(&self, path: &[&str]) -> bool {
         let (Some((name, _)), Some(Frame::Map { .. })) = (self.entries.last(), self.frames.last()) else {
             return false;
@@ -304,13 +304,13 @@ impl<'a> Reader<'a> {
             Frame::Map { first, .. } => Some(*first),
             Frame::List { .. } => None,
         });
-        // The entry before the first one of a map is that in which the map stands.
+        // The entry before the first one of a map holds the key of the map itself.
         let outer = starts.skip(1).map(|first| self.entries.get(first.wrapping_sub(1)));
         let names = outer.map(|entry| entry.map_or("", |(name, _)| name.as_str()));
         names.chain([name.as_str()]).eq(path.iter().copied())
     }
 
-    /// Reads a key and its colon, and puts it on `entries` to wait for its value.
+    /// Reads a key and its colon, and pushes it on `entries` until its value follows.
     #[expect(
         clippy::indexing_slicing,
         reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
@@ -340,7 +340,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads the name of a member and its colon; it is in the text or in what escapes made of it.
+    /// Reads the name of a member and its colon. The result borrows from the text or from the buffer of unescaped text.
     pub(super) fn name(&mut self) -> Result<&str, Error> {
         Ok(match self.name_and_colon()? {
             Text::Plain(text) => text,
@@ -348,7 +348,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Reads the string that begins here, and the space behind it.
+    /// Reads the string that begins here, and the space after it.
     pub(super) fn text(&mut self) -> Result<Value, Error> {
         let text = match self.string()? {
             Text::Plain(text) => SmolStr::new(text),
@@ -368,25 +368,25 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// The place of the next byte.
+    /// Returns the offset of the next byte.
     pub(super) fn at(&self) -> usize {
         self.at
     }
 
-    /// Passes over a value without a look at what it holds, and over the space behind it. `None` where it does not end.
+    /// Skips a value without reading its content, and the space after it. `None` if it does not end.
     pub(super) fn pass(&mut self) -> Option<()> {
         self.at = super::end_of_value(self.bytes, self.at)?;
         self.skip_space();
         Some(())
     }
 
-    /// Passes over all that is left of the container that is open. `None` where it does not end.
+    /// Skips the rest of the open container. `None` if it does not end.
     pub(super) fn pass_rest(&mut self) -> Option<()> {
         self.at = super::end_of_open_container(self.bytes, self.at)?;
         Some(())
     }
 
-    /// Goes on behind this byte, if it stands here.
+    /// Consumes `byte` if it is next.
     pub(super) fn take(&mut self, byte: u8) -> bool {
         let stands = self.peek() == Some(byte);
         self.at += usize::from(stands);
@@ -399,7 +399,7 @@ impl<'a> Reader<'a> {
         }
         let mut entries = self.entries.split_off(first);
         if !sorted {
-            // A stable sort keeps entries of one key in their order.
+            // A stable sort keeps the order of entries with the same key.
             entries.sort_by(|a, b| a.0.as_str().cmp(b.0.as_str()));
             if !entries.is_sorted_by(|a, b| a.0 < b.0) {
                 self.has_duplicates = true;
@@ -453,7 +453,7 @@ impl<'a> Reader<'a> {
             integer = integer.and_then(|n| n.checked_mul(10)?.checked_add(u64::from(digit - b'0')));
             self.at += 1;
             if integer == Some(0) {
-                // After a leading zero no digit may follow.
+                // No digit may follow a leading zero.
                 break;
             }
         }
@@ -493,13 +493,13 @@ impl<'a> Reader<'a> {
                 let message = format!("json: cannot unmarshal number {text} into Go value of type float64");
                 Err(Error::Json {
                     message,
-                    position: Position::of(self.bytes, start),
+                    position: Position::at_offset(self.bytes, start),
                 })
             }
         }
     }
 
-    /// Passes one digit or more.
+    /// Skips one or more digits.
     fn digits(&mut self, context: &str) -> Result<(), Error> {
         let start = self.at;
         while let Some(b'0'..=b'9') = self.peek() {
@@ -532,7 +532,7 @@ impl<'a> Reader<'a> {
         self.bytes.get(self.at).copied()
     }
 
-    /// Notes the key that was just read and reports it if the innermost map has had it before.
+    /// Records the key that was just read, and reports it if the innermost map already has it.
     fn track(&mut self) {
         let (Some(tracker), Some((key, _))) = (&mut self.tracker, self.entries.last()) else {
             return;
@@ -550,7 +550,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// How many bytes from the start are neither quote, backslash nor control character.
+/// Returns the number of leading bytes that are neither quote, backslash nor control character.
 #[expect(
     clippy::indexing_slicing,
     reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
@@ -562,7 +562,7 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
     let mut run = 0;
     for word in words {
         let word = u64::from_le_bytes(*word);
-        // Each term has the high bit set in the lowest byte that matches, and maybe in bytes above it.
+        // Each term has the high bit set in the lowest byte that matches, and possibly in higher bytes.
         let quote = word ^ (ONES * b'"' as u64);
         let backslash = word ^ (ONES * b'\\' as u64);
         let stops = (quote.wrapping_sub(ONES) & !quote)

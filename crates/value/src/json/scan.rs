@@ -1,10 +1,10 @@
-//! Where tokens and values of a JSON text stand, without reading them.
+//! Positions of tokens and values in a JSON text, found without reading them.
 
 use wide::u8x16;
 
 use super::read::plain_run;
 
-/// Whether JSON has no blanks between its tokens.
+/// True if the JSON has no blanks between its tokens.
 pub fn is_compact(text: &[u8]) -> bool {
     let mut at = 0;
     while let Some(byte) = text.get(at) {
@@ -17,8 +17,8 @@ pub fn is_compact(text: &[u8]) -> bool {
     true
 }
 
-/// Where the value ends that begins at byte `at` of a JSON text, found by quotes and brackets alone; `None` where it does not
-/// end.
+/// Returns the end of the value that begins at byte `at` of a JSON text, found by quotes and brackets only; `None` if
+/// it does not end.
 pub fn end_of_value(text: &[u8], at: usize) -> Option<usize> {
     match text.get(at)? {
         b'"' => end_of_string(text, at),
@@ -27,8 +27,8 @@ pub fn end_of_value(text: &[u8], at: usize) -> Option<usize> {
     }
 }
 
-/// Where the container ends whose first bracket stands before `at`. The text is looked at in blocks, each as four sets of bytes:
-/// where few brackets close, none is matched.
+/// Returns the end of the container whose opening bracket is before `at`. Scans the text in blocks, each as four bit
+/// sets of bytes. A block with too few closing brackets to end the container is skipped without matching them.
 pub(super) fn end_of_open_container(text: &[u8], at: usize) -> Option<usize> {
     let mut scan = Scan::default();
     let mut depth = 1_u32;
@@ -70,21 +70,21 @@ pub(super) fn end_of_open_container(text: &[u8], at: usize) -> Option<usize> {
     None
 }
 
-/// How many bytes are looked at together: a bit each in a set.
+/// Number of bytes that are scanned together, with one bit each in a set.
 const BLOCK: usize = 64;
 
-/// Brackets of a block that stand in no string.
+/// Brackets of a block outside of strings.
 struct Brackets {
     opening: u64,
     closing: u64,
 }
 
-/// What a block needs to know of those before it.
+/// State that a block inherits from the blocks before it.
 #[derive(Default)]
 struct Scan {
-    /// All bits where the block begins in a string.
+    /// All bits set if the block begins within a string.
     in_string: u64,
-    /// Whether the first byte of the block is escaped.
+    /// True if the first byte of the block is escaped.
     escapes: bool,
 }
 
@@ -94,7 +94,7 @@ impl Scan {
         let (quarters, _) = block.as_chunks();
         for (at, quarter) in quarters.iter().enumerate() {
             let bytes = u8x16::new(*quarter);
-            // A square bracket differs from a curly one in this bit alone.
+            // Square and curly brackets differ only in this bit.
             let curly = bytes | u8x16::splat(0x20);
             let set = |of: u8x16, byte: u8| (of.cmp_eq(u8x16::splat(byte)).move_mask() as u64) << (at * 16);
             quotes |= set(bytes, b'"');
@@ -113,8 +113,8 @@ impl Scan {
         }
     }
 
-    /// Which bytes are escaped: those behind an odd number of backslashes. A run of them that begins at an odd place carries
-    /// into the bits behind it when its beginning is added to it, which shows where it ends.
+    /// Returns the escaped bytes: those after an odd number of backslashes. Adding the start of a run to the run
+    /// carries into the bit after the run, which marks its end.
     fn escaped(&mut self, backslashes: u64) -> u64 {
         const EVEN: u64 = 0x5555_5555_5555_5555;
         let backslashes = backslashes & !u64::from(self.escapes);
@@ -126,7 +126,7 @@ impl Scan {
     }
 }
 
-/// The bits up to whose place, itself among them, an odd number of bits is set.
+/// Sets each bit for which the number of set bits up to and including it is odd.
 fn parity(mut bits: u64) -> u64 {
     for distance in [1, 2, 4, 8, 16, 32] {
         bits ^= bits << distance;
@@ -134,7 +134,7 @@ fn parity(mut bits: u64) -> u64 {
     bits
 }
 
-/// Where the string ends whose first quote stands at `at`.
+/// Returns the end of the string whose opening quote is at `at`.
 pub fn end_of_string(text: &[u8], at: usize) -> Option<usize> {
     let mut at = at + 1;
     loop {
@@ -167,7 +167,7 @@ mod tests {
         assert!(!is_compact(br#"{"a":"\\", "b":1}"#) && !is_compact(b"[1,\n2]"));
     }
 
-    /// The end of a container by one byte after the other.
+    /// Finds the end of a container byte by byte.
     fn end_by_bytes(text: &[u8]) -> Option<usize> {
         let (mut depth, mut in_string, mut escaped) = (0_usize, false, false);
         for (at, byte) in text.iter().enumerate() {
@@ -186,7 +186,7 @@ mod tests {
         None
     }
 
-    /// Brackets, and strings of any length that hold brackets and escapes.
+    /// Brackets, and strings of any length with brackets and escapes.
     fn tokens() -> impl Strategy<Value = String> {
         let token = prop_oneof![
             4 => "[\\{\\}\\[\\],:]",
@@ -198,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn containers_end_where_one_byte_after_the_other_says(tokens in tokens(), cut in 0..4000_usize) {
+        fn block_scan_finds_same_end_as_byte_scan(tokens in tokens(), cut in 0..4000_usize) {
             let text = format!("{{{tokens}");
             let text = text.as_bytes().get(..cut).unwrap_or(text.as_bytes());
             prop_assume!(!text.is_empty());

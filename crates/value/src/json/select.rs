@@ -1,26 +1,26 @@
-//! Reading of parts: rows of tables need a few fields of large objects, and what is passed over costs next to nothing.
+//! Partial reads: rows of tables need a few fields of large objects, and the skipped parts cost next to nothing.
 
 use std::ops::Range;
 
 use super::{Dialect, Reader};
 use crate::{Duplicates, Entry, Limits, List, Map, SmolStr, Value};
 
-/// Which parts of a value are read.
+/// Selection of the parts of a value to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selected {
-    /// All of it.
+    /// The whole value.
     Whole,
-    /// Of a map these members, and of a list these members of its items. What is neither is read as it is.
+    /// These members of a map, and of the maps in a list. Other values are read whole.
     Members(Vec<(SmolStr, Selected)>),
 }
 
 impl Selected {
-    /// Nothing but the maps themselves.
+    /// Selects only the maps themselves, without members.
     pub fn nothing() -> Self {
         Self::Members(Vec::new())
     }
 
-    /// Selects what stands at `path`, too: names of members from here.
+    /// Adds the value at `path`, a sequence of member names, to the selection.
     pub fn add<'p>(&mut self, mut path: impl Iterator<Item = &'p str>) {
         match (path.next(), &mut *self) {
             (None, _) => *self = Self::Whole,
@@ -38,14 +38,15 @@ impl Selected {
     }
 }
 
-/// Reads the selected parts of a JSON text that was written by a program. `None` where it cannot be read this way; then it is
-/// to be read whole, which finds what is wrong with it. What is not selected is not checked, and what stands in a map behind
-/// the last selected member is not looked at.
+/// Reads the selected parts of a JSON text that was written by a program. Returns `None` if the text cannot be read
+/// this way; the caller then reads it whole, which finds the error. Unselected parts are not validated, and the rest of
+/// a map after its last selected member is not scanned.
 pub fn parse_selected(bytes: &[u8], selected: &Selected) -> Option<Value> {
     parse_selected_beside(bytes, selected, "").map(|(value, _)| value)
 }
 
-/// The same with the place of the value of the member `noted`, where the text is a map that has it.
+/// Reads the selected parts and also returns the range of the value of the member `noted`, if the text is a map that
+/// has it.
 pub fn parse_selected_beside(bytes: &[u8], selected: &Selected, noted: &str) -> Option<(Value, Option<Range<usize>>)> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut reader = Reader::of_parts(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace);
@@ -58,7 +59,7 @@ pub fn parse_selected_beside(bytes: &[u8], selected: &Selected, noted: &str) -> 
     reader.peek().is_none().then_some((value, place))
 }
 
-/// Recursive, as deep as the selection is.
+/// Recursive, as deep as the selection.
 fn read(reader: &mut Reader<'_>, selected: &Selected) -> Option<Value> {
     match (selected, reader.peek()?) {
         (Selected::Members(members), b'{') => read_members(reader, members, None),
@@ -74,8 +75,8 @@ fn read_members(
     mut noted: Option<(&str, &mut Option<Range<usize>>)>,
 ) -> Option<Value> {
     let mut entries: Vec<Entry> = Vec::with_capacity(members.len());
-    // Which members were not found yet.
-    let mut missing = Missing::of(members.len());
+    // Members that were not found yet.
+    let mut missing = Missing::for_members(members.len());
     skip(reader, b'{');
     while !reader.take(b'}') {
         if missing.is_nothing() && noted.as_ref().is_none_or(|(_, place)| place.is_some()) {
@@ -103,15 +104,16 @@ fn read_members(
         separate(reader, b'}')?;
     }
     reader.skip_space();
-    // Of repeated names the last counts that was read.
+    // The last one that was read of a repeated name wins.
     Some(Value::Map(Map::from_unsorted(entries)))
 }
 
-/// Which of the selected members of a map were not found yet, a bit each. Of more than it has room for some are always missing.
+/// Bit set of the selected members of a map that were not found yet. If there are more members than bits, some always
+/// count as missing.
 struct Missing(u64);
 
 impl Missing {
-    fn of(members: usize) -> Self {
+    fn for_members(members: usize) -> Self {
         Self(1_u64.checked_shl(members as u32).map_or(u64::MAX, |bit| bit - 1))
     }
 
@@ -139,13 +141,13 @@ fn read_items(reader: &mut Reader<'_>, members: &[(SmolStr, Selected)]) -> Optio
     Some(Value::List(List::from(items)))
 }
 
-/// Passes this byte, if it stands here, and the space behind it.
+/// Consumes `byte` if it is next, and the space after it.
 fn skip(reader: &mut Reader<'_>, byte: u8) {
     reader.take(byte);
     reader.skip_space();
 }
 
-/// Passes the comma before another member; where none follows the container ends.
+/// Consumes the comma before another member; without a comma the container must end.
 fn separate(reader: &mut Reader<'_>, end: u8) -> Option<()> {
     match reader.peek()? {
         b',' => {
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_selected_is_read_and_the_rest_passed_over() {
+    fn only_selected_parts_are_read() {
         let text = r#"{ "kind":"Pod","metadata":{"name":"a","managedFields":[{"f:a":{"k:{\"a\":\"}\"}":{}}}]},
             "spec": {"containers":[{"name":"x","image":"i"},{"image":"]"},7,[{"name":"y","z":1}]],"n":1.5},
             "status":{"phase":null,"on":true, "list":[] } }"#;
@@ -188,8 +190,7 @@ mod tests {
             (&["status.phase.deeper"], r#"{"status":{"phase":null}}"#),
             (&[], "{}"),
         ] {
-            let found = parse_selected(text.as_bytes(), &selected(paths));
-            let found = found.map(|value| json::to_string(&value));
+            let found = parse_selected(text.as_bytes(), &selected(paths)).map(|value| json::to_string(&value));
             assert_eq!(found.as_deref(), Some(expected), "{paths:?}");
         }
         let whole = json::parse(text.as_bytes(), &Limits::TRUSTED).ok();
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn of_repeated_names_the_last_counts_and_escaped_names_are_names() {
+    fn last_of_repeated_or_escaped_names_wins() {
         let found = parse_selected(br#"{"a":1,"\u0061":2,"b":3,"c":4}"#, &selected(&["a", "b"]));
         assert_eq!(
             found.map(|value| json::to_string(&value)).as_deref(),
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_behind_the_last_selected_member_is_passed_over() {
+    fn text_after_last_selected_member_is_not_scanned() {
         let text = r#"{"a":{"b":1,"c":{"d":"}"}},"e":[{"f":1,"g":"]"},{"g":2}],"h":3}"#;
         for (paths, expected) in [
             (&["a.b"][..], r#"{"a":{"b":1}}"#),
@@ -225,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_of_a_member_is_known_whether_it_is_selected_or_not() {
+    fn noted_member_range_is_returned_if_unselected() {
         let text = r#"{"a":{"metadata":1},"metadata":{"a":"}"},"b":[2]}"#;
         for paths in [&["metadata.a"][..], &["b"], &["metadata"]] {
             let (_, place) = parse_selected_beside(text.as_bytes(), &selected(paths), "metadata").unwrap();
@@ -236,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_json_is_not_read() {
+    fn invalid_json_is_not_read() {
         for text in [
             "",
             "{",

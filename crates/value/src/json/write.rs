@@ -1,10 +1,10 @@
-//! The JSON writer.
+//! JSON writer.
 
 use std::io::Write;
 
 use crate::{Growth, Value};
 
-/// Appends the compact form of `value` to `out`. There is no line break at the end.
+/// Appends the compact form of `value` to `out`, without a trailing line break.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
     match value {
         Value::Null => out.extend_from_slice(b"null"),
@@ -42,22 +42,22 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends the form of `value` with a member a line to `out`, each level set off by `indent`: `pretty=true` of the API
-/// has two blanks. There is no line break at the end.
+/// Appends the form of `value` with one member per line to `out`, each level indented by `indent`: two spaces for
+/// `pretty=true` of the API. There is no trailing line break.
 pub fn write_pretty(value: &Value, indent: &str, out: &mut Vec<u8>) {
     write_indented(value, indent, 0, out);
 }
 
-/// The compact form of `value`.
+/// Returns the compact form of `value`.
 pub fn to_vec(value: &Value) -> Vec<u8> {
     let mut out = Vec::with_capacity(256);
     write(value, &mut out);
     out
 }
 
-/// The compact form of `value`.
+/// Returns the compact form of `value`.
 pub fn to_string(value: &Value) -> String {
-    // Writing makes nothing but UTF-8.
+    // The writer produces only UTF-8.
     String::from_utf8(to_vec(value)).unwrap_or_default()
 }
 
@@ -97,8 +97,8 @@ fn start_line(comma: bool, indent: &str, level: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a float as Go's `encoding/json` does: the shortest digits that read back the same, with an exponent below
-/// 1e-6 and from 1e21.
+/// Appends a float like Go's `encoding/json`: the shortest digits that read back the same, with an exponent below 1e-6
+/// and from 1e21.
 #[expect(clippy::indexing_slicing, reason = "`start` is a length that the text had")]
 pub fn write_float(number: f64, out: &mut Vec<u8>) {
     let magnitude = number.abs();
@@ -108,7 +108,7 @@ pub fn write_float(number: f64, out: &mut Vec<u8>) {
     } else {
         let start = out.len();
         let _ = write!(out, "{number:e}");
-        // Go puts a sign before every exponent.
+        // Go writes a sign in every exponent.
         if let Some(at) = out[start..].iter().position(|byte| *byte == b'e')
             && out.get(start + at + 1) != Some(&b'-')
         {
@@ -117,7 +117,7 @@ pub fn write_float(number: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends a string in quotes, escaped so that it is also safe within HTML.
+/// Appends a quoted string, escaped so that it is also safe within HTML.
 #[expect(
     clippy::indexing_slicing,
     reason = "the part lies within the text that was looked through"
@@ -136,7 +136,7 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends in quotes a string that is known to need no escape, such as the name of a field of a type.
+/// Appends a quoted string that needs no escapes, such as the name of a field of a type.
 pub fn write_plain_string(text: &str, out: &mut Vec<u8>) {
     debug_assert!(first_special(text.as_bytes()).is_none());
     out.reserve(text.len() + 2);
@@ -145,20 +145,20 @@ pub fn write_plain_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// The length of the compact form of `value` in bytes, without what escapes add.
+/// Returns the length of the compact form of `value` in bytes, without escapes.
 pub fn length(value: &Value) -> usize {
     let mut room = Growth::new(usize::MAX);
-    // Nothing in memory is as large as this.
+    // No value in memory is as large as this.
     let _ = room.draw_value(value);
     usize::MAX - room.left()
 }
 
-/// The length of a string as [`write_string`] writes it, in bytes, without what escapes add.
+/// Returns the length of a string as [`write_string`] writes it, in bytes, without escapes.
 pub fn string_length(text: &str) -> usize {
     text.len() + 2
 }
 
-/// The length of a number.
+/// Returns the length of a number.
 pub(crate) fn number_length(number: &Value) -> usize {
     match number {
         Value::Int(number) => usize::from(*number < 0) + digits(number.unsigned_abs()),
@@ -171,8 +171,8 @@ fn digits(number: u64) -> usize {
     number.checked_ilog10().unwrap_or_default() as usize + 1
 }
 
-/// JSON of another writer, made safe within HTML as [`write_string`] makes it: what has to be escaped stands within strings
-/// alone.
+/// Appends JSON of another writer, made safe within HTML like [`write_string`] does: only strings contain characters to
+/// escape.
 #[expect(
     clippy::indexing_slicing,
     reason = "the part lies within the text that was looked through"
@@ -202,7 +202,7 @@ pub fn html_safe(text: Vec<u8>) -> Vec<u8> {
     out
 }
 
-/// Where the first byte stands that may need an escape.
+/// Returns the offset of the first byte that may need an escape.
 #[expect(
     clippy::indexing_slicing,
     reason = "a byte has a place in a table of 256, a nibble in one of 16"
@@ -210,7 +210,7 @@ pub fn html_safe(text: Vec<u8>) -> Vec<u8> {
 fn first_special(bytes: &[u8]) -> Option<usize> {
     let (blocks, rest) = bytes.as_chunks::<16>();
     for (number, block) in blocks.iter().enumerate() {
-        // Without a branch for each byte the compiler compares all of a block at once.
+        // Without a branch per byte the compiler compares all bytes of a block at once.
         let is_plain = |byte: u8| {
             (byte >= 0x20)
                 & (byte != b'"')
@@ -242,7 +242,7 @@ fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
         if escape == 0 {
             continue;
         }
-        // U+2028 and U+2029 are the only characters beyond ASCII that are escaped: E2 80 A8 and E2 80 A9.
+        // U+2028 and U+2029 (E2 80 A8 and E2 80 A9) are the only non-ASCII characters that are escaped.
         let (length, digits) = match (escape, bytes.get(at + 1), bytes.get(at + 2)) {
             (SEPARATOR, Some(0x80), Some(last @ (0xA8 | 0xA9))) => {
                 (3, [b'2', b'0', b'2', HEX[usize::from(last & 0xF)]])
@@ -270,7 +270,7 @@ fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
 const UNICODE: u8 = b'u';
 const SEPARATOR: u8 = b's';
 
-/// What follows the backslash for each byte; zero for bytes that stand for themselves.
+/// Character after the backslash in the escape of each byte; zero for bytes without an escape.
 #[expect(clippy::indexing_slicing, reason = "a byte has a place in a table of 256")]
 const ESCAPES: [u8; 256] = {
     let mut table = [0; 256];
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn pretty_form_has_a_member_a_line_and_keeps_empty_containers_closed() {
+    fn pretty_form_has_one_member_per_line() {
         let value = json::parse(br#"{"b":[1,{"c":null}],"a":{},"d":[]}"#, &Limits::default()).unwrap();
         let mut out = Vec::new();
         write_pretty(&value, "  ", &mut out);

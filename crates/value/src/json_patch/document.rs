@@ -1,20 +1,20 @@
-//! A document on its way through the operations of a patch. Containers that an operation changes are opened: then a
-//! change in the middle of a long list, or of a map with many members, costs little, however many operations there are.
-//! Everything else stays as it was, and shared.
+//! Document during the operations of a patch. Containers that an operation changes are opened: a change in the middle
+//! of a long list, or of a map with many members, is then cheap, however many operations there are. All other nodes
+//! stay shared.
 
 use std::collections::BTreeMap;
 
 use crate::{List, Map, SmolStr, Value, json};
 
-/// A node of the document.
+/// Node of the document.
 pub(super) enum Node {
-    /// As it was.
+    /// An unchanged value.
     Whole(Value),
     List(Items),
     Map(BTreeMap<SmolStr, Node>),
 }
 
-/// What stands in a document, to be looked at.
+/// Read-only view of a node.
 #[derive(Clone, Copy)]
 pub(super) enum View<'a> {
     Value(&'a Value),
@@ -37,7 +37,7 @@ impl Node {
         }
     }
 
-    /// The node with its items or members apart, if it has any.
+    /// Opens the node: its items or members, if it has any, become separate nodes.
     pub(super) fn open(&mut self) -> &mut Self {
         match self {
             Self::Whole(Value::List(list)) => {
@@ -68,7 +68,7 @@ impl Node {
 impl<'a> View<'a> {
     pub(super) const NULL: View<'static> = View::Value(&Value::Null);
 
-    /// How many items a list has; `None` for what is no list.
+    /// Returns the number of items of a list; `None` if this is not a list.
     pub(super) fn items(self) -> Option<usize> {
         match self {
             Self::Value(Value::List(list)) => Some(list.len()),
@@ -97,7 +97,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// How deep lists and maps are nested, as [`Value::depth`].
+    /// Returns the nesting of lists and maps, like [`Value::depth`].
     pub(super) fn depth(self) -> usize {
         let deepest = match self {
             Self::Value(value) => return value.depth(),
@@ -118,7 +118,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The bytes of its JSON.
+    /// Returns the size of the JSON in bytes.
     pub(super) fn length(self) -> usize {
         match self {
             Self::Value(value) => json::length(value),
@@ -133,7 +133,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Whether it has the JSON text of `value`: integers and floats are never the same.
+    /// True if the JSON text equals that of `value`: an integer never equals a float.
     pub(super) fn is_same(self, value: &Value) -> bool {
         match (self, value) {
             (Self::Value(own), value) => is_same(own, value),
@@ -171,7 +171,7 @@ fn is_same_map(a: &Map, b: &Map) -> bool {
             .all(|((a_key, a), (b_key, b))| a_key == b_key && is_same(a, b))
 }
 
-/// The items of an open list, in runs: a change moves the items of one run.
+/// Items of an open list in runs: an insertion or removal moves only the items of one run.
 #[derive(Default)]
 pub(super) struct Items {
     runs: Vec<Vec<Node>>,
@@ -179,7 +179,7 @@ pub(super) struct Items {
 }
 
 impl Items {
-    /// The most items of a run.
+    /// Maximum number of items in a run.
     const RUN: usize = 1024;
 
     pub(super) fn len(&self) -> usize {
@@ -190,7 +190,8 @@ impl Items {
         self.runs.iter().flatten()
     }
 
-    /// The run in which the item stands, and its place there. The place behind the last item is in the last run.
+    /// Returns the run that contains the item and the index within it. The index after the last item is in the last
+    /// run.
     fn place(&self, mut at: usize) -> Option<(usize, usize)> {
         let last = self.runs.len().checked_sub(1)?;
         for (number, run) in self.runs.iter().enumerate() {
@@ -212,7 +213,7 @@ impl Items {
         self.runs.get_mut(run)?.get_mut(at)
     }
 
-    /// Puts an item ahead of the one at `at`, which is at most the number of items.
+    /// Inserts an item before the one at `at`, which is at most the number of items.
     pub(super) fn insert(&mut self, at: usize, item: Node) {
         if self.runs.is_empty() {
             self.runs.push(Vec::new());

@@ -112,7 +112,7 @@ fn indices_may_have_signs_and_zeros_in_front() {
 }
 
 #[test]
-fn what_stands_before_the_first_slash_is_not_looked_at() {
+fn path_text_before_first_slash_is_ignored() {
     assert_eq!(
         result(r#"{"data":{}}"#, r#"[{"op":"add","path":"data/k","value":"1"}]"#),
         r#"{"data":{},"k":"1"}"#
@@ -197,7 +197,7 @@ fn operations_that_cannot_be_done_fail() {
 }
 
 #[test]
-fn texts_that_are_no_patch_are_refused_in_the_words_of_the_reference() {
+fn invalid_json_patch_gives_reference_error() {
     let cases = [
         (
             r#"{"data":{}}"#,
@@ -285,7 +285,7 @@ fn many_copies_to_deeper_places_are_no_nesting() {
 }
 
 #[test]
-fn what_no_operation_touches_stays_shared() {
+fn untouched_subtree_stays_shared() {
     let document = parse(r#"{"a":{"x":1},"b":{"y":1}}"#);
     let (patch, _) = Patch::parse(br#"[{"op":"add","path":"/a/z","value":2}]"#, &Limits::default()).unwrap();
     let after = patch.apply(&document, &Bounds::default()).unwrap();
@@ -295,7 +295,7 @@ fn what_no_operation_touches_stays_shared() {
 }
 
 #[test]
-fn an_open_list_of_many_runs_is_the_list_that_plain_changes_make() {
+fn open_list_of_many_runs_equals_plain_list() {
     let mut plain: Vec<i64> = (0..3000).collect();
     let document = parse(&format!("{{\"l\":{plain:?}}}"));
     let mut operations = Vec::new();

@@ -1,6 +1,8 @@
-//! YAML in and out, as `sigs.k8s.io/yaml` reads and writes it: YAML 1.1 scalars, each tree one that JSON can say.
+//! YAML reader and writer with the rules of `sigs.k8s.io/yaml`: YAML 1.1 scalars, and only trees that JSON can
+//! represent.
 //!
-//! JSON is read by the JSON reader where both agree, since clients send apply patches as JSON under the YAML media type.
+//! The JSON reader reads a text on which both agree, because clients send apply patches as JSON under the YAML media
+//! type.
 
 mod order;
 mod read;
@@ -13,27 +15,27 @@ use crate::{Duplicates, Error, Limits, Parsed, Position, Value};
 
 pub use write::{to_string, write};
 
-/// What to do with documents after the first.
+/// Treatment of documents after the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Documents {
-    /// Nothing: they are not even looked at. So does an API server.
+    /// They are ignored without being parsed, as an API server does.
     #[default]
     First,
-    /// Refuse the text.
+    /// The text is rejected.
     Single,
 }
 
-/// Reads the first document; of repeated keys the last wins. A text without a document is `null`.
+/// Reads the first document. The last value of a repeated key wins. A text without a document is `null`.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     Ok(parse_with(bytes, limits, Documents::First)?.value)
 }
 
-/// Reads the first document and reports repeated keys, of which the last wins.
+/// Reads the first document and reports repeated keys. The last value of a repeated key wins.
 pub fn parse_with_findings(bytes: &[u8], limits: &Limits) -> Result<Parsed, Error> {
     parse_with(bytes, limits, Documents::First)
 }
 
-/// Reads a document and reports repeated keys; `documents` says what becomes of further ones.
+/// Reads a document and reports repeated keys. Further documents are treated according to `documents`.
 pub fn parse_with(bytes: &[u8], limits: &Limits, documents: Documents) -> Result<Parsed, Error> {
     limits.check_bytes(bytes.len())?;
     let utf8 = from_utf16(bytes);
@@ -54,7 +56,7 @@ pub fn parse_with(bytes: &[u8], limits: &Limits, documents: Documents) -> Result
     }
 }
 
-/// The text of bytes that begin with the byte order mark of UTF-16. What is no pair of surrogates becomes U+FFFD.
+/// Decodes bytes that begin with the byte order mark of UTF-16. Unpaired surrogates become U+FFFD.
 #[expect(clippy::indexing_slicing, reason = "called with the mark of two bytes at the start")]
 fn from_utf16(bytes: &[u8]) -> Option<String> {
     let unit: fn([u8; 2]) -> u16 = match bytes {
@@ -67,14 +69,14 @@ fn from_utf16(bytes: &[u8]) -> Option<String> {
     Some(String::from_utf16_lossy(&units))
 }
 
-/// Refuses a tab at the start of a line behind JSON: no token can begin with it.
+/// Rejects a tab at the start of a line after JSON: no token can begin with it.
 fn check_rest(text: &str) -> Result<(), Error> {
     let end = text.trim_end_matches([' ', '\n', '\r', '\t']).len();
     let mut offset = end;
     for (number, line) in text[end..].split_inclusive('\n').enumerate() {
         let blanks = line.len() - line.trim_start_matches(' ').len();
         if number > 0 && line[blanks..].starts_with('\t') {
-            let position = Position::of(text.as_bytes(), offset + blanks);
+            let position = Position::at_offset(text.as_bytes(), offset + blanks);
             return Err(syntax::scanner_error(
                 "found character that cannot start any token",
                 position,
@@ -85,8 +87,8 @@ fn check_rest(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// The value of a text that is JSON and means the same in YAML, or why it is no JSON. Anything in doubt is left to the YAML
-/// reader.
+/// Reads a text that is JSON with the same meaning in YAML, or returns the JSON error. In doubt, returns `None` and
+/// leaves the text to the YAML reader.
 fn read_as_json(text: &str, limits: &Limits) -> Option<Result<Value, Error>> {
     let begins_as_json = text.trim_start_matches([' ', '\n', '\r', '\t']).starts_with(['{', '[']);
     if !begins_as_json || (!text.is_ascii() && text.chars().any(is_line_break)) {
@@ -104,12 +106,12 @@ fn read_as_json(text: &str, limits: &Limits) -> Option<Result<Value, Error>> {
     }
 }
 
-/// Characters that YAML takes for line breaks and JSON does not.
+/// True for characters that are line breaks in YAML but not in JSON.
 fn is_line_break(character: char) -> bool {
     matches!(character, '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// The input as text without a byte order mark, if it holds nothing but characters that YAML allows.
+/// Returns the input as text without a byte order mark, if it holds only characters that YAML allows.
 #[expect(
     clippy::indexing_slicing,
     reason = "the part lies within the text that was looked through"
@@ -117,13 +119,13 @@ fn is_line_break(character: char) -> bool {
 fn checked_text(bytes: &[u8]) -> Result<&str, Error> {
     let refused = |message: &str, offset| Error::Yaml {
         message: format!("yaml: {message}"),
-        position: Position::of(bytes, offset),
+        position: Position::at_offset(bytes, offset),
     };
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let offset = error.valid_up_to();
         refused(broken_character(&bytes[offset..]), offset)
     })?;
-    // Nearly all texts are plain ASCII, which takes no look at characters.
+    // Nearly all texts are plain ASCII, which needs no decoding.
     if bytes.iter().fold(true, |plain, byte| {
         plain & (matches!(byte, b' '..=b'~') | matches!(byte, b'\t' | b'\n' | b'\r'))
     }) {
@@ -139,7 +141,7 @@ fn checked_text(bytes: &[u8]) -> Result<&str, Error> {
     }
 }
 
-/// What libyaml says of bytes that begin with no character of UTF-8.
+/// Returns libyaml's message for bytes that do not begin with a UTF-8 character.
 fn broken_character(bytes: &[u8]) -> &'static str {
     let width = match bytes.first() {
         Some(0xC0..=0xDF) => 2,

@@ -2,8 +2,8 @@ use std::cmp::Ordering;
 
 use crate::Entry;
 
-/// The order in which the reference writes the keys of a mapping: letters by their code and after anything else, runs of
-/// digits by their value.
+/// Compares keys of a mapping in the reference's output order: letters by their code and after all other characters,
+/// runs of digits by their value.
 pub(super) fn natural(a: &str, b: &str) -> Ordering {
     let common = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
     let mut a_rest = a.chars().skip(common);
@@ -17,7 +17,7 @@ pub(super) fn natural(a: &str, b: &str) -> Ordering {
         (true, false) => Ordering::Greater,
         (false, true) => Ordering::Less,
         (false, false) => {
-            // Zeros do not lead a number that digits before them belong to.
+            // Zeros are not leading if digits of the same number precede them.
             let significant = (a_next == '0' || b_next == '0') && has_digit_before(a, common);
             let start = u64::from(significant);
             let (a_value, a_digits) = number(start, std::iter::once(a_next).chain(a_rest));
@@ -30,8 +30,8 @@ pub(super) fn natural(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// The entries in the order of [`natural`]. That is the reference's, and for some keys no order at all: of three each may come
-/// before the next. The sort of the standard library panics by such a one, and this one does not.
+/// Sorts the entries with [`natural`]. The reference's comparison is not a valid order for some keys: of three keys
+/// each may sort before the next. The standard library's sort panics on such a comparison, this one does not.
 pub(super) fn in_natural_order<'a>(entries: &[&'a Entry]) -> Vec<&'a Entry> {
     if entries.len() < 2 {
         return entries.to_vec();
@@ -49,7 +49,7 @@ pub(super) fn in_natural_order<'a>(entries: &[&'a Entry]) -> Vec<&'a Entry> {
     sorted
 }
 
-/// Whether the run of digits that ends before character `at` has one other than zero.
+/// True if the run of digits that ends before character `at` has one other than zero.
 fn has_digit_before(text: &str, at: usize) -> bool {
     let before: Vec<char> = text.chars().take(at).collect();
     before
@@ -59,7 +59,7 @@ fn has_digit_before(text: &str, at: usize) -> bool {
         .any(|character| *character != '0')
 }
 
-/// The value and the length of the run of digits at the start; the value grows from `start`.
+/// Returns the value and the length of the leading run of digits; the value continues from `start`.
 fn number(start: u64, text: impl Iterator<Item = char>) -> (u64, usize) {
     text.map_while(|character| character.to_digit(10))
         .fold((start, 0), |(value, digits), digit| {

@@ -1,7 +1,6 @@
-//! The YAML reader: builds the tree from the parser's events, with a stack of open collections.
+//! YAML reader: builds the tree from the parser's events, with a stack of open collections.
 //!
-//! Aliases share the tree of their anchor, so they cost no memory; what they would come to when written out is counted
-//! against the limits nevertheless.
+//! Aliases share the tree of their anchor, so they cost no memory, but their expanded size counts against the limits.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -14,12 +13,12 @@ use super::syntax::{Syntax, without_escaped_apostrophes};
 use crate::finding::MAX_FINDINGS;
 use crate::{Entry, Error, Finding, Limits, List, Map, Parsed, SmolStr, Value};
 
-/// How many bytes are read again at the most for escapes that the parser does not know.
-const READ_ANEW: usize = 16 << 20;
+/// Maximum number of bytes that are parsed again because of escapes that the parser does not know.
+const MAX_REREAD_BYTES: usize = 16 << 20;
 
 /// Reads a document of `text`.
 pub(super) fn read(text: &str, limits: &Limits, documents: Documents) -> Result<Parsed, Error> {
-    let (mut text, mut left) = (Cow::Borrowed(text), READ_ANEW);
+    let (mut text, mut left) = (Cow::Borrowed(text), MAX_REREAD_BYTES);
     loop {
         let escape = match read_once(&text, limits, documents) {
             Err(Failure::Escape(error, at)) => (error, at),
@@ -35,7 +34,7 @@ pub(super) fn read(text: &str, limits: &Limits, documents: Documents) -> Result<
     }
 }
 
-/// Why a text cannot be read.
+/// Failure to read a text.
 pub(super) enum Failure {
     Final(Error),
     /// The parser does not know an escape in the scalar that begins at this byte.
@@ -49,7 +48,7 @@ impl From<Error> for Failure {
 }
 
 fn read_once(text: &str, limits: &Limits, documents: Documents) -> Result<Parsed, Failure> {
-    // The parser's own default for nesting is lower than ours; one more than ours makes the error ours.
+    // The parser's own default nesting limit is lower. Allowing one level more than our limit makes the error ours.
     let nesting = limits.max_depth.saturating_add(1);
     let options = granit_parser::options! {
         emit_comments: false,
@@ -84,20 +83,20 @@ struct Reader<'a> {
     open: Vec<Collection>,
     anchors: HashMap<usize, Node>,
     findings: Vec<Finding>,
-    /// Values so far, those under aliases counted each time.
+    /// Number of values so far; each alias counts the values of its anchor again.
     nodes: usize,
-    /// Those of them that stand under aliases.
+    /// Number of these values that come from aliases.
     aliased_nodes: usize,
-    /// Bytes of all scalars so far, those under aliases counted each time.
+    /// Number of bytes of all scalars so far; each alias counts those of its anchor again.
     bytes: usize,
 }
 
-/// A complete value with what it counts against the limits.
+/// Complete value with its size for the limits.
 #[derive(Clone, Debug)]
 struct Node {
-    /// Scalars are as resolved: floats may be infinite, whole floats are still floats.
+    /// Resolved value: floats may be infinite, whole floats are still floats.
     value: Value,
-    /// Whether it is the plain `<<` that merges maps when used as a key.
+    /// True if it is the plain `<<`, which merges maps when used as a key.
     is_merge: bool,
     line: usize,
     nodes: usize,
@@ -117,27 +116,27 @@ enum Content {
     Map(Mapping),
 }
 
-/// An open mapping; the entries are in the order of the text and a later one of the same key wins.
+/// Open mapping. The entries are in the order of the text, and a later entry of the same key wins.
 #[derive(Default)]
 struct Mapping {
     entries: Vec<Entry>,
-    /// The key that waits for its value.
+    /// Key that waits for its value.
     key: Option<Node>,
     seen: Keys,
 }
 
-/// The keys of an open mapping so far; text and numbers that look alike are different keys.
+/// Keys of an open mapping so far. Text and numbers that look the same are different keys.
 #[derive(Default)]
 struct Keys {
     few: Vec<Value>,
-    /// All keys as Go shows them, once there are more than a few.
+    /// All keys in Go's form, once there are more than a few.
     many: HashSet<SmolStr>,
 }
 
 impl Keys {
     const FEW: usize = 16;
 
-    /// Adds a key; `false` if it was there before.
+    /// Adds a key; returns false if it was there before.
     fn insert(&mut self, key: &Value) -> bool {
         if !self.many.is_empty() {
             return self.many.insert(shown_key(key));
@@ -177,7 +176,7 @@ impl<'a> Reader<'a> {
                     .as_deref()
                     .map(|tag| (tag.handle(), tag.suffix(), tag.core_suffix()));
                 let tag = match tag {
-                    // The tag `!` leaves a scalar to be resolved as if it were plain.
+                    // The tag `!` resolves a scalar as if it were plain.
                     None | Some(("", "!", _)) => None,
                     Some((_, _, Some(name))) => Some(Tag::named(name)),
                     Some((handle, name @ "binary", None)) if handle != "!" => Some(Tag::named(name)),
@@ -257,7 +256,7 @@ impl<'a> Reader<'a> {
         self.complete(node, collection.anchor, span)
     }
 
-    /// Hands a complete value to the collection it stands in.
+    /// Passes a complete value to the enclosing collection.
     fn complete(&mut self, node: Node, anchor: usize, span: &Span) -> Result<(), Error> {
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
@@ -282,8 +281,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Puts the entries of a map, or of several in a list, where the merge key stands. Earlier maps of the list win over
-    /// later ones; the keys already there are overwritten.
+    /// Inserts the entries of a map, or of several maps in a list, at the merge key. Earlier maps of the list win over
+    /// later ones; existing keys are overwritten.
     fn merge(&mut self, node: Node, span: &Span) -> Result<(), Error> {
         let line = node.line;
         let maps = match node.value {
@@ -312,7 +311,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Puts an entry into the innermost mapping.
+    /// Inserts an entry into the innermost mapping.
     fn set(&mut self, key: Value, node: Node, span: &Span) -> Result<(), Error> {
         let Some(Content::Map(mapping)) = self.open.last_mut().map(|collection| &mut collection.content) else {
             return Ok(());
@@ -333,7 +332,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Counts values and bytes of text, and refuses what goes beyond the limits or consists of little but aliases.
+    /// Counts values and bytes of text. Rejects input beyond the limits, and input that consists mostly of aliases.
     fn count(&mut self, nodes: usize, bytes: usize, span: &Span) -> Result<(), Error> {
         self.nodes = self.nodes.saturating_add(nodes);
         self.bytes = self.bytes.saturating_add(bytes);
@@ -353,7 +352,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The share of values under aliases that the reference allows: nearly all up to 400,000 values, a tenth from 4,000,000.
+/// Returns the share of aliased values that the reference allows: nearly all up to 400,000 values, a tenth from
+/// 4,000,000.
 fn allowed_share_of_aliases(nodes: usize) -> f64 {
     const LOW: f64 = 400_000.0;
     const HIGH: f64 = 4_000_000.0;

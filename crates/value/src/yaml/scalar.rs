@@ -1,4 +1,4 @@
-//! What a scalar stands for: the rules of `go.yaml.in/yaml/v2`, which are those of YAML 1.1 with base 60 left out.
+//! Resolution of scalars with the rules of `go.yaml.in/yaml/v2`: YAML 1.1 without base 60.
 
 use base64::Engine;
 
@@ -8,7 +8,7 @@ use holdfast_gotext::quote::quote;
 use crate::number::whole_as_integer;
 use crate::{SmolStr, Value};
 
-/// The tags of the YAML repository (`!!…`) that mean something here; all others make text.
+/// Tags of the YAML repository (`!!…`) that have a meaning here; all others produce text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Tag {
     Bool,
@@ -21,7 +21,7 @@ pub(super) enum Tag {
 }
 
 impl Tag {
-    /// The tag `!!name`.
+    /// Returns the tag `!!name`.
     pub(super) fn named(name: &str) -> Self {
         match name {
             "bool" => Tag::Bool,
@@ -47,20 +47,20 @@ impl Tag {
     }
 }
 
-/// The value of plain text without a tag. Floats are as they stand, infinite ones and NaN too.
+/// Resolves plain text without a tag. Floats keep their value, including infinities and NaN.
 pub(super) fn resolve_plain(text: &str) -> Value {
     untagged(text).1
 }
 
-/// The value of text under a tag.
+/// Resolves text with a tag.
 ///
 /// # Errors
-/// The reference's words, if the text is none of the tag's.
+/// Returns the reference's message if the text does not fit the tag.
 pub(super) fn resolve_tagged(tag: Tag, text: &str) -> Result<Value, String> {
     match tag {
         Tag::Text => return Ok(Value::from(text)),
         Tag::Binary => {
-            // The reference's decoder passes over line breaks.
+            // The reference's decoder ignores line breaks.
             let text: String = text
                 .chars()
                 .filter(|character| !matches!(character, '\n' | '\r'))
@@ -83,10 +83,10 @@ pub(super) fn resolve_tagged(tag: Tag, text: &str) -> Result<Value, String> {
     }
 }
 
-/// A scalar as a value that JSON can hold.
+/// Converts a scalar to a value that JSON can represent.
 ///
 /// # Errors
-/// The reference's words for infinite floats and NaN.
+/// Returns the reference's message for infinite floats and NaN.
 pub(super) fn to_json_value(value: Value) -> Result<Value, String> {
     match value {
         Value::Float(float) if float.is_finite() => Ok(whole_as_integer(float)),
@@ -95,10 +95,10 @@ pub(super) fn to_json_value(value: Value) -> Result<Value, String> {
     }
 }
 
-/// A scalar as the key of a map, where `value` stands.
+/// Converts a scalar to the key of a map; `value` is the value of the entry.
 ///
 /// # Errors
-/// The reference's words for what cannot be one.
+/// Returns the reference's message if the scalar cannot be a key.
 pub(super) fn to_key(key: Value, value: &Value) -> Result<SmolStr, String> {
     let unsupported = |of: &str, key: &str| {
         let value = go_syntax(value);
@@ -118,7 +118,7 @@ pub(super) fn to_key(key: Value, value: &Value) -> Result<SmolStr, String> {
     }
 }
 
-/// A value as Go's `%#v` shows it.
+/// Formats a value like Go's `%#v`.
 fn go_syntax(value: &Value) -> String {
     let nested = |value: &Value| match value {
         Value::Null => "interface {}(nil)".to_owned(),
@@ -144,7 +144,7 @@ fn go_syntax(value: &Value) -> String {
     }
 }
 
-/// A key as Go's `%#v` shows it.
+/// Formats a key like Go's `%#v`.
 pub(super) fn shown_key(value: &Value) -> SmolStr {
     match value {
         Value::String(text) => SmolStr::from(quote(text)),
@@ -153,7 +153,7 @@ pub(super) fn shown_key(value: &Value) -> SmolStr {
     }
 }
 
-/// Whether plain text would be read as text.
+/// True if plain text would be read as a string.
 pub(super) fn is_text(text: &str) -> bool {
     match text.as_bytes().first() {
         None => false,
@@ -162,7 +162,7 @@ pub(super) fn is_text(text: &str) -> bool {
     }
 }
 
-/// Whether text that begins so may be something else than text.
+/// True if text with this first byte may be something other than a string.
 fn may_begin_a_value(first: u8) -> bool {
     matches!(first, b'+' | b'-' | b'.' | b'~' | b'0'..=b'9')
         || matches!(first.to_ascii_lowercase(), b'y' | b'n' | b't' | b'f' | b'o')
@@ -215,7 +215,7 @@ fn number(text: &str) -> Option<(Tag, Value)> {
     beyond_64_bits(plain).map(|float| (Tag::Int, Value::Float(float)))
 }
 
-/// The sign, base and digits of an integer: `0x`, `0o`, `0b`, or `0` alone for octal.
+/// Splits an integer into sign, base and digits: `0x`, `0o`, `0b`, or a bare `0` for octal.
 fn integer_parts(text: &str) -> Option<(bool, u32, &str)> {
     let (negative, magnitude) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -239,13 +239,13 @@ fn integer(text: &str) -> Option<Value> {
     match negative {
         true if magnitude <= i64::MIN.unsigned_abs() => Some(Value::Int(0_i64.wrapping_sub_unsigned(magnitude))),
         true => None,
-        // With a sign the reference takes no more than 63 bits for an integer.
+        // With a sign the reference accepts at most 63 bits for an integer.
         false if text.starts_with('+') => i64::try_from(magnitude).ok().map(Value::Int),
         false => Some(Value::from(magnitude)),
     }
 }
 
-/// A float in decimal notation: digits with a point somewhere or nowhere, and maybe an exponent.
+/// Parses a float in decimal notation: digits with an optional point anywhere and an optional exponent.
 fn float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
@@ -262,15 +262,15 @@ fn float(text: &str) -> Option<f64> {
     float.is_finite().then_some(float)
 }
 
-/// An integer too large for 64 bits in a base other than ten, as JSON holds it.
+/// Parses an integer that is too large for 64 bits in a base other than ten, as JSON represents it.
 fn beyond_64_bits(text: &str) -> Option<f64> {
     let (negative, base, digits) = integer_parts(text)?;
     let magnitude = u128::from_str_radix(digits, base).ok()? as f64;
     Some(if negative { -magnitude } else { magnitude })
 }
 
-/// Whether the text is a date, or a date and a time, in a form that the reference takes for a timestamp. Such text stays
-/// text when read, and is quoted when written.
+/// True if the text is a date, or a date with a time, in a form that the reference parses as a timestamp. Such text
+/// stays text when it is read, and is quoted when it is written.
 fn is_timestamp(text: &str) -> bool {
     let Some((year, rest)) = text.split_once('-') else {
         return false;
@@ -320,7 +320,7 @@ fn is_number_below(text: &str, max_digits: usize, bound: u32) -> bool {
         && text.parse::<u32>().is_ok_and(|number| number < bound)
 }
 
-/// `hour:minute:second`, maybe with a fraction.
+/// True for `hour:minute:second` with an optional fraction.
 fn is_clock(text: &str) -> bool {
     let (clock, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let mut parts = clock.split(':');
@@ -331,7 +331,7 @@ fn is_clock(text: &str) -> bool {
     in_bounds && parts.next().is_none() && !fraction.is_empty() && fraction.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// `Z` or an offset in hours and minutes.
+/// True for `Z` or an offset in hours and minutes.
 fn is_zone(text: &str) -> bool {
     match text.strip_prefix(['+', '-']) {
         None => text == "Z",
@@ -396,7 +396,7 @@ mod tests {
         for (text, expected) in cases {
             let value = to_json_value(resolve_plain(text)).unwrap();
             let expected = match expected {
-                // JSON prints the nearest float's digits.
+                // JSON has the digits of the nearest float.
                 "-9223372036854775809" => "-9223372036854775808",
                 other => other,
             };

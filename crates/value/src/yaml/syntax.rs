@@ -1,26 +1,26 @@
-//! Where the reference's parser differs from ours: what it refuses besides, and its words for what is wrong.
+//! Differences between the reference's parser and ours: what it rejects in addition, and its error messages.
 //!
-//! The reference scans with libyaml's rules. Tabs do not indent there, neither tokens nor the lines of plain scalars;
-//! and of JSON's escapes it knows neither `\/` nor surrogates. Its errors name a line, but not the first one, and in
-//! errors of grammar the line counts from zero.
+//! The reference scans with libyaml's rules. There, tabs do not indent, neither before tokens nor in the lines of plain
+//! scalars, and of JSON's escapes it knows neither `\/` nor surrogates. Its errors name a line unless it is the first,
+//! and errors of grammar count lines from zero.
 
 use granit_parser::{ErrorKind, Event, Marker, ScalarStyle, ScanError, Span, StructureStyle};
 
 use super::read::Failure;
 use crate::{Error, Limits, Position};
 
-/// Follows the events of a text and checks what the parser lets pass.
+/// Checker that follows the events of a text and rejects what only the parser allows.
 pub(super) struct Syntax<'a> {
     text: &'a str,
-    /// For each open collection the column of its tokens if it is in block style.
+    /// Columns of the tokens of each open collection in block style.
     open: Vec<Option<usize>>,
-    /// Where the last token ended.
+    /// End of the last token.
     at: usize,
-    /// Whether the text between `at` and the next token is the blanks behind an indicator.
+    /// True if the text between `at` and the next token is the blanks after an indicator.
     after_indicator: bool,
 }
 
-/// From which part of libyaml an error comes.
+/// Part of libyaml that an error comes from.
 #[derive(Clone, Copy)]
 enum Source {
     Scanner,
@@ -41,7 +41,7 @@ impl<'a> Syntax<'a> {
         self.text
     }
 
-    /// Refuses what the reference does not know of the directives before the first document.
+    /// Rejects directives before the first document that the reference does not know.
     pub(super) fn check_directives(&self) -> Result<(), Error> {
         let mut offset = 0;
         for line in self.text.split_inclusive('\n') {
@@ -52,7 +52,7 @@ impl<'a> Syntax<'a> {
                 }
                 break;
             };
-            let position = Position::of(self.text.as_bytes(), offset);
+            let position = Position::at_offset(self.text.as_bytes(), offset);
             let mut words = directive.split_ascii_whitespace();
             match (words.next(), words.next()) {
                 (Some("YAML"), Some("1.1")) | (Some("TAG"), _) => {}
@@ -74,7 +74,7 @@ impl<'a> Syntax<'a> {
         Ok(())
     }
 
-    /// Checks the token that `event` comes from, and the blanks before it.
+    /// Checks the token of `event`, and the blanks before it.
     pub(super) fn check(&mut self, event: &Event<'_>, span: &Span) -> Result<(), Error> {
         let (start, end) = (self.offset(&span.start), self.offset(&span.end));
         match event {
@@ -121,7 +121,7 @@ impl<'a> Syntax<'a> {
         self.open.last() == Some(&None)
     }
 
-    /// Refuses tabs among the blanks at the start of a line before the token at `start`.
+    /// Rejects tabs among the blanks at the start of a line before the token at `start`.
     fn check_indent(&self, start: usize) -> Result<(), Error> {
         let Some(gap) = self.text.get(self.at..start) else {
             return Ok(());
@@ -134,7 +134,7 @@ impl<'a> Syntax<'a> {
             if number > 0 || self.after_indicator {
                 let run = indent_run(line);
                 if let Some(tab) = line[..run].find('\t') {
-                    let position = Position::of(self.text.as_bytes(), offset + tab);
+                    let position = Position::at_offset(self.text.as_bytes(), offset + tab);
                     return Err(self.scanner_error("found character that cannot start any token", position));
                 }
             }
@@ -143,7 +143,7 @@ impl<'a> Syntax<'a> {
         Ok(())
     }
 
-    /// Refuses tabs that stand for indentation of a plain scalar's further lines, blank ones included.
+    /// Rejects tabs that indent further lines of a plain scalar, including blank lines.
     fn check_plain(&self, start: usize, end: usize) -> Result<(), Error> {
         let bytes = self.text.as_bytes();
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r');
@@ -165,7 +165,7 @@ impl<'a> Syntax<'a> {
             match (byte, line_start) {
                 (b'\n', _) => line_start = Some(at + 1),
                 (b'\t', Some(from)) if at - from < indent => {
-                    let position = Position::of(bytes, start + at);
+                    let position = Position::at_offset(bytes, start + at);
                     return Err(self.scanner_error("found a tab character that violates indentation", position));
                 }
                 (b' ' | b'\t' | b'\r', _) => {}
@@ -175,7 +175,7 @@ impl<'a> Syntax<'a> {
         Ok(())
     }
 
-    /// Refuses escapes that JSON has and the reference's YAML does not.
+    /// Rejects escapes that exist in JSON but not in the reference's YAML.
     fn check_escapes(&self, start: usize, end: usize) -> Result<(), Error> {
         let bytes = self.text.as_bytes();
         let mut at = start;
@@ -194,7 +194,7 @@ impl<'a> Syntax<'a> {
                     continue;
                 }
             };
-            return Err(self.scanner_error(message, Position::of(bytes, at)));
+            return Err(self.scanner_error(message, Position::at_offset(bytes, at)));
         }
         Ok(())
     }
@@ -203,7 +203,7 @@ impl<'a> Syntax<'a> {
         scanner_error(message, position)
     }
 
-    /// An error of what the text says rather than of how it is written: the reference gives no line for it.
+    /// Returns an error about the meaning of the text rather than its syntax: the reference names no line for it.
     pub(super) fn error(&self, message: &str, span: &Span) -> Error {
         Error::Yaml {
             message: format!("yaml: {message}"),
@@ -211,7 +211,7 @@ impl<'a> Syntax<'a> {
         }
     }
 
-    /// An error of what has no JSON form.
+    /// Returns an error about a value without a JSON form.
     pub(super) fn json_error(&self, message: &str, span: &Span) -> Error {
         Error::Yaml {
             message: message.to_owned(),
@@ -238,7 +238,7 @@ impl<'a> Syntax<'a> {
         marker.byte_offset().unwrap_or_default()
     }
 
-    /// The parser's error, and whether it may be one of an escape that the reference knows.
+    /// Converts the parser's error, and reports if it may be caused by an escape that the reference knows.
     pub(super) fn failure(&self, error: &ScanError, limits: &Limits) -> Failure {
         let failure = self.translate(error, limits);
         match error.kind() {
@@ -247,7 +247,7 @@ impl<'a> Syntax<'a> {
         }
     }
 
-    /// The parser's error in the words of the reference.
+    /// Converts the parser's error to the reference's words.
     fn translate(&self, error: &ScanError, limits: &Limits) -> Error {
         let marker = error.marker();
         let position = self.position(marker);
@@ -278,14 +278,14 @@ impl<'a> Syntax<'a> {
             | ErrorKind::UnexpectedEofImplicitFlowMapping
             | ErrorKind::UnclosedFlowCollection { .. } => return self.at_end("did not find expected ',' or '}'"),
             ErrorKind::TabInPlainScalar | ErrorKind::TabInIndentation => {
-                // The parser points to the start of the scalar; libyaml to the tab.
+                // The parser points to the start of the scalar; libyaml points to the tab.
                 let tab = self.text[offset..].find('\t').map_or(offset, |tab| offset + tab);
-                let position = Position::of(self.text.as_bytes(), tab);
+                let position = Position::at_offset(self.text.as_bytes(), tab);
                 return self.scanner_error("found a tab character that violates indentation", position);
             }
-            // libyaml does not look at how far the lines of a quoted scalar are indented.
+            // libyaml does not check the indentation of a quoted scalar's lines.
             ErrorKind::InvalidQuotedScalarIndent if !self.text[offset..].contains(['"', '\'']) => {
-                let position = Position::of(self.text.as_bytes(), self.text.len());
+                let position = Position::at_offset(self.text.as_bytes(), self.text.len());
                 return self.scanner_error("found unexpected end of stream", position);
             }
             ErrorKind::UnclosedQuotedScalar => (Source::Scanner, "found unexpected end of stream".to_owned()),
@@ -300,9 +300,9 @@ impl<'a> Syntax<'a> {
         }
     }
 
-    /// A grammar error at the end of the text, where libyaml sees one more line.
+    /// Returns a grammar error at the end of the text, where libyaml counts one more line.
     fn at_end(&self, message: &str) -> Error {
-        let position = Position::of(self.text.as_bytes(), self.text.len());
+        let position = Position::at_offset(self.text.as_bytes(), self.text.len());
         let line = if position.column > 1 {
             position.line + 1
         } else {
@@ -315,7 +315,7 @@ impl<'a> Syntax<'a> {
     }
 }
 
-/// What libyaml says of a character or token that it cannot scan.
+/// Returns libyaml's error for a character or token that it cannot scan.
 pub(super) fn scanner_error(message: &str, position: Position) -> Error {
     Error::Yaml {
         message: worded(Source::Scanner, message, position.line),
@@ -323,10 +323,10 @@ pub(super) fn scanner_error(message: &str, position: Position) -> Error {
     }
 }
 
-/// The text before the bracket of which `fault` says that it ends nothing: libyaml has the whole value by then, and looks no
-/// further than to the next token.
-pub(super) fn without_stray_end<'t>(text: &'t str, fault: &Error) -> Option<&'t str> {
-    let Error::Json { message, position } = fault else {
+/// Returns the text before the bracket that `error` reports as unmatched. At that point libyaml has the whole value and
+/// scans only up to the next token.
+pub(super) fn without_stray_end<'t>(text: &'t str, error: &Error) -> Option<&'t str> {
+    let Error::Json { message, position } = error else {
         return None;
     };
     let is_stray = [
@@ -339,9 +339,10 @@ pub(super) fn without_stray_end<'t>(text: &'t str, fault: &Error) -> Option<&'t 
     is_stray.contains(&message.as_str()).then(|| &text[..before + at])
 }
 
-/// What libyaml says of a text that would be JSON but for `fault`, where it says more exactly what is wrong than the parser.
-pub(super) fn of_json(text: &str, fault: &Error) -> Option<Error> {
-    let Error::Json { message, position } = fault else {
+/// Returns libyaml's error for a text that is JSON except for `error`, if libyaml's message is more exact than the
+/// parser's.
+pub(super) fn of_json(text: &str, error: &Error) -> Option<Error> {
+    let Error::Json { message, position } = error else {
         return None;
     };
     let line = text.lines().nth(position.line.checked_sub(1)?)?;
@@ -360,8 +361,8 @@ pub(super) fn of_json(text: &str, fault: &Error) -> Option<Error> {
     })
 }
 
-/// The text with the apostrophes that the scalar in double quotes at `start` escapes as they are: the reference knows that
-/// escape, and the parser does not. `None` where there is none.
+/// Returns the text with the escaped apostrophes of the double-quoted scalar at `start` unescaped: the reference knows
+/// that escape, the parser does not. `None` if there are none.
 pub(super) fn without_escaped_apostrophes(text: &str, start: usize) -> Option<String> {
     let (before, scalar) = text.split_at_checked(start)?;
     let inside = scalar.strip_prefix('"')?;
@@ -384,7 +385,7 @@ pub(super) fn without_escaped_apostrophes(text: &str, start: usize) -> Option<St
     (changed.len() < text.len()).then_some(changed)
 }
 
-/// How many bytes at the start of a line are blanks, and indicators with blanks behind them.
+/// Returns the number of leading bytes of a line that are blanks, or indicators followed by blanks.
 fn indent_run(line: &str) -> usize {
     let bytes = line.as_bytes();
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
@@ -395,7 +396,7 @@ fn indent_run(line: &str) -> usize {
     (0..bytes.len()).take_while(in_run).count()
 }
 
-/// The message with the line that the reference gives for it.
+/// Returns the message with the line number that the reference gives.
 fn worded(source: Source, message: &str, line: usize) -> String {
     match source {
         Source::Scanner if line > 1 => format!("yaml: line {line}: {message}"),
@@ -404,7 +405,7 @@ fn worded(source: Source, message: &str, line: usize) -> String {
     }
 }
 
-/// The reference's words for errors that both parsers know.
+/// Returns the reference's message for errors that both parsers know.
 fn words(kind: &ErrorKind) -> Option<(Source, &'static str)> {
     use Source::{Grammar, Scanner};
 

@@ -80,7 +80,7 @@ fn only_the_first_document_is_read() {
 }
 
 #[test]
-fn further_documents_are_refused_where_one_is_expected() {
+fn second_document_is_rejected_if_one_is_expected() {
     let single = |text: &str| parse_with(text.as_bytes(), &Limits::default(), Documents::Single);
     assert_eq!(single("---\na: 1\n...\n").unwrap().value.to_string(), r#"{"a":1}"#);
     let error = single("a: 1\n---\nb: 2\n").unwrap_err();
@@ -205,7 +205,7 @@ fn repeated_keys_are_reported_with_the_line_of_the_value() {
 }
 
 #[test]
-fn merged_keys_stand_where_the_merge_key_stands() {
+fn merged_keys_appear_at_merge_key() {
     assert_eq!(
         read("v: &v {a: 1, b: 2}\nw: {a: 0, <<: *v, b: 3}\n"),
         r#"{"v":{"a":1,"b":2},"w":{"a":1,"b":3}}"#
@@ -253,7 +253,7 @@ fn depth_and_count_are_bounded() {
 }
 
 #[test]
-fn what_looks_like_json_has_the_escapes_of_yaml() {
+fn json_like_yaml_has_yaml_escapes() {
     let value = parse(br#"{"a":"it\'s","b":"\x41\e\U0001F600\_\0 \N"}"#, &Limits::default()).unwrap();
     assert_eq!(value.str_at(&["a"]), Some("it's"));
     assert_eq!(value.str_at(&["b"]), Some("A\u{1b}\u{1F600}\u{a0}\0 \u{85}"));
@@ -261,7 +261,7 @@ fn what_looks_like_json_has_the_escapes_of_yaml() {
 }
 
 #[test]
-fn what_libyaml_refuses_is_refused_in_its_words() {
+fn invalid_yaml_gives_libyaml_error() {
     let message = |bytes: &[u8]| super::parse(bytes, &Limits::REQUEST).unwrap_err().to_string();
     let cases: &[(&[u8], &str)] = &[
         (b"a: \xe9", "yaml: incomplete UTF-8 octet sequence"),
@@ -291,7 +291,7 @@ fn what_libyaml_refuses_is_refused_in_its_words() {
 }
 
 #[test]
-fn what_libyaml_takes_is_taken() {
+fn yaml_valid_for_libyaml_is_read() {
     let read = |bytes: &[u8]| super::parse(bytes, &Limits::REQUEST).map(|value| value.to_string());
     let cases: &[(&[u8], &str)] = &[
         (b"{\"a\":1}}", r#"{"a":1}"#),
@@ -318,7 +318,7 @@ fn escapes_in_double_quotes_are_those_of_the_reference() {
         ),
         (r#"a: "\x41\u00e9\U0001F600""#, "A\u{e9}\u{1f600}"),
         ("a: \"b\\\n  c\"", "bc"),
-        // Elsewhere nothing is escaped.
+        // Other styles have no escapes.
         (r"a: 'it\'", r"it\"),
         (r"a: it\'s", r"it\'s"),
         ("a: |-\n  it\\'s", r"it\'s"),
@@ -346,6 +346,6 @@ fn escapes_in_double_quotes_are_those_of_the_reference() {
 fn many_escaped_apostrophes_do_not_take_long() {
     let line = "- \"\\'\"\n";
     assert!(parse(line.repeat(100).as_bytes(), &Limits::default()).is_ok());
-    // Each is read again; beyond some megabytes in all they are refused.
+    // Each scalar is parsed again; beyond some megabytes in total they are rejected.
     assert!(parse(line.repeat(20_000).as_bytes(), &Limits::default()).is_err());
 }

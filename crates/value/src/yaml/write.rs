@@ -1,5 +1,5 @@
-//! The YAML writer: block style, sorted keys, lists not indented under their key, lines folded from 80 columns on, as
-//! `sigs.k8s.io/yaml` writes it.
+//! YAML writer with the format of `sigs.k8s.io/yaml`: block style, sorted keys, lists not indented under their key,
+//! lines folded from 80 columns on.
 
 use super::order::in_natural_order;
 use super::scalar::is_text;
@@ -12,10 +12,10 @@ use crate::{Entry, Value};
 const INDENT: usize = 2;
 /// Text is folded at the first blank beyond this column.
 const WIDTH: usize = 80;
-/// Keys with more bytes than this stand on a line of their own, after a question mark.
-const LONGEST_SIMPLE_KEY: usize = 128;
+/// Longer keys, in bytes, get a line of their own after a question mark.
+const MAX_SIMPLE_KEY_BYTES: usize = 128;
 
-/// Appends the YAML form of `value` to `out`, a line break included.
+/// Appends the YAML form of `value` to `out`, with a trailing line break.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
     let mut writer = Writer { out, column: 0 };
     match value {
@@ -28,15 +28,15 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// The YAML form of `value`.
+/// Returns the YAML form of `value`.
 pub fn to_string(value: &Value) -> String {
     let mut out = Vec::new();
     write(value, &mut out);
-    // Writing makes nothing but UTF-8.
+    // The writer produces only UTF-8.
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// How a text is written.
+/// Style of a text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Style {
     Plain,
@@ -47,15 +47,15 @@ enum Style {
 
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
-    /// Characters since the last line break.
+    /// Number of characters since the last line break.
     column: usize,
 }
 
 impl Writer<'_> {
-    /// Writes the entries at `indent`, the first one where the line stands if `compact`.
+    /// Writes the entries at `indent`; the first one on the current line if `compact`.
     fn mapping(&mut self, entries: &[Entry], indent: usize, compact: bool) {
         let mut sorted: Vec<&Entry> = entries.iter().collect();
-        // The two orders are the same for letters; others are rare enough to sort again.
+        // Both orders agree for letters; other characters are rare enough to sort again.
         if !entries
             .iter()
             .all(|(key, _)| key.bytes().all(|byte| byte.is_ascii_alphabetic()))
@@ -66,7 +66,7 @@ impl Writer<'_> {
             if at > 0 || !compact {
                 self.blanks(indent);
             }
-            if key.len() > LONGEST_SIMPLE_KEY || key.contains(is_break) {
+            if key.len() > MAX_SIMPLE_KEY_BYTES || key.contains(is_break) {
                 self.put("? ");
                 self.text(key, indent + INDENT, false);
                 self.line_break();
@@ -93,7 +93,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the items at `indent`, the first one where the line stands if `compact`.
+    /// Writes the items at `indent`; the first one on the current line if `compact`.
     fn sequence(&mut self, items: &[Value], indent: usize, compact: bool) {
         for (at, item) in items.iter().enumerate() {
             if at > 0 || !compact {
@@ -122,7 +122,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes text whose further lines, if any, stand at `indent`.
+    /// Writes text; its further lines, if any, are indented by `indent`.
     fn text(&mut self, text: &str, indent: usize, is_key: bool) {
         match style(text, is_key) {
             Style::Plain if is_key || !text.contains(' ') => self.put(text),
@@ -140,7 +140,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes text with a line break in place of a single blank beyond the width.
+    /// Writes text with a line break instead of a single blank beyond the width.
     fn folded(&mut self, text: &str, indent: usize, is_key: bool, mut put: impl FnMut(&mut Self, char)) {
         let mut after_blank = false;
         let mut characters = text.char_indices().peekable();
@@ -211,10 +211,10 @@ impl Writer<'_> {
         self.push(short);
     }
 
-    /// Writes text line by line as it stands.
+    /// Writes text line by line without changes.
     fn literal(&mut self, text: &str, indent: usize) {
         self.put("|");
-        // Blanks at the start would be taken for indentation, so a header says how deep that is.
+        // Leading blanks would count as indentation, so a header states the indentation.
         if text.starts_with([' ', '\n']) {
             self.put("2");
         }
@@ -258,7 +258,7 @@ impl Writer<'_> {
     }
 }
 
-/// The style of a text: plain where it reads back as the same text.
+/// Returns the style of a text: plain if it reads back as the same text.
 fn style(text: &str, is_key: bool) -> Style {
     if is_plain_word(text) {
         return if is_text(text) {
@@ -267,7 +267,7 @@ fn style(text: &str, is_key: bool) -> Style {
             Style::DoubleQuoted
         };
     }
-    let traits = Traits::of(text);
+    let traits = Traits::from_text(text);
     let wanted = match text {
         _ if text.contains('\n') => Style::Literal,
         _ if is_text(text) && !is_base_60(text) => Style::Plain,
@@ -283,7 +283,8 @@ fn style(text: &str, is_key: bool) -> Style {
     }
 }
 
-/// Whether a text consists of nothing but letters, digits and a few signs, as most do. Such text is plain if it is text.
+/// True if a text consists only of letters, digits and a few signs, as most texts do. It is written plain if plain text
+/// reads back as a string.
 fn is_plain_word(text: &str) -> bool {
     let is_sign = |byte: u8| matches!(byte, b'.' | b'/' | b'_' | b'-');
     let starts_plain = text
@@ -293,7 +294,7 @@ fn is_plain_word(text: &str) -> bool {
     starts_plain && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || is_sign(byte))
 }
 
-/// Which styles a text may have.
+/// Properties of a text that restrict its style.
 struct Traits {
     allows_plain: bool,
     allows_single_quotes: bool,
@@ -301,7 +302,7 @@ struct Traits {
 }
 
 impl Traits {
-    fn of(text: &str) -> Self {
+    fn from_text(text: &str) -> Self {
         let mut has_indicator = text.starts_with("---") || text.starts_with("...");
         let mut has_special = false;
         let mut has_blank_before_break = false;
@@ -319,7 +320,7 @@ impl Traits {
                 (':', _) | ('?' | '-', None) => blank_follows,
                 _ => false,
             };
-            // Readers differ in which breaks other than line feeds they know.
+            // Readers disagree about line breaks other than line feeds.
             has_special |= !is_printable(character) || (is_break(character) && character != '\n');
             has_blank_before_break |= before == Some(' ') && is_break(character);
             has_break_before_blank |= before.is_some_and(is_break) && character == ' ';
@@ -343,7 +344,7 @@ impl Traits {
     }
 }
 
-/// Whether other readers of YAML 1.1 take the text for a number to the base of 60, like `1:30`.
+/// True if other YAML 1.1 readers parse the text as a number in base 60, like `1:30`.
 fn is_base_60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let Some((first, rest)) = unsigned.split_once(':') else {
@@ -369,7 +370,7 @@ fn is_blank_or_break(character: char) -> bool {
     matches!(character, ' ' | '\t') || is_break(character)
 }
 
-/// Characters that stand for themselves. The reference escapes all beyond U+FFFF.
+/// True for characters that need no escape. The reference escapes all characters beyond U+FFFF.
 fn is_printable(character: char) -> bool {
     matches!(character, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}') && character != '\u{feff}'
 }

@@ -1,4 +1,4 @@
-//! What must hold of any bytes that the readers are given. The fuzz targets and the test over seeded mutations share it.
+//! Invariants of the readers for any input bytes, shared by the fuzz targets and the test with seeded mutations.
 
 #![allow(dead_code, unreachable_pub)] // Each target uses a part.
 #![allow(clippy::expect_used, clippy::panic)] // A broken invariant is to be seen.
@@ -12,14 +12,15 @@ const LIMITS: Limits = Limits {
     max_nodes: 10_000,
 };
 
-/// Whatever is read as JSON comes back from its own JSON and YAML forms, and repeated keys change nothing.
+/// Checks that any value read from JSON survives a round trip through JSON and YAML, and that repeated keys change
+/// nothing.
 pub fn json(bytes: &[u8]) {
     let Ok(value) = json::parse(bytes, &LIMITS) else { return };
     assert!(value.depth() <= LIMITS.max_depth);
     let text = json::to_vec(&value);
     let again = json::parse(&text, &Limits::TRUSTED).expect("own JSON is read");
     assert_eq!(again, value);
-    // A first round may change text: the float `-0` is read as an integer. A second one does not.
+    // A first round trip may change text: the float `-0` is read as an integer. A second one does not.
     let text = json::to_vec(&again);
     assert_eq!(
         json::to_vec(&json::parse(&text, &Limits::TRUSTED).expect("own JSON is read")),
@@ -36,7 +37,7 @@ pub fn json(bytes: &[u8]) {
     reads_back_from_yaml(&value);
 }
 
-/// Whatever is read as YAML comes back from its own YAML and JSON forms.
+/// Checks that any value read from YAML survives a round trip through YAML and JSON.
 pub fn yaml(bytes: &[u8]) {
     let Ok(value) = yaml::parse(bytes, &LIMITS) else { return };
     assert!(value.depth() <= LIMITS.max_depth);
@@ -47,8 +48,8 @@ pub fn yaml(bytes: &[u8]) {
     reads_back_from_yaml(&value);
 }
 
-/// Bytes up to the first line break are a document, the rest is a patch: neither may do harm, and a document that is
-/// patched leaves the one before as it was.
+/// Treats the bytes up to the first line break as a document and the rest as a patch: neither may do harm, and patching
+/// leaves the original document unchanged.
 pub fn json_patch(bytes: &[u8]) {
     let cut = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let (document, patch) = bytes.split_at(cut);

@@ -1,4 +1,4 @@
-//! What is wrong with a text, in the words of Go's `encoding/json`.
+//! Errors in the words of Go's `encoding/json`.
 
 use super::Reader;
 use crate::{Error, Position};
@@ -19,10 +19,10 @@ impl Reader<'_> {
     }
 
     pub(super) fn position(&self) -> Position {
-        Position::of(self.bytes, self.at)
+        Position::at_offset(self.bytes, self.at)
     }
 
-    /// The error for the byte that stands here, or for the end of the text.
+    /// Returns the error for the unexpected byte here, or for the end of the text.
     pub(super) fn unexpected(&self, context: &str) -> Error {
         let message = match self.peek() {
             None => "unexpected end of JSON input".to_owned(),
@@ -35,7 +35,7 @@ impl Reader<'_> {
     }
 }
 
-/// A byte in single quotes as Go's `encoding/json` shows it.
+/// Quotes a byte like Go's `encoding/json`.
 pub(in crate::json) fn quoted(byte: u8) -> String {
     match byte {
         b'\'' => r"'\''".to_owned(),

@@ -1,10 +1,10 @@
-//! What a backslash begins in a string.
+//! Escapes in strings.
 
 use super::{Dialect, Reader};
 use crate::Error;
 
 impl Reader<'_> {
-    /// Reads what follows a backslash.
+    /// Reads the rest of an escape after the backslash.
     pub(super) fn escape(&mut self) -> Result<char, Error> {
         let character = match self.peek() {
             Some(b'/') if self.dialect == Dialect::Json => '/',
@@ -29,7 +29,7 @@ impl Reader<'_> {
         Ok(character)
     }
 
-    /// Reads an escape that YAML has and JSON has not.
+    /// Reads an escape that exists in YAML but not in JSON.
     fn escape_of_yaml(&mut self, escaped: u8) -> Result<char, Error> {
         let character = match escaped {
             b'\'' | b' ' | b'\t' => char::from(escaped),
@@ -65,7 +65,8 @@ impl Reader<'_> {
         Ok(unit)
     }
 
-    /// The character of a UTF-16 unit, with that of a following escape if the two are a pair.
+    /// Returns the character of a UTF-16 unit, combined with that of a following escape if the two are a surrogate
+    /// pair.
     fn surrogates(&mut self, unit: u32) -> char {
         if let (0xD800..0xDC00, Some([b'\\', b'u', digits @ ..])) = (unit, self.bytes.get(self.at..self.at + 6)) {
             let low = std::str::from_utf8(digits)

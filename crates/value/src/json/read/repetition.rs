@@ -1,9 +1,9 @@
-//! Keys that stand more than once in a map: where they stand, and what becomes of them.
+//! Keys that occur more than once in a map: their positions and their treatment.
 
 use super::Frame;
 use crate::{Duplicates, Entry, Map, Value};
 
-/// The path of the key that waits in the innermost of the open containers.
+/// Returns the path of the key that waits for its value in the innermost open container.
 #[expect(
     clippy::indexing_slicing,
     reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
@@ -13,7 +13,7 @@ pub(super) fn path(frames: &[Frame], items: &[Value], entries: &[Entry]) -> Stri
 
     let mut path = String::new();
     for (at, frame) in frames.iter().enumerate() {
-        // The members of a container end where those of the next one of its type begin.
+        // The members of a container end where those of the next container of its type begin.
         match frame {
             Frame::List { first } => {
                 let end = frames[at + 1..].iter().find_map(|frame| match frame {
@@ -38,8 +38,8 @@ pub(super) fn path(frames: &[Frame], items: &[Value], entries: &[Entry]) -> Stri
     path
 }
 
-/// The entries, sorted by key, with one for each key. All of one key are taken together, so that many repetitions of a
-/// large map cost no more than one.
+/// Returns the sorted entries with one entry per key. All entries of a key are handled together, so that many
+/// repetitions of a large map cost no more than one.
 pub(super) fn without_repetition(entries: Vec<Entry>, duplicates: Duplicates) -> Vec<Entry> {
     let mut single = Vec::with_capacity(entries.len());
     let mut entries = entries.into_iter().peekable();
@@ -48,7 +48,7 @@ pub(super) fn without_repetition(entries: Vec<Entry>, duplicates: Duplicates) ->
         while let Some((_, later)) = entries.next_if(|(next, _)| *next == key) {
             match std::mem::replace(&mut value, later) {
                 Value::Map(map) if duplicates == Duplicates::Merge => maps.push(map),
-                // What is no map forgets all that stood before it.
+                // A value that is not a map discards all values before it.
                 _ => maps.clear(),
             }
         }

@@ -50,7 +50,7 @@ fn escapes_are_read() {
 }
 
 #[test]
-fn lone_surrogates_and_bytes_that_are_no_utf8_become_replacement_characters() {
+fn invalid_characters_become_replacement_characters() {
     assert_eq!(parse(r#""\ud83d""#).as_str(), Some("\u{fffd}"));
     assert_eq!(parse(r#""\ude80x""#).as_str(), Some("\u{fffd}x"));
     assert_eq!(parse(r#""\ud83d\ud83d\ude80""#).as_str(), Some("\u{fffd}🚀"));
@@ -72,7 +72,7 @@ fn keys_are_case_sensitive() {
 }
 
 #[test]
-fn repeated_keys_are_reported_once_each_in_the_order_of_the_text() {
+fn repeated_keys_are_reported_once_in_text_order() {
     assert_eq!(
         findings(r#"{"kind":"a","data":{"k":"v","k":"w","k":"x"},"data":{"l":"x"},"kind":"b"}"#),
         [
@@ -206,7 +206,7 @@ fn depth_size_and_count_are_bounded() {
 }
 
 #[test]
-fn the_deepest_tree_is_read_printed_and_dropped_on_a_small_stack() {
+fn deepest_tree_fits_small_stack() {
     let depth = Limits::TRUSTED.max_depth;
     let text = "[{\"a\":".repeat(depth / 2) + "1" + &"}]".repeat(depth / 2);
     let thread = std::thread::Builder::new().stack_size(1 << 20);
@@ -245,7 +245,7 @@ fn bytes_that_are_no_text_are_shown_as_they_came() {
     );
 }
 
-/// A map as its text.
+/// Map represented by its text.
 struct AsText(String);
 
 impl crate::Source for AsText {
@@ -287,7 +287,7 @@ fn maps_at_the_path_alone_are_left_as_their_text() {
     }
     assert_eq!(json::to_string(&value), text);
     assert_eq!(value, parse(text));
-    // Items of lists have no name; a list of lists leads nowhere, and neither does what is in the map itself.
+    // Items of lists have no name, so a list of lists has no path, nor have the contents of the map itself.
     let items = read(r#"{"a":[{"b":[{"c":{"d":1}}]},{"b":{"c":[{"x":{}}]}}]}"#).unwrap();
     let list = |value: &Value, at: usize| value.as_list().unwrap()[at].clone();
     let first = list(items.get("a").unwrap(), 0);
