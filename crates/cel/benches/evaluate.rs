@@ -1,4 +1,4 @@
-//! What compiling and evaluating typical expressions takes.
+//! Benchmark of compiling and evaluating typical expressions.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn fields<const N: usize>(fields: [(&str, DeclType); N]) -> DeclType {
     )
 }
 
-/// A workload with twenty containers, as a schema and as an object.
+/// Returns a workload with twenty containers, as a schema and as an object.
 fn workload() -> (Arc<DeclType>, Value) {
     let container = fields([
         ("name", DeclType::string(Some(63))),

@@ -1,4 +1,4 @@
-//! The input of an evaluation: values for the variables, and a budget.
+//! Input of an evaluation: values of the variables, and a budget.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,8 +8,8 @@ use crate::environment::Environment;
 use crate::limits::{PER_CALL, PER_REQUEST};
 use crate::value::CelValue;
 
-/// Values for the variables of an [`Environment`]. Programs of that environment, or of one that was made from it by adding
-/// variables at the end, are evaluated with it.
+/// Values of the variables of an [`Environment`], for programs of that environment, or of one derived from it by adding
+/// variables at the end.
 #[derive(Debug, Clone)]
 pub struct Activation {
     names: Vec<SmolStr>,
@@ -17,7 +17,7 @@ pub struct Activation {
 }
 
 impl Activation {
-    /// No variable set.
+    /// Creates an activation in which no variable is set.
     pub fn new(environment: &Environment) -> Self {
         Self {
             names: environment
@@ -29,14 +29,14 @@ impl Activation {
         }
     }
 
-    /// Sets the variable `name`; a name that the environment does not have is passed over.
+    /// Sets the variable `name`; ignores a name that the environment does not have.
     #[must_use]
     pub fn with(mut self, name: &str, value: CelValue) -> Self {
         self.set(name, value);
         self
     }
 
-    /// Sets the variable `name`; a name that the environment does not have is passed over.
+    /// Sets the variable `name`; ignores a name that the environment does not have.
     #[expect(
         clippy::indexing_slicing,
         reason = "slots are numbered by the environment, which sizes the values"
@@ -47,36 +47,36 @@ impl Activation {
         }
     }
 
-    /// The value of the variable in `slot`, or the name of the one that is not set.
+    /// Returns the value of the variable in `slot`, or the name of an unset one.
     pub(crate) fn get(&self, slot: usize) -> Result<&CelValue, &str> {
         let value = self.values.get(slot).and_then(Option::as_ref);
         value.ok_or_else(|| self.names.get(slot).map_or("", SmolStr::as_str))
     }
 }
 
-/// How deep the trees of variables that use one another may be, all together.
+/// Maximum depth of the trees of nested variables, all together.
 const MAX_NESTED: u16 = 400;
 
-/// What evaluations may cost: each by itself, and all that share the budget together.
+/// Cost limits of evaluations: for each one, and for all that share the budget.
 #[derive(Debug, Clone)]
 pub struct Budget<'a> {
     per_call: u64,
     remaining: u64,
     exhausted: bool,
-    /// The depth of the evaluations that wait for the one that runs.
+    /// Depth of the evaluations that wait for the current one.
     depth: u16,
     interrupt: Option<&'a AtomicBool>,
 }
 
 impl Default for Budget<'_> {
-    /// The limits of the reference for the rules of one request.
+    /// Returns the reference's limits for the rules of one request.
     fn default() -> Self {
         Self::new(PER_CALL, PER_REQUEST)
     }
 }
 
 impl<'a> Budget<'a> {
-    /// At most `per_call` for one evaluation and `total` for all.
+    /// Creates a budget of `per_call` for one evaluation and `total` for all.
     pub fn new(per_call: u64, total: u64) -> Self {
         Self {
             per_call,
@@ -94,12 +94,12 @@ impl<'a> Budget<'a> {
         self
     }
 
-    /// What is left for further evaluations.
+    /// Returns the remaining total budget.
     pub fn remaining(&self) -> u64 {
         self.remaining
     }
 
-    /// Whether evaluations have cost more than all together may.
+    /// True if evaluations have exceeded the total budget.
     pub fn is_exhausted(&self) -> bool {
         self.exhausted
     }
@@ -113,13 +113,13 @@ impl<'a> Budget<'a> {
         self.remaining = self.remaining.saturating_sub(cost);
     }
 
-    /// Makes room on the stack for an evaluation within another; `false` where there is none.
+    /// Reserves stack for a nested evaluation; returns false if there is too little.
     pub(crate) fn enter(&mut self, depth: u16) -> bool {
         self.depth = self.depth.saturating_add(depth);
         self.depth <= MAX_NESTED
     }
 
-    /// Gives back what [`enter`](Self::enter) took.
+    /// Releases the stack that [`enter`](Self::enter) reserved.
     pub(crate) fn leave(&mut self, depth: u16) {
         self.depth = self.depth.saturating_sub(depth);
     }

@@ -1,4 +1,4 @@
-//! The type checker: finds what each name and call stands for, and reports what has no meaning in the words of cel-go.
+//! Type checker: resolves each name and call, and reports errors in the words of cel-go.
 
 mod folds;
 
@@ -17,23 +17,23 @@ use crate::types::Type;
 use crate::validators::validate;
 use crate::value::CelValue;
 
-/// What a node stands for.
+/// Resolution of a node.
 #[derive(Debug, Clone)]
 pub(crate) enum Reference {
     /// The variable in this slot of the environment.
     Variable(usize),
-    /// A name that a macro gave; the most recent of that name.
+    /// A variable of a macro; the innermost of that name.
     Local,
     /// The name of a type.
     TypeName(SmolStr),
-    /// A function by its full name, and which of its overloads fit.
+    /// A function by its full name, and its matching overloads.
     Function {
         function: &'static Declared,
         overloads: Vec<usize>,
         /// The target was part of the name (`optional.of`).
         qualified: bool,
     },
-    /// An operator and which of its overloads fit.
+    /// An operator and its matching overloads.
     Operator { overloads: Vec<&'static Overload> },
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Checked {
     pub(crate) root: Expr,
     pub(crate) types: Vec<Type>,
     pub(crate) references: HashMap<Id, Reference>,
-    /// How deep the tree is.
+    /// Depth of the tree.
     pub(crate) depth: u16,
 }
 
@@ -52,10 +52,10 @@ impl Checked {
     }
 }
 
-/// How many parts a type may have. Maps of maps could double it with each step.
+/// Maximum number of parts of a type. Nested maps of maps could double it with each step.
 const MAX_WEIGHT: usize = 512;
 
-/// Checks `parsed` against what `environment` declares.
+/// Checks `parsed` against the declarations of `environment`.
 pub(crate) fn check(environment: &Environment, parsed: Parsed) -> Result<Checked, Vec<Issue>> {
     let Parsed { root, offsets, depth } = parsed;
     let mut checker = Checker {
@@ -71,7 +71,7 @@ pub(crate) fn check(environment: &Environment, parsed: Parsed) -> Result<Checked
     if !checker.issues.is_empty() {
         return Err(checker.issues);
     }
-    // What is still unknown at the end may be anything.
+    // A type that is still unknown at the end may be any type.
     let types = checker.types.iter().map(|ty| checker.inference.closed(ty)).collect();
     let checked = Checked {
         root,
@@ -134,7 +134,7 @@ impl Checker<'_> {
         self.set(expr.id, ty)
     }
 
-    /// How much of `left` remains after counting the parts of `ty`; `None` if it is more.
+    /// Subtracts the number of parts of `ty` from `left`; `None` if it is larger.
     fn weight(&self, ty: &Type, left: usize) -> Option<usize> {
         let left = left.checked_sub(1)?;
         match ty {
@@ -158,12 +158,12 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of what `name` stands for; notes the reference at `id`.
+    /// Returns the type of the variable or type `name`, and records the reference at `id`.
     fn lookup(&mut self, id: Id, name: &str) -> Option<Type> {
         let Some(global) = name.strip_prefix('.') else {
             return self.local(id, name).or_else(|| self.declared(id, name));
         };
-        // A name that only a macro gives may have the dot all the same.
+        // A variable of a macro may be written with the dot, too.
         self.declared(id, global).or_else(|| self.local(id, global))
     }
 
@@ -194,7 +194,7 @@ impl Checker<'_> {
         if !test && let Some(name) = qualified_name(expr) {
             let first = name.split('.').next().unwrap_or_default();
             let is_local = self.locals.iter().any(|(local, _)| local == first);
-            // A variable may have a dot in its name, as `authorizer.requestResource` has.
+            // The name of a variable may contain a dot, like `authorizer.requestResource`.
             let is_variable = is_local || self.environment.slot(first).is_some();
             let is_qualified = !is_local && self.environment.slot(&name).is_some();
             if (is_qualified || !is_variable)
@@ -223,13 +223,13 @@ impl Checker<'_> {
                 Some(ty) => ty,
                 None => self.report(id, format!("undefined field '{field}'")),
             },
-            // Of a value that is not known yet, nothing is known of its fields.
+            // The fields of a value of unknown type are unknown.
             Type::Param(name) => {
                 self.inference.learn(name, Type::Dyn);
                 Type::Dyn
             }
             target if target.is_dyn() => Type::Dyn,
-            // To the reference these are messages of which it knows nothing; addresses and ranges are not.
+            // The reference treats these as messages without known fields; addresses and ranges are different.
             Type::Named(name) if !matches!(*name, "net.IP" | "net.CIDR") => {
                 self.report(id, format!("unexpected failed resolution of '{name}'"))
             }
@@ -322,7 +322,7 @@ impl Checker<'_> {
         result
     }
 
-    /// Which of `overloads` take `arguments`, which are types, and the type of their results: `dyn` where they differ.
+    /// Finds the `overloads` that accept the argument types, and the type of their results: `dyn` if they differ.
     fn overloads(&mut self, overloads: &[&Overload], member: bool, arguments: &[Type]) -> Option<(Vec<usize>, Type)> {
         let mut fitting = Vec::new();
         let mut result: Option<Type> = None;
@@ -351,7 +351,7 @@ impl Checker<'_> {
         result.map(|result| (fitting, result))
     }
 
-    /// An operand of `&&` and `||`.
+    /// Checks an operand of `&&` and `||`.
     fn expect_bool(&mut self, id: Id, ty: &Type) {
         if !self.inference.assignable(ty, &Type::Bool) {
             self.mismatch(id, &Type::Bool, ty);
@@ -359,7 +359,7 @@ impl Checker<'_> {
     }
 
     fn no_overload(&mut self, id: Id, function: &str, member: bool, arguments: &[Type]) -> Type {
-        // A type that is not known yet is not reported.
+        // A type that is still unknown is not reported.
         let shown = arguments.iter().map(|ty| self.inference.closed(ty).to_string());
         let shown: Vec<String> = shown.collect();
         let signature = match shown.split_first() {
@@ -389,7 +389,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of an element; an optional element counts as what it holds.
+    /// Returns the type of an element; an optional element has the type of its content.
     fn element(&mut self, element: &Expr, optional: bool) -> Type {
         let ty = self.expr(element);
         if !optional {
@@ -480,7 +480,7 @@ fn literal_type(value: &CelValue) -> Type {
     }
 }
 
-/// The name that a chain of selections from an identifier spells.
+/// Returns the dotted name that a chain of selections from an identifier spells.
 fn qualified_name(expr: &Expr) -> Option<String> {
     match &expr.kind {
         ExprKind::Ident(name) => Some(name.trim_start_matches('.').to_owned()),

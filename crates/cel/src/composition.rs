@@ -1,5 +1,5 @@
-//! The `variables` of a policy: named expressions, each of which may use those before it, evaluated when they are first
-//! asked for and once for each request.
+//! The `variables` of a policy: named expressions that may use earlier ones, each evaluated on first use and once per
+//! request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,13 +12,13 @@ use crate::program::Program;
 use crate::types::Type;
 use crate::value::{CelValue, LazyFields};
 
-/// The compiled variables of a policy.
+/// Compiled variables of a policy.
 #[derive(Debug, Clone, Default)]
 pub struct Composition {
     programs: Arc<Vec<(SmolStr, Program)>>,
 }
 
-/// Compiles variables in the order in which a policy names them.
+/// Compiler of variables in the order of the policy.
 #[derive(Debug)]
 pub struct CompositionBuilder {
     environment: Environment,
@@ -27,7 +27,7 @@ pub struct CompositionBuilder {
 }
 
 impl CompositionBuilder {
-    /// Begins with the variables that `environment` has; `variables` is added to it.
+    /// Starts with the variables of `environment` and adds `variables` to it.
     pub fn new(environment: &Environment) -> Self {
         Self {
             environment: environment.clone().with_variable("variables", variables_type(&[])),
@@ -39,8 +39,8 @@ impl CompositionBuilder {
     /// Adds `variables.name`.
     ///
     /// # Errors
-    /// When the expression does not compile. Later expressions then see the variable as of any type, so that they are not
-    /// blamed for it.
+    /// Fails if the expression does not compile. For later expressions the variable then has any type, so that they
+    /// cause no further errors.
     pub fn add(&mut self, name: &str, expression: &str) -> Result<(), CompileError> {
         let compiled = self.environment.compile(expression, &[]);
         let ty = compiled
@@ -53,7 +53,7 @@ impl CompositionBuilder {
         Ok(())
     }
 
-    /// The environment for the expressions of the policy, and the variables to evaluate them with.
+    /// Returns the environment for the expressions of the policy, and the variables for their evaluation.
     pub fn finish(self) -> (Environment, Composition) {
         let composition = Composition {
             programs: Arc::new(self.programs),
@@ -67,12 +67,12 @@ fn variables_type(types: &[(SmolStr, Type)]) -> Type {
 }
 
 impl Composition {
-    /// Whether any of the variables names the variable `name`.
+    /// True if one of the variables uses the variable `name`.
     pub fn uses(&self, name: &str) -> bool {
         self.programs.iter().any(|(_, program)| program.uses(name))
     }
 
-    /// Adds `variables` to `activation`: each is evaluated with what is set there.
+    /// Adds `variables` to `activation`: each is evaluated with the values that are set there.
     pub fn bind(&self, activation: &mut Activation) {
         let lazy = Lazy {
             composition: self.clone(),
@@ -84,16 +84,16 @@ impl Composition {
     }
 }
 
-/// The value of a variable, once it was read.
+/// Cached value of a variable, once it was read.
 type Kept = Mutex<Option<Result<CelValue, EvaluationError>>>;
 
 #[derive(Debug)]
 struct Lazy {
     composition: Composition,
-    /// Without `variables`, which would hold itself.
+    /// Values without `variables`, which would contain itself.
     activation: Activation,
     values: Arc<[Kept]>,
-    /// How many of the variables may be seen: those before the one that asks.
+    /// Number of visible variables: those before the one under evaluation.
     lengths: usize,
 }
 

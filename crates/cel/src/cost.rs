@@ -1,8 +1,8 @@
-//! What an expression may cost at most, reckoned before it runs.
+//! Static estimate of the maximum cost of an expression.
 //!
-//! The rules are those of cel-go and of the libraries of Kubernetes: a selection costs one, a walk over a text a tenth of
-//! a unit a character, a macro its body times the size of its range, and a size that nothing bounds is what fits into
-//! a request. Definitions are accepted or refused by these figures, so they follow the reference to the unit.
+//! The rules are those of cel-go and of the Kubernetes libraries: a selection costs one, a walk over a text a tenth of
+//! a unit per character, a macro its body times the size of its range, and an unbounded size is the size of a request.
+//! CRDs are accepted or rejected by these figures, so they match the reference exactly.
 
 mod calls;
 mod range;
@@ -20,29 +20,29 @@ use crate::environment::Environment;
 use crate::syntax::{Expr, ExprKind, Id};
 use crate::types::Type;
 
-/// A character of a text that is walked over.
+/// Cost of scanning a character of a text.
 pub(crate) const TRAVERSAL: f64 = 0.1;
-/// A character of a pattern.
+/// Cost of a character of a pattern.
 pub(crate) const PATTERN: f64 = 0.25;
-/// The longest pattern behind a named format.
+/// Length of the longest pattern of a named format.
 pub(crate) const FORMAT_PATTERN: f64 = 128.0;
-/// Making a list, a map, an object.
+/// Cost of creating a list, a map or an object.
 pub(crate) const LIST: u64 = 10;
 pub(crate) const MAP: u64 = 30;
 pub(crate) const STRUCT: u64 = 40;
 
-/// How long the name of a format may be.
+/// Maximum length of a format's name.
 const LONGEST_FORMAT: u64 = 64;
 
 const ONE: Range = Range::fixed(1);
 
-/// Where in the declared data a value comes from.
+/// Origin of a value in the declared data.
 #[derive(Debug, Clone)]
 enum Origin {
     Declared(Arc<DeclType>),
-    /// A key of a declared map: its length is not reckoned.
+    /// A key of a declared map. Its length is not counted.
     Key,
-    /// Somewhere that the declared data do not have.
+    /// A value outside of the declared data.
     Nowhere,
 }
 
@@ -52,11 +52,11 @@ enum Step<'a> {
     Field(&'a str),
     Value,
     Key,
-    /// The place in a list, which is never declared.
+    /// An index of a list, which is never declared.
     Index,
 }
 
-/// The sizes of the keys and the values of a list or a map.
+/// Sizes of the keys and values of a list or map.
 #[derive(Debug, Clone, Copy)]
 struct Entries {
     key: Range,
@@ -88,7 +88,7 @@ struct Estimator<'a> {
     entries: HashMap<Id, Entries>,
 }
 
-/// The range of what `checked` costs.
+/// Returns the cost range of `checked`.
 pub(crate) fn estimate(environment: &Environment, checked: &Checked) -> Range {
     let mut estimator = Estimator {
         environment,
@@ -173,20 +173,20 @@ impl Estimator<'_> {
         }
     }
 
-    /// Where a path of one name leads: the reference takes any name for that of the variable that rules have.
+    /// Returns the origin of a path of one name. The reference takes any name for the variable of rules.
     fn root(&self) -> Option<Origin> {
         let mut variables = self.environment.variables.iter();
         let of_rules = variables.find(|variable| variable.name == "self")?;
         of_rules.decl.clone().map(Origin::Declared)
     }
 
-    /// Where a step from a value leads. A value of no place, such as the result of a call, has an empty path, so that the
-    /// first step from it is taken for the name of a variable.
+    /// Returns the origin of a step from a value. A value without origin, such as the result of a call, has an empty
+    /// path, so the first step from it counts as the name of a variable.
     fn step(&self, from: Option<&Origin>, step: Step<'_>) -> Option<Origin> {
         let found = match (from, step) {
             (None, _) => return self.root(),
             (Some(Origin::Declared(decl)), Step::Field(name)) => match &decl.kind {
-                // Fields alone have names; the values of a map are reached by their keys.
+                // Only fields have names; the values of a map are accessed by their keys.
                 DeclKind::Map(_) => None,
                 _ => decl.field(name).map(|field| field.decl.clone()),
             },
@@ -210,7 +210,7 @@ impl Estimator<'_> {
         }
         let cost = self.cost(operand);
         if test {
-            // That something is there is found out for nothing.
+            // A presence test is free.
             return cost;
         }
         self.set_origin(id, self.step(self.origins.get(&operand.id), Step::Field(field)));
@@ -234,7 +234,7 @@ impl Estimator<'_> {
         self.size(expr).unwrap_or(Range::UNKNOWN)
     }
 
-    /// How large the value of `expr` is, as far as that is known.
+    /// Returns the size of the value of `expr`, if it is known.
     fn size(&self, expr: &Expr) -> Option<Range> {
         if let Some(size) = self.sizes.get(&expr.id) {
             return Some(*size);

@@ -1,9 +1,9 @@
-//! The model of schemas that expressions are typed by: [`DeclType`].
+//! Schemas that type expressions: [`DeclType`].
 //!
-//! A structural schema, or the schema of a built-in kind, is turned into a `DeclType` once; the checker reads the types
-//! from it, the cost estimator the sizes, and the evaluator how a plain [`Value`](holdfast_value::Value) is to be taken
-//! (a whole number of a `number` schema is a double, a text of format `date-time` a timestamp, a list of type `set`
-//! compares without order).
+//! A structural schema, or the schema of a built-in kind, is converted to a `DeclType` once. The checker reads the
+//! types from it, the cost estimator the sizes, and the evaluator the interpretation of a plain
+//! [`Value`](holdfast_value::Value): a whole number of a `number` schema is a double, a text of format `date-time` a
+//! timestamp, a list of type `set` compares without order.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use smol_str::SmolStr;
 use crate::escaping::{escape, is_reserved};
 use crate::limits::MAX_REQUEST_SIZE;
 
-/// What a schema declares, for CEL. Built by the functions here and shared as `Arc`.
+/// Schema as CEL sees it. Built by the functions below and shared as `Arc`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeclType {
     pub(crate) kind: DeclKind,
-    /// The most characters, bytes, elements or entries a value may have; zero where size has no meaning.
+    /// Maximum number of characters, bytes, elements or entries; zero if the type has no size.
     pub(crate) max_elements: u64,
-    /// The fewest bytes a value takes in JSON.
+    /// Minimum size in JSON bytes.
     pub(crate) min_serialized: u64,
     pub(crate) nullable: bool,
 }
@@ -36,45 +36,45 @@ pub(crate) enum DeclKind {
     IntOrString,
     /// Text that is a quantity.
     Quantity,
-    /// Known to be there, typed as anything.
+    /// A value that is present and has any type.
     Dyn,
     List {
         items: Arc<DeclType>,
         list_type: ListType,
     },
     Map(Arc<DeclType>),
-    /// Sorted by the name in CEL.
+    /// Fields sorted by their CEL names.
     Object(Vec<DeclField>),
-    /// An object whose fields nothing is said of: no field can be named.
+    /// An object without declared fields: no field can be accessed.
     Opaque,
 }
 
-/// How a list compares and is added to (`x-kubernetes-list-type`).
+/// Comparison and addition of a list (`x-kubernetes-list-type`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ListType {
     /// By position.
     #[default]
     Atomic,
-    /// Without order; `+` makes a union.
+    /// Without order; `+` forms the union.
     Set,
-    /// By the values of these properties; `+` replaces elements of the same key.
+    /// By the values of these properties; `+` replaces elements with the same key.
     Map(Vec<SmolStr>),
 }
 
-/// A property of an object.
+/// Property of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeclField {
-    /// The name in expressions, escaped.
+    /// Escaped name in expressions.
     pub(crate) name: SmolStr,
-    /// The name in the object.
+    /// Name in the object.
     pub(crate) property: SmolStr,
     pub(crate) decl: Arc<DeclType>,
     required: bool,
 }
 
 impl DeclField {
-    /// The property `property`. `required` says that it is always written by clients: it is required and has no default.
-    /// `None` where CEL cannot name it.
+    /// Creates the property `property`. `required` means that clients always write it: it is required and has no
+    /// default. `None` if CEL cannot name it.
     pub fn new(property: impl Into<SmolStr>, decl: impl Into<Arc<DeclType>>, required: bool) -> Option<Self> {
         let property = property.into();
         Some(Self {
@@ -86,7 +86,7 @@ impl DeclField {
     }
 }
 
-/// Sizes of JSON texts, in bytes.
+/// Sizes of JSON texts in bytes.
 const MIN_STRING: u64 = 2;
 const MIN_BOOL: u64 = 4;
 const MIN_NUMBER: u64 = 1;
@@ -120,14 +120,14 @@ impl DeclType {
         Self::new(DeclKind::Double, 0, MIN_NUMBER)
     }
 
-    /// `type: string` without a format that has a type of its own. `max_length` counts characters.
+    /// `type: string` without a format that has its own type. `max_length` counts characters.
     pub fn string(max_length: Option<u64>) -> Self {
-        // A character takes at most four bytes, and costs are reckoned in bytes.
+        // A character has at most four bytes, and costs count bytes.
         let max = max_length.map_or(MAX_REQUEST_SIZE - 2, |length| length.saturating_mul(4));
         Self::new(DeclKind::String, max, MIN_STRING)
     }
 
-    /// `type: string` with an `enum` and no `maxLength`: as long as the longest of `values`.
+    /// `type: string` with an `enum` and without `maxLength`: as long as the longest of `values`.
     pub fn enumeration<'a>(values: impl IntoIterator<Item = &'a str>) -> Self {
         let longest = values.into_iter().map(str::len).max().unwrap_or(0);
         Self::new(DeclKind::String, longest as u64, MIN_STRING)
@@ -164,13 +164,13 @@ impl DeclType {
         Self::new(DeclKind::Quantity, 0, MIN_STRING)
     }
 
-    /// Anything, unchecked: `object` of an admission policy.
+    /// Unchecked data of any type: `object` of an admission policy.
     pub fn dyn_() -> Self {
         Self::new(DeclKind::Dyn, MAX_REQUEST_SIZE - 2, 1)
     }
 
-    /// `type: object` with `x-kubernetes-preserve-unknown-fields` and neither properties nor additionalProperties:
-    /// compares as a whole, and nothing in it can be named.
+    /// `type: object` with `x-kubernetes-preserve-unknown-fields` and neither properties nor additionalProperties: it
+    /// is compared as a whole, and no field can be accessed.
     pub fn opaque() -> Self {
         Self::new(DeclKind::Opaque, 0, 2)
     }
@@ -201,8 +201,8 @@ impl DeclType {
         Self::new(DeclKind::Object(fields), 0, min)
     }
 
-    /// An object at the root of a resource, or an embedded resource: beside `fields`, `apiVersion`, `kind`,
-    /// `metadata.name` and `metadata.generateName` can be named, and nothing else of the metadata.
+    /// Root object of a resource, or an embedded resource: in addition to `fields`, only `apiVersion`, `kind`,
+    /// `metadata.name` and `metadata.generateName` can be accessed.
     pub fn resource(fields: impl IntoIterator<Item = DeclField>) -> Self {
         let text = || Arc::new(Self::string(None));
         let field = |name: &str, decl: Arc<DeclType>| DeclField {
@@ -224,8 +224,7 @@ impl DeclType {
         Self::object(own.into_iter().chain(other))
     }
 
-    /// The same object with a property besides that is always written and that CEL cannot name: it takes its place in the
-    /// JSON, and nothing else.
+    /// Adds a property that is always written and that CEL cannot access: it only counts towards the JSON size.
     #[must_use]
     pub fn with_unnamed_property(mut self, property: &str, decl: &DeclType) -> Self {
         let taken = property.len() as u64 + decl.min_serialized + 4;
@@ -233,45 +232,45 @@ impl DeclType {
         self
     }
 
-    /// The same with a size of its own: the most characters, bytes, elements or entries.
+    /// Sets the maximum number of characters, bytes, elements or entries.
     #[must_use]
     pub fn with_max_elements(mut self, most: u64) -> Self {
         self.max_elements = most;
         self
     }
 
-    /// The same, with `null` allowed (`nullable: true`).
+    /// Allows `null` (`nullable: true`).
     #[must_use]
     pub fn nullable(mut self) -> Self {
         self.nullable = true;
         self
     }
 
-    /// The most elements, entries or characters, where that has a meaning.
+    /// Returns the maximum number of elements, entries or characters, if the type has a size.
     pub fn max_elements(&self) -> u64 {
         self.max_elements
     }
 
-    /// The most values of this type that fit into one request: the cardinality of a rule below an unbounded list.
+    /// Returns the maximum number of values of this type in one request: the cardinality of a rule below an unbounded
+    /// list.
     pub fn max_cardinality(&self) -> u64 {
         MAX_REQUEST_SIZE / (self.min_serialized + 1)
     }
 
-    /// The declared property that CEL calls `name`.
+    /// Returns the declared property with the CEL name `name`.
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(crate) fn field(&self, name: &str) -> Option<&DeclField> {
         let DeclKind::Object(fields) = &self.kind else {
             return None;
         };
         let find = |name: &str| fields.binary_search_by(|field| field.name.as_str().cmp(name)).ok();
-        // A reserved word is a name where a field is selected.
+        // A selected field may have a reserved word as its name.
         let wrapped = || is_reserved(name).then(|| format!("__{name}__"));
         let at = find(name).or_else(|| find(&wrapped()?))?;
         Some(&fields[at])
     }
 
-    /// The declaration of what stands under the property `property` of a value of this type: of the property of that name,
-    /// or of the values of a map. `None` where CEL does not see it.
+    /// Returns the declaration of the property `property`, or of the values of a map. `None` if CEL cannot access it.
     pub fn property(&self, property: &str) -> Option<&Arc<DeclType>> {
         match &self.kind {
             DeclKind::Map(values) => Some(values),
@@ -284,7 +283,7 @@ impl DeclType {
         }
     }
 
-    /// The declaration of the elements of a list.
+    /// Returns the declaration of a list's elements.
     pub fn items(&self) -> Option<&Arc<DeclType>> {
         match &self.kind {
             DeclKind::List { items, .. } => Some(items),

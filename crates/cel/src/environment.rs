@@ -1,4 +1,4 @@
-//! What an expression may name: variables and their types.
+//! Variables that an expression may use, and their types.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::regexp::PatternMemory;
 use crate::source::describe;
 use crate::types::Type;
 
-/// A variable.
+/// Declared variable.
 #[derive(Debug, Clone)]
 pub(crate) struct Variable {
     pub(crate) name: SmolStr,
@@ -22,8 +22,8 @@ pub(crate) struct Variable {
     pub(crate) decl: Option<Arc<DeclType>>,
 }
 
-/// What expressions may name, with the libraries of Kubernetes 1.36. Cheap to clone; variables are numbered in the order
-/// in which they are added, and an [`Activation`](crate::Activation) gives them values.
+/// Variables that expressions may use, with the libraries of Kubernetes 1.36. Cheap to clone. Variables are numbered in
+/// the order in which they are added, and an [`Activation`](crate::Activation) sets their values.
 ///
 /// ```
 /// use holdfast_cel::{Activation, Budget, CelValue, DeclField, DeclType, Environment, Type};
@@ -57,39 +57,40 @@ pub(crate) struct Variable {
 pub struct Environment {
     pub(crate) variables: Vec<Variable>,
     pub(crate) regexes: Arc<RegexCache>,
-    /// Whether `JSONPatch`, `Object` and the functions for them are there.
+    /// True if `JSONPatch`, `Object` and their functions are available.
     pub(crate) mutation: bool,
     bindings: bool,
 }
 
 impl Environment {
-    /// No variables, all libraries.
+    /// Creates an environment with all libraries and without variables.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds the variable `name` of type `ty`. A variable of that name that is there gets the new type.
+    /// Adds the variable `name` of type `ty`, or changes the type of an existing one.
     #[must_use]
     pub fn with_variable(self, name: &str, ty: Type) -> Self {
         self.with(name, ty, None)
     }
 
-    /// Adds the variable `name` of values of `decl`. Objects in it are named as the reference names them in errors
-    /// (`selfType` and a number, then the path).
+    /// Adds the variable `name` with values of `decl`. Its objects are named in errors as by the reference (`selfType`
+    /// and a number, then the path).
     #[must_use]
     pub fn with_object(self, name: &str, decl: Arc<DeclType>) -> Self {
         let ty = Type::declared(&decl, &format!("selfType{}", self.variables.len() + 1));
         self.with(name, ty, Some(decl))
     }
 
-    /// The same, where objects in it are named `type_name` in errors, then by their path.
+    /// Adds a variable like [`with_object`](Self::with_object), whose objects are named `type_name` in errors, followed
+    /// by their path.
     #[must_use]
     pub fn with_named_object(self, name: &str, type_name: &str, decl: Arc<DeclType>) -> Self {
         let ty = Type::declared(&decl, type_name);
         self.with(name, ty, Some(decl))
     }
 
-    /// Adds `oldSelf` beside `self`: of the same type, or optional (`optionalOldSelf: true`).
+    /// Adds `oldSelf` with the type of `self`, or an optional of it (`optionalOldSelf: true`).
     #[must_use]
     pub fn with_old_self(self, optional: bool) -> Self {
         let Some(own) = self.variables.iter().find(|variable| variable.name == "self").cloned() else {
@@ -102,7 +103,7 @@ impl Environment {
         self.with("oldSelf", own.ty, own.decl)
     }
 
-    /// Takes the variable `name` out of reach. Those after it keep their places, so that programs of both environments are
+    /// Hides the variable `name`. Later variables keep their slots, so that programs of both environments can be
     /// evaluated with one [`Activation`](crate::Activation).
     #[must_use]
     pub fn without_variable(mut self, name: &str) -> Self {
@@ -112,21 +113,22 @@ impl Environment {
         self
     }
 
-    /// Has regular expressions compiled into `memory` once that pays. Without it they match step by step.
+    /// Enables the compilation of frequent regular expressions, with memory from `memory`. Otherwise they are always
+    /// matched step by step.
     #[must_use]
     pub fn with_pattern_memory(mut self, memory: &PatternMemory) -> Self {
         self.regexes = Arc::new(RegexCache::sharing(memory.clone()));
         self
     }
 
-    /// Turns on what mutating policies have: `JSONPatch{…}`, `Object{…}` and `jsonpatch.escapeKey`.
+    /// Enables the features of mutating policies: `JSONPatch{…}`, `Object{…}` and `jsonpatch.escapeKey`.
     #[must_use]
     pub fn with_mutation(mut self) -> Self {
         self.mutation = true;
         self
     }
 
-    /// Turns on `cel.bind`, which device selectors have and rules and policies do not.
+    /// Enables `cel.bind`, which device selectors may use, but not rules and policies.
     #[must_use]
     pub fn with_bindings(mut self) -> Self {
         self.bindings = true;
@@ -150,10 +152,10 @@ impl Environment {
         self.variables.iter().position(|variable| variable.name == name)
     }
 
-    /// Compiles `expression`, which must have one of the types `expected` (any type will do where there is none).
+    /// Compiles `expression`, which must have one of the types `expected` (any type if it is empty).
     ///
     /// # Errors
-    /// When it does not parse, does not check, has another type, or has a part that is known ahead and fails.
+    /// Fails if it does not parse or check, if it has another type, or if a constant part of it fails.
     pub fn compile(&self, expression: &str, expected: &[Type]) -> Result<Program, CompileError> {
         let issues = |issues| CompileError::Issues(describe(expression, issues));
         let dialect = match self.bindings {

@@ -1,26 +1,26 @@
-//! What can go wrong: before an expression runs, and while it runs.
+//! Errors of compiling and evaluating an expression.
 
 use thiserror::Error;
 
 use crate::types::Type;
 use crate::value::CelValue;
 
-/// Why an expression is not taken.
+/// Error of compiling an expression.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CompileError {
-    /// The expression does not parse or check. The text lists every issue with its place, in the words of cel-go; users
-    /// see it behind `compilation failed: `.
+    /// The expression does not parse or check. The text lists every issue with its position, in the words of cel-go;
+    /// users see it after `compilation failed: `.
     #[error("compilation failed: {0}")]
     Issues(String),
-    /// A part of the expression that is known ahead cannot be evaluated.
+    /// A constant part of the expression cannot be evaluated.
     #[error("program instantiation failed: {0}")]
     Instantiation(String),
-    /// The expression has a type that its place has no use for.
+    /// The expression has a type that is not allowed.
     #[error("must evaluate to {} but got {}", one_of(expected), actual.in_full())]
     Output {
-        /// The types that would do.
+        /// Allowed types.
         expected: Vec<Type>,
-        /// The type that the expression has.
+        /// Type of the expression.
         actual: Type,
     },
 }
@@ -35,7 +35,7 @@ fn one_of(expected: &[Type]) -> String {
     }
 }
 
-/// Why an evaluation gave no value. The texts are those of cel-go and of the libraries of Kubernetes.
+/// Error of an evaluation. The texts are those of cel-go and of the Kubernetes libraries.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum EvaluationError {
     /// `1 / 0`.
@@ -44,53 +44,53 @@ pub enum EvaluationError {
     /// `1 % 0`.
     #[error("modulus by zero")]
     ModulusByZero,
-    /// A field or a key that is not there.
+    /// A field or key does not exist.
     #[error("no such key: {0}")]
     NoSuchKey(Box<str>),
-    /// An index past the end of a list.
+    /// An index is past the end of a list.
     #[error("index out of bounds: {0}")]
     IndexOutOfBounds(i64),
     /// A function has no overload for its arguments.
     #[error("no such overload")]
     NoSuchOverload,
-    /// The same, with the name of the function or operator and the types of the arguments.
+    /// A function or operator has no overload for its arguments. The text has its name and the types of the arguments.
     #[error("no such overload: {0}")]
     NoSuchOverloadOf(Box<str>),
-    /// A variable that the caller did not set.
+    /// The caller did not set a variable.
     #[error("no such attribute(s): {0}")]
     NoSuchAttribute(Box<str>),
-    /// A result that its type cannot hold: `integer`, `unsigned integer`, `duration` or `timestamp`.
+    /// A result exceeds its type: `integer`, `unsigned integer`, `duration` or `timestamp`.
     #[error("{0} overflow")]
     Overflow(&'static str),
-    /// A conversion that this value does not have.
+    /// A value cannot be converted.
     #[error("type conversion error from '{from}' to '{to}'")]
     Conversion {
-        /// The type of the value.
+        /// Type of the value.
         from: Box<str>,
-        /// The wanted type.
+        /// Requested type.
         to: &'static str,
     },
     /// A value is larger than an object may be.
     #[error(transparent)]
     TooLarge(#[from] holdfast_value::Error),
-    /// The budget of this call is spent.
+    /// The cost limit of this call is exceeded.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimitExceeded,
     /// The caller stopped the evaluation.
     #[error("operation interrupted")]
     Interrupted,
-    /// Anything else, in the words of the function that failed.
+    /// Any other error, with the message of the function that failed.
     #[error("{0}")]
     Failed(Box<str>),
 }
 
 impl EvaluationError {
-    /// An error in words of its own.
+    /// Creates an error with its own message.
     pub fn failed(message: impl Into<String>) -> Self {
         EvaluationError::Failed(message.into().into_boxed_str())
     }
 
-    /// Whether a function or an operator has no overload for its arguments.
+    /// True if a function or operator has no overload for its arguments.
     pub fn is_no_such_overload(&self) -> bool {
         matches!(
             self,
@@ -98,12 +98,12 @@ impl EvaluationError {
         )
     }
 
-    /// `error`, with the function or operator `name` and its arguments.
+    /// Adds the function or operator `name` and its arguments to `error`.
     pub(crate) fn of_call(self, name: &str, args: &[CelValue]) -> Self {
         if self != EvaluationError::NoSuchOverload {
             return self;
         }
-        // The reference finds this one by what a value can do, and not by its type.
+        // The reference selects this function by the value's capabilities rather than its type.
         if name == "size" {
             return EvaluationError::NoSuchOverloadOf(name.into());
         }
@@ -115,7 +115,7 @@ impl EvaluationError {
         EvaluationError::NoSuchKey(key.into())
     }
 
-    /// Whether the evaluation was stopped from outside, so that no other branch may hide the error.
+    /// True if the evaluation was stopped from outside, so that no other branch may hide the error.
     pub(crate) fn stops(&self) -> bool {
         matches!(self, EvaluationError::CostLimitExceeded | EvaluationError::Interrupted)
     }

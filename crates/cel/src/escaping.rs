@@ -1,9 +1,9 @@
-//! Names of properties as CEL identifiers, by the rules of Kubernetes: `x-y` is reached as `x__dash__y`, and a property
-//! whose name is a word of the language is wrapped in underscores (`__namespace__`).
+//! Property names as CEL identifiers, with the rules of Kubernetes: `x-y` becomes `x__dash__y`, and a property with the
+//! name of a reserved word is wrapped in underscores (`__namespace__`).
 
 use smol_str::SmolStr;
 
-/// The words of the language that cannot be identifiers.
+/// Reserved words that cannot be identifiers.
 const RESERVED: [&str; 21] = [
     "true",
     "false",
@@ -28,13 +28,13 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// Whether `name` is a word that CEL keeps for itself and the parser refuses as an identifier.
+/// True if `name` is a reserved word, which the parser rejects as an identifier.
 pub fn is_reserved(name: &str) -> bool {
-    // `true`, `false`, `null` and `in` are tokens of their own and never come here as identifiers.
+    // `true`, `false`, `null` and `in` have their own tokens and never occur here as identifiers.
     RESERVED.contains(&name)
 }
 
-/// The identifier under which the property `name` is reached in an expression; `None` where CEL cannot name it.
+/// Returns the identifier of the property `name` in expressions; `None` if CEL cannot name it.
 pub fn escape(name: &str) -> Option<SmolStr> {
     let first = name.bytes().next()?;
     if first.is_ascii_digit() {

@@ -1,4 +1,4 @@
-//! The evaluator: walks a planned expression and keeps account of what it costs.
+//! Evaluator: walks a planned expression and counts its cost.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::program::{Comparison, Node};
 use crate::regexp::Pattern;
 use crate::value::{CelValue, Declared, MapKey, MapValue, Outcome, StructValue, member};
 
-/// One evaluation under way.
+/// State of one evaluation.
 pub(crate) struct Frame<'a, 'b> {
     activation: &'a Activation,
     regexes: &'a RegexCache,
@@ -30,7 +30,7 @@ pub(crate) struct Frame<'a, 'b> {
     limit: u64,
 }
 
-/// A tenth of a unit a character, rounded up.
+/// Returns the cost of a walk: a tenth of a unit per character, rounded up.
 fn walk(size: u64) -> u64 {
     (size as f64 * TRAVERSAL).ceil() as u64
 }
@@ -60,7 +60,7 @@ impl<'a, 'b> Frame<'a, 'b> {
         Ok(())
     }
 
-    /// Called between the steps of a walk.
+    /// Called between the steps of a walk to check for interruption.
     pub(crate) fn breathe(&self) -> Outcome<()> {
         if self.budget.is_interrupted() {
             return Err(EvaluationError::Interrupted);
@@ -168,7 +168,7 @@ impl<'a, 'b> Frame<'a, 'b> {
             allowance: self.limit.saturating_sub(self.cost),
         };
         let result = call(&context, &arguments).map_err(|error| match name {
-            // The errors of these name no types.
+            // The errors of these functions do not name types.
             "containsIP" | "containsCIDR" => error,
             name => error.of_call(name, &arguments),
         })?;
@@ -185,14 +185,14 @@ impl<'a, 'b> Frame<'a, 'b> {
         Ok(CelValue::Bool(regex.is_match(text)))
     }
 
-    /// An operator of two operands, neither of which decides whether the other is evaluated.
+    /// Evaluates an operator with two operands, both of which are always evaluated.
     fn binary(&mut self, node: &Node, pair: &(Node, Node)) -> Outcome {
         let a = self.eval(&pair.0)?;
         let b = self.eval(&pair.1)?;
         self.operate(node, &a, &b)
     }
 
-    // Apart from `binary`, so that what waits on the stack while operands are evaluated is small.
+    // Separate from `binary`, so that little is on the stack while operands are evaluated.
     fn operate(&mut self, node: &Node, a: &CelValue, b: &CelValue) -> Outcome {
         let text = matches!(a, CelValue::String(_) | CelValue::Bytes(_));
         match node {
@@ -239,7 +239,7 @@ impl<'a, 'b> Frame<'a, 'b> {
         }
     }
 
-    /// Evaluates `body` with one more name.
+    /// Evaluates `body` with one more local variable.
     fn within(&mut self, value: CelValue, body: &Node) -> Outcome {
         self.locals.push(value);
         let outcome = self.eval(body);
@@ -253,7 +253,7 @@ impl<'a, 'b> Frame<'a, 'b> {
             .map_err(|name| EvaluationError::NoSuchAttribute(name.into()))
     }
 
-    /// `a && b` or, with `decisive` set, `a || b`: the decisive value wins over an error on the other side.
+    /// Evaluates `a && b` or, with `decisive` set, `a || b`: the decisive value wins over an error on the other side.
     fn logical(&mut self, a: &Node, b: &Node, decisive: bool) -> Outcome {
         let first = match self.eval(a) {
             Ok(CelValue::Bool(flag)) if flag == decisive => return Ok(CelValue::Bool(decisive)),
@@ -272,8 +272,7 @@ impl<'a, 'b> Frame<'a, 'b> {
         }
     }
 
-    /// A chain of selections from a variable. Through the object tree it is followed without making values of what lies
-    /// on the way.
+    /// Evaluates a chain of selections from a variable. Within the object tree no intermediate values are created.
     fn path(&mut self, slot: usize, fields: &[SmolStr]) -> Outcome {
         let variable = self.variable(slot)?;
         if let CelValue::Map(MapValue::Data(map, decl)) = variable
@@ -336,7 +335,7 @@ impl<'a, 'b> Frame<'a, 'b> {
             CelValue::Optional(None) => Ok(false),
             CelValue::Optional(Some(value)) => self.has(value, field),
             CelValue::List(_) => Err(unsupported_index()),
-            // What has no fields has not this one.
+            // A value without fields does not have this one.
             _ => Ok(false),
         }
     }
@@ -365,7 +364,7 @@ impl<'a, 'b> Frame<'a, 'b> {
         Ok(found.map_or(CelValue::NONE, CelValue::some))
     }
 
-    /// The value of an optional element, if it is there.
+    /// Returns the value of an optional element, if it has one.
     fn element(&mut self, node: &Node, optional: bool) -> Outcome<Option<CelValue>> {
         let value = self.eval(node)?;
         if !optional {
@@ -412,7 +411,7 @@ impl<'a, 'b> Frame<'a, 'b> {
     }
 }
 
-/// `error`, with the name of the operator `name` where the type of its first operand has no such operator at all.
+/// Adds the name of the operator to `error` if the type of its first operand has no such operator.
 fn untaken(error: EvaluationError, takes: bool, name: &str) -> EvaluationError {
     match error {
         NoSuchOverload if !takes => EvaluationError::NoSuchOverloadOf(name.into()),
@@ -420,12 +419,12 @@ fn untaken(error: EvaluationError, takes: bool, name: &str) -> EvaluationError {
     }
 }
 
-/// A field of a list.
+/// Returns the error of selecting a field of a list.
 fn unsupported_index() -> EvaluationError {
     EvaluationError::failed("unsupported index type 'string' in list")
 }
 
-/// Values of the libraries of Kubernetes refuse to be compared with values of other types.
+/// True for values of the Kubernetes libraries, which cannot be compared with values of other types.
 fn compares_to_its_kind_alone(a: &CelValue, b: &CelValue) -> bool {
     use CelValue::{Cidr, Ip, Null, Quantity, Semver, Url};
     matches!(a, Ip(_) | Cidr(_) | Quantity(_) | Semver(_) | Url(_))
@@ -443,7 +442,7 @@ impl Comparison {
         }
     }
 
-    /// Whether values that are in this order satisfy the comparison.
+    /// True if values in this order satisfy the comparison.
     fn holds(self, order: Ordering) -> bool {
         match self {
             Comparison::Less => order.is_lt(),
@@ -470,7 +469,8 @@ fn negative(operand: &CelValue) -> Outcome {
     }
 }
 
-/// Follows `fields` through maps. `None` where something on the way is no plain map and has to be taken as a value.
+/// Follows `fields` through maps. `None` if a value on the way is not a plain map, so that general evaluation is
+/// needed.
 fn follow<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, fields: &[SmolStr]) -> Option<Outcome<Declared<'v>>> {
     let (last, way) = fields.split_last()?;
     let (mut map, mut decl) = (map, decl);
@@ -485,13 +485,13 @@ fn follow<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, fields: &[SmolStr])
     Some(member(map, decl, last).ok_or_else(|| EvaluationError::no_such_key(last)))
 }
 
-/// Text against a pattern.
+/// Returns the cost of matching a text with a pattern.
 fn pattern_cost(text: u64, pattern: u64) -> u64 {
     let pattern = (pattern as f64 * PATTERN).ceil() as u64;
     walk(text.saturating_add(1)).saturating_mul(pattern)
 }
 
-/// A walk over everything in a value.
+/// Returns the cost of a walk over the whole content of a value.
 fn traversal(value: &CelValue) -> u64 {
     match value {
         CelValue::String(text) => (text.len() as f64 * TRAVERSAL) as u64,
@@ -503,7 +503,7 @@ fn traversal(value: &CelValue) -> u64 {
     }
 }
 
-/// What a call has cost, by its arguments and its result.
+/// Returns the cost of a call by its arguments and its result.
 pub(crate) fn call_cost(cost: Cost, args: &[CelValue], result: &CelValue) -> u64 {
     let size = |at: usize| args.get(at).map_or(1, CelValue::size);
     let squared = |size: u64| size.saturating_mul(size).saturating_mul(2);

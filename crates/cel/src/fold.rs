@@ -1,6 +1,7 @@
-//! The macros that walk a range: `all`, `map` and the others.
+//! Macros that iterate over a range: `all`, `map` and the others.
 //!
-//! Each costs what the loop that it stands for would cost, step by step: that is what the estimate reckons with too.
+//! The cost of each equals that of the loop that the reference expands it to, step by step; the estimate uses the same
+//! figures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,22 +14,22 @@ use crate::program::{FoldNode, Node};
 use crate::syntax::FoldKind;
 use crate::value::{CelValue, MapKey, MapValue, Outcome};
 
-/// Whether a walk goes on.
+/// Decision to continue or end an iteration.
 enum Step {
     On,
     Done,
 }
 
-/// What a walk has gathered.
+/// Intermediate results of an iteration.
 #[derive(Default)]
 struct Gathered {
     list: Vec<CelValue>,
     keys: Vec<CelValue>,
     map: BTreeMap<MapKey, CelValue>,
     count: u64,
-    /// The answer of `all` or `exists`, once it is certain.
+    /// Result of `all` or `exists`, once it is certain.
     decided: Option<bool>,
-    /// The first error that another element may still outweigh.
+    /// First error, which another element may still outweigh.
     error: Option<EvaluationError>,
 }
 
@@ -77,7 +78,7 @@ impl Frame<'_, '_> {
         Ok(())
     }
 
-    /// One element, with its names in place.
+    /// Visits one element with its variables set.
     fn visit(
         &mut self,
         fold: &FoldNode,
@@ -170,7 +171,8 @@ impl Frame<'_, '_> {
         }
     }
 
-    /// `all` or, with `decisive` set, `exists`: the decisive answer of one element outweighs errors of the others.
+    /// Evaluates `all` or, with `decisive` set, `exists`: the decisive result of one element outweighs errors of the
+    /// others.
     fn quantify(&mut self, fold: &FoldNode, units: u64, decisive: bool, gathered: &mut Gathered) -> Outcome<Step> {
         self.charge(units)?;
         match self.condition(&fold.body) {

@@ -1,7 +1,7 @@
-//! The functions of the language and of its libraries: what they are called, what they take, what they cost.
+//! Functions of the language and of its libraries: names, signatures and costs.
 //!
-//! Each library declares its functions in a table of [`Function`]s; the signatures are written as users read them in the
-//! documentation (`string.(int) string` is a member function of a string).
+//! Each library declares its functions in a table of [`Function`]s. The signatures have the form of the documentation
+//! (`string.(int) string` is a member function of a string).
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,17 +13,17 @@ use crate::library::regex::RegexCache;
 use crate::types::{Fields, ObjectType, Type};
 use crate::value::{CelValue, Outcome};
 
-/// What a function may use beside its arguments.
+/// Environment of a function call in addition to its arguments.
 pub(crate) struct Context<'a> {
     pub(crate) regexes: &'a RegexCache,
-    /// How much the call may still cost; functions that make large results look before they make them.
+    /// Remaining cost of the call. Functions with large results check it before they create them.
     pub(crate) allowance: u64,
 }
 
-/// What runs a function: the receiver, if any, comes first among the arguments.
+/// Implementation of a function. The receiver, if any, is the first argument.
 pub(crate) type Call = fn(&Context<'_>, &[CelValue]) -> Outcome;
 
-/// A function as a library declares it.
+/// Function as declared by a library.
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     pub(crate) call: Call,
@@ -31,16 +31,16 @@ pub(crate) struct Function {
     pub(crate) signatures: &'static [&'static str],
 }
 
-/// How a function is reckoned, both before and while it runs.
+/// Cost rule of a function, for the estimate and for the evaluation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Cost {
-    /// So many units.
+    /// Fixed number of units.
     Fixed(u64),
-    /// A walk over the text in the first argument or the receiver.
+    /// A scan of the text in the first argument or the receiver.
     Traverse,
-    /// A walk over it and over the parsed form again.
+    /// A scan of the text and another one of the parsed form.
     TraverseTwice,
-    /// A walk whose result is as long as the text.
+    /// A scan with a result as long as the text.
     SameSize,
     Replace,
     Split,
@@ -65,31 +65,31 @@ pub(crate) enum Cost {
     Flatten,
     Distinct,
     Sort,
-    /// A comparison of each with each, so many times.
+    /// A comparison of all pairs of elements, repeated this many times.
     Sets(u64),
 }
 
-/// One way to call a function.
+/// Overload of a function.
 #[derive(Debug, Clone)]
 pub(crate) struct Overload {
     pub(crate) member: bool,
-    /// The receiver first, for a member.
+    /// Parameter types; for a member the receiver comes first.
     pub(crate) params: Vec<Type>,
     pub(crate) result: Type,
 }
 
-/// A function with its signatures read.
+/// Function with parsed signatures.
 #[derive(Debug)]
 pub(crate) struct Declared {
     pub(crate) name: &'static str,
     pub(crate) call: Call,
     pub(crate) cost: Cost,
     pub(crate) overloads: Vec<Overload>,
-    /// Whether it exists in mutating policies alone.
+    /// True if it is available only in mutating policies.
     pub(crate) mutation: bool,
 }
 
-/// All functions, by name.
+/// Returns the function of this name.
 pub(crate) fn declared(name: &str) -> Option<&'static Declared> {
     static DECLARED: LazyLock<HashMap<&'static str, Declared>> = LazyLock::new(|| {
         let read = |(function, mutation): (&Function, bool)| {
@@ -117,7 +117,7 @@ pub(crate) fn declared(name: &str) -> Option<&'static Declared> {
     DECLARED.get(name)
 }
 
-/// Reads `receiver.(a, b) result` or `(a, b) result`.
+/// Parses `receiver.(a, b) result` or `(a, b) result`.
 pub(crate) fn overload(signature: &str) -> Option<Overload> {
     let mut reader = Reader { rest: signature };
     let member = !signature.starts_with('(');
@@ -190,7 +190,7 @@ impl Reader<'_> {
     }
 }
 
-/// The type that a name stands for, if it is the name of a type.
+/// Returns the type of this name, if there is one.
 pub(crate) fn type_by_name(name: &str, mutation: bool) -> Option<Type> {
     Some(match name {
         "bool" => Type::Bool,
@@ -208,14 +208,14 @@ pub(crate) fn type_by_name(name: &str, mutation: bool) -> Option<Type> {
         "timestamp" | "google.protobuf.Timestamp" => Type::Timestamp,
         "JSONPatch" if mutation => json_patch(),
         name if mutation && (name == "Object" || name.starts_with("Object.")) => Type::any_object(name),
-        // The other types of libraries have no names that expressions can say.
+        // Expressions cannot name the other types of the libraries.
         "net.IP" => Type::Named("net.IP"),
         "net.CIDR" => Type::Named("net.CIDR"),
         _ => return None,
     })
 }
 
-/// The type `JSONPatch` of mutating policies.
+/// Returns the type `JSONPatch` of mutating policies.
 pub(crate) fn json_patch() -> Type {
     Type::Object(ObjectType {
         name: SmolStr::new_static("JSONPatch"),

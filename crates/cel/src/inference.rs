@@ -1,4 +1,4 @@
-//! Types that are not known yet: what they turn out to be, and which types may stand for each other.
+//! Inference of unknown types, and assignability between types.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use smol_str::SmolStr;
 use crate::functions::Overload;
 use crate::types::Type;
 
-/// What the unknown types of an expression turned out to be, and in which order that was found, so that it can be taken back.
+/// Bindings of an expression's unknown types, in the order of inference, so that they can be undone.
 #[derive(Default)]
 pub(crate) struct Inference {
     bound: HashMap<SmolStr, Type>,
@@ -17,34 +17,34 @@ pub(crate) struct Inference {
 }
 
 impl Inference {
-    /// What is known of the unknown type `name`.
+    /// Returns the binding of the unknown type `name`.
     pub(crate) fn known(&self, name: &str) -> Option<&Type> {
         self.bound.get(name)
     }
 
-    /// How much was learnt so far.
+    /// Returns the number of bindings so far.
     pub(crate) fn mark(&self) -> usize {
         self.trail.len()
     }
 
-    /// `ty` with what is known put in, and any type in the place of what is not.
+    /// Returns `ty` with known bindings substituted, and unknown types replaced by `dyn`.
     pub(crate) fn closed(&self, ty: &Type) -> Type {
         resolve(ty, &self.bound, true)
     }
 
-    /// A type of which nothing is known yet.
+    /// Creates a new unknown type.
     pub(crate) fn unknown(&mut self) -> Type {
         let name = SmolStr::from(format!("_var{}", self.fresh));
         self.fresh += 1;
         Type::Param(name)
     }
 
-    /// `ty` with what is known put in.
+    /// Returns `ty` with known bindings substituted.
     pub(crate) fn resolved(&self, ty: &Type) -> Type {
         resolve(ty, &self.bound, false)
     }
 
-    /// Whether a value of `from` may stand where `to` is wanted; learns what unknown types must be for that.
+    /// True if a value of `from` can be used where `to` is expected; binds unknown types accordingly.
     pub(crate) fn assignable(&mut self, from: &Type, to: &Type) -> bool {
         let before = self.trail.len();
         let fits = self.fits(from, to);
@@ -54,13 +54,13 @@ impl Inference {
         fits
     }
 
-    /// Has the unknown type `name` be `ty`.
+    /// Binds the unknown type `name` to `ty`.
     pub(crate) fn learn(&mut self, name: &SmolStr, ty: Type) {
         let previous = self.bound.insert(name.clone(), ty);
         self.trail.push((name.clone(), previous));
     }
 
-    /// Takes back what was learnt since [`Inference::mark`] was `before`.
+    /// Undoes the bindings made since [`Inference::mark`] returned `before`.
     pub(crate) fn take_back(&mut self, before: usize) {
         for (name, previous) in self.trail.drain(before..).rev() {
             match previous {
@@ -70,7 +70,7 @@ impl Inference {
         }
     }
 
-    /// As [`Inference::assignable`], where the caller takes back what was learnt in vain.
+    /// Like [`Inference::assignable`], but the caller must undo bindings on failure.
     pub(crate) fn fits(&mut self, from: &Type, to: &Type) -> bool {
         if let Type::Param(name) = to {
             match self.substitutes(from, name) {
@@ -84,7 +84,7 @@ impl Inference {
         }
         match (from, to) {
             (a, b) if a.is_dyn() || b.is_dyn() => true,
-            // Null stands for objects and for what a message would hold, on either side.
+            // Null is compatible with objects and with message-like types, on either side.
             (Type::Null, other) | (other, Type::Null) => matches!(
                 other,
                 Type::Null | Type::Object(_) | Type::Duration | Type::Timestamp | Type::Named(_) | Type::Optional(_)
@@ -97,8 +97,8 @@ impl Inference {
         }
     }
 
-    /// Whether `ty` may be what the unknown type `name` is, and whether something is known of that. The more general of
-    /// what was known and `ty` is known then.
+    /// Tests if the unknown type `name` can be `ty`; the second result is true if it had a binding. Afterwards it is
+    /// bound to the more general of both types.
     fn substitutes(&mut self, ty: &Type, name: &SmolStr) -> (bool, bool) {
         if matches!(ty, Type::Param(other) if other == name) {
             return (true, true);
@@ -123,7 +123,7 @@ impl Inference {
         (true, true)
     }
 
-    /// Whether the unknown type `name` is a part of `ty`.
+    /// True if the unknown type `name` is a part of `ty`.
     fn refers_to(&self, ty: &Type, name: &str) -> bool {
         match ty {
             Type::Param(other) => {
@@ -135,7 +135,7 @@ impl Inference {
         }
     }
 
-    /// The more general of both types if one may be taken as the other, and else any type.
+    /// Returns the more general of two compatible types, otherwise `dyn`.
     pub(crate) fn joined(&mut self, a: &Type, b: &Type) -> Type {
         if self.assignable(a, b) {
             more_general(a, b)
@@ -144,7 +144,7 @@ impl Inference {
         }
     }
 
-    /// The overload with unknown types of its own in place of its parameters.
+    /// Returns the overload with fresh unknown types for its parameters.
     pub(crate) fn renamed(&mut self, overload: &Overload) -> Overload {
         let mut names: HashMap<SmolStr, Type> = HashMap::new();
         let all = overload.params.iter().chain([&overload.result]);
@@ -177,7 +177,7 @@ impl Inference {
     }
 }
 
-/// `ty` with what is known put in; what is not becomes `dyn` if `close` is set.
+/// Substitutes known bindings in `ty`; unknown types become `dyn` if `close` is set.
 fn resolve(ty: &Type, bound: &HashMap<SmolStr, Type>, close: bool) -> Type {
     let inner = |inner: &Arc<Type>| Arc::new(resolve(inner, bound, close));
     match ty {
@@ -198,7 +198,7 @@ fn more_general(a: &Type, b: &Type) -> Type {
     if is_as_general(a, b) { a.clone() } else { b.clone() }
 }
 
-/// Whether `a` says no more than `b`.
+/// True if `a` is at least as general as `b`.
 fn is_as_general(a: &Type, b: &Type) -> bool {
     match (a, b) {
         (Type::Dyn | Type::Param(_), _) => true,

@@ -1,8 +1,8 @@
-//! The tokens of CEL.
+//! Tokens of CEL.
 
 use smol_str::SmolStr;
 
-/// What a token is. The order is that of the grammar of cel-go, in which errors list what they expected.
+/// Kind of a token. The order is that of cel-go's grammar, in which errors list the expected kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Equal,
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in their order.
+    /// All kinds in order.
     pub(crate) const ALL: [Kind; 36] = [
         Kind::Equal,
         Kind::NotEqual,
@@ -84,7 +84,7 @@ impl Kind {
         Kind::End,
     ];
 
-    /// How the grammar writes this kind in a list of what was expected.
+    /// Returns the grammar's name of this kind in a list of expected kinds.
     pub(crate) fn shown(self) -> &'static str {
         use Kind::*;
         match self {
@@ -128,7 +128,7 @@ impl Kind {
     }
 }
 
-/// A token and its bytes in the source.
+/// Token with its byte range in the source.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
@@ -136,14 +136,14 @@ pub(crate) struct Token {
     pub(crate) end: usize,
 }
 
-/// A piece of text that is no token.
+/// Piece of text that is not a token.
 #[derive(Debug)]
 pub(crate) struct Unrecognized {
     pub(crate) offset: usize,
     pub(crate) text: String,
 }
 
-/// The tokens of `source`, ending with [`Kind::End`], and the pieces that were skipped because they are none.
+/// Returns the tokens of `source`, ending with [`Kind::End`], and the skipped pieces that are not tokens.
 pub(crate) fn tokens(source: &str) -> (Vec<Token>, Vec<Unrecognized>) {
     let mut lexer = Lexer {
         source,
@@ -184,8 +184,8 @@ impl Lexer<'_> {
         self.at += length;
     }
 
-    /// What begins as a text behind a prefix and is none: the prefix is a name then, and what follows no token. Without a
-    /// prefix nothing of it is a token.
+    /// Skips an invalid text literal. Its prefix, if any, is then a name and the rest is skipped; without a prefix all
+    /// of it is skipped.
     fn skip_text(&mut self, prefix: usize, good: usize) {
         match prefix {
             0 => self.skip(good),
@@ -193,7 +193,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Skips what is no token: the `good` bytes that could have begun one and the character that broke it.
+    /// Skips an invalid token: the `good` bytes that could have begun one, and the character after them.
     fn skip(&mut self, good: usize) {
         let rest = &self.source[self.at + good..];
         let broken = rest.chars().next().map_or(0, char::len_utf8);
@@ -249,7 +249,7 @@ impl Lexer<'_> {
     }
 
     fn word(&mut self) {
-        // A prefix of a string: r'', b'', br'' in either case.
+        // A prefix of a string: r'', b'', br'', in either case.
         let lower = [self.byte(0), self.byte(1)].map(|byte| byte.to_ascii_lowercase());
         let quote = |byte: u8| byte == b'\'' || byte == b'"';
         match lower {
@@ -325,7 +325,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// A string or bytes after a prefix of `prefix` letters.
+    /// Reads a string or bytes with a prefix of `prefix` letters.
     #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the source")]
     fn quoted(&mut self, prefix: usize, raw: bool, kind: Kind) {
         let bytes = &self.source.as_bytes()[self.at..];
@@ -334,7 +334,7 @@ impl Lexer<'_> {
         let mut at = prefix + if triple { 3 } else { 1 };
         loop {
             match bytes.get(at) {
-                // Three quotes that nothing closes are an empty text and the beginning of another.
+                // Three quotes that are not closed are an empty text and the beginning of another.
                 None if triple => return self.push(kind, prefix + 2),
                 None => return self.skip_text(prefix, bytes.len()),
                 Some(&byte) if byte == quote && (!triple || bytes[at..].starts_with(&[quote; 3])) => {
@@ -352,7 +352,7 @@ impl Lexer<'_> {
     }
 }
 
-/// The length of an escape sequence, or how many of its bytes were still good.
+/// Returns the length of an escape sequence, or the number of its valid bytes as an error.
 fn escape_length(bytes: &[u8]) -> Result<usize, usize> {
     let hex = |count: usize| {
         (2..2 + count)
@@ -371,17 +371,17 @@ fn escape_length(bytes: &[u8]) -> Result<usize, usize> {
     }
 }
 
-/// Why the text of a literal stands for nothing.
+/// Error of a literal whose text is invalid.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct BadLiteral;
 
-/// The text of a [`Kind::String`] token.
+/// Decodes the text of a [`Kind::String`] token.
 pub(crate) fn unquote(token: &str) -> Result<SmolStr, BadLiteral> {
     let bytes = unescape(token, false)?;
     String::from_utf8(bytes).map(SmolStr::from).map_err(|_| BadLiteral)
 }
 
-/// The bytes of a [`Kind::Bytes`] token.
+/// Decodes the bytes of a [`Kind::Bytes`] token.
 pub(crate) fn unquote_bytes(token: &str) -> Result<Vec<u8>, BadLiteral> {
     unescape(&token[1..], true)
 }
@@ -472,7 +472,7 @@ mod tests {
         assert_eq!(failures("@"), [(0, "@".to_owned())]);
         assert_eq!(failures("'abc"), [(0, "'abc".to_owned())]);
         assert_eq!(failures("'a\nb"), [(0, "'a\n".to_owned())]);
-        // What stands before the quote is a name by itself.
+        // The prefix before the quote is a separate name.
         assert_eq!(failures(r"br'a"), [(2, "'a".to_owned())]);
         assert_eq!(kinds("b'a"), [Kind::Identifier, Kind::End]);
         assert_eq!(failures(r"b'\400'"), [(1, r"'\4".to_owned()), (6, "'".to_owned())]);

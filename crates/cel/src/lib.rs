@@ -2,13 +2,12 @@
 #![warn(clippy::indexing_slicing)]
 //! The Kubernetes CEL environment: rules of custom resources, match conditions and admission policies.
 //!
-//! An [`Environment`] says what expressions may name; [`Environment::compile`] turns a text into a [`Program`], which
-//! knows its type and what it may cost and is evaluated with an [`Activation`] and a [`Budget`]. Values are those of the
-//! object tree, taken as a schema ([`DeclType`]) says, without conversion.
+//! An [`Environment`] declares the variables of expressions. [`Environment::compile`] turns a text into a [`Program`]
+//! with its type and an estimate of its cost, which is evaluated with an [`Activation`] and a [`Budget`]. Values are
+//! those of the object tree, interpreted by a schema ([`DeclType`]) without conversion.
 //!
-//! The parser, the checker, the estimate of cost and the evaluator are our own; their words, figures and functions are
-//! those of cel-go and kube-apiserver 1.36 (<https://kubernetes.io/docs/reference/using-api/cel/>). Of time zones,
-//! `UTC` and offsets are known.
+//! The parser, checker, cost estimator and evaluator are our own; their messages, figures and functions are those of
+//! cel-go and kube-apiserver 1.36 (<https://kubernetes.io/docs/reference/using-api/cel/>).
 
 mod activation;
 mod checker;

@@ -1,24 +1,25 @@
-//! The bounds that the reference sets on expressions, in its units of cost.
+//! Limits of the reference on expressions, in its units of cost.
 
-/// The largest request, in bytes, that sizes without bounds are reckoned from.
+/// Maximum size of a request in bytes, from which unbounded sizes are estimated.
 pub const MAX_REQUEST_SIZE: u64 = 3 * 1024 * 1024;
 
-/// The most that one evaluation of one expression may cost.
+/// Maximum cost of one evaluation of one expression.
 pub const PER_CALL: u64 = 1_000_000;
 
-/// The most that all rules of a custom resource, or all expressions of a policy, may cost for one request.
+/// Maximum cost per request of all rules of a custom resource, or all expressions of a policy.
 pub const PER_REQUEST: u64 = 10_000_000;
 
-/// The most that all match conditions of one webhook or policy may cost for one request.
+/// Maximum cost per request of all match conditions of one webhook or policy.
 pub const MATCH_CONDITIONS: u64 = 2_500_000;
 
-/// The most that a rule of a definition may be estimated to cost, all its places in an object together.
+/// Maximum estimated cost of one rule of a CRD, summed over all its occurrences in an object.
 pub const ESTIMATED_RULE: u64 = 10_000_000;
 
-/// The most that all rules of a version of a definition may be estimated to cost.
+/// Maximum estimated cost of all rules of a version of a CRD.
 pub const ESTIMATED_SCHEMA: u64 = 100_000_000;
 
-/// By how much `cost` exceeds `limit`, as the reference shows it: `40.5x`, or `more than 100x`. `None` within the limit.
+/// Returns the factor by which `cost` exceeds `limit` as the reference formats it: `40.5x`, or `more than 100x`. `None`
+/// within the limit.
 pub fn excess(cost: u64, limit: u64) -> Option<String> {
     if cost <= limit {
         return None;
@@ -27,7 +28,7 @@ pub fn excess(cost: u64, limit: u64) -> Option<String> {
     Some(if factor > 100.0 {
         "more than 100x".to_owned()
     } else if factor < 1.5 {
-        // Rounded, it could read as if nothing were exceeded.
+        // A rounded value could read as if the limit were not exceeded.
         format!("{factor:.6}x")
     } else {
         format!("{factor:.1}x")

@@ -1,13 +1,13 @@
-//! The macros: calls that stand for another form of expression.
+//! Macros: calls that are expanded to another form of expression.
 //!
-//! A table gives each macro its shape; a call of another shape stays a call, which the checker then does not know.
+//! A table gives the shape of each macro. A call of another shape remains a call, which the checker then rejects.
 
 use smol_str::SmolStr;
 
 use crate::parser::{Dialect, GaveUp, Parser};
 use crate::syntax::{Bind, Expr, ExprKind, Fold, FoldKind};
 
-/// The walking macros: name, how many variables, how many expressions after them, what they do.
+/// Iterating macros: name, number of variables, number of expressions after them, kind.
 const FOLDS: [(&str, usize, usize, FoldKind); 17] = [
     ("all", 1, 1, FoldKind::All),
     ("all", 2, 1, FoldKind::All),
@@ -28,13 +28,13 @@ const FOLDS: [(&str, usize, usize, FoldKind); 17] = [
     ("sortBy", 1, 1, FoldKind::SortBy),
 ];
 
-/// The name that macros of the reference gather their result under.
+/// Variable in which macros of the reference accumulate their result.
 const ACCUMULATOR: &str = "__result__";
 
-/// A call that is no macro, unchanged.
+/// A call that is not a macro, unchanged.
 pub(crate) type Call = (SmolStr, Option<Expr>, Vec<Expr>);
 
-/// The expansion of a call at `offset`, or the call itself.
+/// Expands a call at `offset`, or returns the call itself.
 #[expect(clippy::indexing_slicing, reason = "a macro is found by its number of arguments")]
 pub(crate) fn expand(
     parser: &mut Parser<'_>,
@@ -72,7 +72,8 @@ pub(crate) fn expand(
         .find(|(name, variables, expressions, _)| *name == function && variables + expressions == args.len());
     match found {
         Some(&(_, variables, expressions, kind)) => {
-            // `map` with three arguments is one variable with a condition, the others with three have two variables.
+            // `map` with three arguments has one variable and a condition; other macros with three arguments have two
+            // variables.
             fold(parser, offset, kind, (variables, expressions), target, args).map(Ok)
         }
         None => Ok(Err((function, Some(target), args))),
@@ -143,7 +144,7 @@ fn fold(
     )
 }
 
-/// What most macros say of a variable that is no name.
+/// Error of most macros for a variable that is not a name.
 const SIMPLE: &str = "argument must be a simple name";
 
 fn simple_name(parser: &mut Parser<'_>, argument: &Expr, why: &str) -> Result<SmolStr, GaveUp> {

@@ -1,4 +1,4 @@
-//! The operators: equality, order, arithmetic, membership, indexing.
+//! Operators: equality, order, arithmetic, membership, indexing.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::declaration::{DeclKind, DeclType, ListType};
 use crate::error::EvaluationError::{self, DivisionByZero, ModulusByZero, NoSuchOverload, Overflow};
 use crate::value::{CelValue, ListValue, MapKey, MapValue, Outcome};
 
-/// `a == b`: across the kinds of numbers by value, and false for values that cannot be compared.
+/// Evaluates `a == b`: numbers of different types compare by value, and values that cannot be compared are not equal.
 pub(crate) fn equal(a: &CelValue, b: &CelValue) -> bool {
     use CelValue::*;
     match (a, b) {
@@ -86,7 +86,7 @@ fn equal_maps(a: &MapValue, b: &MapValue) -> bool {
         if dx.is_none() && dy.is_none() {
             return x.len() == y.len() && x.iter().zip(y.iter()).all(|(x, y)| x.0 == y.0 && x.1 == y.1);
         }
-        // Both sides are sorted by key, so the entries pair up when the keys are the same.
+        // Both sides are sorted by key, so the entries pair up if the keys are the same.
         return a.len() == b.len()
             && a.entries().zip(b.entries()).all(|((key, x), (other, y))| {
                 equal(&key, &other) && matches!((x, y), (Ok(x), Ok(y)) if equal(&x, &y))
@@ -99,7 +99,7 @@ fn equal_maps(a: &MapValue, b: &MapValue) -> bool {
         })
 }
 
-/// The values of the key properties of an element of a list of type `map`.
+/// Returns the values of the key properties of an element of a list of type `map`.
 fn key_of(item: &CelValue, keys: &[SmolStr]) -> Vec<Option<Value>> {
     keys.iter()
         .map(|key| match item {
@@ -110,12 +110,12 @@ fn key_of(item: &CelValue, keys: &[SmolStr]) -> Vec<Option<Value>> {
         .collect()
 }
 
-/// Whether an element of `list` equals `value`.
+/// True if an element of `list` equals `value`.
 pub(crate) fn contains(list: &ListValue, value: &CelValue) -> bool {
     match list {
         ListValue::Built(items) => items.iter().any(|item| equal(item, value)),
         ListValue::Data(items, None) => match value {
-            // The frequent case needs no value per element.
+            // The common case needs no value per element.
             CelValue::String(text) => items.iter().any(|item| item.as_str() == Some(text)),
             value => items.iter().any(|item| equal(&CelValue::untyped(item), value)),
         },
@@ -123,8 +123,8 @@ pub(crate) fn contains(list: &ListValue, value: &CelValue) -> bool {
     }
 }
 
-/// The order of two numbers; `None` beside a NaN. A whole number within the range of its type is compared with a float as
-/// a float.
+/// Compares two numbers; `None` if one is NaN. An integer is compared with a float as a float, if the float is within
+/// the range of the integer's type.
 fn compare_numbers(a: &CelValue, b: &CelValue) -> Option<Ordering> {
     use CelValue::{Double, Int, Uint};
     match (a, b) {
@@ -141,7 +141,7 @@ fn compare_numbers(a: &CelValue, b: &CelValue) -> Option<Ordering> {
     }
 }
 
-/// The order of two values.
+/// Compares two values.
 pub(crate) fn compare(a: &CelValue, b: &CelValue) -> Outcome<Ordering> {
     use CelValue::*;
     Ok(match (a, b) {
@@ -157,7 +157,7 @@ pub(crate) fn compare(a: &CelValue, b: &CelValue) -> Outcome<Ordering> {
     })
 }
 
-/// An operator of arithmetic.
+/// Arithmetic operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arithmetic {
     Add,
@@ -167,7 +167,7 @@ pub(crate) enum Arithmetic {
     Modulo,
 }
 
-/// Whether values of the type of `value` have an order.
+/// True if values of this type have an order.
 pub(crate) fn has_order(value: &CelValue) -> bool {
     use CelValue::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     matches!(
@@ -187,7 +187,7 @@ impl Arithmetic {
         }
     }
 
-    /// Whether values of the type of `value` may be the first operand.
+    /// True if values of this type can be the first operand.
     pub(crate) fn takes(self, value: &CelValue) -> bool {
         use CelValue::{Bytes, Double, Duration, Int, List, String, Timestamp, Uint};
         match self {
@@ -254,7 +254,7 @@ pub(crate) fn arithmetic(operator: Arithmetic, a: &CelValue, b: &CelValue) -> Ou
     })
 }
 
-/// `a + b` of lists, by the list type of `a`.
+/// Evaluates `a + b` for lists, by the list type of `a`.
 fn concatenate(a: &ListValue, b: &ListValue) -> Outcome<ListValue> {
     let joined = match a.decl().map(|decl| &decl.kind) {
         Some(DeclKind::List {
@@ -292,7 +292,7 @@ fn concatenate(a: &ListValue, b: &ListValue) -> Outcome<ListValue> {
     Ok(keep_decl(joined, a.decl()))
 }
 
-/// A list of a set or map type keeps its declaration, so that the sum compares as its parts do.
+/// A list of a set or map type keeps its declaration, so that the sum compares like its parts.
 fn keep_decl(items: Vec<CelValue>, decl: Option<&Arc<DeclType>>) -> ListValue {
     let mut growth = Growth::default();
     let values = items.iter().map(|item| item.to_value(&mut growth));
@@ -303,7 +303,7 @@ fn keep_decl(items: Vec<CelValue>, decl: Option<&Arc<DeclType>>) -> ListValue {
     }
 }
 
-/// `value in container`.
+/// Evaluates `value in container`.
 pub(crate) fn is_in(value: &CelValue, container: &CelValue) -> Outcome<bool> {
     match container {
         CelValue::List(list) => Ok(contains(list, value)),
@@ -312,7 +312,7 @@ pub(crate) fn is_in(value: &CelValue, container: &CelValue) -> Outcome<bool> {
     }
 }
 
-/// The index that a number is.
+/// Converts a number to an index.
 fn list_index(index: &CelValue) -> Outcome<i64> {
     match index {
         CelValue::Int(index) => Ok(*index),
@@ -329,7 +329,7 @@ fn list_index(index: &CelValue) -> Outcome<i64> {
     }
 }
 
-/// `container[index]`; `None` where it is not there.
+/// Evaluates `container[index]`; `None` if there is no such element.
 pub(crate) fn index_if_there(container: &CelValue, index: &CelValue) -> Outcome<Option<CelValue>> {
     match container {
         CelValue::List(list) => {
@@ -344,7 +344,7 @@ pub(crate) fn index_if_there(container: &CelValue, index: &CelValue) -> Outcome<
     }
 }
 
-/// `container[index]`.
+/// Evaluates `container[index]`.
 pub(crate) fn index(container: &CelValue, index: &CelValue) -> Outcome {
     match index_if_there(container, index)? {
         Some(value) => Ok(value),

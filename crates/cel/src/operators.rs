@@ -1,10 +1,10 @@
-//! The operators and what they take.
+//! Operators and their overloads.
 
 use std::sync::LazyLock;
 
 use crate::functions::{Overload, overload};
 
-/// An operator as expressions are parsed to it.
+/// Operator as the parser represents it.
 pub(crate) struct Operator {
     pub(crate) name: &'static str,
     pub(crate) overloads: Vec<Overload>,
@@ -94,7 +94,7 @@ const SIGNATURES: [(&str, &[&str]); 19] = [
     ),
 ];
 
-/// The operator called `name`.
+/// Returns the operator called `name`.
 pub(crate) fn operator(name: &str) -> Option<&'static Operator> {
     static OPERATORS: LazyLock<Vec<Operator>> = LazyLock::new(|| {
         let read = |(name, signatures): &(&'static str, &[&str])| Operator {

@@ -1,10 +1,10 @@
-//! From text to syntax tree.
+//! Parser from text to syntax tree.
 //!
-//! The parser is our own and not that of a crate: what rules say is hostile input, and the grammar-driven parsers at
-//! hand exhaust the stack on a few hundred nested parentheses or a long chain of selections. This one bounds the depth
-//! of the tree before it is built, gives each node the place that cel-go reports errors at, and expands macros as it goes.
-//! After an error of syntax it goes on where it can, to find errors of other kinds; [`recovery`] finds what the reference says
-//! of syntax.
+//! The parser is our own rather than that of a crate: rules are hostile input, and the available grammar-driven parsers
+//! exhaust the stack on a few hundred nested parentheses or a long chain of selections. This one limits the depth of
+//! the tree before it is built, assigns each node the position at which cel-go reports errors, and expands macros while
+//! parsing. After a syntax error it continues if it can, to find other errors; [`recovery`] computes the reference's
+//! syntax errors.
 
 mod composite;
 mod literal;
@@ -22,34 +22,34 @@ use crate::source::{Issue, MAX_ISSUES, NOWHERE};
 use crate::syntax::{Expr, ExprKind, Id, operators};
 use crate::value::CelValue;
 
-/// How deep a tree may be.
+/// Maximum depth of a tree.
 pub(crate) const MAX_DEPTH: usize = 250;
 
-/// How deep brackets of all kinds may be nested. The reference allows as many as the tree may be deep; this keeps the
-/// parser, which takes some ten calls for each, within the stack of a worker thread even without optimization.
+/// Maximum nesting of brackets of all kinds. The reference allows as many as the tree may be deep; this limit keeps the
+/// parser, with some ten calls for each, within the stack of a worker thread even without optimization.
 const MAX_NESTING: usize = 128;
 
-/// How many characters an expression may have.
+/// Maximum length of an expression in characters.
 pub(crate) const MAX_LENGTH: usize = 100_000;
 
-/// A parsed expression and the places of its nodes.
+/// Parsed expression with the positions of its nodes.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) root: Expr,
     /// Byte offsets by node.
     pub(crate) offsets: Vec<usize>,
-    /// How deep the tree is.
+    /// Depth of the tree.
     pub(crate) depth: u16,
 }
 
-/// What the language has beside its grammar.
+/// Language features beyond the grammar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// No macros and no optional values.
     Plain,
-    /// Optional values and all macros but `cel.bind`.
+    /// Optional values and all macros except `cel.bind`.
     Standard,
-    /// `cel.bind` too.
+    /// All macros, including `cel.bind`.
     WithBindings,
 }
 
@@ -74,7 +74,7 @@ pub(crate) fn parse(text: &str, dialect: Dialect) -> Result<Parsed, Vec<Issue>> 
     };
     match parser.whole() {
         Ok(root) if parser.errors() == 0 && unrecognized.is_empty() => Ok(Parsed {
-            // What is evaluated within each other is counted with what holds nothing else.
+            // Nested evaluation counts leaves as well.
             depth: parser.nodes.height(&root) + 1,
             root,
             offsets: parser.nodes.into_offsets(),
@@ -83,7 +83,7 @@ pub(crate) fn parse(text: &str, dialect: Dialect) -> Result<Parsed, Vec<Issue>> 
     }
 }
 
-/// The parser gave up; what was wrong stands in its issues.
+/// The parser stopped; its issues contain the error.
 #[derive(Debug)]
 pub(crate) struct GaveUp;
 
@@ -93,15 +93,14 @@ pub(crate) struct Parser<'a> {
     at: usize,
     nodes: Nodes,
     nesting: usize,
-    /// The tokens that the grammar does not allow where they stand. What the reference says of them is found by
-    /// [`recovery`].
+    /// Tokens that the grammar does not allow at their position. [`recovery`] finds the reference's messages for them.
     unexpected: Vec<Token>,
     /// All other errors.
     issues: Vec<Issue>,
     pub(crate) dialect: Dialect,
 }
 
-/// The tokens that an operand can begin with.
+/// Tokens with which an operand can begin.
 const OPERAND: [Kind; 15] = [
     Kind::OpenBracket,
     Kind::OpenBrace,
@@ -120,7 +119,7 @@ const OPERAND: [Kind; 15] = [
     Kind::Identifier,
 ];
 
-/// The tokens that are operands by themselves.
+/// Tokens that are complete operands.
 const LITERAL: [Kind; 8] = [
     Kind::True,
     Kind::False,
@@ -132,7 +131,7 @@ const LITERAL: [Kind; 8] = [
     Kind::Bytes,
 ];
 
-/// The binary operators: token, how tightly it binds, name.
+/// Binary operators: token, binding strength, name.
 const BINARY: [(Kind, u8, &str); 14] = [
     (Kind::Or, 1, operators::OR),
     (Kind::And, 2, operators::AND),
@@ -150,7 +149,7 @@ const BINARY: [(Kind, u8, &str); 14] = [
     (Kind::Percent, 5, "_%_"),
 ];
 
-/// Whether the token is an operator between two operands that begins none.
+/// True if the token can only be an operator between two operands.
 fn is_binary(kind: Kind) -> bool {
     kind != Kind::Minus && BINARY.iter().any(|(operator, ..)| *operator == kind)
 }
@@ -190,12 +189,12 @@ impl Parser<'_> {
         (self.peek().kind == kind).then(|| self.next())
     }
 
-    /// How many errors were found. After too many of them the parser stops, which bounds its recursion.
+    /// Returns the number of errors found. The parser stops after too many, which bounds its recursion.
     fn errors(&self) -> usize {
         self.unexpected.len() + self.issues.len()
     }
 
-    /// All errors, those of syntax in the words of the reference.
+    /// Returns all errors; syntax errors are in the words of the reference.
     fn into_issues(self, unrecognized: &[Unrecognized]) -> Vec<Issue> {
         let pieces = unrecognized.iter().map(|piece| {
             let message = format!("token recognition error at: '{}'", piece.text);
@@ -206,7 +205,7 @@ impl Parser<'_> {
             .map(|piece| (piece.offset, piece.offset + piece.text.len()))
             .collect();
         let mut syntax = match self.issues.iter().any(|issue| issue.offset == NOWHERE) {
-            // Too deep to be read to its end.
+            // The expression is too deep to be read to its end.
             true => Vec::new(),
             false => recovery::errors(self.text, &self.tokens, &gaps).unwrap_or_default(),
         };
@@ -219,7 +218,7 @@ impl Parser<'_> {
         pieces.chain(syntax).chain(self.issues).collect()
     }
 
-    /// Reports the token that comes next.
+    /// Reports the next token.
     fn unexpected(&mut self) -> GaveUp {
         self.unexpected.push(self.peek());
         GaveUp
@@ -237,7 +236,7 @@ impl Parser<'_> {
         self.report(self.nodes.offset(id), message)
     }
 
-    /// Takes `kind`, or reports what stands there. A single token too many is skipped.
+    /// Consumes `kind`, or reports the token found instead. A single extra token is skipped.
     fn expect(&mut self, kind: Kind) -> Result<Token, GaveUp> {
         if let Some(token) = self.eat(kind) {
             return Ok(token);
@@ -250,7 +249,7 @@ impl Parser<'_> {
         Err(refusal)
     }
 
-    /// A new node at `offset`; refuses trees that are too deep.
+    /// Creates a node at `offset`; rejects trees that are too deep.
     pub(crate) fn node(&mut self, offset: usize, kind: ExprKind) -> Result<Expr, GaveUp> {
         let node = self.nodes.add(offset, kind);
         if usize::from(self.nodes.height(&node)) > MAX_DEPTH {
@@ -300,7 +299,7 @@ impl Parser<'_> {
         Ok(whole)
     }
 
-    /// Operators that bind at least as tightly as `least`.
+    /// Parses operators that bind at least as tightly as `least`.
     fn binary(&mut self, least: u8) -> Result<Expr, GaveUp> {
         let mut left = self.unary()?;
         while let Some((kind, strength, name)) = BINARY.iter().find(|(kind, ..)| *kind == self.peek().kind) {
@@ -318,7 +317,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    /// A chain of `&&` or of `||`, made into a balanced tree so that its length costs no depth.
+    /// Parses a chain of `&&` or of `||` into a balanced tree, so that its length adds no depth.
     fn logical(&mut self, kind: Kind, strength: u8, name: &str, first: Expr) -> Result<Expr, GaveUp> {
         let mut terms = vec![first];
         let mut places = Vec::new();
@@ -365,25 +364,25 @@ impl Parser<'_> {
         self.call(first.start, name, vec![operand])
     }
 
-    /// Whether a number with its sign comes next.
+    /// True if a number with its sign comes next.
     fn is_signed_number(&self) -> bool {
         self.peek().kind == Kind::Minus && matches!(self.peek_after(), Kind::Int | Kind::Float)
     }
 
-    /// What follows `!`. A sign that belongs to no number is one token too many.
+    /// Parses the operand of `!`. A sign without a number counts as one extra token.
     fn negated(&mut self) -> Result<Expr, GaveUp> {
         if self.peek().kind != Kind::Minus || self.is_signed_number() {
             return self.member();
         }
         self.at += 1;
-        // Only the sign of a number can follow.
+        // Only the sign of a number is allowed here.
         if !self.is_signed_number() {
             self.unexpected();
         }
         self.recovered()
     }
 
-    /// What follows a sign that belongs to no number.
+    /// Parses the operand of a sign that does not belong to a number.
     fn after_minus(&mut self) -> Result<Expr, GaveUp> {
         let kind = self.peek().kind;
         if kind == Kind::Not || !OPERAND.contains(&kind) {
@@ -393,7 +392,7 @@ impl Parser<'_> {
         self.member()
     }
 
-    /// The operand behind an error.
+    /// Parses the operand after an error.
     fn recovered(&mut self) -> Result<Expr, GaveUp> {
         match self.errors() < MAX_ISSUES {
             true => self.unary(),
@@ -401,7 +400,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Takes the question mark of an optional part, which errors show as `shown`.
+    /// Consumes the question mark of an optional part, which errors display as `shown`.
     fn is_optional(&mut self, shown: &str) -> Result<bool, GaveUp> {
         match self.eat(Kind::Question) {
             Some(mark) if self.dialect == Dialect::Plain => {
@@ -411,7 +410,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An operand with its selections, calls and indexes.
+    /// Parses an operand with its selections, calls and indexes.
     fn member(&mut self) -> Result<Expr, GaveUp> {
         let mut expr = self.primary()?;
         loop {
@@ -438,7 +437,7 @@ impl Parser<'_> {
         let name = self.peek();
         let field = match name.kind {
             Kind::Identifier => SmolStr::new(self.text_of(name)),
-            // Backticks are a syntax that the environment of Kubernetes has not turned on.
+            // The Kubernetes environment does not enable the backtick syntax.
             Kind::EscapedIdentifier => return Err(self.report(name.start, "unsupported syntax: '`'")),
             kind => {
                 let refusal = self.unexpected();
@@ -467,7 +466,7 @@ impl Parser<'_> {
         )
     }
 
-    /// The arguments of a call after its opening parenthesis.
+    /// Parses the arguments of a call after its opening parenthesis.
     fn arguments(&mut self) -> Result<Vec<Expr>, GaveUp> {
         let mut args = Vec::new();
         if self.eat(Kind::CloseParen).is_some() {
@@ -496,7 +495,7 @@ impl Parser<'_> {
         let (function, target, args) = match expand(self, offset, function, target, args) {
             Ok(Ok(expanded)) => return Ok(expanded),
             Ok(Err(call)) => call,
-            // Errors of a macro are reported, and those of what follows it too.
+            // Errors of a macro are reported, and those after it, too.
             Err(GaveUp) => return self.unknown(offset),
         };
         self.node(
@@ -509,7 +508,7 @@ impl Parser<'_> {
         )
     }
 
-    /// What stands in the tree for a part that is wrong, so that more may be found wrong behind it.
+    /// Creates a node in place of an invalid part, so that later errors can be found.
     fn unknown(&mut self, offset: usize) -> Result<Expr, GaveUp> {
         match self.errors() < MAX_ISSUES {
             true => self.node(offset, ExprKind::Literal(CelValue::Null)),
@@ -540,7 +539,7 @@ impl Parser<'_> {
                     self.at += 1;
                     return self.recovered();
                 }
-                // An operator without a left operand is reported, and then taken as one that has it.
+                // An operator without a left operand is reported, and then parsed as if it had one.
                 match is_binary(token.kind) {
                     true => self.unknown(token.start),
                     false => Err(refusal),
@@ -549,7 +548,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A literal, and where the sign before it stands if it has one.
+    /// Parses a literal; `sign_at` is the position of its sign, if it has one.
     fn literal(&mut self, sign_at: Option<usize>) -> Result<Expr, GaveUp> {
         let token = self.next();
         let sign = if sign_at.is_some() { "-" } else { "" };
@@ -560,7 +559,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A name, a call of a global function, or a message.
+    /// Parses a name, a call of a global function, or a message.
     fn name(&mut self) -> Result<Expr, GaveUp> {
         let leading_dot = self.eat(Kind::Dot);
         let token = self.expect(Kind::Identifier)?;

@@ -1,4 +1,4 @@
-//! Expressions that are read and never evaluated, in the language without macros and without optional values.
+//! Expressions that are parsed but never evaluated, in the language without macros and optional values.
 
 use smol_str::SmolStr;
 
@@ -7,7 +7,7 @@ use crate::source::Issue;
 use crate::syntax::{Expr, ExprKind};
 use crate::value::CelValue;
 
-/// An expression as its text has it.
+/// Expression in the form of its text.
 #[derive(Debug, Clone)]
 pub enum PlainExpr {
     /// A literal: null, a boolean, a number, text or bytes.
@@ -16,31 +16,31 @@ pub enum PlainExpr {
     Name(SmolStr),
     /// `operand.field`.
     Select {
-        /// What stands before the dot.
+        /// Expression before the dot.
         operand: Box<PlainExpr>,
-        /// The name behind it.
+        /// Name after the dot.
         field: SmolStr,
     },
     /// A call or an operator.
     Call {
-        /// The name of the function; that of an operator is as in `_||_`.
+        /// Name of the function; an operator has a name like `_||_`.
         function: SmolStr,
-        /// The arguments, without what a method is called on.
+        /// Arguments, without the receiver of a method.
         args: Vec<PlainExpr>,
     },
-    /// A list, whatever stands in it.
+    /// A list with any content.
     List,
-    /// A map, whatever stands in it.
+    /// A map with any content.
     Map,
-    /// A message, whatever stands in it.
+    /// A message with any content.
     Struct,
 }
 
 impl PlainExpr {
-    /// Reads an expression. The tree is at most 250 nodes deep.
+    /// Parses an expression. The tree is at most 250 nodes deep.
     ///
     /// # Errors
-    /// The first error, in the words of cel-go and without its place.
+    /// Returns the first error in the words of cel-go, without its position.
     pub fn parse(text: &str) -> Result<Self, String> {
         match parse(text, Dialect::Plain) {
             Ok(parsed) => Ok(parsed.root.into()),
@@ -49,7 +49,7 @@ impl PlainExpr {
     }
 }
 
-/// The error that cel-go reports first: it finds those of syntax before all others.
+/// Returns the error that cel-go reports first: syntax errors come before all others.
 fn first(issues: Vec<Issue>) -> String {
     let syntax = issues.iter().filter(|issue| issue.is_of_syntax());
     let first = syntax.min_by_key(|issue| issue.offset).or(issues.first());
@@ -71,7 +71,7 @@ impl From<Expr> for PlainExpr {
             },
             ExprKind::Map(_) => Self::Map,
             ExprKind::Struct { .. } => Self::Struct,
-            // The others are made by macros.
+            // The other nodes come only from macros.
             ExprKind::List(_) | ExprKind::Fold(_) | ExprKind::Bind(_) | ExprKind::OptionalMap { .. } => Self::List,
         }
     }

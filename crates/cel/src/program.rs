@@ -1,4 +1,4 @@
-//! Compiled expressions: the checked tree laid out for evaluation.
+//! Compiled expressions: the checked tree prepared for evaluation.
 
 use std::sync::Arc;
 
@@ -18,44 +18,45 @@ use crate::syntax::{Expr, ExprKind, FoldKind, operators};
 use crate::types::Type;
 use crate::value::{CelValue, MapKey, MapValue};
 
-/// An expression that can be evaluated, any number of times and from any thread.
+/// Compiled expression, which can be evaluated any number of times and from any thread.
 #[derive(Debug)]
 pub struct Program {
     root: Node,
     output: Type,
     cost: Range,
     regexes: Arc<RegexCache>,
-    /// The variables that the expression names.
+    /// Variables that the expression uses.
     variables: Vec<SmolStr>,
-    /// How deep its tree is.
+    /// Depth of the tree.
     depth: u16,
 }
 
 impl Program {
-    /// The type of the result.
+    /// Returns the type of the result.
     pub fn output_type(&self) -> &Type {
         &self.output
     }
 
-    /// What one evaluation may cost, reckoned from the sizes that the schema allows.
+    /// Returns the cost range of one evaluation, estimated from the sizes that the schema allows.
     pub fn estimate_cost(&self) -> Range {
         self.cost
     }
 
-    /// Whether the expression names the variable `name`: a rule that names `oldSelf` is a transition rule.
+    /// True if the expression uses the variable `name`: a rule that uses `oldSelf` is a transition rule.
     pub fn uses(&self, name: &str) -> bool {
         self.variables.iter().any(|variable| variable == name)
     }
 
-    /// How much of the stack an evaluation takes, in steps of the tree.
+    /// Returns the stack that an evaluation needs, in steps of the tree.
     pub(crate) fn depth(&self) -> u16 {
         self.depth
     }
 
-    /// Evaluates the expression and takes what it costs out of `budget`.
+    /// Evaluates the expression and deducts its cost from `budget`.
     ///
     /// # Errors
-    /// What the expression met; [`EvaluationError::CostLimitExceeded`] when this call costs more than one may.
+    /// Returns the error of the evaluation; [`EvaluationError::CostLimitExceeded`] if the cost exceeds the limit of one
+    /// call.
     pub fn evaluate(&self, activation: &Activation, budget: &mut Budget<'_>) -> Result<CelValue, EvaluationError> {
         let mut frame = Frame::new(activation, &self.regexes, budget);
         let outcome = frame.eval(&self.root);
@@ -65,11 +66,11 @@ impl Program {
     }
 }
 
-/// A step of evaluation.
+/// Step of an evaluation.
 #[derive(Debug)]
 pub(crate) enum Node {
     Const(CelValue),
-    /// A value made ahead, with what making it costs.
+    /// A precomputed value, with the cost of computing it.
     Made(CelValue, u64),
     Variable(usize),
     /// A variable and selections from it.
@@ -86,7 +87,7 @@ pub(crate) enum Node {
         cost: Cost,
         args: Box<[Node]>,
     },
-    /// `matches` with a pattern that is known.
+    /// `matches` with a constant pattern.
     Matches {
         subject: Box<Node>,
         regex: Pattern,
@@ -120,21 +121,21 @@ pub(crate) enum Comparison {
     GreaterOrEqual,
 }
 
-/// A walk.
+/// Iterating macro.
 #[derive(Debug)]
 pub(crate) struct FoldNode {
     pub(crate) kind: FoldKind,
     pub(crate) range: Node,
-    /// Whether index and value, or key and value, have a name each.
+    /// True if both index and value, or both key and value, have a variable.
     pub(crate) two: bool,
     pub(crate) filter: Option<Node>,
     pub(crate) body: Node,
 }
 
-/// Lays out a checked expression.
+/// Prepares a checked expression for evaluation.
 ///
 /// # Errors
-/// What is wrong with a part that is known ahead: a conversion, a pattern or an index.
+/// Returns the error of a constant part: a conversion, a pattern or an index.
 #[expect(
     clippy::indexing_slicing,
     reason = "references name variables of the environment, and calls have the arguments of their overload"
@@ -166,7 +167,7 @@ pub(crate) fn plan(environment: &Environment, checked: Checked) -> Result<Progra
     })
 }
 
-/// Conversions of constants, which the reference makes ahead. One that fails is an error of compilation.
+/// Conversions of constants that the reference evaluates during compilation. A failure is a compile error.
 const CONVERSIONS: [&str; 10] = [
     "bool",
     "bytes",
@@ -180,18 +181,18 @@ const CONVERSIONS: [&str; 10] = [
     "uint",
 ];
 
-/// Functions that give the same for the same constant, so that they need not run again.
+/// Functions that return the same value for the same constant, so that they need not run again.
 const PURE: [&str; 5] = ["quantity", "ip", "cidr", "semver", "url"];
 
 struct Planner<'a> {
     checked: &'a Checked,
     regexes: &'a RegexCache,
     locals: Vec<SmolStr>,
-    /// The first thing known ahead that is wrong.
+    /// First error of a constant part.
     failure: Option<String>,
 }
 
-/// A value that the reference knows ahead, and what making it costs.
+/// Returns a value that the reference knows at compile time, with the cost of computing it.
 fn known(node: &Node) -> Option<(&CelValue, u64)> {
     use CelValue::{Bool, Bytes, Double, Duration, Int, List, Map, Null, String, Timestamp, Type, Uint};
     let (value, cost) = match node {
@@ -355,7 +356,7 @@ impl Planner<'_> {
                 Some(operator) => Node::Arithmetic(operator, self.pair(a, b)),
                 None => Node::Const(CelValue::Null),
             },
-            // The checker lets no other call through.
+            // The checker rejects all other calls.
             _ => Node::Const(CelValue::Null),
         }
     }
@@ -431,7 +432,7 @@ impl Planner<'_> {
         }
     }
 
-    /// An index that is known ahead and of a type that nothing is indexed by.
+    /// Checks for a constant index of a type that cannot be an index.
     fn check_index(&mut self, index: &Node) {
         let wrong = match known(index) {
             Some((CelValue::Bytes(_), _)) => "Bytes",
@@ -443,7 +444,7 @@ impl Planner<'_> {
     }
 }
 
-/// A list literal; one of constants alone is made once.
+/// Creates a list literal. One that has only constants is computed once.
 fn list(nodes: Vec<(Node, bool)>) -> Node {
     let constants: Option<Vec<CelValue>> = nodes.iter().map(constant).collect();
     match constants {
@@ -459,7 +460,7 @@ fn constant((node, optional): &(Node, bool)) -> Option<CelValue> {
     }
 }
 
-/// A map literal; one of constants alone is made once.
+/// Creates a map literal. One that has only constants is computed once.
 fn map(nodes: Vec<(Node, Node, bool)>) -> Node {
     let entries = nodes.iter().map(|(key, value, optional)| match (key, value) {
         (Node::Const(key), Node::Const(value)) if !optional => Some((MapKey::of(key)?, value.clone())),

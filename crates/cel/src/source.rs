@@ -1,17 +1,17 @@
-//! The text of an expression and places in it, as compile errors show them.
+//! Text of an expression, with positions as compile errors display them.
 
 use std::fmt::Write;
 
-/// The text of an expression.
+/// Text of an expression.
 #[derive(Debug, Clone)]
 pub(crate) struct Source<'a> {
     text: &'a str,
 }
 
-/// The place of an error that stands nowhere in the text.
+/// Offset of an error without a position in the text.
 pub(crate) const NOWHERE: usize = usize::MAX;
 
-/// A line longer than this is not repeated below an error.
+/// Maximum length of a line that is repeated below an error.
 const MAX_SNIPPET: usize = 16_384;
 
 impl<'a> Source<'a> {
@@ -19,7 +19,8 @@ impl<'a> Source<'a> {
         Self { text }
     }
 
-    /// `ERROR: <input>:LINE:COLUMN: message`, the line, and a mark below the place. Columns count characters from one.
+    /// Formats `ERROR: <input>:LINE:COLUMN: message`, the line, and a marker below the position. Columns count
+    /// characters from one.
     pub(crate) fn describe(&self, offset: usize, message: &str) -> String {
         if offset == NOWHERE {
             return format!("ERROR: <input>:-1:0: {message}");
@@ -51,17 +52,17 @@ impl<'a> Source<'a> {
     }
 }
 
-/// How many errors are shown.
+/// Maximum number of reported errors.
 pub(crate) const MAX_ISSUES: usize = 100;
 
-/// An error at a place.
+/// Error with its position.
 #[derive(Clone, Debug)]
 pub(crate) struct Issue {
     pub(crate) offset: usize,
     pub(crate) message: String,
 }
 
-/// How errors of syntax begin.
+/// Prefix of syntax errors.
 const SYNTAX: &str = "Syntax error: ";
 
 impl Issue {
@@ -76,7 +77,7 @@ impl Issue {
         self.message.starts_with(SYNTAX)
     }
 
-    /// An error of the whole text.
+    /// Creates an error about the whole text.
     pub(crate) fn nowhere(message: String) -> Self {
         Self {
             offset: NOWHERE,
@@ -85,10 +86,10 @@ impl Issue {
     }
 }
 
-/// All issues as one text, in order of their places.
+/// Formats all issues as one text, ordered by position.
 pub(crate) fn describe(text: &str, mut issues: Vec<Issue>) -> String {
     let source = Source::new(text);
-    // What has no place comes first.
+    // An issue without a position comes first.
     issues.sort_by_key(|issue| issue.offset.wrapping_add(1));
     let shown: Vec<String> = issues
         .iter()

@@ -1,27 +1,27 @@
-//! The syntax tree of an expression, macros expanded.
+//! Syntax tree of an expression with macros expanded.
 
 use smol_str::SmolStr;
 
 use crate::value::CelValue;
 
-/// The number of a node within its expression; types and places are kept by it.
+/// Number of a node within its expression; the index of its type and position.
 pub(crate) type Id = u32;
 
-/// A node.
+/// Node of the tree.
 #[derive(Debug, Clone)]
 pub(crate) struct Expr {
     pub(crate) id: Id,
     pub(crate) kind: ExprKind,
 }
 
-/// What a node is.
+/// Content of a node.
 #[derive(Debug, Clone)]
 pub(crate) enum ExprKind {
     /// A literal.
     Literal(CelValue),
     /// A name; a leading dot is kept.
     Ident(SmolStr),
-    /// `operand.field`, or `has(operand.field)` when `test` is set.
+    /// `operand.field`, or `has(operand.field)` if `test` is set.
     Select {
         operand: Box<Expr>,
         field: SmolStr,
@@ -39,7 +39,7 @@ pub(crate) enum ExprKind {
     Map(Vec<MapEntry>),
     /// `Name{field: value}`.
     Struct { name: SmolStr, fields: Vec<StructField> },
-    /// A macro that walks a range.
+    /// A macro that iterates over a range.
     Fold(Box<Fold>),
     /// `cel.bind(name, value, body)`.
     Bind(Box<Bind>),
@@ -48,7 +48,7 @@ pub(crate) enum ExprKind {
 }
 
 impl Expr {
-    /// Calls `visit` for each expression that stands directly in this one, in the order of the text.
+    /// Calls `visit` for each direct child expression, in the order of the text.
     pub(crate) fn each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
         match &self.kind {
             ExprKind::Literal(_) | ExprKind::Ident(_) => {}
@@ -87,7 +87,7 @@ pub(crate) struct StructField {
     pub(crate) optional: bool,
 }
 
-/// A name for a value within a body.
+/// Variable for a value within a body.
 #[derive(Debug, Clone)]
 pub(crate) struct Bind {
     pub(crate) name: SmolStr,
@@ -95,39 +95,39 @@ pub(crate) struct Bind {
     pub(crate) body: Expr,
 }
 
-/// A walk over a list or the keys of a map.
+/// Iteration over a list or the keys of a map.
 #[derive(Debug, Clone)]
 pub(crate) struct Fold {
     pub(crate) kind: FoldKind,
     pub(crate) range: Expr,
-    /// The element (or the key of a map); with a second name the index or key.
+    /// Variable of the element or map key; with a second variable, of the index or key.
     pub(crate) var: SmolStr,
-    /// The element or the value of a map.
+    /// Variable of the element or map value.
     pub(crate) var2: Option<SmolStr>,
-    /// The condition of the forms with three arguments.
+    /// Condition of the forms with three arguments.
     pub(crate) filter: Option<Expr>,
-    /// What is computed for each element.
+    /// Expression that is computed for each element.
     pub(crate) body: Expr,
 }
 
-/// Which macro walks.
+/// Macro of the iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FoldKind {
     All,
     Exists,
     ExistsOne,
-    /// `map`, and `transformList` with two names.
+    /// `map`, and `transformList` with two variables.
     Map,
     Filter,
-    /// `transformMap`: values anew under the same keys.
+    /// `transformMap`: new values with the same keys.
     TransformMap,
-    /// `transformMapEntry`: entries anew.
+    /// `transformMapEntry`: new entries.
     TransformMapEntry,
     /// `sortBy`: the elements in the order of their keys.
     SortBy,
 }
 
-/// The operators, by the names that errors and declarations use.
+/// Operators by the names that errors and declarations use.
 pub(crate) mod operators {
     pub(crate) const CONDITIONAL: &str = "_?_:_";
     pub(crate) const AND: &str = "_&&_";

@@ -1,4 +1,4 @@
-//! Points and spans of time: reading, writing, and the parts of a date.
+//! Timestamps and durations: parsing, formatting, and the parts of a date.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,14 +12,14 @@ use crate::error::EvaluationError;
 const SECOND: i64 = 1_000_000_000;
 const DAY: i64 = 86_400;
 
-/// A point in time between the years 1 and 9999, to the nanosecond. It keeps the offset in which it was written for its text;
-/// everywhere else the offset is nothing.
+/// Timestamp between the years 1 and 9999 with nanoseconds. It keeps the zone offset of its text only for its text
+/// form; everything else ignores it.
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamp {
-    /// Since 1970-01-01T00:00:00Z.
+    /// Seconds since 1970-01-01T00:00:00Z.
     seconds: i64,
     nanoseconds: u32,
-    /// Seconds east of Greenwich.
+    /// Seconds east of UTC.
     offset: i32,
 }
 
@@ -43,20 +43,20 @@ impl Ord for Timestamp {
     }
 }
 
-/// Why a text is no timestamp.
+/// Error of parsing a timestamp.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NoTimestamp {
-    /// It is not in the form of RFC 3339.
+    /// The text does not have the form of RFC 3339.
     Malformed,
-    /// It names a point outside the years 1 to 9999.
+    /// The time is outside the years 1 to 9999.
     OutOfRange,
 }
 
-/// The first and the last second that a timestamp can name.
+/// First and last second of a timestamp.
 const FIRST: i64 = time::Timestamp::ZERO.seconds;
 const LAST: i64 = *time::Timestamp::WRITABLE.end();
 
-/// A date and the time of day.
+/// Date and time of day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Civil {
     pub(crate) year: i64,
@@ -66,14 +66,14 @@ pub(crate) struct Civil {
     pub(crate) minute: u32,
     pub(crate) second: u32,
     pub(crate) nanosecond: u32,
-    /// 0 for Sunday.
+    /// Day of the week; 0 is Sunday.
     pub(crate) weekday: u32,
-    /// 0 for the first of January.
+    /// Day of the year; 0 is the first of January.
     pub(crate) day_of_year: u32,
 }
 
 impl Timestamp {
-    /// The point `seconds` after 1970; `None` outside the years 1 to 9999.
+    /// Returns the time `seconds` after 1970; `None` outside the years 1 to 9999.
     pub fn new(seconds: i64, nanoseconds: u32) -> Option<Self> {
         (FIRST..=LAST).contains(&seconds).then_some(Self {
             seconds,
@@ -82,12 +82,12 @@ impl Timestamp {
         })
     }
 
-    /// Seconds east of Greenwich of the zone in which the timestamp was written.
+    /// Returns the offset of the timestamp's original zone in seconds east of UTC.
     pub(crate) fn offset(self) -> i64 {
         i64::from(self.offset)
     }
 
-    /// Reads RFC 3339 as Go does, to which small letters are not the same.
+    /// Parses RFC 3339 like Go, which rejects lower-case letters.
     pub(crate) fn convert(text: &str) -> Result<Self, NoTimestamp> {
         let (time, offset) =
             time::Timestamp::parse_in_zone(text, Precision::Seconds).map_err(|_| NoTimestamp::Malformed)?;
@@ -95,7 +95,7 @@ impl Timestamp {
         Ok(at.in_offset(offset))
     }
 
-    /// The same point, written in UTC.
+    /// Returns the same time in UTC.
     pub(crate) fn utc(self) -> Self {
         self.in_offset(0)
     }
@@ -105,22 +105,22 @@ impl Timestamp {
         Self { offset, ..self }
     }
 
-    /// Whole seconds since 1970.
+    /// Returns the whole seconds since 1970.
     pub fn seconds(self) -> i64 {
         self.seconds
     }
 
-    /// Reads RFC 3339, in small letters too.
+    /// Parses RFC 3339, also with lower-case letters.
     pub fn parse(text: &str) -> Option<Self> {
         Self::convert(&text.to_ascii_uppercase()).ok()
     }
 
-    /// Reads `2006-01-02`.
+    /// Parses `2006-01-02`.
     pub(crate) fn parse_date(text: &str) -> Option<Self> {
         Timestamp::parse(&format!("{text}T00:00:00Z"))
     }
 
-    /// The point `duration` nanoseconds later.
+    /// Returns the time `duration` nanoseconds later.
     pub(crate) fn plus(self, duration: i64) -> Result<Self, EvaluationError> {
         let total = i128::from(self.seconds) * i128::from(SECOND) + i128::from(self.nanoseconds) + i128::from(duration);
         let seconds = i64::try_from(total.div_euclid(i128::from(SECOND)));
@@ -132,13 +132,13 @@ impl Timestamp {
             .ok_or(EvaluationError::Overflow("timestamp"))
     }
 
-    /// Nanoseconds from `earlier` to this point.
+    /// Returns the nanoseconds since `earlier`.
     pub(crate) fn since(self, earlier: Self) -> Result<i64, EvaluationError> {
         let nanoseconds = |point: Self| i128::from(point.seconds) * i128::from(SECOND) + i128::from(point.nanoseconds);
         i64::try_from(nanoseconds(self) - nanoseconds(earlier)).map_err(|_| EvaluationError::Overflow("integer"))
     }
 
-    /// The date and time of day at `offset` seconds east of Greenwich.
+    /// Returns the date and time of day at `offset` seconds east of UTC.
     pub(crate) fn civil(self, offset: i64) -> Civil {
         let local = self.seconds + offset;
         let days = local.div_euclid(DAY);
@@ -159,7 +159,7 @@ impl Timestamp {
 }
 
 impl fmt::Display for Timestamp {
-    /// RFC 3339 in the zone that it was written in, with as many digits of the second as it has.
+    /// Formats RFC 3339 in the original zone, with the necessary digits of the second.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.civil(self.offset());
         let (year, month, day) = (at.year, at.month, at.day);
@@ -176,7 +176,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// Reads a text of the format `duration`: what Go reads, and words such as `5 minutes` or `2d`.
+/// Parses a text of the format `duration`: Go's syntax, and words such as `5 minutes` or `2d`.
 pub(crate) fn parse_format_duration(text: &str) -> Option<i64> {
     if let Ok(duration) = duration::parse(text) {
         return Some(duration);
@@ -213,9 +213,9 @@ pub(crate) fn parse_format_duration(text: &str) -> Option<i64> {
     any.then_some(if negative { -total } else { total })
 }
 
-/// A duration in seconds: `1.5s`, as `string(duration)` writes it.
+/// Formats a duration in seconds like `string(duration)`: `1.5s`.
 pub(crate) fn format_seconds(nanoseconds: i64) -> String {
-    // The reference makes one number of seconds and fraction, which has not room for all digits of long durations.
+    // The reference adds seconds and fraction in one float, which loses digits of long durations.
     let seconds = (nanoseconds / SECOND) as f64 + (nanoseconds % SECOND) as f64 / 1e9;
     format!("{seconds}s")
 }

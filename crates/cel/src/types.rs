@@ -1,4 +1,4 @@
-//! The types that the checker works with.
+//! Types of the checker.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use crate::declaration::{DeclKind, DeclType};
 /// A type of CEL.
 #[derive(Debug, Clone)]
 pub enum Type {
-    /// Anything; checks wait until evaluation.
+    /// Any type; checks are deferred to the evaluation.
     Dyn,
     /// `null`.
     Null,
     /// `true` and `false`.
     Bool,
-    /// 64 bits with a sign.
+    /// A signed 64-bit integer.
     Int,
-    /// 64 bits without.
+    /// An unsigned 64-bit integer.
     Uint,
     /// A float.
     Double,
@@ -38,29 +38,29 @@ pub enum Type {
     Optional(Arc<Type>),
     /// The type of a type.
     Type(Arc<Type>),
-    /// An object of a schema, by the name that errors show.
+    /// An object of a schema, by its name in errors.
     Object(ObjectType),
-    /// A type of a library that is known by its name alone, such as `kubernetes.URL`.
+    /// A type of a library that is identified only by its name, such as `kubernetes.URL`.
     Named(&'static str),
-    /// A parameter of a declaration or, numbered, a type that is not known yet.
+    /// A parameter of a declaration or, if numbered, an unknown type.
     Param(SmolStr),
-    /// What an expression that does not check has.
+    /// Type of an expression with errors.
     Error,
 }
 
-/// An object type: its name and, where a schema gives them, its fields.
+/// Object type: its name and, if a schema declares them, its fields.
 #[derive(Debug, Clone)]
 pub struct ObjectType {
     pub(crate) name: SmolStr,
     pub(crate) fields: Fields,
 }
 
-/// Where the fields of an object type are known from.
+/// Source of an object type's fields.
 #[derive(Debug, Clone)]
 pub(crate) enum Fields {
     /// A schema.
     Declared(Arc<DeclType>),
-    /// Names and types of their own, such as those of `variables`; sorted by name.
+    /// An explicit list of names and types, such as that of `variables`; sorted by name.
     Listed(Arc<Vec<(SmolStr, Type)>>),
     /// Any field, of any type: `Object` of a mutating policy.
     Any,
@@ -98,27 +98,27 @@ impl Type {
         Type::Optional(Arc::new(inner))
     }
 
-    /// The type of the variable `authorizer`.
+    /// Type of the variable `authorizer`.
     pub fn authorizer() -> Self {
         Type::Named(crate::library::authorizer::AUTHORIZER)
     }
 
-    /// The type of `authorizer.requestResource`.
+    /// Type of `authorizer.requestResource`.
     pub fn resource_check() -> Self {
         Type::Named(crate::library::authorizer::RESOURCE_CHECK)
     }
 
-    /// `Object`: what the expression of an apply configuration must evaluate to.
+    /// `Object`: the required type of an apply configuration's expression.
     pub fn apply_object() -> Self {
         Type::any_object("Object")
     }
 
-    /// `list(JSONPatch)`: what the expression of a JSON patch must evaluate to.
+    /// `list(JSONPatch)`: the required type of a JSON patch's expression.
     pub fn json_patches() -> Self {
         Type::list(crate::functions::json_patch())
     }
 
-    /// An object type with fields of its own, such as that of `variables` or `request`.
+    /// Object type with explicit fields, such as that of `variables` or `request`.
     pub fn object(name: impl Into<SmolStr>, fields: impl IntoIterator<Item = (SmolStr, Type)>) -> Self {
         let mut fields: Vec<(SmolStr, Type)> = fields.into_iter().collect();
         fields.sort_by(|a, b| a.0.cmp(&b.0));
@@ -128,7 +128,7 @@ impl Type {
         })
     }
 
-    /// The type of values of `decl`; objects in it are named `name` and below it by their path.
+    /// Type of values of `decl`; its objects are named `name` followed by their path.
     pub fn declared(decl: &Arc<DeclType>, name: &str) -> Self {
         match &decl.kind {
             DeclKind::Bool => Type::Bool,
@@ -149,7 +149,7 @@ impl Type {
         }
     }
 
-    /// `Object` of a mutating policy and, with a path, the objects below it: any fields.
+    /// `Object` of a mutating policy and, with a path, its nested objects: any field is allowed.
     pub(crate) fn any_object(name: &str) -> Self {
         Type::Object(ObjectType {
             name: SmolStr::new(name),
@@ -157,7 +157,7 @@ impl Type {
         })
     }
 
-    /// The type with its parameters, by the names that it has when expressions run.
+    /// Returns the type with its parameters, with the names used during evaluation.
     pub(crate) fn in_full(&self) -> String {
         match self {
             Type::List(items) => format!("list({})", items.in_full()),
@@ -179,7 +179,7 @@ impl Type {
         matches!(self, Type::Dyn | Type::Error)
     }
 
-    /// The name of the type itself, as `type(x)` shows it.
+    /// Returns the name of the type itself, as `type(x)` displays it.
     pub(crate) fn type_name(&self) -> &str {
         match self {
             Type::Dyn => "dyn",
@@ -205,7 +205,7 @@ impl Type {
 }
 
 impl ObjectType {
-    /// The type of the field `name`.
+    /// Returns the type of the field `name`.
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(crate) fn field(&self, name: &str) -> Option<Type> {
         match &self.fields {
@@ -223,7 +223,7 @@ impl ObjectType {
 }
 
 impl fmt::Display for Type {
-    /// As compile errors show the type.
+    /// Formats the type as in compile errors.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Type::Null => f.write_str("null"),
@@ -232,7 +232,7 @@ impl fmt::Display for Type {
             Type::List(items) => write!(f, "list({items})"),
             Type::Map(keys, values) => write!(f, "map({keys}, {values})"),
             Type::Optional(inner) => write!(f, "optional_type({inner})"),
-            // The type of types is named without what it is the type of.
+            // The type of types is printed without its parameter.
             Type::Type(inner) if **inner == Type::Type(Type::Dyn.into()) => f.write_str("type(type)"),
             Type::Type(inner) => write!(f, "type({inner})"),
             other => f.write_str(other.type_name()),

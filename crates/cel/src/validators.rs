@@ -1,5 +1,5 @@
-//! What is tried once an expression has checked: literals of durations, timestamps, patterns and format strings, and
-//! that the elements of a literal are of one type. cel-go runs these as validators of the checked tree.
+//! Validation of a checked expression: literals of durations, timestamps, patterns and format strings, and a common
+//! type for the elements of a literal. cel-go runs these as validators of the checked tree.
 
 use crate::checker::Checked;
 use crate::functions::{Context, declared};
@@ -11,7 +11,7 @@ use crate::syntax::{Expr, ExprKind, Id, MapEntry};
 use crate::types::Type;
 use crate::value::CelValue;
 
-/// What is wrong with literals of `checked`, whose nodes stand at `offsets`.
+/// Returns the errors in literals of `checked`, whose nodes have the positions `offsets`.
 pub(crate) fn validate(checked: &Checked, offsets: &[usize]) -> Vec<Issue> {
     let mut validator = Validator {
         checked,
@@ -34,7 +34,7 @@ impl Validator<'_> {
         self.issues.push(Issue { offset, message });
     }
 
-    /// Looks at `expr` and what is below it; arguments of `format` may be of any types.
+    /// Validates `expr` and its descendants; arguments of `format` may have any types.
     fn walk(&mut self, expr: &Expr, within_format: bool) {
         let mut within_format = within_format;
         match &expr.kind {
@@ -56,7 +56,7 @@ impl Validator<'_> {
         self.report(id, format!("expected type '{expected}' but found '{found}'"));
     }
 
-    /// The type of an element; an optional element counts as what it holds.
+    /// Returns the type of an element; an optional element has the type of its content.
     fn element_type(&self, element: &Expr, optional: bool) -> Type {
         match self.checked.type_of(element.id) {
             Type::Optional(inner) if optional => (*inner).clone(),
@@ -94,7 +94,7 @@ impl Validator<'_> {
         }
     }
 
-    /// Literals of durations, timestamps and patterns; of `matches(text, pattern)` it is the text that is tried.
+    /// Validates literals of durations, timestamps and patterns; for `matches(text, pattern)` it validates the text.
     fn literal(&mut self, function: &str, args: &[Expr]) {
         let Some(Expr {
             id,
@@ -104,7 +104,7 @@ impl Validator<'_> {
             return;
         };
         let valid = match (function, value) {
-            // The reference does not make durations of literal numbers, though they check.
+            // The reference does not convert number literals to durations, though they pass the check.
             ("duration", CelValue::Int(_)) => false,
             ("duration" | "timestamp", value) => evaluates(function, value),
             ("matches", CelValue::String(text)) => check_pattern(text).is_ok(),
@@ -115,7 +115,7 @@ impl Validator<'_> {
         }
     }
 
-    /// A template that is known with arguments whose types are.
+    /// Validates a constant template against the types of its arguments.
     #[expect(clippy::indexing_slicing, reason = "the number of arguments is looked at first")]
     fn format(&mut self, id: Id, target: Option<&Expr>, args: &[Expr]) {
         let (
@@ -162,7 +162,7 @@ impl Validator<'_> {
         }
     }
 
-    /// The part of `argument` that the clause does not take.
+    /// Returns the part of `argument` that the clause does not accept.
     fn misfit(&self, verb: char, argument: &Expr) -> Option<Id> {
         match verb {
             's' => self.unprintable(argument),
@@ -170,7 +170,7 @@ impl Validator<'_> {
         }
     }
 
-    /// The part of a literal that cannot be written with `%s`.
+    /// Returns the part of a literal that `%s` cannot format.
     fn unprintable(&self, argument: &Expr) -> Option<Id> {
         if !takes('s', &self.checked.type_of(argument.id)) {
             return Some(argument.id);
@@ -194,7 +194,7 @@ fn evaluates(function: &str, value: &CelValue) -> bool {
     declared(function).is_some_and(|found| (found.call)(&context, std::slice::from_ref(value)).is_ok())
 }
 
-/// Whether a formatting clause takes values of type `ty`.
+/// True if a formatting clause accepts values of type `ty`.
 fn takes(verb: char, ty: &Type) -> bool {
     use Type::{Bool, Bytes, Double, Duration, Dyn, Error, Int, List, Map, Null, String, Timestamp, Uint};
     matches!(

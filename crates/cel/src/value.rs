@@ -1,7 +1,7 @@
-//! The values that expressions work on.
+//! Values of expressions.
 //!
-//! Objects are not converted: lists, maps and texts of the object tree are shared, and a [`CelValue`] of one carries the
-//! declaration by which its parts are taken when an expression reaches them.
+//! Objects are not converted: lists, maps and texts of the object tree are shared. A [`CelValue`] of one has the
+//! declaration that interprets its parts when an expression accesses them.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -22,7 +22,7 @@ use crate::library::semver::Version;
 use crate::library::url::Url;
 use crate::time::Timestamp;
 
-/// The outcome of evaluating something.
+/// Outcome of an evaluation.
 pub(crate) type Outcome<T = CelValue> = Result<T, EvaluationError>;
 
 /// A value of CEL. A clone costs at most a few reference counts.
@@ -34,7 +34,7 @@ pub enum CelValue {
     Bool(bool),
     /// An integer.
     Int(i64),
-    /// An integer without sign.
+    /// An unsigned integer.
     Uint(u64),
     /// A float.
     Double(f64),
@@ -42,9 +42,9 @@ pub enum CelValue {
     String(SmolStr),
     /// Bytes.
     Bytes(Arc<[u8]>),
-    /// A span of time in nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
-    /// A point in time.
+    /// A timestamp.
     Timestamp(Timestamp),
     /// A list.
     List(ListValue),
@@ -52,11 +52,11 @@ pub enum CelValue {
     Map(MapValue),
     /// `optional.of(x)` or `optional.none()`.
     Optional(Option<Arc<CelValue>>),
-    /// A type, by its name.
+    /// A type by its name.
     Type(SmolStr),
     /// `Object{…}` or `JSONPatch{…}`.
     Struct(Arc<StructValue>),
-    /// Fields that are computed when they are first read: `variables`.
+    /// Fields that are computed on first use: `variables`.
     Lazy(Arc<dyn LazyFields>),
     /// A URL.
     Url(Arc<Url>),
@@ -70,42 +70,42 @@ pub enum CelValue {
     Semver(Arc<Version>),
     /// A named format.
     Format(&'static Format),
-    /// The authorizer, or a check or a decision of it.
+    /// The authorizer, or one of its checks or decisions.
     Authorizer(Arc<AuthorizerValue>),
-    /// Data without a schema inside an object that has one: it compares and does nothing else.
+    /// Data without a schema within an object that has one: it can only be compared.
     Preserved(Value),
 }
 
-/// Fields that are computed when an expression asks for them.
+/// Fields that are computed when an expression uses them.
 pub trait LazyFields: std::fmt::Debug + Send + Sync {
-    /// The value of the field `name`; `None` where there is no such field. `budget` pays for computing it.
+    /// Returns the value of the field `name`; `None` if there is no such field. Computing it draws from `budget`.
     fn field(&self, name: &str, budget: &mut crate::Budget<'_>) -> Option<Result<CelValue, EvaluationError>>;
 }
 
-/// A list: of the object tree, or built by an expression.
+/// List from the object tree or created by an expression.
 #[derive(Debug, Clone)]
 pub enum ListValue {
     /// A list of the object tree and its declaration.
     Data(List, Option<Arc<DeclType>>),
-    /// A list that an expression made.
+    /// A list created by an expression.
     Built(Arc<Vec<CelValue>>),
 }
 
-/// A map: of the object tree, or built by an expression.
+/// Map from the object tree or created by an expression.
 #[derive(Debug, Clone)]
 pub enum MapValue {
     /// A map of the object tree and its declaration.
     Data(Map, Option<Arc<DeclType>>),
-    /// A map that an expression made.
+    /// A map created by an expression.
     Built(Arc<BTreeMap<MapKey, CelValue>>),
 }
 
-/// A key of a built map.
+/// Key of a map created by an expression.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MapKey {
     /// A boolean.
     Bool(bool),
-    /// An integer; those without sign that fit are kept here, so that `1` finds what `1u` put there.
+    /// An integer. Unsigned integers that fit use this variant, so that `1` finds the entry of `1u`.
     Int(i64),
     /// An integer above `i64::MAX`.
     Uint(u64),
@@ -113,17 +113,17 @@ pub enum MapKey {
     String(SmolStr),
 }
 
-/// An object that an expression built by the name of its type.
+/// Object created by an expression with the name of its type.
 #[derive(Debug, Clone)]
 pub struct StructValue {
     /// `JSONPatch`, `Object`, `Object.spec`…
     pub type_name: SmolStr,
-    /// The fields that were set, in order of their names.
+    /// Fields that were set, in order of their names.
     pub fields: BTreeMap<SmolStr, CelValue>,
 }
 
 impl MapKey {
-    /// The key that `value` is; only booleans, whole numbers and texts are keys.
+    /// Converts `value` to a key; only booleans, integers and texts can be keys.
     pub(crate) fn of(value: &CelValue) -> Option<Self> {
         Some(match value {
             CelValue::Bool(flag) => MapKey::Bool(*flag),
@@ -146,13 +146,13 @@ impl MapKey {
 }
 
 impl CelValue {
-    /// `value` without a schema: whole numbers are integers, maps have text keys.
+    /// Converts `value` without a schema: whole numbers are integers, maps have text keys.
     pub fn untyped(value: &Value) -> Self {
         match value {
             Value::Null => CelValue::Null,
             Value::Bool(flag) => CelValue::Bool(*flag),
             Value::Int(number) => CelValue::Int(*number),
-            // The reference's JSON reader makes a float of what exceeds 64 bits with a sign.
+            // The reference's JSON reader makes a float of an integer beyond signed 64 bits.
             Value::UInt(number) => CelValue::Double(*number as f64),
             Value::Float(float) => CelValue::Double(*float),
             Value::String(text) => CelValue::String(text.clone()),
@@ -161,10 +161,10 @@ impl CelValue {
         }
     }
 
-    /// `value` as `decl` says it is to be taken.
+    /// Converts `value` according to `decl`.
     ///
     /// # Errors
-    /// When the value is not of the declared type, or its text does not have the declared format.
+    /// Fails if the value does not have the declared type, or its text does not have the declared format.
     pub fn typed(value: &Value, decl: &Arc<DeclType>) -> Result<Self, EvaluationError> {
         let expected = |what: &str| Err(EvaluationError::failed(format!("invalid data, expected {what}")));
         let got = |what: &str| format!("{what}, got {}", value.go_type());
@@ -227,12 +227,12 @@ impl CelValue {
         }
     }
 
-    /// A list of values.
+    /// Creates a list of values.
     pub fn list(items: Vec<CelValue>) -> Self {
         CelValue::List(ListValue::Built(Arc::new(items)))
     }
 
-    /// A text.
+    /// Creates a text.
     pub fn text(text: impl Into<SmolStr>) -> Self {
         CelValue::String(text.into())
     }
@@ -243,7 +243,7 @@ impl CelValue {
 
     pub(crate) const NONE: CelValue = CelValue::Optional(None);
 
-    /// The boolean held here, if it is one.
+    /// Returns the boolean, if this is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             CelValue::Bool(flag) => Some(*flag),
@@ -251,7 +251,7 @@ impl CelValue {
         }
     }
 
-    /// The text held here, if it is one.
+    /// Returns the text, if this is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             CelValue::String(text) => Some(text),
@@ -259,7 +259,7 @@ impl CelValue {
         }
     }
 
-    /// The name of the type of this value, as `type(x)` gives it.
+    /// Returns the name of the value's type, like `type(x)`.
     pub fn type_name(&self) -> SmolStr {
         SmolStr::new(match self {
             CelValue::Null => "null_type",
@@ -288,7 +288,7 @@ impl CelValue {
         })
     }
 
-    /// How large this value is, as `size()` and the reckoning of cost count; 1 for what has no size.
+    /// Returns the size for `size()` and for costs; 1 for values without a size.
     pub(crate) fn size(&self) -> u64 {
         match self {
             CelValue::String(text) => text.chars().count() as u64,
@@ -302,10 +302,10 @@ impl CelValue {
         }
     }
 
-    /// Back to the object tree. What an expression shares is written out there, and drawn from `growth`.
+    /// Converts the value back to the object tree. Shared parts are expanded and drawn from `growth`.
     ///
     /// # Errors
-    /// For values that JSON cannot say, such as types and URLs; [`EvaluationError::TooLarge`].
+    /// Fails for values without a JSON form, such as types and URLs; [`EvaluationError::TooLarge`].
     pub fn to_value(&self, growth: &mut Growth) -> Result<Value, EvaluationError> {
         let value = match self {
             CelValue::Null | CelValue::Optional(None) => Value::Null,
@@ -374,7 +374,7 @@ impl ListValue {
         }
     }
 
-    /// The element at `index`, which must be in bounds.
+    /// Returns the element at `index`, which must be in bounds.
     pub(crate) fn get(&self, index: usize) -> Outcome {
         let missing = || EvaluationError::IndexOutOfBounds(index as i64);
         match self {
@@ -386,7 +386,7 @@ impl ListValue {
         }
     }
 
-    /// All elements.
+    /// Returns all elements.
     pub(crate) fn to_vec(&self) -> Outcome<Vec<CelValue>> {
         match self {
             ListValue::Built(items) => Ok(items.to_vec()),
@@ -394,7 +394,7 @@ impl ListValue {
         }
     }
 
-    /// The declaration of the list, if it stands in an object that has one.
+    /// Returns the declaration of the list, if it is in an object with a declaration.
     pub(crate) fn decl(&self) -> Option<&Arc<DeclType>> {
         match self {
             ListValue::Data(_, decl) => decl.as_ref(),
@@ -406,7 +406,7 @@ impl ListValue {
 /// A value of the object tree and its declaration.
 pub(crate) type Declared<'v> = (&'v Value, Option<&'v Arc<DeclType>>);
 
-/// The member of `map` that CEL calls `field`. A declared field that is null counts as absent.
+/// Returns the member of `map` with the CEL name `field`. A declared field that is null counts as missing.
 pub(crate) fn member<'v>(map: &'v Map, decl: Option<&'v Arc<DeclType>>, field: &str) -> Option<Declared<'v>> {
     let Some(decl) = decl else {
         return map.get(field).map(|value| (value, None));
@@ -430,7 +430,7 @@ impl MapValue {
         }
     }
 
-    /// The value under the text `key` of a map, or of the field that CEL calls `key` of an object.
+    /// Returns the value of the text key `key` of a map, or of the field with the CEL name `key` of an object.
     pub(crate) fn field(&self, key: &str) -> Option<Outcome> {
         match self {
             MapValue::Data(map, decl) => {
@@ -441,7 +441,7 @@ impl MapValue {
         }
     }
 
-    /// The value under `key`.
+    /// Returns the value of `key`.
     pub(crate) fn get(&self, key: &CelValue) -> Option<Outcome> {
         match (self, key) {
             (_, CelValue::String(key)) => self.field(key),
@@ -462,7 +462,7 @@ impl MapValue {
         }
     }
 
-    /// Keys and values in order of the keys.
+    /// Iterates over keys and values in key order.
     pub(crate) fn entries(&self) -> Box<dyn Iterator<Item = (CelValue, Outcome)> + '_> {
         match self {
             MapValue::Data(map, decl) => Box::new(map.iter().map(move |(key, value)| {

@@ -1,4 +1,4 @@
-//! Expressions with variables of their own: bindings, optional mappings and macros over lists and maps.
+//! Expressions with local variables: bindings, optional mappings, and macros over lists and maps.
 
 use super::Checker;
 use crate::source::MAX_ISSUES;
@@ -17,7 +17,8 @@ impl Checker<'_> {
     pub(super) fn optional_map(&mut self, id: Id, flat: bool, bind: &Bind) -> Type {
         let before = self.issues.len();
         let target = self.expr(&bind.value);
-        // The reference writes the target twice into what it makes of the macro, and so reports twice what is wrong with it.
+        // The reference expands the macro to a form with two copies of the target, so it reports errors of the target
+        // twice.
         let room = MAX_ISSUES.saturating_sub(self.issues.len());
         let end = self.issues.len().min(before + room);
         self.issues.extend_from_within(before..end);
@@ -47,7 +48,7 @@ impl Checker<'_> {
                 "expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"
             );
             self.report(fold.range.id, message);
-            // What is below is looked at all the same.
+            // The parts below are checked nevertheless.
             (Type::Error, Type::Error)
         });
         let depth = self.locals.len();
@@ -61,7 +62,7 @@ impl Checker<'_> {
         self.fold_result(id, fold, &range, filter, body, first)
     }
 
-    /// The types of the variables of a walk over `range`.
+    /// Returns the types of the variables of an iteration over `range`.
     fn iterated(&mut self, fold: &Fold, range: &Type) -> Option<(Type, Type)> {
         let two = fold.var2.is_some();
         match range {
@@ -86,7 +87,8 @@ impl Checker<'_> {
         body: Type,
         element: Type,
     ) -> Type {
-        // An error of a condition names the operator that the macro stands for, and leaves the type of the result known.
+        // An error of a condition names the operator that the macro expands to, and the type of the result remains
+        // known.
         let condition = |checker: &mut Self, ty: Option<Type>, branch: &Type| {
             if let Some(ty) = ty
                 && !checker.inference.assignable(&ty, &Type::Bool)
@@ -139,7 +141,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of a list that is sorted by keys.
+    /// Returns the type of a list that is sorted by keys.
     fn sorted(&mut self, id: Id, range: &Type, key: Type) -> Type {
         let range = self.inference.resolved(range);
         let is_comparable = matches!(

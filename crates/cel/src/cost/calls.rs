@@ -1,4 +1,4 @@
-//! What calls of functions and operators cost, and how large their results are.
+//! Costs of calls of functions and operators, and the sizes of their results.
 
 use super::{Estimator, FORMAT_PATTERN, LIST, LONGEST_FORMAT, ONE, PATTERN, Range, Step, TRAVERSAL, origin_size};
 use crate::checker::Reference;
@@ -7,7 +7,7 @@ use crate::syntax::{Expr, ExprKind, Id, operators};
 use crate::types::Type;
 use crate::value::CelValue;
 
-/// A cost and, where it is known, the size of what comes of it.
+/// Cost with the size of the result, if it is known.
 type Estimate = (Range, Option<Range>);
 
 impl Estimator<'_> {
@@ -56,7 +56,7 @@ impl Estimator<'_> {
                 self.keep_size(expr, size);
                 all.unwrap_or(of_args)
             }
-            // The optional selection.
+            // Optional selection.
             _ => of_args.plus(ONE),
         }
     }
@@ -67,7 +67,7 @@ impl Estimator<'_> {
         }
     }
 
-    /// An operator; the costs of its operands are in the sum.
+    /// Returns the cost of an operator; the sum includes the costs of its operands.
     #[expect(
         clippy::indexing_slicing,
         reason = "the checker gives an operator as many operands as it has"
@@ -132,7 +132,8 @@ impl Estimator<'_> {
         }
     }
 
-    /// What it costs to find values of a type of a library equal; that they are not is reckoned as with any others.
+    /// Returns the cost of a comparison that finds two values of a library type equal; unequal ones cost the same as
+    /// other types.
     fn named_equality(&self, a: &Expr, b: &Expr) -> Option<Range> {
         let of = self.checked.type_of(b.id);
         let most = match of {
@@ -145,7 +146,7 @@ impl Estimator<'_> {
         Some(Range { min: 1, max: most }.scaled(TRAVERSAL))
     }
 
-    /// A comparison up to the end of the shorter.
+    /// Returns the cost of a comparison up to the end of the shorter operand.
     fn shorter(&mut self, a: &Expr, b: &Expr) -> Range {
         let max = self.size_or_unknown(a).max.min(self.size_or_unknown(b).max);
         let sizes = Range {
@@ -155,7 +156,7 @@ impl Estimator<'_> {
         sizes.scaled(TRAVERSAL)
     }
 
-    /// A function, without its arguments.
+    /// Returns the cost of a function without its arguments.
     #[expect(
         clippy::indexing_slicing,
         reason = "a call gets as many arguments as the overload declares that was chosen for it"
@@ -233,7 +234,7 @@ impl Estimator<'_> {
         }
     }
 
-    /// The same of a function that makes a list; `None` for others.
+    /// Returns the cost of a function that creates a list; `None` for others.
     fn function_that_makes_a_list(
         &mut self,
         cost: Cost,
@@ -246,7 +247,7 @@ impl Estimator<'_> {
                 let size = self.size_or_unknown(target);
                 let start = literal_size(start).unwrap_or(0);
                 let end = literal_size(end).unwrap_or(size.max);
-                // The reference reckons without a sign here, so that an end before the start is far behind it.
+                // The reference uses unsigned arithmetic here, so an end before the start counts as far after it.
                 (1.0, Range::fixed(end.wrapping_sub(start)))
             }
             (Cost::Range, None, [count]) => (1.0, Range::fixed(literal_size(count).unwrap_or(u64::MAX))),
@@ -269,7 +270,7 @@ impl Estimator<'_> {
         Some((size.scaled(factor).plus(ONE).plus(Range::fixed(LIST)), Some(size)))
     }
 
-    /// Whether a block holds an address, or another block.
+    /// Returns the cost of testing if a block contains an address or another block.
     #[expect(
         clippy::indexing_slicing,
         reason = "the overloads of the function have two parameters"
@@ -286,7 +287,8 @@ impl Estimator<'_> {
         sum
     }
 
-    /// Text against a pattern: each is reckoned by its length, and the text as one character longer than it is.
+    /// Returns the cost of matching a text with a pattern: each counts with its length, the text with one character
+    /// more.
     fn pattern_cost(&mut self, text: Range, pattern: &Expr) -> Range {
         let text = text.plus(ONE).scaled(TRAVERSAL);
         text.times(self.size_or_unknown(pattern).scaled(PATTERN))
@@ -294,7 +296,7 @@ impl Estimator<'_> {
 
     fn elements(&self, target: &Expr) -> Range {
         let size = self.size_or_unknown(target);
-        // What is not known to be a list is reckoned as a text.
+        // A value that is not known to be a list counts as a text.
         let Type::List(items) = self.checked.type_of(target.id) else {
             return size.scaled(TRAVERSAL);
         };
@@ -305,7 +307,7 @@ impl Estimator<'_> {
         size.times(element)
     }
 
-    /// The size of an element of a list.
+    /// Returns the size of an element of a list.
     fn item_size(&self, list: &Expr) -> Range {
         let origin = self.origins.get(&list.id);
         let item = origin.and_then(|origin| self.step(Some(origin), Step::Value));
@@ -319,7 +321,7 @@ impl Estimator<'_> {
             self.size_or_unknown(to),
         );
         let ceiling = |a: u64, b: u64| (a as f64 / b as f64).ceil() as u64;
-        // The longest result: the shortest part replaced by the longest text as often as it fits.
+        // The longest result: the shortest part is replaced by the longest text as often as possible.
         let (most, kept) = if from.min == 0 {
             (size.max.saturating_add(1), size.max)
         } else if to.max <= from.min {
@@ -374,7 +376,7 @@ fn join(sofar: Option<Range>, next: Option<Range>) -> Option<Range> {
     }
 }
 
-/// The number that a literal is; a negative one counts as none at all.
+/// Returns the number of a literal; a negative one counts as none.
 fn literal_size(expr: &Expr) -> Option<u64> {
     match &expr.kind {
         ExprKind::Literal(CelValue::Int(number)) => Some(u64::try_from(*number).unwrap_or(0)),

@@ -1,11 +1,11 @@
-//! Ranges of sizes and of costs, and how they are reckoned with.
+//! Ranges of sizes and costs, and their arithmetic.
 
-/// A range of sizes or of costs.
+/// Range of sizes or costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// At least so much.
+    /// Minimum.
     pub min: u64,
-    /// At most so much; `u64::MAX` where nothing bounds it.
+    /// Maximum; `u64::MAX` if it is unbounded.
     pub max: u64,
 }
 
@@ -34,9 +34,9 @@ impl Range {
         }
     }
 
-    /// Times `factor`, rounded up.
+    /// Multiplies by `factor` and rounds up.
     pub(super) fn scaled(self, factor: f64) -> Self {
-        // A float above what 64 bits hold becomes the largest number, which is what is wanted.
+        // A float beyond 64 bits becomes the largest number, as intended.
         let scale = |size: u64| (size as f64 * factor).ceil() as u64;
         Self {
             min: scale(self.min),

@@ -1,4 +1,4 @@
-//! What macros cost: their bodies know names that stand for elements of a range, or for a value.
+//! Costs of macros, whose bodies have variables for the elements of a range or for a value.
 
 use smol_str::SmolStr;
 
@@ -16,14 +16,14 @@ impl Estimator<'_> {
         self.push_variables(fold, &fold.range);
         let filter = fold.filter.as_ref().map(|filter| self.cost(filter));
         let body = self.cost(&fold.body);
-        // The size of what a step adds, while its variables are known.
+        // The size that a step adds, computed while its variables are in scope.
         let added = match fold.kind {
             FoldKind::Filter => self.local(&fold.var).map(|local| (ONE, self.local_size(local))),
             FoldKind::Map | FoldKind::TransformMap => Some((ONE, Some(self.size_or_unknown(&fold.body)))),
             _ => None,
         };
         self.locals.truncate(depth);
-        // Costs of the loops that the macros stand for: what begins it, the condition, the step, the result.
+        // Costs of the loop that the macro expands to: initialization, condition, step, result.
         let guarded = |cost: Range| Range {
             min: 1,
             max: cost.max.saturating_add(1),
@@ -77,7 +77,7 @@ impl Estimator<'_> {
             .scaled(if text { 2.0 + TRAVERSAL } else { 2.0 })
             .plus(Range::fixed(LIST + 1));
         self.sizes.insert(id, pairs);
-        // The list is bound to a name and named again.
+        // The list is bound to a variable and read once more.
         range.plus(Range::fixed(LIST + 1)).plus(keys).plus(sorting)
     }
 
@@ -133,7 +133,7 @@ impl Estimator<'_> {
         Range::fixed(LIST).plus(value).plus(body)
     }
 
-    /// `x.hasValue() ? optional.of(body) : optional.none()`.
+    /// Returns the cost of `x.hasValue() ? optional.of(body) : optional.none()`.
     pub(super) fn optional_map(&mut self, flat: bool, bind: &Bind) -> Range {
         let target = self.cost(&bind.value);
         self.push_bound(bind);

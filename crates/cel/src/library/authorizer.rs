@@ -1,4 +1,4 @@
-//! Questions to the authorizer: `authorizer.group('').resource('pods').check('get').allowed()`.
+//! Checks with the authorizer: `authorizer.group('').resource('pods').check('get').allowed()`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -19,27 +19,27 @@ pub(crate) const GROUP_CHECK: &str = "kubernetes.authorization.GroupCheck";
 pub(crate) const RESOURCE_CHECK: &str = "kubernetes.authorization.ResourceCheck";
 pub(crate) const DECISION: &str = "kubernetes.authorization.Decision";
 
-/// Answers whether the user of a request may do something. The server implements it over its authorizer.
+/// Authorizer that decides on the actions of a request's user. The server implements it.
 pub trait Authorizer: std::fmt::Debug + Send + Sync {
     /// Decides on `question`.
     fn authorize(&self, question: &Question) -> Decision;
 }
 
-/// The attributes of a check.
+/// Attributes of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Question {
-    /// Namespace and name of the service account to ask for instead of the user of the request.
+    /// Namespace and name of the service account to check instead of the user of the request.
     pub service_account: Option<(SmolStr, SmolStr)>,
-    /// The verb: of the API, or of HTTP for a path.
+    /// Verb of the API, or of HTTP for a path.
     pub verb: SmolStr,
-    /// What the verb is to be done to.
+    /// Target of the verb.
     pub subject: Subject,
 }
 
-/// What a question is about.
+/// Target of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
-    /// A path that is no resource.
+    /// A path that does not belong to a resource.
     Path(SmolStr),
     /// A resource.
     Resource(ResourceSubject),
@@ -51,37 +51,37 @@ impl Default for Subject {
     }
 }
 
-/// A resource in a question; what is not named is empty.
+/// Resource of a check; unspecified parts are empty.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResourceSubject {
     /// The API group.
     pub group: SmolStr,
-    /// The plural name.
+    /// Plural name of the resource.
     pub resource: SmolStr,
     /// The subresource.
     pub subresource: SmolStr,
     /// The namespace.
     pub namespace: SmolStr,
-    /// The name of one object.
+    /// Name of one object.
     pub name: SmolStr,
-    /// A field selector, unparsed.
+    /// Unparsed field selector.
     pub field_selector: SmolStr,
-    /// A label selector, unparsed.
+    /// Unparsed label selector.
     pub label_selector: SmolStr,
 }
 
-/// The authorizer's answer.
+/// Answer of the authorizer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Decision {
-    /// Whether it is allowed.
+    /// True if the action is allowed.
     pub allowed: bool,
-    /// Why.
+    /// Reason of the decision.
     pub reason: String,
-    /// What went wrong while deciding.
+    /// Error during the decision.
     pub error: Option<String>,
 }
 
-/// A value of one of the types of this library.
+/// Value of one of the types of this library.
 #[derive(Debug, Clone)]
 pub struct AuthorizerValue(Stage);
 
@@ -94,7 +94,7 @@ enum Stage {
     Decided(Decision),
 }
 
-/// The authorizer, and the user of the check.
+/// Authorizer with the user of the check.
 #[derive(Debug, Clone)]
 struct Asker {
     authorizer: Arc<dyn Authorizer>,
@@ -114,7 +114,7 @@ impl AuthorizerValue {
 }
 
 impl CelValue {
-    /// The variable `authorizer`.
+    /// Creates the variable `authorizer`.
     pub fn authorizer(authorizer: Arc<dyn Authorizer>) -> Self {
         wrap(Stage::Authorizer(Asker {
             authorizer,
@@ -122,7 +122,7 @@ impl CelValue {
         }))
     }
 
-    /// `authorizer.requestResource`: a check of the resource of the request.
+    /// Creates `authorizer.requestResource`: a check of the request's resource.
     pub fn resource_check(authorizer: Arc<dyn Authorizer>, resource: ResourceSubject) -> Self {
         let asker = Asker {
             authorizer,
@@ -136,7 +136,7 @@ fn wrap(stage: Stage) -> CelValue {
     CelValue::Authorizer(Arc::new(AuthorizerValue(stage)))
 }
 
-/// A step that names one more part of the resource.
+/// Steps that specify one more part of the resource.
 macro_rules! narrowing {
     ($name:literal, $field:ident) => {
         Function {
@@ -238,7 +238,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
         name: "check",
         call: |_, args| check(args),
-        // Dear on purpose: an expression may ask twice.
+        // Deliberately expensive: an expression can make two checks.
         cost: Cost::Fixed(350_000),
         signatures: &["path_check.(string) decision", "resource_check.(string) decision"],
     },

@@ -1,4 +1,4 @@
-//! Named formats: `format.dns1123Label().validate(text)` gives nothing for a valid text, and else what is wrong.
+//! Named formats: `format.dns1123Label().validate(text)` returns none for a valid text, otherwise the errors.
 
 #![expect(
     clippy::indexing_slicing,
@@ -14,7 +14,7 @@ use crate::value::{CelValue, Outcome};
 /// A format by name.
 #[derive(Debug)]
 pub struct Format {
-    /// The name in `format.NAME()` and `format.named('NAME')`.
+    /// Name in `format.NAME()` and `format.named('NAME')`.
     pub(crate) name: &'static str,
     check: fn(&str) -> Vec<String>,
 }
@@ -88,7 +88,7 @@ fn faults(valid: bool, message: &str) -> Vec<String> {
     if valid { Vec::new() } else { vec![message.to_owned()] }
 }
 
-/// A prefix that a name is generated from may end with a dash, which stands for a letter to come.
+/// Returns the text for validation. A prefix for generated names may end with a dash, which is replaced by a letter.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(start) if !start.is_empty() => format!("{start}a"),
@@ -116,7 +116,7 @@ const QUALIFIED: &str = "a qualified name must consist of alphanumeric character
                          validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]') with an optional DNS subdomain prefix and \
                          '/' (e.g. 'example.com/MyName')";
 
-/// Whether `text` begins and ends with letters or digits of `edge` and has nothing else than `edge` and `inner` within.
+/// True if `text` begins and ends with letters or digits of `edge` and contains only `edge` and `inner`.
 fn framed(text: &str, edge: fn(u8) -> bool, inner: &[u8]) -> bool {
     let bytes = text.as_bytes();
     match (bytes.first(), bytes.last()) {

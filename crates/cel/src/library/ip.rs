@@ -1,4 +1,4 @@
-//! IP addresses and ranges of them.
+//! IP addresses and address ranges.
 
 #![expect(
     clippy::indexing_slicing,
@@ -132,7 +132,7 @@ fn of_cidr(args: &[CelValue], answer: fn(&Cidr) -> CelValue) -> Outcome {
     }
 }
 
-/// Reads an address without a zone that is not IPv4 within IPv6.
+/// Parses an address that has no zone and is not IPv4 within IPv6.
 fn parse_ip(text: &str) -> Result<IpAddr, String> {
     let shown = || quote(text);
     let read = parse_address(text).map_err(|why| {
@@ -150,7 +150,7 @@ fn parse_ip(text: &str) -> Result<IpAddr, String> {
     Ok(read.address)
 }
 
-/// Whether an address is IPv4 within IPv6.
+/// True if an address is IPv4 within IPv6.
 fn is_mapped(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.to_ipv4_mapped().is_some())
 }
@@ -190,7 +190,7 @@ fn is_global_unicast(address: IpAddr) -> bool {
         || is_link_local_unicast(address))
 }
 
-/// A range of addresses: `10.0.0.0/8`.
+/// Range of addresses: `10.0.0.0/8`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
     address: IpAddr,
@@ -198,10 +198,10 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// Reads `address/length`.
+    /// Parses `address/length`.
     ///
     /// # Errors
-    /// What is wrong, in Go's words.
+    /// Returns Go's message.
     pub fn parse(text: &str) -> Result<Self, String> {
         let (address, length) = parse_prefix(text)
             .map_err(|why| format!("network address parse error during conversion from string: {why}"))?;
@@ -211,7 +211,7 @@ impl Cidr {
         Ok(Self { address, length })
     }
 
-    /// The range that `text` names, where an expression asks for it. The reference says twice what was going on.
+    /// Parses a range for an expression. The reference repeats the context in its error.
     fn converted(text: &str) -> Outcome<Self> {
         Self::parse(text).map_err(|why| {
             EvaluationError::failed(format!(
@@ -265,7 +265,7 @@ fn contains_ip(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     match args {
         [CelValue::Cidr(cidr), CelValue::Ip(address)] => Ok(CelValue::Bool(cidr.contains(*address))),
         [CelValue::Cidr(cidr), CelValue::String(text)] => {
-            // The reference takes a text that is no address for a value of the wrong type.
+            // The reference treats a text that is not an address as a value of the wrong type.
             let address = parse_ip(text).map_err(|_| NoSuchOverload)?;
             Ok(CelValue::Bool(cidr.contains(address)))
         }

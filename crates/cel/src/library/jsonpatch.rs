@@ -1,5 +1,4 @@
-//! What mutating policies have beside the rest: keys in JSON pointers. `JSONPatch{…}` and `Object{…}` are built by the
-//! evaluator.
+//! Functions of mutating policies: keys in JSON pointers. The evaluator creates `JSONPatch{…}` and `Object{…}`.
 
 #![expect(
     clippy::indexing_slicing,

@@ -31,7 +31,7 @@ macro_rules! list_of_each {
     };
 }
 
-/// The signatures that one of these macros makes for lists of each type whose values have an order.
+/// Signatures for lists of each type whose values have an order.
 macro_rules! ordered {
     ($of_each:ident) => {
         $of_each!(
@@ -152,7 +152,7 @@ fn is_sorted(_: &Context<'_>, args: &[CelValue]) -> Outcome {
 fn sum(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     let items = list(&args[0])?.to_vec()?;
     let mut items = items.into_iter();
-    // An empty list of unknown elements sums to the integer zero.
+    // An empty list of unknown type has the integer zero as its sum.
     let first = items.next().unwrap_or(CelValue::Int(0));
     if !matches!(
         first,
@@ -240,7 +240,7 @@ fn flatten(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     Ok(CelValue::list(flat))
 }
 
-/// The reference shows the types of this call as they are declared.
+/// The reference displays the declared types for this call.
 fn flatten_refused(args: &[CelValue]) -> EvaluationError {
     let declared = |value: &CelValue| match value {
         CelValue::Map(_) => "map(dyn, dyn)".into(),
@@ -252,7 +252,7 @@ fn flatten_refused(args: &[CelValue]) -> EvaluationError {
     EvaluationError::NoSuchOverloadOf(call.into())
 }
 
-/// Recursion goes as deep as the value is, which its decoder bounds.
+/// The recursion is as deep as the value, which its decoder bounds.
 fn flatten_into(flat: &mut Vec<CelValue>, list: &ListValue, depth: i64) -> Outcome<()> {
     for index in 0..list.len() {
         match list.get(index)? {
@@ -265,7 +265,7 @@ fn flatten_into(flat: &mut Vec<CelValue>, list: &ListValue, depth: i64) -> Outco
 
 fn range(context: &Context<'_>, args: &[CelValue]) -> Outcome {
     let count = int(args.first())?;
-    // What cannot be paid for is not made.
+    // A result that exceeds the budget is not created.
     if u64::try_from(count).is_ok_and(|count| count > context.allowance) {
         return Err(EvaluationError::CostLimitExceeded);
     }
@@ -289,7 +289,7 @@ fn distinct(context: &Context<'_>, args: &[CelValue]) -> Outcome {
     Ok(CelValue::list(kept))
 }
 
-/// The elements, if the call can pay for comparing each with each.
+/// Returns the elements if the budget allows comparing all pairs.
 fn affordable_pairs(context: &Context<'_>, list: &ListValue) -> Outcome<Vec<CelValue>> {
     let size = list.len() as u64;
     if size.saturating_mul(size).saturating_mul(2) > context.allowance {
@@ -304,7 +304,7 @@ fn sort(context: &Context<'_>, args: &[CelValue]) -> Outcome {
     sort_by_keys(items, &keys)
 }
 
-/// `items` in the order of `keys`.
+/// Sorts `items` by `keys`.
 pub(crate) fn sort_by_keys(items: Vec<CelValue>, keys: &[CelValue]) -> Outcome {
     let Some(first) = keys.first() else {
         return Ok(CelValue::list(items));
@@ -318,7 +318,7 @@ pub(crate) fn sort_by_keys(items: Vec<CelValue>, keys: &[CelValue]) -> Outcome {
     }
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by(|&a, &b| {
-        // Those without order are as good as each other.
+        // Keys without an order are equal.
         compare(&keys[a], &keys[b]).unwrap_or(Ordering::Equal)
     });
     Ok(CelValue::list(order.into_iter().map(|at| items[at].clone()).collect()))

@@ -1,4 +1,4 @@
-//! The functions of CEL and of the libraries that Kubernetes 1.36 adds, a file for each.
+//! Functions of CEL and of the libraries of Kubernetes 1.36, one file per library.
 
 pub(crate) mod authorizer;
 pub(crate) mod format;
@@ -19,7 +19,7 @@ pub(crate) mod url;
 
 use crate::functions::Function;
 
-/// The tables of all libraries that every environment has.
+/// Tables of all libraries that are in every environment.
 pub(crate) const TABLES: [&[Function]; 13] = [
     standard::FUNCTIONS,
     strings::FUNCTIONS,
@@ -36,7 +36,7 @@ pub(crate) const TABLES: [&[Function]; 13] = [
     authorizer::FUNCTIONS,
 ];
 
-/// The types of the libraries: the word that signatures use, and the name that users see.
+/// Types of the libraries: the word in signatures, and the name that users see.
 pub(crate) const NAMED_TYPES: [(&str, &str); 12] = [
     ("url", "kubernetes.URL"),
     ("ip", "net.IP"),

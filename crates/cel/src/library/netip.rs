@@ -1,17 +1,17 @@
-//! IP addresses and prefixes as the package `net/netip` of Go reads them, with its words for what is wrong.
+//! IP addresses and prefixes as Go's package `net/netip` parses them, with its error messages.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use holdfast_gotext::quote::quote;
 
-/// An address and, where it names one, its zone.
+/// Address with its zone, if it has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ZonedAddress<'a> {
     pub(super) address: IpAddr,
     pub(super) zone: &'a str,
 }
 
-/// Reads an address, with a zone or without.
+/// Parses an address with or without a zone.
 pub(super) fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
     let refused = |why: &str| Err(format!("ParseAddr({}): {why}", quote(text)));
     match text.bytes().find(|byte| matches!(byte, b'.' | b':' | b'%')) {
@@ -33,7 +33,7 @@ pub(super) fn parse_address(text: &str) -> Result<ZonedAddress<'_>, String> {
     }
 }
 
-/// Reads `address/length`.
+/// Parses `address/length`.
 pub(super) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
     let refuse = |why: &str| format!("netip.ParsePrefix({}): {why}", quote(text));
     let (address, length) = text.rsplit_once('/').ok_or_else(|| refuse("no '/'"))?;
@@ -46,7 +46,7 @@ pub(super) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
     if leads_badly || length.is_empty() || !length.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(bad());
     }
-    // What 64 bits cannot hold is no number to Go.
+    // Go rejects a number beyond 64 bits.
     let length: i64 = length.parse().map_err(|_| bad())?;
     let most = if address.address.is_ipv4() { 32 } else { 128 };
     match u8::try_from(length) {
@@ -55,7 +55,7 @@ pub(super) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
     }
 }
 
-/// The four numbers of `fields`, which is `whole` or its end.
+/// Parses the four numbers of `fields`, which is `whole` or its end.
 #[expect(
     clippy::indexing_slicing,
     reason = "at most four fields are read, and the place is one of the text"
@@ -97,7 +97,7 @@ fn fields_of_v4(whole: &str, fields: &str) -> Result<[u8; 4], String> {
     Ok(read)
 }
 
-/// Reads `address`, which is `whole` without its zone.
+/// Parses `address`, which is `whole` without its zone.
 fn parse_v6(whole: &str, address: &str) -> Result<Ipv6Addr, String> {
     let refuse = |why: &str| Err(format!("ParseAddr({}): {why}", quote(whole)));
     let refuse_at = |why: &str, rest: &str| refuse(&format!("{why} (at {})", quote(rest)));

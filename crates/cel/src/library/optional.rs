@@ -1,5 +1,5 @@
-//! Optional values (cel-go's optional types, version 2). `optMap`, `optFlatMap` and the syntax stand with the macros and
-//! operators.
+//! Optional values (cel-go's optional types, version 2). `optMap`, `optFlatMap` and the syntax are in the modules of
+//! macros and operators.
 
 #![expect(
     clippy::indexing_slicing,
@@ -54,7 +54,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     Function {
         name: "or",
         call: |_, args| {
-            // What is no optional is as good as one that has a value.
+            // A value that is not an optional counts as an optional with a value.
             Ok(match &args[0] {
                 CelValue::Optional(None) => args[1].clone(),
                 other => other.clone(),
@@ -101,7 +101,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// What an optional holds.
+/// Returns the content of an optional.
 pub(crate) fn inner(value: &CelValue) -> Outcome<Option<&CelValue>> {
     match value {
         CelValue::Optional(inner) => Ok(inner.as_deref()),
@@ -130,7 +130,7 @@ fn end(value: &CelValue, at: fn(usize) -> usize) -> Outcome {
     }
 }
 
-/// Whether a value is the one that its type has by default.
+/// True if a value is the default of its type.
 fn is_zero(value: &CelValue) -> bool {
     match value {
         CelValue::Null | CelValue::Optional(None) => true,
@@ -141,7 +141,7 @@ fn is_zero(value: &CelValue) -> bool {
         CelValue::String(text) => text.is_empty(),
         CelValue::Bytes(bytes) => bytes.is_empty(),
         CelValue::Duration(nanoseconds) => *nanoseconds == 0,
-        // The zero of Go.
+        // Go's zero time.
         CelValue::Timestamp(at) => Some(*at) == Timestamp::parse("0001-01-01T00:00:00Z"),
         CelValue::List(list) => list.len() == 0,
         CelValue::Map(map) => map.len() == 0,

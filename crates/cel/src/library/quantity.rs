@@ -1,4 +1,4 @@
-//! The functions of quantities such as `100m`, `1.5Gi` and `1e3`.
+//! Functions of quantities such as `100m`, `1.5Gi` and `1e3`.
 
 #![expect(
     clippy::indexing_slicing,
@@ -38,7 +38,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "sign",
         call: |_, args| Ok(CelValue::Int(quantity(&args[0])?.sign())),
         cost: Cost::Fixed(1),
-        // Documented as a member, it is none in the reference.
+        // Documented as a member, but a global function in the reference.
         signatures: &["(quantity) int"],
     },
     Function {

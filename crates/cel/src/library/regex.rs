@@ -25,19 +25,19 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// How many patterns are kept compiled.
+/// Maximum number of cached patterns.
 const KEPT: usize = 256;
 
-/// Compiled patterns. Each is compiled once; when too many gather, all are forgotten.
+/// Cache of compiled patterns. When it is full, all are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct RegexCache {
-    /// Where patterns are compiled.
+    /// Memory for compiled patterns.
     pub(crate) memory: PatternMemory,
     compiled: Mutex<HashMap<SmolStr, Arc<Pattern>>>,
 }
 
 impl RegexCache {
-    /// A cache of patterns that are compiled into `memory`.
+    /// Creates a cache of patterns that are compiled with memory from `memory`.
     pub(crate) fn sharing(memory: PatternMemory) -> Self {
         Self {
             memory,
@@ -45,7 +45,7 @@ impl RegexCache {
         }
     }
 
-    /// The compiled `pattern`.
+    /// Returns the compiled `pattern`.
     pub(crate) fn get(&self, pattern: &str) -> Outcome<Arc<Pattern>> {
         let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(found) = compiled.get(pattern) {
@@ -67,7 +67,7 @@ fn subject_and_pattern(args: &[CelValue]) -> Outcome<(&str, &str)> {
     }
 }
 
-/// `subject.matches(pattern)`.
+/// Evaluates `subject.matches(pattern)`.
 pub(crate) fn matches(context: &Context<'_>, args: &[CelValue]) -> Outcome {
     let (subject, pattern) = subject_and_pattern(args)?;
     Ok(CelValue::Bool(context.regexes.get(pattern)?.is_match(subject)))
@@ -86,7 +86,7 @@ fn find_all(context: &Context<'_>, args: &[CelValue]) -> Outcome {
     let (subject, pattern) = subject_and_pattern(args)?;
     let most = match args.get(2) {
         None => usize::MAX,
-        // A negative bound is none.
+        // A negative limit means no limit.
         Some(CelValue::Int(most)) => usize::try_from(*most).unwrap_or(usize::MAX),
         Some(_) => return Err(NoSuchOverload),
     };

@@ -50,7 +50,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// A version: three numbers, what precedes the release, and the build.
+/// Semantic version: three numbers, the pre-release, and the build.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
     numbers: [u64; 3],
@@ -74,7 +74,7 @@ fn number(_: &Context<'_>, args: &[CelValue], at: usize) -> Outcome {
     }
 }
 
-/// Without a leading `v`, with all three numbers, without leading zeros.
+/// Normalizes a version: removes a leading `v` and leading zeros, and adds missing numbers.
 fn normalized(text: &str) -> Result<String, String> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let without_zeros = |part: &str| match part.trim_start_matches('0') {
@@ -98,7 +98,7 @@ fn leads_with_zero(part: &str) -> bool {
     part.len() > 1 && part.starts_with('0')
 }
 
-/// One of the numbers, in the words of the reference's library for what is none.
+/// Parses one of the numbers, with the error messages of the reference's library.
 fn parse_number(what: &str, part: &str) -> Result<u64, String> {
     if !are_digits(part) {
         let what = what.to_lowercase();
@@ -143,10 +143,10 @@ fn parse_build(part: &str) -> Result<String, String> {
 }
 
 impl Version {
-    /// Reads `1.2.3-rc.1+build`.
+    /// Parses `1.2.3-rc.1+build`.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// Returns the error of an invalid text.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.is_empty() {
             return Err("Version string empty".to_owned());
@@ -176,7 +176,7 @@ impl Version {
         })
     }
 
-    /// By precedence, in which builds have no part.
+    /// Compares by precedence, which ignores builds.
     pub fn compare(&self, other: &Self) -> Ordering {
         let release = |version: &Self| version.prerelease.is_empty();
         self.numbers
@@ -195,7 +195,7 @@ impl Version {
     }
 }
 
-/// Numbers before words, numbers by value.
+/// Compares identifiers: numbers sort before words, and by value.
 fn compare_identifiers(a: &str, b: &str) -> Ordering {
     match (are_digits(a), are_digits(b)) {
         (true, true) => a.len().cmp(&b.len()).then_with(|| a.cmp(b)),

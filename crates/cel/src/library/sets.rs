@@ -1,4 +1,4 @@
-//! Lists taken as sets (cel-go's `ext.Sets`).
+//! Lists as sets (cel-go's `ext.Sets`).
 
 use crate::error::EvaluationError::{self, NoSuchOverload};
 use crate::functions::{Context, Cost, Function};
@@ -31,7 +31,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// Both lists, if the call can pay for comparing each element of one with each of the other.
+/// Returns both lists if the budget allows comparing each element of one with each of the other.
 fn two(context: &Context<'_>, args: &[CelValue]) -> Outcome<(Vec<CelValue>, Vec<CelValue>)> {
     let [CelValue::List(a), CelValue::List(b)] = args else {
         return Err(NoSuchOverload);

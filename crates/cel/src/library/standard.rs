@@ -163,7 +163,7 @@ fn to_bool(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     }
 }
 
-/// Whether Go reads `text` as a decimal number: a sign and digits.
+/// True if Go parses `text` as a decimal number: a sign and digits.
 fn is_decimal(text: &str) -> bool {
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
@@ -173,7 +173,7 @@ fn to_int(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     let number = match &args[0] {
         CelValue::Int(number) => *number,
         CelValue::Uint(number) => i64::try_from(*number).map_err(|_| Overflow("integer"))?,
-        // The bounds themselves are not whole numbers of 64 bits and are refused with what lies beyond.
+        // The limits themselves are not 64-bit integers and are rejected together with values beyond them.
         CelValue::Double(float) if float.abs() < 9_223_372_036_854_775_807.0 => *float as i64,
         CelValue::Double(_) => return Err(Overflow("integer")),
         CelValue::String(text) if is_decimal(text) => text.parse().map_err(|_| conversion(&args[0], "int"))?,
@@ -200,7 +200,8 @@ fn to_uint(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     Ok(CelValue::Uint(number))
 }
 
-/// A float as Go's `strconv.ParseFloat` reads it: also hexadecimal, with underscores between digits, and never too large.
+/// Parses a float like Go's `strconv.ParseFloat`: also hexadecimal, with underscores between digits, and without
+/// overflow.
 fn parse_float(text: &str) -> Option<f64> {
     let (sign, magnitude) = match text.strip_prefix('-') {
         Some(magnitude) => (-1.0, magnitude),
@@ -231,7 +232,7 @@ fn parse_float(text: &str) -> Option<f64> {
     value.is_finite().then_some(sign * value)
 }
 
-/// `1.8p3`: digits to the base of sixteen and a power of two.
+/// Parses `1.8p3`: hexadecimal digits and a power of two.
 fn parse_hexadecimal(text: &str) -> Option<f64> {
     let (digits, exponent) = text.split_once(['p', 'P'])?;
     let exponent: i32 = exponent.parse().ok()?;
@@ -244,7 +245,7 @@ fn parse_hexadecimal(text: &str) -> Option<f64> {
         value = value * 16.0 + f64::from(digit.to_digit(16)?);
     }
     let exponent = exponent.clamp(-4096, 4096) - 4 * i32::try_from(fraction.len()).ok()?;
-    // In two steps, so that a small number with many digits is not lost on the way.
+    // Two steps avoid underflow of a small number with many digits.
     let half = exponent / 2;
     Some(value * 2_f64.powi(half) * 2_f64.powi(exponent - half))
 }

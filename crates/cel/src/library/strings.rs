@@ -1,4 +1,4 @@
-//! The extended text functions (cel-go's `ext.Strings`, version 2).
+//! Extended text functions (cel-go's `ext.Strings`, version 2).
 
 #![expect(
     clippy::indexing_slicing,
@@ -76,7 +76,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// The longest text that a function makes, in bytes.
+/// Maximum size of a text created by a function, in bytes.
 pub(super) const MAX_TEXT: usize = 16 << 20;
 
 pub(super) fn too_long() -> EvaluationError {
@@ -98,7 +98,7 @@ fn out_of_range(index: i64) -> EvaluationError {
     EvaluationError::failed(format!("index out of range: {index}"))
 }
 
-/// The byte at which the character `index` begins; the end of the text counts as a character.
+/// Returns the byte offset of the character `index`; the end of the text counts as a character.
 fn byte_at(text: &str, index: i64) -> Option<usize> {
     let index = usize::try_from(index).ok()?;
     if text.is_ascii() {
@@ -122,7 +122,7 @@ fn char_at(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     ))
 }
 
-/// `indexOf` of texts; the member of lists stands with the lists and calls this.
+/// Evaluates `indexOf` of texts; the member function of lists calls this, too.
 pub(crate) fn index_of(args: &[CelValue], last: bool) -> Outcome {
     let (subject, part) = (text(&args[0])?, text(args.get(1).ok_or(NoSuchOverload)?)?);
     let offset = args.get(2).map(int).transpose()?;
@@ -132,14 +132,14 @@ pub(crate) fn index_of(args: &[CelValue], last: bool) -> Outcome {
     }
     let from = match offset {
         Some(offset) if offset < 0 => return Err(out_of_range(offset)),
-        // Past the end there is nothing to find.
+        // There is nothing to find after the end.
         Some(offset) => byte_at(subject, offset).filter(|from| *from < subject.len()),
         None if last => Some(subject.len()),
         None => Some(0),
     };
     let Some(from) = from else { return Ok(CelValue::Int(-1)) };
     let found = if last {
-        // The last place at which the part begins is `from` at most.
+        // The last possible start of the part is `from`.
         let end = subject.floor_char_boundary(from + part.len());
         subject[..end].rfind(part)
     } else {

@@ -1,4 +1,4 @@
-//! `'%s is %d'.format([a, b])`: reading templates, and writing values as the clauses say.
+//! Format templates: `'%s is %d'.format([a, b])`.
 
 use std::fmt::Write;
 
@@ -11,20 +11,20 @@ use crate::library::strings::{MAX_TEXT, text, too_long};
 use crate::time::format_seconds;
 use crate::value::{CelValue, ListValue, MapValue, Outcome};
 
-/// The most digits that a clause may ask for.
+/// Maximum precision of a clause.
 const MAX_PRECISION: usize = 1000;
 
-/// A part of a template.
+/// Part of a template.
 pub(crate) enum Piece<'a> {
     Text(&'a str),
-    /// `%.2f`: what to write, and how many digits.
+    /// A clause such as `%.2f`: the verb and the number of digits.
     Clause {
         verb: char,
         precision: Option<usize>,
     },
 }
 
-/// The pieces of a template for this many arguments, up to the first that cannot be read.
+/// Pieces of a template for this many arguments, up to the first invalid one.
 pub(crate) struct Pieces<'a> {
     rest: &'a str,
     used: usize,
@@ -105,7 +105,7 @@ fn precision(after: &str) -> Result<(Option<usize>, &str), String> {
     }
 }
 
-/// How each clause refuses a value.
+/// Returns the error of a clause for a value of the wrong type.
 pub(crate) fn refusal(verb: char) -> &'static str {
     match verb {
         'd' => "decimal clause can only be used on integers",
@@ -125,7 +125,7 @@ fn failed(why: impl std::fmt::Display) -> EvaluationError {
     EvaluationError::failed(format!("error during formatting: {why}"))
 }
 
-/// `template.format(values)`.
+/// Evaluates `template.format(values)`.
 pub(super) fn format(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     let [template, CelValue::List(values)] = args else {
         return Err(NoSuchOverload);
@@ -190,7 +190,7 @@ fn write_hex(out: &mut String, verb: char, bytes: &[u8]) -> std::fmt::Result {
     })
 }
 
-/// A float, or one of the texts that stand for those that JSON does not have.
+/// Returns a float, also from the texts for floats without a JSON form.
 fn as_double(value: &CelValue) -> Option<f64> {
     match value {
         CelValue::Double(float) => Some(*float),
@@ -204,7 +204,7 @@ fn as_double(value: &CelValue) -> Option<f64> {
     }
 }
 
-/// A float as the reference writes it for American English. Of `%e` it takes the precision for the least width.
+/// Formats a float like the reference does for American English. For `%e` the precision is used as the minimum width.
 fn write_double(out: &mut String, verb: char, precision: usize, float: f64) {
     let sign = if float < 0.0 { "-" } else { "" };
     let magnitude = float.abs();
@@ -220,7 +220,7 @@ fn write_double(out: &mut String, verb: char, precision: usize, float: f64) {
     let _ = write!(out, "{shown:>width$}");
 }
 
-/// The digits before the point in groups of three.
+/// Groups the digits before the point by three.
 fn grouped(number: &str) -> String {
     let (whole, fraction) = number.split_at(number.find('.').unwrap_or(number.len()));
     let mut grouped = String::with_capacity(number.len() * 4 / 3);
@@ -233,7 +233,7 @@ fn grouped(number: &str) -> String {
     grouped + fraction
 }
 
-/// `1.500000×10⁰⁰`.
+/// Formats `1.500000×10⁰⁰`.
 fn scientific(magnitude: f64) -> String {
     let shown = format!("{magnitude:.6e}");
     let (mantissa, exponent) = shown.split_once('e').unwrap_or((&shown, "0"));
@@ -251,7 +251,7 @@ fn scientific(magnitude: f64) -> String {
     format!("{mantissa}×10{sign}{}", raised.collect::<String>())
 }
 
-/// What `%s` writes.
+/// Formats a value for `%s`.
 fn show(out: &mut String, value: &CelValue) -> Outcome<()> {
     if out.len() > MAX_TEXT {
         return Err(too_long());
@@ -266,7 +266,7 @@ fn show(out: &mut String, value: &CelValue) -> Outcome<()> {
     }
 }
 
-/// A value without parts as text.
+/// Formats a value without parts as text.
 fn plain(value: &CelValue) -> Outcome<String> {
     Ok(match value {
         CelValue::String(text) => text.to_string(),
@@ -296,7 +296,7 @@ fn plain(value: &CelValue) -> Outcome<String> {
     })
 }
 
-/// A value within a list or a map, as the language writes it.
+/// Formats a value within a list or map in the syntax of the language.
 fn show_part(out: &mut String, value: &CelValue) -> Outcome<()> {
     // Writing to a string does not fail.
     let _ = match value {
@@ -330,7 +330,7 @@ fn show_list(out: &mut String, list: &ListValue) -> Outcome<()> {
     Ok(())
 }
 
-/// The entries in order of their keys as they are written.
+/// Formats the entries, ordered by the text of their keys.
 fn show_map(out: &mut String, map: &MapValue) -> Outcome<()> {
     let mut entries = Vec::with_capacity(map.len());
     let mut size = out.len();

@@ -1,4 +1,4 @@
-//! The parts of timestamps and durations.
+//! Parts of timestamps and durations.
 
 #![expect(
     clippy::indexing_slicing,
@@ -15,9 +15,9 @@ use crate::functions::{Context, Cost, Function};
 use crate::time::{Civil, Timestamp};
 use crate::value::{CelValue, Outcome};
 
-/// A part of a timestamp alone.
+/// Signatures of a part that only timestamps have.
 const OF_A_DATE: &[&str] = &["timestamp.() int", "timestamp.(string) int"];
-/// A part that durations have too.
+/// Signatures of a part that durations have, too.
 const OF_A_CLOCK: &[&str] = &["timestamp.() int", "timestamp.(string) int", "duration.() int"];
 
 macro_rules! part {
@@ -62,13 +62,14 @@ fn part(args: &[CelValue], of_date: fn(Civil) -> i64, unit: Option<i64>) -> Outc
     }
 }
 
-/// Of a timestamp the milliseconds of its second, of a duration all of them.
+/// Returns the milliseconds within the second of a timestamp, or the total milliseconds of a duration.
 fn milliseconds(context: &Context<'_>, args: &[CelValue]) -> Outcome {
     let _ = context;
     part(args, |at| i64::from(at.nanosecond / 1_000_000), Some(1_000_000))
 }
 
-/// The date and clock in the zone that the argument names: one of the time zone database, or an offset such as `+02:00`.
+/// Returns the date and time of day in the zone of the argument: a zone of the time zone database, or an offset such as
+/// `+02:00`.
 fn in_zone(at: Timestamp, zone: Option<&CelValue>) -> Outcome<Civil> {
     let offset = match zone {
         None => 0,
@@ -81,7 +82,7 @@ fn in_zone(at: Timestamp, zone: Option<&CelValue>) -> Outcome<Civil> {
     Ok(at.civil(offset))
 }
 
-/// Seconds east of an offset. Any numbers do, as long as a date comes of them.
+/// Returns the seconds of an offset east of UTC. Any numbers are allowed if the result is a valid date.
 fn numeric_offset(zone: &str, hours: &str, minutes: &str) -> Outcome<i64> {
     let number = |text: &str| atoi::<i64>(text).map_err(EvaluationError::failed);
     let (hours, minutes) = (number(hours)?, number(minutes)?);
@@ -90,13 +91,14 @@ fn numeric_offset(zone: &str, hours: &str, minutes: &str) -> Outcome<i64> {
     } else {
         hours.saturating_mul(60).saturating_add(minutes)
     };
-    // A century is further than any zone; what is beyond would leave the calendar.
+    // A century exceeds any zone; larger values would leave the calendar.
     Ok(minutes.clamp(-MOST_MINUTES, MOST_MINUTES) * 60)
 }
 
 const MOST_MINUTES: i64 = 100 * 366 * 24 * 60;
 
-/// Seconds east of a zone of the time zone database at that time. Names are case-sensitive, as files are.
+/// Returns the seconds east of UTC of a zone of the time zone database at that time. Names are case-sensitive, like
+/// file names.
 fn zone_offset(at: Timestamp, zone: &str) -> Outcome<i64> {
     static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
     if matches!(zone, "" | "UTC" | "Local") {
@@ -111,7 +113,7 @@ fn zone_offset(at: Timestamp, zone: &str) -> Outcome<i64> {
         .ok()
         .filter(|found| found.iana_name() == Some(zone))
         .ok_or_else(unknown)?;
-    // The last day of all lies behind what the crate knows; no zone has a rule for it alone.
+    // The last representable day is beyond the range of the crate; no zone has a special rule for it.
     let time = jiff::Timestamp::from_second(at.seconds()).unwrap_or(jiff::Timestamp::MAX);
     Ok(i64::from(found.to_offset(time).seconds()))
 }

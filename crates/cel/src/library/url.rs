@@ -1,4 +1,4 @@
-//! URLs, read as Go's `net/url` reads them.
+//! URLs as Go's `net/url` parses them.
 
 #![expect(
     clippy::indexing_slicing,
@@ -20,7 +20,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "url",
         call: |_, args| {
             let text = args[0].as_str().ok_or(NoSuchOverload)?;
-            // What is no URI of a request is none here; fragments are split off all the same.
+            // Only the URI of a request is a URL here, but fragments are split off nevertheless.
             let url = parse_request_uri(text).and_then(|_| parse(text)).map_err(|why| {
                 EvaluationError::failed(format!("URL parse error during conversion from string: {why}"))
             })?;
@@ -88,7 +88,7 @@ fn query(_: &Context<'_>, args: &[CelValue]) -> Outcome {
         return Err(NoSuchOverload);
     };
     let mut values: BTreeMap<MapKey, Vec<CelValue>> = BTreeMap::new();
-    // Pairs that do not decode are left out, as are those with a semicolon.
+    // Pairs that cannot be decoded, and those with a semicolon, are omitted.
     for pair in url
         .query
         .split('&')
@@ -108,12 +108,12 @@ fn query(_: &Context<'_>, args: &[CelValue]) -> Outcome {
     Ok(CelValue::Map(MapValue::Built(std::sync::Arc::new(lists))))
 }
 
-/// Whether `text` is the URI of a request.
+/// True if `text` is the URI of a request.
 pub(crate) fn is_request_uri(text: &str) -> bool {
     parse_request_uri(text).is_ok()
 }
 
-/// The host without port and brackets, and the port.
+/// Returns the host without port and brackets, and the port.
 fn split_host(url: &Url) -> (&str, &str) {
     let host = url.host.as_str();
     if let Some(inner) = host.strip_prefix('[')

@@ -7,7 +7,7 @@ use crate::lexer::{Kind, Token};
 use crate::syntax::{Expr, ExprKind, MapEntry, StructField};
 
 impl Parser<'_> {
-    /// Looks ahead for `A.b.c{`; takes it if it is there.
+    /// Consumes `A.b.c{` if it is next.
     #[expect(
         clippy::indexing_slicing,
         reason = "expressions are numbered from zero, and tokens end with one that is never passed"
@@ -40,7 +40,7 @@ impl Parser<'_> {
             let field_name = SmolStr::new(parser.text_of(field));
             let colon = parser.expect(Kind::Colon)?;
             let value = parser.expression()?;
-            // The place of a field is its colon.
+            // The position of a field is that of its colon.
             let id = parser.nodes.add_place(colon.start);
             fields.push(StructField {
                 id,
@@ -76,8 +76,9 @@ impl Parser<'_> {
         self.node(brace.start, ExprKind::Map(entries))
     }
 
-    /// Reads the entries of a list, a map or a message, each with `entry`, which learns whether it is optional, and then
-    /// `close`. A comma may follow the last entry, or stand alone. `begins` are the tokens that another entry may begin with.
+    /// Parses the entries of a list, map or message, each with `entry`, which receives true for an optional one, and
+    /// then `close`. A comma may follow the last entry, or be the only content. `begins` are the tokens with which
+    /// another entry may begin.
     fn entries(
         &mut self,
         close: Kind,

@@ -1,9 +1,9 @@
-//! The values of literals.
+//! Values of literals.
 
 use crate::lexer::{Kind, unquote, unquote_bytes};
 use crate::value::CelValue;
 
-/// The value of a literal with its sign, or why it has none.
+/// Returns the value of a literal with its sign, or the error.
 pub(super) fn value(kind: Kind, sign: &str, text: &str) -> Result<CelValue, &'static str> {
     match kind {
         Kind::True => Ok(CelValue::Bool(true)),

@@ -1,12 +1,12 @@
-//! The nodes of a tree: where each stands in the text, and how high the tree is below it.
+//! Nodes of a tree: their positions in the text, and their heights.
 
 use crate::syntax::{Expr, ExprKind, Id};
 
-/// Walks and bindings take more of the stack than other nodes when they are evaluated, and count for as many.
+/// Iterations and bindings need more stack than other nodes during evaluation, and count as this many.
 const FOLD_HEIGHT: u16 = 5;
 const BIND_HEIGHT: u16 = 1;
 
-/// Offsets and heights by the number of a node. Numbers begin with one.
+/// Offsets and heights by node number. Numbers begin with one.
 pub(super) struct Nodes {
     offsets: Vec<usize>,
     heights: Vec<u16>,
@@ -21,9 +21,9 @@ impl Nodes {
         }
     }
 
-    /// A node at `offset`.
+    /// Creates a node at `offset`.
     pub(super) fn add(&mut self, offset: usize, kind: ExprKind) -> Expr {
-        // What holds nothing else does not count.
+        // Leaves do not count.
         let own = !matches!(kind, ExprKind::Literal(_) | ExprKind::Ident(_));
         let height = self.height_below(&kind) + u16::from(own);
         let id = self.add_place(offset);
@@ -31,7 +31,7 @@ impl Nodes {
         Expr { id, kind }
     }
 
-    /// The number of a place that is no expression.
+    /// Assigns a number to a position that is not an expression.
     pub(super) fn add_place(&mut self, offset: usize) -> Id {
         let id = self.offsets.len() as Id;
         self.offsets.push(offset);

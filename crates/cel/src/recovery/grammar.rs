@@ -1,11 +1,11 @@
-//! The grammar of CEL, as the reference's parser is generated from it.
+//! Grammar of CEL, from which the reference's parser is generated.
 
 use self::Shape::{Choice, Optional, Precedence, Repeated, Sequence};
 use crate::lexer::Kind::{self, *};
 
-/// A set of kinds of tokens.
+/// Set of token kinds.
 pub(super) type Kinds = u64;
-/// That a rule may end here.
+/// Flag in a set of kinds: the rule may end here.
 pub(super) const END_OF_RULE: Kinds = 1 << 63;
 
 #[expect(clippy::indexing_slicing, reason = "the place is within the list")]
@@ -41,21 +41,21 @@ pub(super) enum Rule {
 
 pub(super) const RULES: usize = 17;
 
-/// A part of the grammar.
+/// Part of the grammar.
 pub(super) enum Shape {
     Token(Kinds),
     Call(Rule, u8),
     Sequence(Vec<Shape>),
     Optional(Box<Shape>),
-    /// Any number of times, or at least `once`. The next token decides whether it goes on, or more tokens where that is
-    /// `predicted`.
+    /// Any number of repetitions, or at least one if `once` is set. The next token decides on another repetition, or
+    /// more tokens if it is `predicted`.
     Repeated {
         body: Box<Shape>,
         once: bool,
         predicted: bool,
     },
     Choice(Vec<Shape>),
-    /// Holds where the rule was called with this precedence at most.
+    /// Matches if the rule was called with at most this precedence.
     Precedence(u8),
 }
 
@@ -103,7 +103,7 @@ fn operations(body: Shape) -> Shape {
     }
 }
 
-/// The grammar of cel-go, rule by rule.
+/// Returns a rule of cel-go's grammar.
 pub(super) fn grammar(rule: Rule) -> Shape {
     match rule {
         Rule::Start => Sequence(vec![of(Rule::Expr), token(End)]),
@@ -165,7 +165,7 @@ pub(super) fn grammar(rule: Rule) -> Shape {
     }
 }
 
-/// A primary with the fields, calls and indexes behind it.
+/// Returns a primary with its fields, calls and indexes.
 fn member() -> Shape {
     let field = vec![Precedence(3), token(Dot), maybe(token(Question)), of(Rule::FieldName)];
     let call = vec![
@@ -223,7 +223,7 @@ fn primary() -> Shape {
     Choice(choices)
 }
 
-/// One or more of `key: value`, with commas between.
+/// Returns one or more of `key: value`, separated by commas.
 fn pairs(key: Rule) -> Shape {
     Sequence(vec![
         of(key),
@@ -253,7 +253,7 @@ pub(super) const ALL: [Rule; RULES] = [
     Rule::Literal,
 ];
 
-/// Rules that call themselves on the left.
+/// True for left-recursive rules.
 pub(super) fn is_recursive(rule: Rule) -> bool {
     matches!(rule, Rule::Relation | Rule::Calc | Rule::Member)
 }

@@ -1,4 +1,4 @@
-//! The grammar as a network of states, which predictions walk, and as the parts that the parser walks.
+//! The grammar as a network of states for predictions, and as a tree of parts for the parser.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;
@@ -18,7 +18,8 @@ pub(super) enum Edge {
         follow: State,
     },
     Precedence(u8, State),
-    /// From the end of a rule to where one of its callers goes on; `outermost` where that call has no precedence.
+    /// Transition from the end of a rule to the state after one of its callers; `outermost` if that call has no
+    /// precedence.
     Return {
         follow: State,
         outermost: bool,
@@ -31,13 +32,13 @@ pub(super) struct Node {
     pub(super) edges: Vec<Edge>,
 }
 
-/// A part of the grammar with its states, as the parser walks it.
+/// Part of the grammar with its states, as the parser walks it.
 pub(super) enum Piece {
     Token(State, Kinds),
     Call(State, Rule, u8),
     Sequence(Vec<Piece>),
     Optional(State, Box<Piece>),
-    /// Whether it goes on is decided at `entry`, or at `back` where it stands at least once.
+    /// A loop. The decision on another repetition is at `entry`, or at `back` if at least one is required.
     Repeated {
         entry: State,
         back: State,
@@ -55,7 +56,7 @@ pub(super) struct Network {
     stops: [State; RULES],
     pub(super) pieces: Vec<Piece>,
     first: [Kinds; RULES],
-    /// What may come next, by state.
+    /// Token kinds that may come next, by state.
     next: Vec<Kinds>,
 }
 
@@ -99,8 +100,8 @@ impl Network {
                 }
             }
         }
-        // No rule is empty, so that what it begins with does not depend on what follows it. Those that are called first
-        // come later in the list.
+        // No rule is empty, so its first tokens do not depend on what follows it. Called rules come later in the list
+        // than their callers.
         for _ in 0..RULES {
             for rule in ALL {
                 network.first[rule as usize] = network.look(network.starts[rule as usize]);
@@ -198,7 +199,7 @@ impl Network {
         }
     }
 
-    /// The kinds that may come next at a state, within its rule.
+    /// Returns the token kinds that may come next at a state, within its rule.
     pub(super) fn next(&self, state: State) -> Kinds {
         self.next[state]
     }
@@ -225,7 +226,7 @@ impl Network {
         kinds
     }
 
-    /// Where the rule that is called at a state goes on when the call is over.
+    /// Returns the state after the rule that is called at a state.
     pub(super) fn follow(&self, state: State) -> State {
         match self.nodes[state].edges.first() {
             Some(Edge::Call { follow, .. }) => *follow,

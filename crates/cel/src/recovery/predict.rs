@@ -1,5 +1,6 @@
-//! Chooses between alternatives as ANTLR does: all of them are followed through the network at once, token by token. The
-//! first pass disregards which rules were entered (ANTLR's SLL), the second takes them into account (full context LL).
+//! Choice between alternatives like ANTLR: all alternatives are followed through the network in parallel, token by
+//! token. The first pass ignores the enclosing rules (ANTLR's SLL), the second takes them into account (full context
+//! LL).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -8,11 +9,11 @@ use super::network::{Edge, State};
 use super::{Left, MAX_STEPS, Walk};
 use crate::lexer::Kind;
 
-/// The rules that were entered on the way to a state: an entry of [`Contexts`].
+/// Enclosing rules of a state: an entry of [`Contexts`].
 pub(super) type Context = usize;
 pub(super) const NO_CONTEXT: Context = 0;
 
-/// Chains of states to return to, each made once.
+/// Interned chains of return states.
 pub(super) struct Contexts {
     links: Vec<(State, Context)>,
     known: HashMap<(State, Context), Context>,
@@ -35,7 +36,7 @@ impl Contexts {
         })
     }
 
-    /// Whether `a` ends where nothing is known of what is above, and is as `b` up to there.
+    /// True if `a` equals `b` up to the point at which the context of `a` is unknown.
     fn covers(&self, mut a: Context, mut b: Context) -> bool {
         while a != NO_CONTEXT {
             if b == NO_CONTEXT || self.links[a].0 != self.links[b].0 {
@@ -47,29 +48,29 @@ impl Contexts {
     }
 }
 
-/// Where one of the alternatives may stand.
+/// Possible position of one alternative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Config {
     state: State,
     alternative: usize,
     context: Context,
-    /// Whether it has left the rule of the decision.
+    /// True if it has left the rule of the decision.
     outside: bool,
-    /// Whether [`filtered`] keeps it (ANTLR's `precedenceFilterSuppressed`).
+    /// True if [`filtered`] keeps it (ANTLR's `precedenceFilterSuppressed`).
     kept: bool,
 }
 
-/// What a decision is made for.
+/// Parameters of a decision.
 struct Decision {
     rule: Rule,
     precedence: u8,
-    /// Whether it is the loop of a rule that calls itself on the left.
+    /// True if it is the loop of a left-recursive rule.
     by_precedence: bool,
-    /// Whether the rules that were entered count.
+    /// True if the enclosing rules are taken into account.
     full: bool,
-    /// Whether no token is passed yet, so that the precedence of the rule applies.
+    /// True if no token has been consumed yet, so that the precedence of the rule applies.
     collect: bool,
-    /// Whether the end of the text is reached, which can be passed any number of times.
+    /// True at the end of the text, which can be consumed any number of times.
     at_end: bool,
 }
 
@@ -78,13 +79,13 @@ struct Decision {
     reason = "tokens end with one that is never passed, and states and contexts are numbered as they are made"
 )]
 impl Walk<'_> {
-    /// The number of the alternative, from one, that the next tokens belong to.
+    /// Returns the number of the alternative, from one, that matches the next tokens.
     pub(super) fn predict(&mut self, state: State) -> Result<usize, Left> {
         let Some(frame) = self.frames.last() else { return Ok(1) };
         let mut decision = Decision {
             rule: frame.rule,
             precedence: frame.precedence,
-            // A loop that the rule calls itself in, not the choice within.
+            // The loop of a left-recursive rule, not a choice within it.
             by_precedence: is_recursive(frame.rule)
                 && matches!(self.network.nodes[state].edges.as_slice(), [_, Edge::Epsilon(end)]
                     if self.network.next(*end) == END_OF_RULE),
@@ -142,7 +143,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The alternative with which the rule of the decision may be over.
+    /// Returns the alternative with which the rule of the decision may end.
     fn over(&self, configs: &[Config]) -> Option<usize> {
         let over = configs
             .iter()
@@ -150,7 +151,7 @@ impl Walk<'_> {
         over.map(|config| config.alternative).min()
     }
 
-    /// The rules that were entered, as a context.
+    /// Returns the enclosing rules as a context.
     fn context(&mut self) -> Context {
         let contexts = &mut self.contexts;
         let frames = self.frames.iter().skip(1);
@@ -215,7 +216,7 @@ impl Walk<'_> {
         all
     }
 
-    /// Adds what can be reached without a token.
+    /// Adds the positions that can be reached without a token.
     fn close(
         &mut self,
         config: Config,
@@ -298,7 +299,7 @@ impl Walk<'_> {
             }
             return;
         }
-        // Where nothing is known of the rules above, that stands for all of them.
+        // An unknown context covers all others.
         if let Some(other) = all
             .iter_mut()
             .find(|other| same(other) && self.contexts.covers(other.context, config.context))
@@ -312,7 +313,7 @@ impl Walk<'_> {
     }
 }
 
-/// Leaves out what only a rule further above could do again that goes on in the loop itself.
+/// Removes positions that only an outer rule could reach again and that the loop itself continues.
 fn filtered(configs: Vec<Config>) -> Vec<Config> {
     let within: HashSet<(State, Context)> = configs
         .iter()
@@ -332,10 +333,10 @@ fn unique(configs: &[Config]) -> Option<usize> {
         .then_some(first)
 }
 
-/// The contexts of an alternative at a state.
+/// Contexts of an alternative at a state.
 type Standing = (State, BTreeSet<Context>);
 
-/// The alternatives that stand at the same states in the same contexts.
+/// Groups the alternatives at the same states in the same contexts.
 fn ambiguities(configs: &[Config]) -> BTreeMap<Standing, BTreeSet<usize>> {
     let mut contexts: BTreeMap<(State, usize), BTreeSet<Context>> = BTreeMap::new();
     for config in configs {
@@ -349,7 +350,7 @@ fn ambiguities(configs: &[Config]) -> BTreeMap<Standing, BTreeSet<usize>> {
     alternatives
 }
 
-/// Whether one alternative alone stands at some state.
+/// True if some state has only one alternative.
 fn has_lone_state(configs: &[Config]) -> bool {
     let mut alternatives: BTreeMap<State, BTreeSet<usize>> = BTreeMap::new();
     for config in configs {

@@ -1,5 +1,5 @@
-//! A machine that runs a pattern on characters, all threads in step (Pike's). It needs little memory for large classes, and
-//! time in proportion to the size of the pattern and the length of the text.
+//! Automaton that runs a pattern character by character with all threads in parallel (Pike's algorithm). It needs
+//! little memory for large classes, and time proportional to the size of the pattern and the length of the text.
 
 use regex_syntax::hir::{ClassUnicode, Look};
 
@@ -9,22 +9,22 @@ enum Instruction<'a> {
     Class(&'a ClassUnicode),
     Character(char),
     Look(Look),
-    /// Goes on at the first, and then at the second.
+    /// Continues at the first target, then at the second.
     Split(usize, usize),
     Jump(usize),
     Match,
 }
 
-/// A pattern as instructions.
+/// Pattern as instructions.
 pub(super) struct Automaton<'a> {
     program: Vec<Instruction<'a>>,
 }
 
-/// Threads in order of preference: where each is and where in the text it began.
+/// Threads in order of preference: the instruction and the start in the text of each.
 #[derive(Default)]
 struct Threads {
     order: Vec<(usize, usize)>,
-    /// For each instruction, the position in the text (and one more) at which it was last added.
+    /// For each instruction, one more than the position in the text at which it was last added.
     seen: Vec<usize>,
 }
 
@@ -36,7 +36,8 @@ impl<'a> Automaton<'a> {
         Self { program }
     }
 
-    /// At most `most` matches in `text`, which do not overlap. An empty one does not touch the one before.
+    /// Returns at most `most` matches in `text`, which do not overlap. An empty match is never adjacent to the previous
+    /// one.
     pub(super) fn find_all<'t>(&self, text: &'t str, most: usize) -> Vec<&'t str> {
         let (mut found, mut at, mut last_end) = (Vec::new(), 0, None);
         while found.len() < most
@@ -53,7 +54,7 @@ impl<'a> Automaton<'a> {
         found
     }
 
-    /// Where the first match at or after `from` begins and ends.
+    /// Returns the range of the first match at or after `from`.
     #[expect(clippy::indexing_slicing, reason = "instructions name instructions of their program")]
     pub(super) fn find_at(&self, text: &str, from: usize) -> Option<(usize, usize)> {
         let (mut now, mut next) = (self.threads(), self.threads());
@@ -68,7 +69,7 @@ impl<'a> Automaton<'a> {
                     Instruction::Class(class) => character.is_some_and(|character| holds(class, character)),
                     Instruction::Character(wanted) => character == Some(*wanted),
                     Instruction::Match => {
-                        // Those after it are of lower preference.
+                        // Later threads have lower preference.
                         found = Some((start, at));
                         break;
                     }
@@ -95,7 +96,7 @@ impl<'a> Automaton<'a> {
         }
     }
 
-    /// Adds the thread at `first` and where it gets without a character, in order of preference.
+    /// Adds the thread at `first` and the instructions reachable without a character, in order of preference.
     #[expect(clippy::indexing_slicing, reason = "instructions name instructions of their program")]
     fn add(&self, threads: &mut Threads, first: usize, start: usize, text: &str, at: usize) {
         let mut waiting = vec![first];
@@ -136,7 +137,7 @@ fn looks(look: Look, text: &str, at: usize) -> bool {
         Look::EndLF => after.is_none_or(|byte| byte == b'\n'),
         Look::WordAscii => is_word(before) != is_word(after),
         Look::WordAsciiNegate => is_word(before) == is_word(after),
-        // The parser makes no others.
+        // The parser creates no others.
         _ => false,
     }
 }

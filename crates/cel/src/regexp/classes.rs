@@ -1,4 +1,4 @@
-//! Classes of characters: their names, ranges, and escapes.
+//! Character classes: their names, ranges, and escapes.
 
 use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
@@ -32,7 +32,7 @@ pub(super) fn posix_class(name: &str) -> Option<ClassUnicode> {
     })
 }
 
-/// A character, or two with a dash between, within the brackets of `whole`.
+/// Parses a character, or a range of two with a dash, within the brackets of `whole`.
 pub(super) fn range<'a>(text: &'a str, whole: &'a str) -> Parsed<'a, (ClassUnicodeRange, &'a str)> {
     let (low, rest) = class_character(text, whole)?;
     match rest.strip_prefix('-') {
@@ -55,7 +55,7 @@ fn class_character<'a>(text: &'a str, whole: &'a str) -> Parsed<'a, (char, &'a s
     }
 }
 
-/// The class of `\pL` or `\p{Greek}`, where `after` follows the `p`.
+/// Parses the class `\pL` or `\p{Greek}`; `after` is the text after the `p`.
 pub(super) fn unicode_class<'a>(text: &'a str, after: &'a str) -> Parsed<'a, (ClassUnicode, &'a str)> {
     let (name, rest) = match first(after) {
         Some(('{', braced)) => braced.split_once('}').ok_or(Error(BAD_RANGE, text))?,
@@ -75,7 +75,7 @@ pub(super) fn unicode_class<'a>(text: &'a str, after: &'a str) -> Parsed<'a, (Cl
     Ok((class, rest))
 }
 
-/// The characters of a general category or a script.
+/// Returns the characters of a general category or a script.
 fn unicode_table(name: &str) -> Option<ClassUnicode> {
     let plain = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | ' ');
     if name.is_empty() || !name.chars().all(plain) {
@@ -94,7 +94,7 @@ fn unicode_table(name: &str) -> Option<ClassUnicode> {
     })
 }
 
-/// The character that an escape stands for, and what comes after it.
+/// Parses an escape; returns its character and the rest.
 pub(super) fn escape(text: &str) -> Parsed<'_, (char, &str)> {
     let Some((kind, rest)) = text.strip_prefix('\\').and_then(first) else {
         return Err(Error(TRAILING_BACKSLASH, ""));
@@ -122,7 +122,7 @@ pub(super) fn escape(text: &str) -> Parsed<'_, (char, &str)> {
     Ok((named, rest))
 }
 
-/// `\x41` or `\x{41}`, where `rest` follows the `x`.
+/// Parses `\x41` or `\x{41}`; `rest` is the text after the `x`.
 fn hexadecimal<'a>(text: &'a str, rest: &'a str) -> Parsed<'a, (char, &'a str)> {
     let refused = |rest: &str| Err(Error(BAD_ESCAPE, until(text, rest)));
     let Some((opening, mut rest)) = first(rest) else {
@@ -143,7 +143,7 @@ fn hexadecimal<'a>(text: &'a str, rest: &'a str) -> Parsed<'a, (char, &'a str)> 
         match character.to_digit(16) {
             Some(digit) => value = value * 16 + digit,
             None if character == '}' && digits > 0 => {
-                // A surrogate is no character; no text has it.
+                // A surrogate is not a character and occurs in no text.
                 return Ok((char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER), rest));
             }
             None => return refused(rest),

@@ -1,10 +1,10 @@
-//! How much memory compiled patterns take together.
+//! Memory budget of compiled patterns.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Memory for compiled patterns, which all that hold a copy of it share. Without any, which is the default, patterns match step
-/// by step and are not compiled.
+/// Memory for compiled patterns, shared by all clones. Without memory, which is the default, patterns are matched step
+/// by step and not compiled.
 #[derive(Clone, Debug, Default)]
 pub struct PatternMemory(Option<Arc<Bounded>>);
 
@@ -14,7 +14,7 @@ struct Bounded {
     most: usize,
 }
 
-/// A share of the memory, which goes back when it is dropped.
+/// Share of the memory, which is released on drop.
 #[derive(Debug)]
 pub(super) struct Share {
     of: Arc<Bounded>,
@@ -22,23 +22,23 @@ pub(super) struct Share {
 }
 
 impl PatternMemory {
-    /// Memory of at most so many bytes.
+    /// Creates a budget of `most` bytes.
     pub fn new(most: usize) -> Self {
         let taken = AtomicUsize::new(0);
         Self(Some(Arc::new(Bounded { taken, most })))
     }
 
-    /// How many bytes compiled patterns take now.
+    /// Returns the bytes that compiled patterns occupy now.
     pub fn taken(&self) -> usize {
         self.0.as_ref().map_or(0, |of| of.taken.load(Ordering::Relaxed))
     }
 
-    /// Whether there is any.
+    /// True if there is a budget.
     pub(super) fn is_some(&self) -> bool {
         self.0.is_some()
     }
 
-    /// A share of `bytes`; `None` where there is too little left.
+    /// Reserves `bytes`; `None` if too little is left.
     pub(super) fn take(&self, bytes: usize) -> Option<Share> {
         let of = self.0.as_ref()?;
         let more = |taken: usize| taken.checked_add(bytes).filter(|taken| *taken <= of.most);

@@ -1,10 +1,10 @@
-//! Regular expressions as the package `regexp` of Go reads them.
+//! Regular expressions with the syntax of Go's package `regexp`.
 //!
-//! [`parse`] knows the syntax with its errors and bounds. A read pattern runs on the machine in [`automaton`], which takes
-//! one step for each character and is made anew for each text. Once that has taken about as much time as compilation does,
-//! the pattern is compiled for the automata of `regex-automata`: a caller with many patterns pays for none that is hardly
-//! used. Where those would take much memory (classes of many characters repeated often, deep nesting), or those of all patterns
-//! together take much already, it stays as it is.
+//! [`parse`] implements the syntax with its errors and limits. A parsed pattern runs on the [`automaton`], which needs
+//! one step per character and is created for each text. Once that has cost about as much as compilation, the pattern is
+//! compiled for the automata of `regex-automata`: callers with many patterns do not pay for rarely used ones. Patterns
+//! whose automata would need much memory (repeated classes of many characters, deep nesting), and all patterns once the
+//! shared memory is exhausted, are not compiled.
 
 mod automaton;
 mod classes;
@@ -22,60 +22,60 @@ pub use self::memory::PatternMemory;
 use self::memory::Share;
 use self::tree::Node;
 
-/// The most memory that one compiled pattern may take, in bytes.
+/// Maximum memory of one compiled pattern in bytes.
 const COMPILED_SIZE: usize = 1 << 20;
 
-/// The least memory that the states take which `regex-automata` makes while it matches, and how much it is for a state of the
-/// pattern, in bytes. [`COMPILED_SIZE`] is the most.
+/// Minimum memory of the states that `regex-automata` creates while matching, and the memory for each state of the
+/// pattern, in bytes. The maximum is [`COMPILED_SIZE`].
 const LEAST_LAZY_SIZE: usize = 64 << 10;
 const LAZY_SIZE_OF_STATE: usize = 512;
 
-/// How deep a tree may be that `regex-automata` compiles: it recurs.
+/// Maximum height of a tree that is compiled, because `regex-automata` is recursive.
 const COMPILED_HEIGHT: u32 = 64;
 
-/// A regular expression in Go's syntax.
+/// Regular expression in Go's syntax.
 #[derive(Debug)]
 pub struct Pattern {
     root: Node,
-    /// Where the compiled pattern is kept.
+    /// Memory budget of the compiled pattern.
     memory: PatternMemory,
-    /// What the step-by-step machine has cost so far.
+    /// Number of steps of the step-by-step automaton so far.
     steps: AtomicU64,
-    /// Made when it pays; `None` where that takes too much memory.
+    /// Compiled when it pays; `None` if that needs too much memory.
     compiled: OnceLock<Option<Box<Compiled>>>,
 }
 
-/// The automata of a pattern.
+/// Automata of a pattern.
 #[derive(Debug)]
 struct Compiled {
     regex: meta::Regex,
-    /// The memory that they take.
+    /// Memory that they occupy.
     _share: Share,
 }
 
-/// Compilation costs as much as this many steps, and for each state as many more; never more than [`MOST_STEPS`], as it
+/// Cost of compilation in steps, plus a number for each state. Never more than [`MOST_STEPS`], because compilation
 /// stops at [`COMPILED_SIZE`].
 const LEAST_STEPS: u64 = 2_000;
 const STEPS_OF_STATE: u64 = 16;
 const MOST_STEPS: u64 = 400_000;
 
-/// Texts up to this length, in bytes, are taken to keep few threads of the machine busy.
+/// Length in bytes up to which texts are assumed to keep few threads busy.
 const SHORT: usize = 256;
 
-/// Whether `pattern` is a regular expression in Go's syntax and within the bounds of RE2. Takes time in proportion to its
-/// length.
+/// Checks that `pattern` is a regular expression in Go's syntax and within the limits of RE2, in time proportional to
+/// its length.
 ///
 /// # Errors
-/// Why it is not, in the words of Go (`error parsing regexp: …`).
+/// Returns Go's message (`error parsing regexp: …`).
 pub fn check_pattern(pattern: &str) -> Result<(), String> {
     parse::parse(pattern).map(drop)
 }
 
 impl Pattern {
-    /// Reads a regular expression in Go's syntax, which is compiled into `memory` when that pays.
+    /// Parses a regular expression in Go's syntax, which is compiled with memory from `memory` when that pays.
     ///
     /// # Errors
-    /// Why it cannot be read, in the words of Go (`error parsing regexp: …`).
+    /// Returns Go's message (`error parsing regexp: …`).
     pub fn compile(pattern: &str, memory: &PatternMemory) -> Result<Self, String> {
         Ok(Self {
             root: parse::parse(pattern)?,
@@ -85,7 +85,7 @@ impl Pattern {
         })
     }
 
-    /// The automata for a match in `text`; `None` where it is found step by step.
+    /// Returns the automata for a match in `text`; `None` to match step by step.
     fn compiled_for(&self, text: &str) -> Option<&meta::Regex> {
         if let Some(compiled) = self.compiled.get() {
             return compiled.as_deref().map(|compiled| &compiled.regex);
@@ -107,7 +107,7 @@ impl Pattern {
         compiled.as_deref().map(|compiled| &compiled.regex)
     }
 
-    /// Whether the pattern matches anywhere in `text`.
+    /// True if the pattern matches anywhere in `text`.
     pub fn is_match(&self, text: &str) -> bool {
         match self.compiled_for(text) {
             Some(regex) => regex.is_match(text),
@@ -115,12 +115,12 @@ impl Pattern {
         }
     }
 
-    /// The first match in `text`.
+    /// Returns the first match in `text`.
     pub(crate) fn find<'a>(&self, text: &'a str) -> Option<&'a str> {
         self.find_all(text, 1).pop()
     }
 
-    /// At most `most` matches in `text`, which do not overlap.
+    /// Returns at most `most` matches in `text`, which do not overlap.
     pub(crate) fn find_all<'a>(&self, text: &'a str, most: usize) -> Vec<&'a str> {
         match self.compiled_for(text) {
             Some(regex) => {
@@ -133,7 +133,7 @@ impl Pattern {
 }
 
 impl Compiled {
-    /// Compiles a pattern; `None` where that takes too much, or more than `memory` has.
+    /// Compiles a pattern; `None` if that exceeds its limits, or the rest of `memory`.
     fn new(root: &Node, memory: &PatternMemory) -> Option<Self> {
         if root.height() > COMPILED_HEIGHT {
             return None;
@@ -147,7 +147,7 @@ impl Compiled {
             .hybrid_cache_capacity(lazy);
         let mut builder = meta::Builder::new();
         let regex = builder.configure(config).build_from_hir(&root.to_hir()).ok()?;
-        // States are made for both directions.
+        // States are created for both directions.
         let share = memory.take(regex.memory_usage() + 2 * lazy)?;
         Some(Self { regex, _share: share })
     }

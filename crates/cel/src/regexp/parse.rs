@@ -1,20 +1,20 @@
-//! The syntax of regular expressions in Go (<https://pkg.go.dev/regexp/syntax>), with its errors.
+//! Go's syntax of regular expressions (<https://pkg.go.dev/regexp/syntax>), with its errors.
 
 use regex_syntax::hir::{ClassUnicode, Look};
 
 use super::classes::{any, escape, of, posix_class, range, unicode_class};
 use super::tree::Node;
 
-/// The largest count of a repeat, also as a product of nested ones.
+/// Maximum count of a repetition, also as a product of nested ones.
 const MAX_REPEAT: u64 = 1000;
 
-/// The largest height of a tree.
+/// Maximum height of a tree.
 const MAX_HEIGHT: u32 = 1000;
 
-/// How many instructions a pattern may be. Go takes three times as many; a match may need memory for each.
+/// Maximum number of instructions of a pattern. Go allows three times as many; a match may need memory for each.
 const MAX_SIZE: u64 = 1 << 20;
 
-/// How many ends of ranges the classes of a pattern may have together. Go takes more; see [`MAX_SIZE`].
+/// Maximum number of range limits in all classes of a pattern. Go allows more; see [`MAX_SIZE`].
 const MAX_RUNES: usize = 1 << 21;
 
 /// Flags that a group may set.
@@ -26,9 +26,9 @@ struct Flags {
     ungreedy: bool,
 }
 
-/// An open group.
+/// Open group.
 struct Group {
-    /// Flags to go back to at its end.
+    /// Flags to restore at its end.
     flags: Flags,
     captures: bool,
     alternatives: Vec<Node>,
@@ -46,7 +46,7 @@ impl Group {
     }
 }
 
-/// What is wrong, and with which part of the pattern.
+/// Error message, and the part of the pattern that it concerns.
 pub(super) struct Error<'a>(pub(super) &'static str, pub(super) &'a str);
 
 pub(super) type Parsed<'a, T> = Result<T, Error<'a>>;
@@ -65,7 +65,7 @@ const MISSING_ARGUMENT: &str = "missing argument to repetition operator";
 pub(super) const MISSING_BRACKET: &str = "missing closing ]";
 pub(super) const TRAILING_BACKSLASH: &str = "trailing backslash at end of expression";
 
-/// Reads `pattern`.
+/// Parses `pattern`.
 pub(super) fn parse(pattern: &str) -> Result<Node, String> {
     Parser::new(pattern)
         .pattern()
@@ -81,7 +81,7 @@ struct Parser<'a> {
     runes: usize,
 }
 
-/// The part of `from` that ends where `rest` begins.
+/// Returns the part of `from` before `rest`.
 pub(super) fn until<'a>(from: &'a str, rest: &str) -> &'a str {
     &from[..from.len() - rest.len()]
 }
@@ -110,7 +110,7 @@ impl<'a> Parser<'a> {
     }
 
     fn pattern(mut self) -> Parsed<'a, Node> {
-        // The repeat that the last step read, if it did.
+        // The repetition that the last step parsed, if any.
         let mut repeated: Option<&'a str> = None;
         while let Some((character, after)) = first(self.rest) {
             let before = self.rest;
@@ -185,7 +185,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Refuses what is too deep or too large.
+    /// Rejects a node that is too deep or too large.
     fn limited(&self, node: Node) -> Parsed<'a, Node> {
         if node.height() > MAX_HEIGHT {
             return Err(Error(TOO_DEEP, self.whole));
@@ -253,7 +253,7 @@ impl<'a> Parser<'a> {
         self.outer.push(group);
     }
 
-    /// What stands between the ends of the group, as one node.
+    /// Combines the content of the group into one node.
     fn close_alternatives(&mut self) -> Parsed<'a, Node> {
         let row = std::mem::take(&mut self.group.row);
         let last = self.limited(Node::concat(row))?;
@@ -273,7 +273,7 @@ impl<'a> Parser<'a> {
         self.push(node, after)
     }
 
-    /// `(?P<name>`, `(?<name>`, `(?flags)` and `(?flags:`.
+    /// Parses `(?P<name>`, `(?<name>`, `(?flags)` and `(?flags:`.
     fn perl_group(&mut self) -> Parsed<'a, ()> {
         let whole = self.rest;
         for (opening, shortest) in [("(?P<", 4), ("(?<", 3)] {
@@ -351,7 +351,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A class that begins with a backslash, in brackets or outside: `\d`, `\pL`.
+    /// Parses a class that begins with a backslash, in brackets or outside: `\d`, `\pL`.
     fn class_escape(&self, text: &'a str) -> Parsed<'a, Option<(ClassUnicode, &'a str)>> {
         let Some((kind, rest)) = text.strip_prefix('\\').and_then(first) else {
             return Ok(None);
@@ -381,7 +381,7 @@ impl<'a> Parser<'a> {
         };
         let mut class = ClassUnicode::empty();
         let mut ranges = Vec::new();
-        // A bracket that comes first is itself.
+        // A leading bracket is a literal.
         let mut is_first = true;
         while is_first || !rest.starts_with(']') {
             is_first = false;
@@ -408,7 +408,7 @@ impl<'a> Parser<'a> {
         self.class(class, &rest[1..])
     }
 
-    /// `[:alpha:]` within brackets.
+    /// Parses `[:alpha:]` within brackets.
     fn named_class(&self, text: &'a str) -> Parsed<'a, Option<(ClassUnicode, &'a str)>> {
         let Some((name, rest)) = text.strip_prefix("[:").and_then(|text| text.split_once(":]")) else {
             return Ok(None);
@@ -430,8 +430,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// The counts of `{2}`, `{2,}` or `{2,3}` and what comes after it; counts of `None` are too large or the wrong way around.
-/// What is none of these is a brace and no more.
+/// Parses the counts of `{2}`, `{2,}` or `{2,3}`; returns them with the rest. `None` counts are too large or in the
+/// wrong order. Any other brace is a literal.
 #[allow(clippy::type_complexity)]
 fn counts(text: &str) -> Option<(Option<(u32, Option<u32>)>, &str)> {
     let (min, rest) = count(text.strip_prefix('{')?)?;

@@ -11,7 +11,7 @@ fn memory() -> PatternMemory {
     PatternMemory::new(256 << 20)
 }
 
-/// The pattern, compiled.
+/// Returns the compiled pattern.
 fn compiled(pattern: &str) -> Pattern {
     let pattern = Pattern::compile(pattern, &memory()).unwrap();
     let compiled = Compiled::new(&pattern.root, &memory()).map(Box::new);
@@ -25,13 +25,13 @@ fn a_pattern_is_compiled_when_it_pays() {
     assert!(name.is_match("web-0") && name.compiled.get().is_none());
     let uses = (0..1000).take_while(|_| name.compiled_for("web-0").is_none()).count();
     assert!((10..1000).contains(&uses), "{uses}");
-    // A long text would take many steps at once.
+    // A long text would need many steps at once.
     let long = Pattern::compile("(?:a?){100}b", &memory()).unwrap();
     assert!(!long.is_match(&"a".repeat(10_000)) && long.compiled.get().is_some());
-    // Nor is one that has no memory to be compiled into.
+    // A pattern without memory is not compiled, either.
     let alone = Pattern::compile("^[a-z0-9]+$", &PatternMemory::default()).unwrap();
     assert!((0..1000).all(|_| alone.is_match("web0")) && alone.compiled.get().is_none());
-    // Many patterns that are dear to compile and used once are not compiled.
+    // Many patterns that are expensive to compile and used once are not compiled.
     let dear = Pattern::compile(r"^\pL{1,63}$", &memory()).unwrap();
     assert!((0..20).all(|_| dear.is_match("é") && dear.compiled.get().is_none()));
 }

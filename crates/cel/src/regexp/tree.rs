@@ -1,15 +1,15 @@
-//! The tree of a pattern that was read.
+//! Tree of a parsed pattern.
 
 use regex_syntax::hir::{Class, ClassUnicode, Hir, Look, Repetition};
 
-/// A part of a pattern.
+/// Part of a pattern.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) kind: Kind,
     height: u32,
-    /// How many instructions RE2 makes of it.
+    /// Number of instructions in RE2.
     size: u64,
-    /// The largest product of repeat counts on a way from here to a leaf.
+    /// Largest product of repeat counts on a path to a leaf.
     repeats: u64,
 }
 
@@ -17,7 +17,7 @@ pub(super) struct Node {
 pub(super) enum Kind {
     /// Any one character of a class.
     Class(ClassUnicode),
-    /// These characters in a row.
+    /// These characters in sequence.
     Literal(String),
     Look(Look),
     Capture(Box<Node>),
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// `sub{min,max}`, or one of `*`, `+` and `?` if `counted` is not set.
+    /// Creates `sub{min,max}`, or one of `*`, `+` and `?` if `counted` is not set.
     pub(super) fn repeat(sub: Node, min: u32, max: Option<u32>, greedy: bool, counted: bool) -> Self {
         let (least, below) = (u64::from(min), sub.size);
         let size = match max {
@@ -92,7 +92,7 @@ impl Node {
         }
     }
 
-    /// The nodes in a row; single characters are put together.
+    /// Creates a sequence of nodes; adjacent characters are combined.
     pub(super) fn concat(mut nodes: Vec<Node>) -> Self {
         if nodes.len() == 1
             && let Some(only) = nodes.pop()
@@ -123,7 +123,7 @@ impl Node {
         Self::many(Kind::Concat, joined, size)
     }
 
-    /// One of the nodes, the first that fits.
+    /// Creates a choice of nodes; the first match wins.
     pub(super) fn alternate(mut nodes: Vec<Node>) -> Self {
         if nodes.len() == 1
             && let Some(only) = nodes.pop()
@@ -160,7 +160,7 @@ impl Node {
         self.size
     }
 
-    /// About how many states an automaton over bytes has: classes of many ranges have many.
+    /// Returns the approximate number of states of an automaton over bytes: classes of many ranges have many.
     pub(super) fn states(&self) -> u64 {
         let all = |nodes: &[Node]| nodes.iter().map(Node::states).fold(1, u64::saturating_add);
         match &self.kind {
@@ -180,7 +180,7 @@ impl Node {
         self.repeats
     }
 
-    /// The tree as `regex-automata` takes it. Groups are left out: no caller reads what they held.
+    /// Converts the tree for `regex-automata`. Groups are omitted, because no caller reads their content.
     pub(super) fn to_hir(&self) -> Hir {
         match &self.kind {
             Kind::Class(class) => Hir::class(Class::Unicode(class.clone())),

@@ -1,4 +1,4 @@
-//! What users read when an expression is wrong.
+//! Compile errors as users see them.
 
 use holdfast_cel::{CompileError, DeclType, Environment, ListType, Type};
 
@@ -13,7 +13,7 @@ fn schema() -> DeclType {
     ])
 }
 
-/// Holds that `expression` is refused with `message` at `column` of the first line.
+/// Asserts that `expression` is rejected with `message` at `column` of the first line.
 fn refused(expression: &str, column: usize, message: &str) {
     let mark = ".".repeat(column - 1);
     let expected = format!("compilation failed: ERROR: <input>:1:{column}: {message}\n | {expression}\n | {mark}^");
@@ -136,7 +136,7 @@ fn types_that_do_not_fit_are_reported_with_the_function_and_its_arguments() {
     refused("self.l.all(x, x)", 15, "expected type 'bool' but found 'string'");
     let range = "expression of type 'int' cannot be range of a comprehension (must be list, map, or dynamic)";
     refused("self.n.all(x, true)", 5, range);
-    // What is below is looked at all the same.
+    // The parts below are checked nevertheless.
     let errors = compile_error(&schema(), "self.n.all(x, 'a' < 1)");
     let below = "<input>:1:19: found no matching overload for '_<_' applied to '(string, int)'";
     assert!(errors.contains(range) && errors.contains(below), "{errors}");

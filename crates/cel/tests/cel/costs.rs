@@ -1,4 +1,4 @@
-//! What expressions are reckoned to cost, and what they may cost while they run.
+//! Estimated costs of expressions, and cost limits during evaluation.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -100,7 +100,7 @@ fn each_step_costs_what_the_reference_charges() {
         ("ip.isCanonical(self.s)", 2 + 8),
         ("url(self.s) == url(self.s)", 6 + 6 + 4),
         ("format.uuid() == format.uuid()", 1 + 1 + 7),
-        // A variable of a list that is made is reckoned as large as `self`, which as an object has no length.
+        // A variable of a created list is estimated as large as `self`, which as an object has no length.
         ("[1, 2].all(x, x == x)", 10 + 1 + 2 * 5),
         ("self.n == 1 || self.n == 2", 4),
         ("self.l.isSorted()", 2 + 10 * (1 + 4)),
@@ -143,13 +143,13 @@ fn an_evaluation_that_costs_too_much_is_stopped() {
     let walk = "lists.range(2000).all(x, lists.range(2000).all(y, x + y >= 0))";
     let mut budget = Budget::default();
     assert_eq!(run(walk, &mut budget).err(), Some(EvaluationError::CostLimitExceeded));
-    // Nothing outweighs the end of the budget.
+    // No result outweighs an exhausted budget.
     let hidden = format!("{walk} || true");
     assert_eq!(
         run(&hidden, &mut Budget::default()).err(),
         Some(EvaluationError::CostLimitExceeded)
     );
-    // A list that cannot be paid for is not made.
+    // A list that exceeds the budget is not created.
     let long = "lists.range(9000000000).size() == 1";
     assert_eq!(
         run(long, &mut Budget::default()).err(),

@@ -1,5 +1,5 @@
-//! No expression, however odd, brings the server down: not by its depth, its length, the size of its types, or the
-//! memory and time of its evaluation.
+//! Hostile expressions must not harm the server: not by their depth, length or type sizes, nor by the memory and time
+//! of their evaluation.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn environment() -> (Environment, CelValue) {
     (environment, own)
 }
 
-/// Compiles and, where that goes well, evaluates.
+/// Compiles and, if that succeeds, evaluates.
 fn try_it((environment, own): &(Environment, CelValue), expression: &str) {
     if let Ok(program) = environment.compile(expression, &[]) {
         let activation = Activation::new(environment)
@@ -40,7 +40,7 @@ fn try_it((environment, own): &(Environment, CelValue), expression: &str) {
     }
 }
 
-/// The stack of a worker thread of the server.
+/// Runs with the stack of a worker thread of the server.
 fn on_a_worker(work: impl FnOnce() + Send + 'static) {
     let worker = std::thread::Builder::new().stack_size(2 << 20).spawn(work);
     worker.map(|worker| worker.join().unwrap()).unwrap();
@@ -146,7 +146,7 @@ fn results_are_bounded_in_memory_and_time() {
     }
 }
 
-/// Numbers that are the same in every run.
+/// Random numbers that are the same in every run.
 struct Seeded(u64);
 
 impl Seeded {
@@ -245,7 +245,7 @@ fn mutated_expressions_do_no_harm() {
                         text.splice(at..at, piece.chars());
                     }
                     2 => {
-                        // A part of another expression.
+                        // Insert a part of another expression.
                         let other: Vec<char> = SEEDS[random.below(SEEDS.len())].chars().collect();
                         let from = random.below(other.len());
                         let to = from + random.below(other.len() - from);

@@ -214,7 +214,7 @@ fn objects_are_read_as_their_schema_says() {
         evaluate_on(&schema, "{}", "has(self.inner)").map(|value| value.as_bool()),
         Ok(Some(false))
     );
-    // What is null is as good as absent.
+    // A field that is null counts as missing.
     assert_eq!(
         evaluate_on(&schema, r#"{"maybe":null}"#, "has(self.maybe)").map(|value| value.as_bool()),
         Ok(Some(false))

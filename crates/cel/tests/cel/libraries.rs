@@ -110,7 +110,7 @@ fn quantities_versions_and_formats_are_understood() {
     assert_eq!(wrong.err().as_deref(), Some("cannot convert value to integer"));
 }
 
-/// Allows `get` and remembers what it was asked.
+/// Authorizer that allows `get` and records its checks.
 #[derive(Debug, Default)]
 struct Recorder {
     questions: Mutex<Vec<Question>>,
@@ -190,7 +190,7 @@ fn the_authorizer_gets_what_the_expression_says() {
     );
     assert_eq!(questions[1].subject, Subject::Path("/healthz".into()));
     assert_eq!(questions[2].service_account, Some(("ns".into(), "sa".into())));
-    // A third question of one expression is more than its budget pays for.
+    // A third check in one expression exceeds its budget.
     let dear = "[1, 2, 3].all(x, authorizer.path('/').check('get').allowed())";
     let outcome = evaluate_in(&environment, &values, dear);
     assert_eq!(

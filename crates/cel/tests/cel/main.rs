@@ -1,4 +1,4 @@
-//! Expressions from text to value: what they mean, what is wrong with them, what they cost, and that none does harm.
+//! Expressions from text to value: meaning, errors, costs and robustness.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! What admission policies have beside rules: untyped objects, and variables that use one another.
+//! Features of admission policies: untyped objects, and variables that use one another.
 
 use holdfast_cel::{Activation, Budget, CelValue, CompositionBuilder, Environment, Type, limits};
 use holdfast_value::{Growth, Limits, json};
@@ -68,7 +68,7 @@ fn a_missing_object_is_null() {
     assert!(matches!(outcome, Ok(Ok(CelValue::Bool(true)))));
 }
 
-/// The variables of a policy over `object`, and what `expression` gives with them.
+/// Evaluates `expression` with the variables of a policy over `object`.
 fn with_variables(value: &str, expression: &str) -> Result<String, String> {
     let mut builder = CompositionBuilder::new(&environment());
     for (name, expression) in [

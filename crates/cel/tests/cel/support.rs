@@ -1,11 +1,11 @@
-//! What the tests of this crate share: compiling and evaluating in one step.
+//! Test helpers: compile and evaluate in one step.
 
 use std::sync::Arc;
 
 use holdfast_cel::{Activation, Budget, CelValue, DeclField, DeclType, Environment, EvaluationError};
 use holdfast_value::{Limits, json};
 
-/// Fields of an object, none of them required.
+/// Returns an object type with these fields, none of them required.
 pub(crate) fn fields<const N: usize>(fields: [(&str, DeclType); N]) -> DeclType {
     DeclType::object(
         fields
@@ -14,7 +14,7 @@ pub(crate) fn fields<const N: usize>(fields: [(&str, DeclType); N]) -> DeclType 
     )
 }
 
-/// What is wrong with `expression`, where `self` is of `schema`.
+/// Returns the compile error of `expression` if `self` has the type `schema`.
 pub(crate) fn compile_error(schema: &DeclType, expression: &str) -> String {
     let environment = Environment::new().with_object("self", Arc::new(schema.clone()));
     match environment.compile(expression, &[]) {
@@ -28,7 +28,7 @@ pub(crate) fn evaluate(expression: &str) -> Result<CelValue, String> {
     evaluate_in(&Environment::new(), &[], expression)
 }
 
-/// Evaluates `expression` with `self` taken from `object` as `schema` says.
+/// Evaluates `expression` with `self` converted from `object` by `schema`.
 pub(crate) fn evaluate_on(schema: &DeclType, object: &str, expression: &str) -> Result<CelValue, String> {
     let schema = Arc::new(schema.clone());
     let environment = Environment::new().with_object("self", schema.clone());
@@ -54,7 +54,7 @@ pub(crate) fn evaluate_in(
     outcome.map_err(|error| error.to_string())
 }
 
-/// Holds that each expression is true.
+/// Asserts that each expression is true.
 pub(crate) fn all_true(expressions: &[&str]) {
     for expression in expressions {
         match evaluate(expression) {
