@@ -1,22 +1,22 @@
-//! How the seats of the server are shared out among levels that lend and borrow.
+//! Allocation of the server's seats among levels that lend and borrow.
 
-/// What a level wants.
+/// Seat demand of a level.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Demand {
-    /// What it would have if there were enough; not below the lower bound.
+    /// Desired seats if there were enough; at least the lower bound.
     pub(crate) target: f64,
-    /// What it gets at least.
+    /// Minimum number of seats.
     pub(crate) lower: f64,
-    /// What it gets at most.
+    /// Maximum number of seats.
     pub(crate) upper: f64,
 }
 
-/// A target of zero would be divided by.
+/// Smallest target, to avoid a division by zero.
 const MIN_TARGET: f64 = 0.001;
 const EPSILON: f64 = 1e-7;
 
-/// Shares that sum to `sum`, and the one fair proportion: each level gets the proportion of its target, or the bound that this
-/// would break. `None` where the bounds leave no such shares.
+/// Returns shares that sum to `sum`, and the single fair proportion: each level gets that proportion of its target,
+/// limited by its bounds. `None` if the bounds allow no such shares.
 pub(crate) fn allocate(sum: f64, demands: &[Demand]) -> Option<(Vec<f64>, f64)> {
     let sound = |demand: &Demand| demand.lower >= 0.0 && demand.target >= demand.lower && demand.upper >= demand.lower;
     if sum < 0.0 || !demands.iter().all(sound) {
@@ -70,10 +70,10 @@ pub(crate) fn allocate(sum: f64, demands: &[Demand]) -> Option<(Vec<f64>, f64)> 
     ))
 }
 
-/// The proportion at which the shares sum to `sum`. The sum grows with the proportion, in pieces that end where a level comes to
-/// one of its bounds.
+/// Returns the proportion at which the shares sum to `sum`. The sum grows linearly with the proportion, in pieces that
+/// end where a level reaches one of its bounds.
 fn bounded_proportion(sum: f64, low: f64, demands: &[Demand], target: impl Fn(&Demand) -> f64) -> Option<f64> {
-    // A level takes part from the proportion of its lower bound up to that of its upper bound.
+    // A level's share grows between the proportions of its lower and its upper bound.
     let mut bounds: Vec<(f64, f64)> = demands
         .iter()
         .flat_map(|demand| {

@@ -1,7 +1,8 @@
-//! Which flow schema a request belongs to: the first, by precedence and name, that has a rule for its user and its target.
+//! Classification of requests: the first flow schema, by precedence and name, that has a rule for the user and the
+//! target.
 //!
-//! Rules are found by their subjects. A user meets the rules that name the user, one of the groups or the namespace of the
-//! service account, and no others.
+//! Rules are found by their subjects. Only the rules that name the user, one of the groups or the namespace of the
+//! service account are compared.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use holdfast_value::SmolStr;
 
 use crate::configuration::{Names, PathRule, ResourceRule, Rule, Subject, Targets};
 
-/// The rules of schemas by their subjects.
+/// Rules of schemas by their subjects.
 #[derive(Debug, Default)]
 pub(crate) struct RuleIndex {
     everybody: Vec<Entry>,
@@ -20,7 +21,7 @@ pub(crate) struct RuleIndex {
     accounts: HashMap<SmolStr, Vec<Entry>>,
 }
 
-/// The targets of a rule, and the place of its schema.
+/// Targets of a rule, and the index of its schema.
 #[derive(Clone, Debug)]
 struct Entry {
     schema: usize,
@@ -28,7 +29,7 @@ struct Entry {
 }
 
 impl RuleIndex {
-    /// The index of the rules of schemas, which stand in their order.
+    /// Creates the index of the rules of schemas, which are in matching order.
     pub(crate) fn new<'r>(schemas: impl Iterator<Item = &'r [Rule]>) -> Self {
         let mut index = Self::default();
         for (schema, rules) in schemas.enumerate() {
@@ -55,7 +56,7 @@ impl RuleIndex {
         }
     }
 
-    /// The place of the schema that the request belongs to.
+    /// Returns the index of the schema of a request.
     pub(crate) fn find(&self, user: &User, attributes: &Attributes<'_>) -> Option<usize> {
         let of_namespace = service_account_of(&user.name).and_then(|(namespace, _)| self.accounts.get(namespace));
         let of_groups = user.groups.iter().filter_map(|group| self.groups.get(group));
@@ -93,7 +94,7 @@ impl ResourceRule {
             }
     }
 
-    /// A resource, or a subresource as `pods/status`.
+    /// True if the rule contains a resource, or a subresource such as `pods/status`.
     fn has_resource(&self, target: &ResourceTarget<'_>) -> bool {
         if target.subresource.is_empty() {
             return self.resources.has(target.resource);
@@ -111,7 +112,7 @@ impl ResourceRule {
 }
 
 impl PathRule {
-    /// A rule for a path is one for all below it, too.
+    /// True if the rule contains a path. A rule for a path includes all paths below it.
     fn has(&self, verb: &str, path: &str) -> bool {
         let covers = |known: &SmolStr| {
             let prefix = known.strip_suffix('*').unwrap_or(known);
@@ -215,7 +216,7 @@ mod tests {
         assert!(first(&everywhere, &pods("list", "n", "status")));
         assert!(!first(&everywhere, &pods("get", "n", "log")));
         assert!(!first(&everywhere, &pods("create", "n", "")));
-        // What is in no namespace is matched by rules of cluster scope alone.
+        // Only rules of cluster scope match requests without a namespace.
         assert!(!first(&everywhere, &pods("list", "", "")));
         let cluster = rule("'*'", "clusterScope: true, namespaces: [m]");
         assert!(first(&cluster, &pods("list", "", "")));

@@ -1,4 +1,4 @@
-//! FlowSchemas and PriorityLevelConfigurations, as they are read from their objects.
+//! FlowSchemas and PriorityLevelConfigurations, read from their objects.
 
 use bytes::Bytes;
 use holdfast_authorization::service_account_user;
@@ -6,40 +6,40 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::shuffle::Dealer;
 
-/// The schema and the level of what is never held up.
+/// Schema and level of requests that are never limited.
 pub(crate) const EXEMPT: &str = "exempt";
-/// The schema and the level of what nothing else is for.
+/// Schema and level of requests that no other schema matches.
 pub(crate) const CATCH_ALL: &str = "catch-all";
 
-/// A priority level, as its object says.
+/// Configuration of a priority level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LevelSpec {
-    /// Its name.
+    /// Name of the level.
     pub name: SmolStr,
-    /// The uid of the object; empty where there is none.
+    /// Uid of the object; empty if there is none.
     pub uid: Bytes,
-    /// Whether and how it limits.
+    /// Limits on the level's requests.
     pub limiting: Limiting,
     /// Its share of all seats.
     pub shares: i64,
-    /// How many of its seats it lends, in percent.
+    /// Percentage of its seats that it lends.
     pub lendable_percent: i64,
-    /// How many seats it borrows at most, in percent of its own.
+    /// Maximum number of borrowed seats, as a percentage of its own.
     pub borrowing_limit_percent: Option<i64>,
 }
 
-/// What a level does with requests that it has no seats for.
+/// Treatment of requests if a level has no free seats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limiting {
-    /// There are none: it is never full.
+    /// The level is never full.
     Exempt,
-    /// It rejects them.
+    /// Requests are rejected.
     Reject,
-    /// It lets them wait.
+    /// Requests wait in queues.
     Queue(Queuing),
 }
 
-/// The queues of a level.
+/// Queues of a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queuing {
     pub(crate) queues: u64,
@@ -49,7 +49,8 @@ pub struct Queuing {
 }
 
 impl Queuing {
-    /// So many queues, of which a flow gets a hand, each of at most such a length; `None` where no such hand can be dealt.
+    /// Creates `queues` queues of at most `length_limit` requests, of which a flow gets a hand of `hand_size`; `None`
+    /// if such a hand cannot be dealt.
     pub fn new(queues: u64, hand_size: u64, length_limit: u64) -> Option<Self> {
         Some(Self {
             queues,
@@ -61,7 +62,7 @@ impl Queuing {
 }
 
 impl LevelSpec {
-    /// Reads an object; `None` where it is broken in a way that the validation of writes refuses.
+    /// Reads an object; `None` if it is invalid in a way that the validation of writes rejects.
     pub fn read(object: &Value) -> Option<Self> {
         let name = object.str_at(&["metadata", "name"])?;
         let level_type = object.str_at(&["spec", "type"])?;
@@ -88,7 +89,7 @@ impl LevelSpec {
         })
     }
 
-    /// The exempt level, where there is no object of it.
+    /// Returns the exempt level, for use without an object of it.
     pub(crate) fn exempt() -> Self {
         Self {
             name: SmolStr::new_static(EXEMPT),
@@ -100,7 +101,7 @@ impl LevelSpec {
         }
     }
 
-    /// The level of what nothing else is for, where there is no object of it.
+    /// Returns the catch-all level, for use without an object of it.
     pub(crate) fn catch_all() -> Self {
         Self {
             name: SmolStr::new_static(CATCH_ALL),
@@ -130,35 +131,35 @@ fn uid(object: &Value) -> Bytes {
     Bytes::copy_from_slice(uid.as_bytes())
 }
 
-/// A flow schema, as its object says.
+/// Configuration of a flow schema.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SchemaSpec {
-    /// Its name.
+    /// Name of the schema.
     pub name: SmolStr,
-    /// The uid of the object; empty where there is none.
+    /// Uid of the object; empty if there is none.
     pub uid: Bytes,
-    /// The name of its level.
+    /// Name of its level.
     pub level: SmolStr,
-    /// Its precedence: lower ones are matched first.
+    /// Precedence: lower values are matched first.
     pub precedence: i64,
-    /// The flow distinguisher method.
+    /// Flow distinguisher method.
     pub distinguisher: Distinguisher,
     pub(crate) rules: Vec<Rule>,
 }
 
-/// How the flows of a schema are distinguished (`distinguisherMethod`).
+/// Distinguisher of a schema's flows (`distinguisherMethod`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Distinguisher {
-    /// Nothing: there is one flow.
+    /// The schema has one flow.
     #[default]
     None,
     /// By user.
     ByUser,
-    /// What namespace it is about.
+    /// By the namespace of the request.
     ByNamespace,
 }
 
-/// Whose requests for what a schema is for.
+/// Rule of a schema: subjects and targets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rule {
     pub(crate) subjects: Vec<Subject>,
@@ -174,7 +175,7 @@ pub(crate) enum Subject {
     AccountsOf(SmolStr),
 }
 
-/// What a rule is for.
+/// Targets of a rule.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Targets {
     pub(crate) resources: Vec<ResourceRule>,
@@ -215,7 +216,7 @@ impl Names {
 const ALL: &str = "*";
 
 impl SchemaSpec {
-    /// Reads an object; `None` where it has no name.
+    /// Reads an object; `None` if it has no name.
     pub fn read(object: &Value) -> Option<Self> {
         Some(Self {
             name: object.str_at(&["metadata", "name"])?.into(),
@@ -237,7 +238,7 @@ impl SchemaSpec {
         })
     }
 
-    /// The exempt schema, where there is no object of it.
+    /// Returns the exempt schema, for use without an object of it.
     pub(crate) fn exempt() -> Self {
         Self {
             name: SmolStr::new_static(EXEMPT),
@@ -252,7 +253,7 @@ impl SchemaSpec {
         }
     }
 
-    /// The schema of what nothing else is for, where there is no object of it.
+    /// Returns the catch-all schema, for use without an object of it.
     pub(crate) fn catch_all() -> Self {
         use holdfast_authorization::{AUTHENTICATED, UNAUTHENTICATED};
         let groups = [UNAUTHENTICATED, AUTHENTICATED].map(|group| Subject::Group(SmolStr::new_static(group)));
@@ -300,7 +301,7 @@ fn texts(value: &Value, field: &str) -> Vec<SmolStr> {
         .collect()
 }
 
-/// `*` stands for all where it stands alone.
+/// `*` is a wildcard only as the single name.
 fn names(value: &Value, field: &str) -> Names {
     let names = texts(value, field);
     match names.as_slice() {

@@ -1,14 +1,14 @@
-//! When a client that was refused should come again: later where many are refused.
+//! Retry time of rejected clients: longer if many are rejected.
 
 use std::collections::VecDeque;
 
-/// The longest time to wait, in seconds.
+/// Maximum retry time in seconds.
 const LONGEST: u64 = 32;
 
-/// The refusals of a level, by the second.
+/// Rejections of a level by second.
 #[derive(Debug)]
 pub(crate) struct Dropped {
-    /// Seconds with how many were refused in each.
+    /// Seconds with the number of rejections in each.
     history: VecDeque<(u64, u64)>,
     second: u64,
     count: u64,
@@ -29,7 +29,7 @@ impl Default for Dropped {
 }
 
 impl Dropped {
-    /// Counts a refusal in that second; how many seconds its client is to wait.
+    /// Counts a rejection in that second; returns the number of seconds until its client should retry.
     pub(crate) fn count(&mut self, second: u64) -> u64 {
         if self.second == second {
             self.count += 1;
@@ -49,8 +49,8 @@ impl Dropped {
         self.retry_after
     }
 
-    /// Doubles the time where thrice as many were refused within it as it has seconds, at most once within it; takes a second
-    /// off where fewer were refused than it has seconds.
+    /// Doubles the retry time if the rejections within it exceed three per second, at most once per retry time; reduces
+    /// it by a second if there is less than one per second.
     fn adjust(&mut self, second: u64) {
         let after = self.retry_after;
         let recent = self
@@ -81,7 +81,7 @@ mod tests {
         let mut dropped = Dropped::default();
         assert_eq!(refuse(&mut dropped, 1000, 5), 1);
         assert_eq!(refuse(&mut dropped, 1001, 10), 2);
-        // It was raised a second ago, which is too soon.
+        // It was increased a second ago, which is too recent.
         assert_eq!(refuse(&mut dropped, 1002, 10), 2);
         assert_eq!(refuse(&mut dropped, 1003, 100), 4);
         assert_eq!(refuse(&mut dropped, 1007, 100), 8);

@@ -1,4 +1,4 @@
-//! The configuration in force, and how levels come, change, borrow and go.
+//! Configuration in force, and the lifecycle of levels with their borrowing.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::statistics::{FlowStatistics, LevelStatistics, Statistics};
 use crate::time::{Clock, Moment};
 use crate::watches::Watches;
 
-/// The part of a level's seats that one request takes at most.
+/// Maximum part of a level's seats for one request.
 const MAX_SEATS_PART: f64 = 0.15;
-/// How much of a peak of demand is remembered from one adjustment to the next.
+/// Weight of the previous demand peak in the next adjustment.
 const SMOOTHING: f64 = 0.977;
 
 /// Levels and schemas in force.
@@ -32,30 +32,30 @@ pub struct Fairness<D> {
     state: Mutex<State<D>>,
     shared: Arc<Shared>,
     watches: Watches,
-    /// How many seats the server has.
+    /// Number of the server's seats.
     limit: u64,
 }
 
-/// What classifies requests.
+/// Immutable state that classifies requests.
 struct Snapshot<D> {
     index: RuleIndex,
-    /// In the order in which they are matched.
+    /// Schemas in matching order.
     schemas: Vec<Arc<Schema<D>>>,
-    /// The place of the one for what no other is for.
+    /// Index of the catch-all schema.
     fallback: usize,
 }
 
 struct State<D> {
     levels: BTreeMap<SmolStr, LevelState<D>>,
-    /// As they were configured last.
+    /// Last configuration.
     specified: (Vec<LevelSpec>, Vec<SchemaSpec>),
-    /// What is counted, by level and schema.
+    /// Counters by level and schema.
     flows: HashMap<(SmolStr, SmolStr), Arc<Flow>>,
     nominal_sum: u64,
     fair_fraction: f64,
 }
 
-/// A level, and the seats that it has.
+/// Level with its seats.
 struct LevelState<D> {
     spec: LevelSpec,
     level: Arc<Level<D>>,
@@ -68,7 +68,7 @@ struct LevelState<D> {
     target: f64,
 }
 
-/// The seats that were wanted.
+/// Statistics of the demanded seats.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct DemandStatistics {
     high: u64,
@@ -116,7 +116,7 @@ impl<D> LevelState<D> {
         self.spec.limiting == Limiting::Exempt
     }
 
-    /// The seats that it keeps while it lends others: as many as it wanted at most in the last period.
+    /// Returns the seats that the level keeps while it lends others: its maximum demand in the last period.
     fn min_current(&self) -> u64 {
         let wanted = match self.is_exempt() {
             true => self.demand.high,
@@ -125,7 +125,7 @@ impl<D> LevelState<D> {
         wanted.max(self.min)
     }
 
-    /// Its shares of the server's seats.
+    /// Computes its shares of the server's seats.
     fn set_limits(&mut self, server: u64, share_sum: f64) {
         let spec = &self.spec;
         let nominal = (server as f64 * spec.shares as f64 / share_sum.max(1.0)).ceil();
@@ -151,7 +151,7 @@ impl<D> LevelState<D> {
 }
 
 impl<D> Fairness<D> {
-    /// A server of so many seats with the mandatory levels and schemas alone.
+    /// Creates a server of `limit` seats with only the mandatory levels and schemas.
     pub fn new(limit: u64, clock: Arc<dyn Clock>) -> Self {
         let now = clock.now();
         let shared = Arc::new(Shared {
@@ -176,19 +176,19 @@ impl<D> Fairness<D> {
         }
     }
 
-    /// The schema that a request belongs to. Requests that no other schema matches belong to the catch-all.
+    /// Returns the schema of a request: the catch-all if no other schema matches.
     pub fn classify(&self, user: &User, attributes: &Attributes<'_>) -> Option<Arc<Schema<D>>> {
         let snapshot = self.snapshot.load();
         let place = snapshot.index.find(user, attributes).unwrap_or(snapshot.fallback);
         snapshot.schemas.get(place).cloned()
     }
 
-    /// The watches that are under way.
+    /// Returns the active watches.
     pub fn watches(&self) -> &Watches {
         &self.watches
     }
 
-    /// Replaces all levels and schemas. Requests that wait in a removed level are still served.
+    /// Replaces all levels and schemas. Requests that wait in a removed level are still executed.
     pub fn configure(&self, levels: Vec<LevelSpec>, schemas: Vec<SchemaSpec>) {
         let mut state = self.state.lock();
         state.specified = (levels, schemas);
@@ -196,7 +196,8 @@ impl<D> Fairness<D> {
         self.snapshot.store(Arc::new(snapshot));
     }
 
-    /// Drops levels that are idle and no longer configured; and lets requests have seats that do not linger any more.
+    /// Removes levels that are idle and no longer configured, and gives seats that no longer linger to waiting
+    /// requests.
     pub fn refresh(&self) {
         let mut state = self.state.lock();
         let goes = |state: &LevelState<D>| {
@@ -212,18 +213,18 @@ impl<D> Fairness<D> {
         }
     }
 
-    /// Adjusts the borrowing between levels to the demand since the last call. To be called every ten seconds.
+    /// Adjusts the borrowing between levels to the demand since the last call. Call it every ten seconds.
     pub fn adjust(&self) {
         let mut state = self.state.lock();
         state.borrow(self.limit, self.shared.clock.now());
     }
 
-    /// Waits until there is something to [refresh](Self::refresh) now or at [a later time](Self::next_release).
+    /// Waits until there is something to [refresh](Self::refresh), now or at [a later time](Self::next_release).
     pub async fn has_work(&self) {
         self.shared.work.notified().await;
     }
 
-    /// When seats linger no more that requests wait for.
+    /// Returns the time at which lingering seats become free for waiting requests.
     pub fn next_release(&self) -> Option<Moment> {
         let state = self.state.lock();
         let releases = state
@@ -233,7 +234,7 @@ impl<D> Fairness<D> {
         releases.min()
     }
 
-    /// What was counted so far.
+    /// Returns the statistics so far.
     pub fn statistics(&self) -> Statistics {
         let state = self.state.lock();
         let now = self.shared.clock.now();
@@ -287,7 +288,7 @@ impl<D> LevelState<D> {
 }
 
 impl<D> State<D> {
-    /// Brings levels and schemas in line with the configuration.
+    /// Updates levels and schemas to the configuration.
     fn digest(&mut self, server: u64, shared: &Arc<Shared>) -> Snapshot<D> {
         let (levels, schemas) = self.specified.clone();
         let mut old = std::mem::take(&mut self.levels);
@@ -300,7 +301,7 @@ impl<D> State<D> {
             state.spec = spec;
             next.insert(state.spec.name.clone(), state);
         }
-        // Schemas that lead nowhere are not matched; levels that only linger are led to by none.
+        // Schemas without an existing level are not matched, and no schema selects a level that only lingers.
         let led: Vec<SchemaSpec> = schemas
             .into_iter()
             .filter(|schema| next.contains_key(&schema.level))
@@ -330,7 +331,7 @@ impl<D> State<D> {
         self.borrow(server, now);
     }
 
-    /// What classifies requests by `led`, the schemas that lead somewhere.
+    /// Creates the classifier of `led`, the schemas with an existing level.
     fn snapshot(&mut self, mut led: Vec<SchemaSpec>) -> Snapshot<D> {
         led.sort_by(|one, other| (one.precedence, &one.name).cmp(&(other.precedence, &other.name)));
         if !led.iter().any(|schema| schema.name == EXEMPT) {
@@ -362,7 +363,7 @@ impl<D> State<D> {
         }
     }
 
-    /// Gives each level the seats that it wants, as far as others lend them.
+    /// Gives each level the seats that it demands, as far as others lend them.
     fn borrow(&mut self, server: u64, now: Moment) {
         let (mut remaining, mut min_sum, mut min_current_sum) = (self.nominal_sum as i64, 0_i64, 0_i64);
         let mut demands = Vec::new();
@@ -416,7 +417,7 @@ impl<D> State<D> {
     }
 }
 
-/// Keeps of the levels before those that are mandatory or have requests still, which they serve to the last.
+/// Keeps those previous levels that are mandatory or still have requests, which they execute to the last.
 fn linger<D>(old: BTreeMap<SmolStr, LevelState<D>>, next: &mut BTreeMap<SmolStr, LevelState<D>>) {
     for (name, state) in old {
         let mandatory = name == EXEMPT || name == CATCH_ALL;
@@ -454,27 +455,27 @@ fn schema_of<D>(
     }
 }
 
-/// A level, as a dump shows it.
+/// Level in a dump.
 #[derive(Clone, Debug)]
 pub struct LevelDump<D> {
-    /// Its name.
+    /// Name of the level.
     pub name: SmolStr,
-    /// Whether it has no requests.
+    /// True if it has no requests.
     pub idle: bool,
-    /// Whether it is removed when it is idle.
+    /// True if it is removed when it is idle.
     pub quiescing: bool,
-    /// Requests that wait, are served, were dispatched, were rejected, timed out, and went away.
+    /// Numbers of requests that wait, execute, were dispatched, were rejected, timed out, and were cancelled.
     pub counts: [u64; 6],
-    /// How many queues it has.
+    /// Number of its queues.
     pub queue_count: u64,
-    /// Those of its queues that are not idle.
+    /// Queues that are not idle.
     pub queues: Vec<QueueDump>,
-    /// Its requests.
+    /// Requests of the level.
     pub requests: Vec<RequestDump<D>>,
 }
 
 impl<D: Clone> Fairness<D> {
-    /// All levels in the order of their names.
+    /// Returns all levels in the order of their names.
     pub fn dump(&self) -> Vec<LevelDump<D>> {
         let state = self.state.lock();
         let dumps = state.levels.values().map(|state| {

@@ -1,8 +1,8 @@
-//! The average and deviation of a number over time.
+//! Average and deviation of a number over time.
 
 use crate::time::Moment;
 
-/// Integrates a number over time.
+/// Integrator of a number over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Integrator {
     last: Moment,
@@ -13,16 +13,16 @@ pub(crate) struct Integrator {
     max: f64,
 }
 
-/// What came of a period.
+/// Result of a period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Integral {
-    /// How long it was, in seconds.
+    /// Length of the period in seconds.
     pub(crate) seconds: f64,
-    /// The average over time.
+    /// Average over time.
     pub(crate) average: f64,
-    /// The standard deviation over time.
+    /// Standard deviation over time.
     pub(crate) deviation: f64,
-    /// The largest value.
+    /// Largest value.
     pub(crate) max: f64,
 }
 
@@ -34,7 +34,7 @@ impl Integrator {
         }
     }
 
-    /// The number is `value` from now on.
+    /// Sets the number to `value` from `now` on.
     pub(crate) fn set(&mut self, value: f64, now: Moment) {
         self.advance(now);
         self.value = value;
@@ -49,7 +49,7 @@ impl Integrator {
         self.squares += self.value * self.value * seconds;
     }
 
-    /// What came of the period that ends now. Another begins.
+    /// Returns the result of the period that ends now, and begins another.
     pub(crate) fn reset(&mut self, now: Moment) -> Integral {
         self.advance(now);
         let integral = self.integral();
@@ -99,7 +99,7 @@ mod tests {
                 max: 7.0
             }
         );
-        // The next period begins with what is there.
+        // The next period begins with the current value.
         let integral = integrator.reset(second(3));
         assert_eq!((integral.seconds, integral.max), (0.0, 1.0));
     }

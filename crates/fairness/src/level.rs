@@ -1,4 +1,4 @@
-//! A level and a schema as requests meet them.
+//! Levels and schemas in the view of requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,15 +17,15 @@ use crate::statistics::{Histogram, Phase, RatioHistogram};
 use crate::time::{Clock, Moment};
 use crate::work::WorkEstimate;
 
-/// What levels share.
+/// State shared by all levels.
 pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
-    /// Wakes the task that releases seats that linger and drops levels that are no longer configured.
+    /// Wakes the task that releases lingering seats and removes levels that are no longer configured.
     pub(crate) work: Notify,
     pub(crate) kinds: Kinds,
 }
 
-/// How many requests wait and are served that read, and that change something.
+/// Numbers of waiting and executing requests, for read-only and mutating ones.
 pub(crate) struct Kinds([Mutex<Kind>; 4]);
 
 struct Kind {
@@ -75,20 +75,20 @@ impl Kinds {
     }
 }
 
-/// A level.
+/// Priority level.
 pub(crate) struct Level<D> {
     pub(crate) name: SmolStr,
     pub(crate) queues: Mutex<QueueSet<D>>,
-    /// Whether it is to go when it is idle.
+    /// True if it is to be removed when it is idle.
     pub(crate) quiescing: AtomicBool,
-    /// The most seats of a request; 0 where nothing is said.
+    /// Maximum number of seats for a request; 0 if there is none.
     pub(crate) max_seats: AtomicU64,
     pub(crate) dropped: Mutex<Dropped>,
     pub(crate) shared: Arc<Shared>,
 }
 
 impl<D> Level<D> {
-    /// Ends a request, and says how it went.
+    /// Ends a request and returns its outcome.
     fn finish(&self, key: Key) -> Option<Finished<D>> {
         let now = self.shared.clock.now();
         let (finished, idle, releases) = {
@@ -103,49 +103,49 @@ impl<D> Level<D> {
     }
 }
 
-/// A flow schema that is in force, and the level that it leads to.
+/// Flow schema in force, with its level.
 pub struct Schema<D> {
     pub(crate) name: SmolStr,
     pub(crate) uid: Bytes,
     pub(crate) level_uid: Bytes,
     pub(crate) level: Arc<Level<D>>,
     pub(crate) distinguisher: Distinguisher,
-    /// The beginning of the hashes of flows; `None` where flows are not distinguished.
+    /// Hash state of the flows' common prefix; `None` if flows are not distinguished.
     pub(crate) hash: Option<Sha256>,
     pub(crate) flow: Arc<Flow>,
 }
 
-/// A request that comes.
+/// Arriving request.
 #[derive(Clone, Debug)]
 pub struct Arrival<'a, D> {
-    /// The name of the user.
+    /// Name of the user.
     pub user: &'a SmolStr,
-    /// The namespace that it is about.
+    /// Namespace of the request.
     pub namespace: &'a SmolStr,
-    /// What it is estimated to take.
+    /// Estimated work.
     pub estimate: WorkEstimate,
-    /// How many watch what it changes, if it changes something.
+    /// Number of watchers of the changed objects, for a mutating request.
     pub watchers: Option<usize>,
-    /// Whether it counts among those that change something.
+    /// True if it counts as a mutating request.
     pub mutates: bool,
-    /// Whether it is a watch, which is served while it begins.
+    /// True if it is a watch, which only executes while it is initialized.
     pub watch: bool,
-    /// What dumps show of it.
+    /// Details for dumps.
     pub details: D,
 }
 
-/// How a request starts.
+/// Start of a request.
 #[must_use]
 pub enum Start<D> {
-    /// It is served.
+    /// It executes.
     Executes(Execution<D>),
-    /// It waits for its turn.
+    /// It waits in a queue.
     Waits(Waiting<D>),
     /// It is rejected.
     Rejected(Reason),
 }
 
-/// What is known of a request while it waits and while it is served.
+/// State of a request while it waits and executes.
 struct Ticket<D> {
     schema: Arc<Schema<D>>,
     key: Key,
@@ -154,37 +154,37 @@ struct Ticket<D> {
 }
 
 impl<D> Schema<D> {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &SmolStr {
         &self.name
     }
 
-    /// The uid of its object; empty where there is none.
+    /// Returns the uid of its object; empty if there is none.
     pub fn uid(&self) -> &Bytes {
         &self.uid
     }
 
-    /// The uid of the object of its level; empty where there is none.
+    /// Returns the uid of its level's object; empty if there is none.
     pub fn level_uid(&self) -> &Bytes {
         &self.level_uid
     }
 
-    /// The name of its level.
+    /// Returns the name of its level.
     pub fn level(&self) -> &SmolStr {
         &self.level.name
     }
 
-    /// The most seats of a request; 0 where nothing is said.
+    /// Returns the maximum number of seats for a request; 0 if there is none.
     pub fn max_seats(&self) -> u64 {
         self.level.max_seats.load(Ordering::Relaxed)
     }
 
-    /// How many seconds a client that is refused now is to wait.
+    /// Returns the number of seconds after which a client that is rejected now should retry.
     pub fn drop_request(&self, time: Duration) -> u64 {
         self.level.dropped.lock().count(time.as_secs())
     }
 
-    /// Takes seats, enqueues or rejects a request.
+    /// Executes, enqueues or rejects a request.
     pub fn start(self: &Arc<Self>, arrival: Arrival<'_, D>) -> Start<D> {
         {
             let mut statistics = self.flow.statistics.lock();
@@ -245,7 +245,7 @@ impl<D> Schema<D> {
         }
     }
 
-    /// The hash of a flow, which deals it its queues.
+    /// Returns the hash of a flow, which selects its queues.
     fn hash_of(&self, distinguisher: &str) -> u64 {
         let Some(begun) = &self.hash else { return 0 };
         let mut hash = begun.clone();
@@ -256,7 +256,7 @@ impl<D> Schema<D> {
     }
 }
 
-/// The beginning of the hashes of the flows of a schema.
+/// Returns the hash state of the common prefix of a schema's flows.
 pub(crate) fn hash_of_schema(name: &str) -> Sha256 {
     Sha256::new().chain_update(name.as_bytes()).chain_update([0])
 }
@@ -272,7 +272,7 @@ impl<D> Ticket<D> {
     }
 }
 
-/// A request in a queue. Where it is dropped, it leaves the queue and counts as timed out.
+/// Request in a queue. If it is dropped, it leaves the queue and counts as timed out.
 #[must_use]
 pub struct Waiting<D> {
     ticket: Option<Ticket<D>>,
@@ -280,9 +280,9 @@ pub struct Waiting<D> {
 }
 
 impl<D> Waiting<D> {
-    /// Waits until the request is served.
+    /// Waits until the request executes.
     pub async fn turn(mut self) -> Execution<D> {
-        // The level keeps the sender until the request is served or gone.
+        // The level keeps the sender until the request executes or is gone.
         let _ = (&mut self.turn).await;
         let ticket = self.ticket.take();
         if let Some(ticket) = &ticket {
@@ -297,7 +297,7 @@ impl<D> Drop for Waiting<D> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket.take() else { return };
         ticket.count(Phase::Waiting, -1);
-        // It may be served by now, and then it is served no more.
+        // It may execute by now; then the execution ends.
         if let Some(Finished::Cancelled { waited }) = ticket.level().finish(ticket.key) {
             let mut statistics = ticket.schema.flow.statistics.lock();
             let [rejected, _] = &mut statistics.waits;
@@ -306,12 +306,12 @@ impl<D> Drop for Waiting<D> {
     }
 }
 
-/// A request that is served. Its seats come back when this is dropped.
+/// Executing request. Its seats are released when this is dropped.
 #[must_use]
 pub struct Execution<D>(Option<Ticket<D>>);
 
 impl<D> Execution<D> {
-    /// Releases the seats for a while.
+    /// Releases the seats temporarily.
     pub fn pause(mut self) -> Option<Paused<D>> {
         let ticket = self.0.take()?;
         let request = finish(&ticket)?;
@@ -340,14 +340,14 @@ fn finish<D>(ticket: &Ticket<D>) -> Option<Request<D>> {
     Some(request)
 }
 
-/// A request that has released its seats for a while.
+/// Request that has released its seats temporarily.
 pub struct Paused<D> {
     request: Request<D>,
     ticket: Ticket<D>,
 }
 
 impl<D> Paused<D> {
-    /// Takes seats again, or a place in a queue.
+    /// Takes seats again, or enqueues.
     pub fn resume(self) -> Start<D> {
         let Self { request, ticket } = self;
         ticket.schema.begin(request, ticket.mutates, ticket.watch)

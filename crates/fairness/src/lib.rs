@@ -1,17 +1,18 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! API Priority and Fairness: which request is served now, which waits for its turn, and which is refused
+//! API Priority and Fairness: decides which requests execute now, which wait, and which are rejected
 //! (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>, KEP 1040).
 //!
-//! A [`Fairness`] holds the configuration as it was followed last. [`Fairness::classify`] finds the flow schema of a request;
-//! [`Schema::start`] takes seats of its priority level, enqueues the request, or rejects it. An [`Execution`] is a request that
-//! is served; its seats come back when it is dropped. A [`Waiting`] is a request in a queue; it leaves the queue when it is
-//! dropped.
+//! A [`Fairness`] holds the current configuration. [`Fairness::classify`] finds the flow schema of a request;
+//! [`Schema::start`] takes seats of its priority level, enqueues the request, or rejects it. An [`Execution`] is an
+//! executing request; its seats are released when it is dropped. A [`Waiting`] is a request in a queue; it leaves the
+//! queue when it is dropped.
 //!
-//! Each level has a [`Mutex`](parking_lot::Mutex) that is held for some hundred instructions. A request that finds seats takes it twice, allocates
-//! nothing and starts no task.
+//! Each level has a [`Mutex`](parking_lot::Mutex) that is held for some hundred instructions. A request that finds
+//! seats locks it twice, allocates nothing and starts no task.
 //!
-//! Invariant: nothing here does I/O, reads a clock of its own or knows of HTTP. The [`Clock`] comes in by argument.
+//! Invariant: this crate does no I/O, reads no clock of its own and knows nothing of HTTP. The [`Clock`] is an
+//! argument.
 
 mod allocation;
 mod classify;

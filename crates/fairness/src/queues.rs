@@ -1,11 +1,12 @@
 //! Fair queues of one level: virtual time, seats, dispatch (KEP 1040, "Fair Queuing for Server Requests").
 //!
-//! Time in the virtual world is the progress `R`: seat-seconds that each busy queue was due so far. A queue's next request
-//! begins at the queue's own mark on that scale; the queue whose next request would end first is served next. A mark moves on by the
-//! work that a request is thought to be when it is dispatched, and is corrected when it has ended.
+//! Virtual time is the progress `R`: the seat-seconds that each busy queue was entitled to so far. A queue's next
+//! request begins at the queue's own mark on that scale, and the queue whose next request would end first is dispatched
+//! next. A mark advances by the estimated work of a request when it is dispatched, and is corrected when the request
+//! has ended.
 //!
-//! A queue exists while it has requests or seats; an idle one would begin again at `R` anyway. So a level of a million queues costs as
-//! much as its requests.
+//! A queue exists only while it has requests or seats; an idle one would restart at `R` anyway. A level with a million
+//! queues therefore costs only as much as its requests.
 
 mod dispatch;
 mod dump;
@@ -26,17 +27,17 @@ use crate::statistics::{Dispatched, FlowStatistics, Utilization};
 use crate::time::Moment;
 use crate::work::{SeatSeconds, WorkEstimate};
 
-/// How long serving a request is thought to take, before it is known.
+/// Initial estimate of the execution time of a request.
 const SERVICE_NANOS: u64 = 3_000_000;
 
-/// Why a request is rejected.
+/// Reason for the rejection of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// There are no seats, and the level has no queues.
+    /// There are no free seats, and the level has no queues.
     ConcurrencyLimit,
     /// The best of its queues is full.
     QueueFull,
-    /// It waited as long as it may, or its client went away.
+    /// It reached its maximum waiting time, or its client disconnected.
     TimeOut,
 }
 
@@ -44,7 +45,7 @@ impl Reason {
     /// All reasons, in the order of [`FlowStatistics::rejected`].
     pub const ALL: [Self; 3] = [Self::ConcurrencyLimit, Self::QueueFull, Self::TimeOut];
 
-    /// The reason as metrics name it.
+    /// Returns the reason's name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::ConcurrencyLimit => "concurrency-limit",
@@ -54,14 +55,14 @@ impl Reason {
     }
 }
 
-/// What is counted of the requests of one schema in one level.
+/// Counters of the requests of one schema in one level.
 #[derive(Debug)]
 pub(crate) struct Flow {
     pub(crate) schema: SmolStr,
     pub(crate) statistics: Mutex<FlowStatistics>,
 }
 
-/// A request that comes.
+/// Arriving request.
 #[derive(Debug)]
 pub(crate) struct Request<D> {
     pub(crate) flow: Arc<Flow>,
@@ -71,20 +72,20 @@ pub(crate) struct Request<D> {
     pub(crate) details: D,
 }
 
-/// How a request starts.
+/// Start of a request.
 #[derive(Debug)]
 pub(crate) enum Admission {
-    /// It is served.
+    /// It executes.
     Executes(Key),
-    /// It waits for its turn.
+    /// It waits in a queue.
     Waits(Key, oneshot::Receiver<()>),
     Rejected(Reason),
 }
 
-/// The place of a request among those of its level.
+/// Index of a request among those of its level.
 pub(crate) type Key = usize;
 
-/// The key of no request.
+/// Key that denotes no request.
 const NONE: Key = usize::MAX;
 
 #[derive(Debug)]
@@ -93,13 +94,13 @@ struct Entry<D> {
     total_work: SeatSeconds,
     arrival: Moment,
     arrival_progress: SeatSeconds,
-    /// When it began to be served.
+    /// Start of its execution.
     started: Option<Moment>,
     queue: Option<u32>,
-    /// Its neighbours in the queue.
+    /// Neighbours in the queue.
     before: Key,
     after: Key,
-    /// Wakes it when its turn has come.
+    /// Wakes the request when it is dispatched.
     turn: Option<oneshot::Sender<()>>,
 }
 
@@ -109,7 +110,7 @@ impl<D> Entry<D> {
     }
 }
 
-/// The requests of a flow or of several, the oldest first.
+/// Requests of one or more flows, the oldest first.
 #[derive(Debug)]
 struct Queue {
     head: Key,
@@ -118,7 +119,7 @@ struct Queue {
     next_dispatch: SeatSeconds,
     executing: usize,
     seats_in_use: u64,
-    /// Sums over the requests that wait.
+    /// Sums over the waiting requests.
     initial_seats: u64,
     max_seats: u64,
     work: SeatSeconds,
@@ -144,7 +145,7 @@ impl Queue {
     }
 }
 
-/// Seats that stay taken for a while after their request.
+/// Seats that stay occupied for a while after their request.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Lingering {
     until: Moment,
@@ -153,23 +154,23 @@ struct Lingering {
     seats: u64,
 }
 
-/// The queues of one level and the requests that it serves.
+/// Queues of one level with its executing requests.
 #[derive(Debug)]
 pub(crate) struct QueueSet<D> {
     limiting: Limiting,
     limit: u64,
     queues: HashMap<u32, Queue>,
-    /// The queues with requests that wait, in order.
+    /// Queues with waiting requests, in order.
     filled: Vec<u32>,
     entries: Vec<Option<Entry<D>>>,
     free: Vec<Key>,
     lingering: BinaryHeap<Reverse<Lingering>>,
-    /// The flows of what lingers, by its number.
+    /// Flows of lingering seats, by number.
     lingering_flows: HashMap<u64, Arc<Flow>>,
     lingered: u64,
     progress: SeatSeconds,
     last: Moment,
-    /// The queue that was served last.
+    /// Queue that was dispatched last.
     served: u32,
     waiting: usize,
     executing: usize,
@@ -183,7 +184,7 @@ pub(crate) struct QueueSet<D> {
     dispatched_last: Option<Dispatched>,
 }
 
-/// Counts of the level so far.
+/// Counters of the level.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) dispatched: u64,
@@ -219,7 +220,7 @@ impl<D> QueueSet<D> {
         }
     }
 
-    /// Takes another configuration: queues beyond the new number drain, and what finds seats now is dispatched.
+    /// Changes the configuration: queues beyond the new number drain, and requests that find seats now are dispatched.
     pub(crate) fn configure(&mut self, limiting: Limiting, limit: u64, denominator: u64, now: Moment) {
         self.advance(now);
         self.limiting = limiting;
@@ -236,7 +237,7 @@ impl<D> QueueSet<D> {
         self.dispatch_all(now);
     }
 
-    /// Serves, enqueues or rejects a request.
+    /// Executes, enqueues or rejects a request.
     pub(crate) fn start(&mut self, request: Request<D>, now: Moment) -> Admission {
         self.advance(now);
         let Limiting::Queue(queuing) = self.limiting else {
@@ -277,7 +278,7 @@ impl<D> QueueSet<D> {
         Admission::Rejected(reason)
     }
 
-    /// The request is over, served or not: its seats come back, at once or after a while.
+    /// Ends a request, executed or not: its seats are released, immediately or after a while.
     pub(crate) fn finish(&mut self, key: Key, now: Moment) -> Option<Finished<D>> {
         self.advance(now);
         let entry = self.entries.get_mut(key)?.take()?;
@@ -324,12 +325,12 @@ impl<D> QueueSet<D> {
         })
     }
 
-    /// Dispatches what finds seats that linger no more.
+    /// Dispatches requests to seats that no longer linger.
     pub(crate) fn refresh(&mut self, now: Moment) {
         self.advance(now);
     }
 
-    /// When the next seats linger no more, if a request waits for any.
+    /// Returns the time at which the next seats stop lingering, if a request waits for them.
     pub(crate) fn next_release(&self) -> Option<Moment> {
         let next = self.lingering.peek().filter(|_| self.waiting > 0);
         next.map(|Reverse(lingering)| lingering.until)
@@ -356,7 +357,7 @@ impl<D> QueueSet<D> {
         [self.waiting, self.executing]
     }
 
-    /// Brings the progress and the seats that linger up to the moment.
+    /// Updates the progress and the lingering seats to the current time.
     fn advance(&mut self, now: Moment) {
         let mut released = false;
         while let Some(Reverse(next)) = self.lingering.peek()
@@ -386,7 +387,7 @@ impl<D> QueueSet<D> {
         }
     }
 
-    /// The queue of the hand with the least work; where several have as little, each has its turn.
+    /// Returns the queue of the hand with the least work; queues with equal work alternate.
     fn choose(&mut self, queuing: &Queuing, hash: u64) -> u32 {
         let hand = queuing.dealer.deal(hash);
         let offset = self.enqueued;
@@ -395,7 +396,7 @@ impl<D> QueueSet<D> {
             return hand.from(offset).next().unwrap_or_default();
         }
         let work = |index: &u32| self.queues.get(index).map_or(SeatSeconds::ZERO, |queue| queue.work);
-        // The first of those with the least, which `min_by_key` gives.
+        // `min_by_key` returns the first of several minima.
         hand.from(offset).min_by_key(work).unwrap_or_default()
     }
 
@@ -465,7 +466,7 @@ impl<D> QueueSet<D> {
         self.bound(Some(index), if head == NONE { key } else { head });
     }
 
-    /// Takes a request out of its queue: its neighbours, the queue, and what it adds to the sums of that.
+    /// Removes a request from its queue: updates its neighbours, the queue, and the queue's sums.
     fn unlink(&mut self, links: (Key, Key), index: u32, taken: (&WorkEstimate, SeatSeconds)) {
         let ((before, after), (estimate, work)) = (links, taken);
         if let Some(before) = self.entry(before) {
@@ -496,7 +497,7 @@ impl<D> QueueSet<D> {
         self.seats_waiting -= seats;
     }
 
-    /// A request leaves its queue without having been served.
+    /// Removes a request that has not executed from its queue.
     fn cancel(&mut self, entry: &Entry<D>) {
         let Some(index) = entry.queue else { return };
         self.unlink(
@@ -553,19 +554,19 @@ impl<D> QueueSet<D> {
     }
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Debug)]
 pub(crate) enum Finished<D> {
-    /// It was served for so many nanoseconds.
+    /// It executed.
     Executed {
-        /// For how long.
+        /// Execution time in nanoseconds.
         served: u64,
         /// The request.
         request: Request<D>,
     },
-    /// It waited for so many nanoseconds, in vain.
+    /// It waited without being executed.
     Cancelled {
-        /// For how long.
+        /// Waiting time in nanoseconds.
         waited: u64,
     },
 }

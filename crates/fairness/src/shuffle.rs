@@ -1,26 +1,26 @@
 //! Shuffle sharding: a flow's hand of queues, dealt from the hash of the flow.
 
-/// The largest hand. A larger one would take more entropy than [`MAX_HASH_BITS`].
+/// Maximum size of a hand. A larger one would need more entropy than [`MAX_HASH_BITS`].
 pub(crate) const MAX_HAND: usize = 15;
 
-/// The bits of a hash that a deal may use up, so that the last card is dealt nearly evenly.
+/// Maximum number of hash bits for a deal, so that the last card is dealt nearly uniformly.
 const MAX_HASH_BITS: f64 = 60.0;
 
-/// Deals hands of cards from a deck.
+/// Dealer of hands of cards from a deck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dealer {
     deck: u64,
     hand: usize,
 }
 
-/// The cards that a flow is dealt.
+/// Cards of a flow.
 pub(crate) struct Hand {
     cards: [u64; MAX_HAND],
     size: usize,
 }
 
 impl Dealer {
-    /// A dealer of `hand` cards from `deck`; `None` where no such hand can be dealt.
+    /// Creates a dealer of `hand` cards from `deck`; `None` if such a hand cannot be dealt.
     pub(crate) fn new(deck: u64, hand: u64) -> Option<Self> {
         let bits = ((deck as f64).log2() * hand as f64).ceil();
         let deals = hand > 0 && hand <= deck && deck <= 1 << 26 && bits <= MAX_HASH_BITS;
@@ -28,7 +28,7 @@ impl Dealer {
         deals.then_some(Self { deck, hand })
     }
 
-    /// The hand of `hash`: different numbers below the size of the deck.
+    /// Returns the hand of `hash`: distinct numbers below the size of the deck.
     pub(crate) fn deal(&self, mut hash: u64) -> Hand {
         let mut hand = Hand {
             cards: [0; MAX_HAND],
@@ -40,7 +40,7 @@ impl Dealer {
             hash /= deck;
             deck -= 1;
         }
-        // The n-th remainder counts among the cards that are left: each card that was dealt before and is not larger shifts it.
+        // The n-th remainder is an index into the remaining cards: each earlier card that is not larger shifts it.
         for at in (1..self.hand).rev() {
             let (dealt, rest) = hand.cards.split_at_mut(at);
             if let Some(card) = rest.first_mut() {
@@ -54,7 +54,7 @@ impl Dealer {
 }
 
 impl Hand {
-    /// The cards in their order, beginning at `offset`.
+    /// Iterates over the cards in order, beginning at `offset`.
     pub(crate) fn from(&self, offset: u64) -> impl Iterator<Item = u32> {
         let size = self.size.max(1);
         let start = usize::try_from(offset % size as u64).unwrap_or_default();

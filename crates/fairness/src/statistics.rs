@@ -1,17 +1,17 @@
-//! What is counted of levels and flows, as plain numbers: metrics give them names.
+//! Statistics of levels and flows as plain numbers; metrics assign the names.
 
 use holdfast_value::SmolStr;
 
 use crate::time::Moment;
 use crate::work::SeatSeconds;
 
-/// The upper bounds of the lengths of queues.
+/// Upper bounds of queue lengths.
 const QUEUE_LENGTHS: &[f64] = &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
-/// The upper bounds of durations, in seconds.
+/// Upper bounds of durations in seconds.
 const DURATIONS: &[f64] = &[0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0];
 const WATCHERS: &[f64] = &[0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0];
 const SEATS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
-/// The upper bounds of the part of its seats that a level uses.
+/// Upper bounds of the utilization of a level's seats.
 const UTILIZATION: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0];
 const REQUEST_UTILIZATION: &[f64] = &[0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0];
 const BY_KIND: &[f64] = &[
@@ -19,14 +19,14 @@ const BY_KIND: &[f64] = &[
 ];
 const DEMAND: &[f64] = &[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 6.0];
 
-/// How often a number was how large.
+/// Histogram of observed values.
 #[derive(Clone, Debug)]
 pub struct Histogram {
-    /// The upper bounds, from the lowest up; beyond the last there is one bucket more.
+    /// Ascending upper bounds; there is one more bucket after the last.
     pub bounds: &'static [f64],
-    /// How many fell into each bucket.
+    /// Number of values in each bucket.
     pub counts: Vec<u64>,
-    /// The sum of all.
+    /// Sum of all values.
     pub sum: f64,
 }
 
@@ -55,13 +55,13 @@ impl Histogram {
         self.sum += value * times as f64;
     }
 
-    /// How many there were in all.
+    /// Returns the number of values.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 }
 
-/// How long a part of a limit was how large: each nanosecond counts.
+/// Histogram of a ratio over time: each nanosecond counts.
 #[derive(Clone, Debug)]
 pub(crate) struct RatioHistogram {
     histogram: Histogram,
@@ -108,7 +108,7 @@ impl RatioHistogram {
     }
 }
 
-/// The shares of a level's limits over time.
+/// Utilization of a level's limits over time.
 #[derive(Debug)]
 pub(crate) struct Utilization {
     pub(crate) seats: RatioHistogram,
@@ -128,46 +128,46 @@ impl Utilization {
     }
 }
 
-/// What a request does.
+/// Phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It is in a queue.
     Waiting,
-    /// It is served.
+    /// It executes.
     Executing,
 }
 
-/// What is counted of the requests of one flow schema in one level.
+/// Statistics of the requests of one flow schema in one level.
 #[derive(Clone, Debug)]
 pub struct FlowStatistics {
-    /// Requests that were served.
+    /// Number of executed requests.
     pub dispatched: u64,
-    /// Requests that were rejected, by the reason.
+    /// Number of rejected requests by reason.
     pub rejected: [u64; 3],
-    /// Requests in queues now.
+    /// Number of requests in queues now.
     pub queued_requests: u64,
-    /// Seats that these wait for.
+    /// Number of seats that these wait for.
     pub queued_seats: u64,
-    /// Requests that are served now.
+    /// Number of requests that execute now.
     pub executing_requests: u64,
-    /// Seats that are taken now.
+    /// Number of seats that are occupied now.
     pub executing_seats: u64,
-    /// The queue behind each request that came into it.
+    /// Lengths of the queues after each request was added.
     pub queue_lengths: Histogram,
-    /// How long those waited that were not served, and those that were.
+    /// Waiting times of requests that did not execute, and of those that did.
     pub waits: [Histogram; 2],
-    /// How long requests were served, and how long the beginning of watches took.
+    /// Execution times of requests, and of the initialization of watches.
     pub executions: [Histogram; 2],
-    /// The watchers of requests that change something.
+    /// Numbers of watchers of mutating requests.
     pub watchers: Histogram,
-    /// The seats of requests.
+    /// Numbers of seats of requests.
     pub seats: Histogram,
-    /// How often the next request did not find as many seats as it wants.
+    /// Number of times that the next request did not find enough seats.
     pub unaccommodated: u64,
 }
 
 impl FlowStatistics {
-    /// Whether any request came into a queue.
+    /// True if any request was added to a queue.
     pub fn was_queued(&self) -> bool {
         self.queue_lengths.count() > 0
     }
@@ -191,56 +191,56 @@ impl FlowStatistics {
     }
 }
 
-/// What a level dispatched last, on the scale of its progress.
+/// Last dispatch of a level, on the scale of its progress.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Dispatched {
-    /// The progress then.
+    /// Progress at the dispatch.
     pub now: SeatSeconds,
-    /// Where the request began.
+    /// Start of the request.
     pub start: SeatSeconds,
-    /// The first and the last beginning of what waited.
+    /// First and last start of the waiting requests.
     pub bounds: [SeatSeconds; 2],
-    /// The same, less the work in progress.
+    /// The same bounds, less the work in progress.
     pub discounted: [SeatSeconds; 2],
 }
 
-/// What is counted of a level.
+/// Statistics of a level.
 #[derive(Clone, Debug)]
 pub struct LevelStatistics {
-    /// Its name.
+    /// Name of the level.
     pub name: SmolStr,
-    /// Its seats by its shares, at least, at most, and now.
+    /// Seats of the level: nominal, minimum, maximum, and current.
     pub limits: [u64; 4],
-    /// The progress of its queues.
+    /// Progress of its queues.
     pub progress: SeatSeconds,
-    /// What it dispatched last from a queue.
+    /// Its last dispatch from a queue.
     pub last: Option<Dispatched>,
-    /// The seats that were wanted in the period that ended last: the most, the average, the deviation, smoothed.
+    /// Demanded seats in the last period: maximum, average, deviation, smoothed.
     pub demand: [f64; 4],
-    /// The seats that it was to have.
+    /// Target number of seats.
     pub target: f64,
-    /// The part of its seats that was taken.
+    /// Utilization of its seats.
     pub seat_utilization: Histogram,
-    /// The requests that were served for each of its seats.
+    /// Executing requests per seat.
     pub executing_utilization: Histogram,
-    /// The part of its queues that was filled.
+    /// Fill ratio of its queues.
     pub waiting_utilization: Histogram,
-    /// The seats that were wanted for each that it has.
+    /// Demanded seats per seat of the level.
     pub seat_demand: Histogram,
     /// By flow schema.
     pub flows: Vec<(SmolStr, FlowStatistics)>,
 }
 
-/// What is counted of all.
+/// Statistics of all levels.
 #[derive(Clone, Debug)]
 pub struct Statistics {
-    /// By level, in the order of their names.
+    /// Levels in the order of their names.
     pub levels: Vec<LevelStatistics>,
-    /// The fair proportion of what levels want.
+    /// Fair proportion of the levels' targets.
     pub fair_fraction: f64,
-    /// By phase and whether requests change something: how many there were for each that there may be.
+    /// By phase and for read-only and mutating requests: the ratio of their number to its limit.
     pub kinds: Vec<(Phase, bool, Histogram)>,
-    /// By phase and whether requests change something: how many there are now.
+    /// By phase and for read-only and mutating requests: their current number.
     pub now: Vec<(Phase, bool, u64)>,
 }
 

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// A moment: nanoseconds since an origin that the clock chose.
+/// Moment: nanoseconds since an origin chosen by the clock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub u64);
 
 impl Moment {
-    /// The nanoseconds from `earlier` to this; zero where that is not earlier.
+    /// Returns the nanoseconds since `earlier`; zero if that is not earlier.
     pub fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The moment that is `later` than this.
+    /// Returns the moment `later` after this one.
     #[must_use]
     pub fn after(self, later: Duration) -> Self {
         Self(
@@ -22,8 +22,8 @@ impl Moment {
     }
 }
 
-/// A clock that never goes backwards.
+/// Monotonic clock.
 pub trait Clock: Send + Sync {
-    /// The moment that is now.
+    /// Returns the current moment.
     fn now(&self) -> Moment;
 }

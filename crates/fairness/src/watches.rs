@@ -1,4 +1,4 @@
-//! How many watch what: a change costs the more, the more watchers it has.
+//! Counts of watches by target: a change costs more the more watchers it has.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use holdfast_authorization::ResourceTarget;
 use holdfast_value::SmolStr;
 use parking_lot::RwLock;
 
-/// What a watch is about. Watches that differ in their selectors alone count as one.
+/// Target of a watch. Watches that differ only in their selectors count as one target.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WatchKey {
     group: SmolStr,
@@ -17,7 +17,7 @@ pub struct WatchKey {
 }
 
 impl WatchKey {
-    /// The key of a watch of `target`.
+    /// Returns the key of a watch of `target`.
     pub fn of(target: &ResourceTarget<'_>) -> Self {
         Self {
             group: target.group.into(),
@@ -28,11 +28,11 @@ impl WatchKey {
     }
 }
 
-/// The watches that are under way.
+/// Active watches.
 #[derive(Debug, Default)]
 pub struct Watches(Arc<RwLock<HashMap<WatchKey, usize>>>);
 
-/// A watch that is under way, until this is dropped.
+/// Active watch, until this is dropped.
 #[derive(Debug)]
 pub struct WatchRegistration {
     watches: Arc<RwLock<HashMap<WatchKey, usize>>>,
@@ -49,7 +49,8 @@ impl Watches {
         }
     }
 
-    /// How many watches a change of `target` may be shown to: those of all objects, of those of its namespace, and of this one.
+    /// Returns the number of watches that may receive a change of `target`: those of all objects, those of its
+    /// namespace, and those of the object.
     pub fn interested(&self, target: &ResourceTarget<'_>) -> usize {
         let watches = self.0.read();
         if watches.is_empty() {

@@ -1,9 +1,9 @@
-//! How much work a request is, as the reference estimates it: seats, and how long they are taken.
+//! Work estimate of a request, with the reference's rules: seats, and the time that they are occupied.
 
 use std::fmt;
 use std::time::Duration;
 
-/// Seats times seconds, in units of a hundred-millionth: the measure of work and of the progress of queues.
+/// Seats times seconds in units of 1e-8: the measure of work and of the progress of queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SeatSeconds(pub(crate) i128);
 
@@ -14,17 +14,17 @@ const NANOS_PER_UNIT: f64 = 10.0;
 impl SeatSeconds {
     pub(crate) const ZERO: Self = Self(0);
 
-    /// The work of `seats` during so many nanoseconds.
+    /// Returns the work of `seats` during `nanos` nanoseconds.
     pub(crate) fn of(seats: f64, nanos: f64) -> Self {
         Self((seats * nanos / NANOS_PER_UNIT).round() as i128)
     }
 
-    /// As a number of seat-seconds.
+    /// Returns the number of seat-seconds.
     pub fn to_float(self) -> f64 {
         self.0 as f64 / SCALE as f64
     }
 
-    /// How long so many seats take for the work.
+    /// Returns the time that `seats` seats need for the work.
     pub(crate) fn per_seat(self, seats: f64) -> Duration {
         let nanos = self.0 as f64 / seats * NANOS_PER_UNIT;
         Duration::from_nanos(nanos.max(0.0) as u64)
@@ -54,19 +54,19 @@ impl std::ops::Sub for SeatSeconds {
     }
 }
 
-/// What a request is estimated to take.
+/// Estimated work of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkEstimate {
-    /// Seats while it is served.
+    /// Seats during the execution.
     pub initial_seats: u64,
     /// Seats during the additional latency.
     pub final_seats: u64,
-    /// How long seats are taken beyond the end of the request, for work that goes on without it.
+    /// Time that seats stay occupied after the end of the request, for work that continues without it.
     pub additional_latency: Duration,
 }
 
 impl WorkEstimate {
-    /// Of a request that takes so many seats while it is served.
+    /// Returns the estimate of a request with `seats` seats during its execution.
     pub const fn seats(seats: u64) -> Self {
         Self {
             initial_seats: seats,
@@ -75,78 +75,78 @@ impl WorkEstimate {
         }
     }
 
-    /// The most seats that it takes at a time.
+    /// Returns the maximum number of seats at a time.
     pub fn max_seats(&self) -> u64 {
         self.initial_seats.max(self.final_seats)
     }
 
-    /// The work at the end.
+    /// Returns the work of the final seats.
     pub(crate) fn final_work(&self) -> SeatSeconds {
         SeatSeconds::of(self.final_seats as f64, self.additional_latency.as_nanos() as f64)
     }
 
-    /// All of the work, if serving takes so many nanoseconds.
+    /// Returns the total work if the execution takes `service_nanos` nanoseconds.
     pub(crate) fn total_work(&self, service_nanos: u64) -> SeatSeconds {
         SeatSeconds::of(self.initial_seats as f64, service_nanos as f64) + self.final_work()
     }
 }
 
-/// The fewest seats of a request.
+/// Minimum number of seats of a request.
 const MIN_SEATS: u64 = 1;
-/// The most seats of a list, unless its level allows fewer.
+/// Maximum number of seats of a list, unless its level allows fewer.
 const MAX_LIST_SEATS: u64 = 100;
-/// The most seats of a request that changes something, unless its level allows fewer.
+/// Maximum number of seats of a mutating request, unless its level allows fewer.
 const MAX_MUTATING_SEATS: u64 = 10;
-/// As many objects take a seat where objects are counted.
+/// Number of objects per seat if objects are counted.
 const OBJECTS_PER_SEAT: f64 = 100.0;
-/// The most seats of a list where objects are counted, unless its level allows fewer.
+/// Maximum number of seats of a list if objects are counted, unless its level allows fewer.
 const MAX_COUNTED_LIST_SEATS: u64 = 10;
 const BYTES_PER_SEAT: f64 = 100_000.0;
-/// What a list from memory takes at a time, however long it is, since it is streamed.
+/// Size of a list from the watch cache at a time. It is streamed, so its length does not matter.
 const MAX_STREAMED_BYTES: i64 = 1_000_000;
-/// What an object may weigh of which no weight is known.
+/// Assumed size of an object if no size is known.
 const MAX_OBJECT_BYTES: i64 = 1_500_000;
-/// As many watchers take a seat for an event.
+/// Number of watchers per seat for an event.
 const WATCHES_PER_SEAT: f64 = 10.0;
 const EVENT_DURATION_NANOS: f64 = 5_000_000.0;
 
-/// What is known of the stored objects of a resource.
+/// Statistics of the stored objects of a resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectStatistics {
-    /// How many there are.
+    /// Number of objects.
     pub count: i64,
-    /// How many bytes one has on average.
+    /// Average size in bytes.
     pub average_bytes: i64,
 }
 
-/// The query of a list or a watch.
+/// Query of a list or watch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ListQuery<'a> {
-    /// Whether it is a watch.
+    /// True if it is a watch.
     pub watch: bool,
-    /// Whether it names one object.
+    /// True if it names one object.
     pub single: bool,
     /// `limit`; 0 for none.
     pub limit: i64,
-    /// `resourceVersion`
+    /// `resourceVersion`.
     pub resource_version: &'a str,
-    /// `resourceVersionMatch`
+    /// `resourceVersionMatch`.
     pub version_match: &'a str,
-    /// Whether there is a `continue`.
+    /// True if there is a `continue`.
     pub continues: bool,
-    /// Whether there is a selector.
+    /// True if there is a selector.
     pub selects: bool,
-    /// `sendInitialEvents`
+    /// `sendInitialEvents`.
     pub sends_initial_events: bool,
 }
 
 impl ListQuery<'_> {
-    /// Whether it begins with the objects that are there.
+    /// True if it begins with the existing objects.
     fn has_initial_events(&self) -> bool {
         !self.watch || self.sends_initial_events || matches!(self.resource_version, "" | "0")
     }
 
-    /// Whether the reference answers from its watch cache.
+    /// True if the reference answers from its watch cache.
     fn is_from_cache(&self) -> bool {
         if self.watch {
             return true;
@@ -159,7 +159,7 @@ impl ListQuery<'_> {
         }
     }
 
-    /// The most objects of an answer, of so many.
+    /// Returns the number of objects in a response, limited by `limit`.
     fn limited(&self, count: i64) -> i64 {
         match self.limit {
             1.. => self.limit.min(count),
@@ -167,7 +167,7 @@ impl ListQuery<'_> {
         }
     }
 
-    /// `seatsBasedOnObjectSize`: how many bytes it holds at a time.
+    /// `seatsBasedOnObjectSize`: returns the number of bytes in memory at a time.
     fn bytes(&self, objects: ObjectStatistics) -> i64 {
         let average = match objects.average_bytes {
             ..=0 if objects.count != 0 => MAX_OBJECT_BYTES,
@@ -189,7 +189,7 @@ impl ListQuery<'_> {
         }
     }
 
-    /// `seatsBasedOnObjectCount`: how many of `count` objects it looks at.
+    /// `seatsBasedOnObjectCount`: returns the number of objects out of `count` that are examined.
     fn looked_at(&self, count: i64) -> i64 {
         let limited = self.limited(count);
         if self.single {
@@ -204,23 +204,23 @@ impl ListQuery<'_> {
     }
 }
 
-/// The most seats in a level that allows `of_level`; 0 stands for as many as there are.
+/// Returns the maximum number of seats in a level that allows `of_level`; 0 means no limit.
 fn bounded(of_level: u64, most: u64) -> u64 {
     if of_level == 0 { most } else { of_level.min(most) }
 }
 
-/// How the work of a list is estimated.
+/// Method of estimating the work of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListEstimate {
-    /// By the bytes of the objects that it holds at a time.
+    /// By the bytes of the objects in memory at a time.
     #[default]
     Bytes,
-    /// By the number of objects that it looks at.
+    /// By the number of examined objects.
     Objects,
 }
 
 impl ListEstimate {
-    /// The most seats of a list, unless its level allows fewer.
+    /// Returns the maximum number of seats of a list, unless its level allows fewer.
     fn most(self) -> u64 {
         match self {
             Self::Bytes => MAX_LIST_SEATS,
@@ -237,8 +237,8 @@ impl ListEstimate {
     }
 }
 
-/// The seats of a list or watch; `query` is `None` where its parameters cannot be read, `objects` where nothing is known of the
-/// resource.
+/// Returns the seats of a list or watch. `query` is `None` if its parameters are invalid, `objects` if there are no
+/// statistics of the resource.
 pub fn list_seats(
     query: Option<&ListQuery<'_>>,
     objects: Option<ObjectStatistics>,
@@ -256,7 +256,7 @@ pub fn list_seats(
     WorkEstimate::seats(seats.max(MIN_SEATS).min(most))
 }
 
-/// The work of a request that changes what so many watch.
+/// Returns the work of a request whose change has `watchers` watchers.
 pub fn mutating_work(watchers: usize, of_level: u64) -> WorkEstimate {
     let watchers = watchers as f64;
     if watchers < WATCHES_PER_SEAT {
@@ -264,7 +264,7 @@ pub fn mutating_work(watchers: usize, of_level: u64) -> WorkEstimate {
     }
     let seats = (watchers / WATCHES_PER_SEAT).ceil();
     let work = SeatSeconds::of(seats, EVENT_DURATION_NANOS);
-    // Narrower and longer, so that it does not wait for many seats at once.
+    // Fewer seats for a longer time, so that it does not wait for many seats at once.
     let seats = (seats as u64).min(bounded(of_level, MAX_MUTATING_SEATS));
     WorkEstimate {
         initial_seats: MIN_SEATS,
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(seats(&all, 0, 0), 1);
         assert_eq!(seats(&all, 100, 1000), 1);
         assert_eq!(seats(&all, 101, 1000), 2);
-        // From memory they are streamed, so that there is an end to it.
+        // Lists from memory are streamed, so the size is limited.
         assert_eq!(seats(&all, 100_000, 1000), 10);
         let limited = ListQuery { limit: 250, ..all };
         assert_eq!(seats(&limited, 100_000, 1000), 3);
@@ -333,7 +333,7 @@ mod tests {
         assert_eq!(seats(&exact, 1_000_000, 1000), 100);
         assert_eq!(seats(&next, 3000, 1000), 1);
         assert_eq!(seats(&legacy, 3000, 1000), 20);
-        // Who selects looks at more than the limit.
+        // A list with a selector examines more objects than its limit.
         assert_eq!(seats(&ListQuery { selects: true, ..next }, 3000, 1000), 15);
         let not_older = ListQuery {
             version_match: "NotOlderThan",
@@ -398,7 +398,7 @@ mod tests {
         };
         let all = ListQuery::default();
         assert_eq!(seats(all), 4);
-        // From memory all are looked at whatever the limit.
+        // A list from memory examines all objects, whatever its limit.
         assert_eq!(seats(ListQuery { limit: 10, ..all }), 4);
         let exact = ListQuery {
             resource_version: "5",

@@ -1,4 +1,4 @@
-//! Levels that come, borrow and go, on a clock that stands until the test moves it.
+//! Lifecycle and borrowing of levels, with a clock that only the test advances.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -26,7 +26,7 @@ struct Server {
     clock: Arc<TestClock>,
 }
 
-/// The levels of the reference: shares, lent percent, queues, hand.
+/// Levels of the reference: shares, lent percentage, queues, hand.
 const LEVELS: [(&str, i64, i64, u64, u64); 6] = [
     ("global-default", 20, 50, 128, 6),
     ("leader-election", 10, 0, 16, 4),
@@ -106,7 +106,7 @@ impl Server {
         }
     }
 
-    /// Nominal, least, most and current seats.
+    /// Returns the nominal, minimum, maximum and current seats.
     fn limits(&self, level: &str) -> [u64; 4] {
         let statistics = self.fairness.statistics();
         let found = statistics.levels.iter().find(|known| known.name == level);
@@ -183,7 +183,7 @@ fn the_mandatory_levels_and_schemas_are_always_there() {
     let schema = server.fairness.classify(&admin, &VERSION).unwrap();
     assert_eq!((schema.name().as_str(), schema.level().as_str()), ("exempt", "exempt"));
     assert_eq!(server.names("u"), ("catch-all".into(), "catch-all".into()));
-    // A user of no group at all is caught, too.
+    // A user without groups matches the catch-all, too.
     let schema = server.fairness.classify(&User::default(), &VERSION).unwrap();
     assert_eq!(schema.name(), "catch-all");
 }
@@ -216,7 +216,7 @@ fn a_level_borrows_what_others_lend_and_gives_it_back() {
     server.fairness.adjust();
     let [_, _, _, current] = server.limits("busy");
     assert!(current > 80, "{current}");
-    // Those that waited were served for it.
+    // The waiting requests were executed in its place.
     let dump = server.fairness.dump();
     let busy = dump.iter().find(|level| level.name == "busy").unwrap();
     assert_eq!(busy.counts[1], current);
@@ -225,7 +225,7 @@ fn a_level_borrows_what_others_lend_and_gives_it_back() {
         server.pass(Duration::from_secs(10));
         server.fairness.adjust();
     }
-    // What was wanted is remembered for a while; who wants seats has his own back at once.
+    // Demand is remembered for a while, but a level that needs its own seats gets them back at once.
     assert_eq!(
         server.limits("idle")[3] + server.limits("busy")[3] + server.limits("catch-all")[3],
         100
@@ -317,7 +317,7 @@ async fn who_stops_waiting_frees_the_place_and_counts_as_timed_out() {
     assert!(statistics.now.iter().all(|(_, _, count)| *count == 0));
 }
 
-/// What a future comes to at once.
+/// Polls a future once and returns its output if it is ready.
 async fn at_once<F: Future + Unpin>(mut future: F) -> Option<F::Output> {
     std::future::poll_fn(|context| match std::pin::Pin::new(&mut future).poll(context) {
         std::task::Poll::Ready(output) => std::task::Poll::Ready(Some(output)),
@@ -350,7 +350,7 @@ fn a_request_gives_its_seats_back_while_its_body_comes() {
     assert!(matches!(paused.resume(), Start::Executes(_)));
 }
 
-/// A clock as servers have it.
+/// Real clock as in a server.
 struct RealClock(std::time::Instant);
 
 impl Clock for RealClock {
@@ -364,7 +364,7 @@ impl Clock for RealClock {
 fn figures_of_an_uncontended_request() {
     const TIMES: u32 = 1_000_000;
     let levels = reference_levels();
-    // As many as every server has, of which the last is the one.
+    // As many schemas as every server has; the last one matches.
     let mut schemas: Vec<SchemaSpec> = (0..10)
         .map(|number| schema(&format!("s{number}"), "system", 100 + number, &format!("u{number}")))
         .collect();

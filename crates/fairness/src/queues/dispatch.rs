@@ -1,4 +1,4 @@
-//! Which request is served next, and when.
+//! Selection and time of the next dispatch.
 
 use super::{Dispatched, Key, NONE, QueueSet, SERVICE_NANOS};
 use crate::configuration::Limiting;
@@ -6,7 +6,7 @@ use crate::time::Moment;
 use crate::work::SeatSeconds;
 
 impl<D> QueueSet<D> {
-    /// A queue starts its next request no earlier than that request arrived.
+    /// Ensures that a queue's next request starts no earlier than it arrived.
     pub(super) fn bound(&mut self, index: Option<u32>, head: Key) {
         let Some(arrival) = self.entry(head).map(|entry| entry.arrival_progress) else {
             return;
@@ -20,7 +20,7 @@ impl<D> QueueSet<D> {
         while self.waiting > 0 && self.seats_in_use < self.limit && self.dispatch(now) {}
     }
 
-    /// Serves the request that would end first, if there are seats for it.
+    /// Dispatches the request that would end first, if there are enough seats for it.
     fn dispatch(&mut self, now: Moment) -> bool {
         let Some((index, key, bounds)) = self.next() else {
             return false;
@@ -36,7 +36,7 @@ impl<D> QueueSet<D> {
             return false;
         };
         let (links, work, estimate) = ((entry.before, entry.after), entry.total_work, entry.request.estimate);
-        // What no level could give at once is given more narrowly, and longer.
+        // A request wider than the level gets fewer final seats for a longer time.
         if estimate.final_seats > self.limit {
             let all = self.limit.max(1);
             entry.request.estimate.additional_latency = estimate.final_work().per_seat(all as f64);
@@ -88,7 +88,8 @@ impl<D> QueueSet<D> {
         }
     }
 
-    /// The queue whose oldest request would end first, seen in turn from the one that was served last, with that request.
+    /// Returns the queue whose oldest request would end first, with that request. The search begins after the queue
+    /// that was dispatched last.
     fn next(&self) -> Option<(u32, Key, Dispatched)> {
         let first = self.filled.partition_point(|index| *index <= self.served);
         let (before, behind) = self.filled.split_at_checked(first)?;
@@ -128,7 +129,7 @@ impl<D> QueueSet<D> {
     pub(super) fn accommodates(&self, seats: u64) -> bool {
         match self.limiting {
             Limiting::Exempt => true,
-            // What is wider than the level is served alone.
+            // A request wider than the level executes only when no other does.
             _ if seats > self.limit => self.executing == 0,
             _ => self.seats_in_use + seats <= self.limit,
         }

@@ -1,4 +1,4 @@
-//! Queues and requests as operators look at them.
+//! Dumps of queues and requests for operators.
 
 use std::collections::HashMap;
 
@@ -9,50 +9,50 @@ use crate::configuration::Limiting;
 use crate::time::Moment;
 use crate::work::{SeatSeconds, WorkEstimate};
 
-/// A queue, as a dump shows it.
+/// Queue in a dump.
 #[derive(Clone, Debug, Default)]
 pub struct QueueDump {
-    /// Its place among the queues of its level.
+    /// Index among the queues of its level.
     pub index: u64,
-    /// How many are served that came through it.
+    /// Number of executing requests from this queue.
     pub executing: usize,
-    /// How many wait in it.
+    /// Number of waiting requests.
     pub waiting: usize,
-    /// The seats of those that are served.
+    /// Seats of the executing requests.
     pub seats_in_use: u64,
-    /// Where its next request begins.
+    /// Start of its next request.
     pub next_dispatch: SeatSeconds,
-    /// The seats at the beginning of those that wait.
+    /// Initial seats of the waiting requests.
     pub initial_seats: u64,
-    /// The most seats of those that wait.
+    /// Maximum seats of the waiting requests.
     pub max_seats: u64,
-    /// The work of those that wait.
+    /// Work of the waiting requests.
     pub work: SeatSeconds,
 }
 
-/// A request, as a dump shows it.
+/// Request in a dump.
 #[derive(Clone, Debug)]
 pub struct RequestDump<D> {
-    /// The name of its schema.
+    /// Name of its schema.
     pub schema: SmolStr,
     /// Its queue, if it came through one.
     pub queue: Option<u32>,
-    /// How many are before it in the queue; `None` where it is served.
+    /// Number of requests before it in the queue; `None` if it executes.
     pub place: Option<usize>,
-    /// The flow distinguisher.
+    /// Flow distinguisher.
     pub distinguisher: SmolStr,
-    /// When it came.
+    /// Time of arrival.
     pub arrival: Moment,
-    /// When it began to be served.
+    /// Start of the execution.
     pub started: Option<Moment>,
-    /// What it takes.
+    /// Estimated work.
     pub estimate: WorkEstimate,
-    /// What it is.
+    /// Details of the request.
     pub details: D,
 }
 
 impl<D: Clone> QueueSet<D> {
-    /// How many queues there are, and those that are not idle.
+    /// Returns the number of queues, and those that are not idle.
     pub(crate) fn dump_queues(&self) -> (u64, Vec<QueueDump>) {
         let mut dumps: Vec<QueueDump> = self
             .queues
@@ -76,8 +76,8 @@ impl<D: Clone> QueueSet<D> {
         (wanted, dumps)
     }
 
-    /// All requests: queue by queue those that wait, in their order, then those that are served, and at last those that came
-    /// through no queue.
+    /// Returns all requests: for each queue those that wait, in order, then those that execute, and finally those that
+    /// came through no queue.
     pub(crate) fn dump_requests(&self) -> Vec<RequestDump<D>> {
         let mut places = HashMap::new();
         for queue in self.queues.values() {

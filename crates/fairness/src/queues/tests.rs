@@ -1,4 +1,4 @@
-//! The rules of queues, on a clock that stands until the test moves it.
+//! Rules of queues, with a clock that only the test advances.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -8,7 +8,7 @@ use super::*;
 
 const MILLISECOND: u64 = 1_000_000;
 
-/// A level with a clock of its own.
+/// Level with its own clock.
 struct Level {
     queues: QueueSet<&'static str>,
     flow: Arc<Flow>,
@@ -40,7 +40,7 @@ impl Level {
         Moment(self.now * MILLISECOND)
     }
 
-    /// Starts a request of the flow of that hash.
+    /// Starts a request of the flow with that hash.
     fn start(&mut self, name: &'static str, hash: u64, estimate: WorkEstimate) -> Result<Option<Key>, Reason> {
         let request = Request {
             flow: Arc::clone(&self.flow),
@@ -67,7 +67,7 @@ impl Level {
         let _ = self.queues.finish(key, self.moment());
     }
 
-    /// Those whose turn has come since the last time.
+    /// Returns the requests dispatched since the last call.
     fn turns(&mut self) -> Vec<(&'static str, Key)> {
         let mut turns = Vec::new();
         self.waiting.retain_mut(|(name, key, turn)| {
@@ -104,7 +104,7 @@ fn a_hog_does_not_hold_up_a_quiet_user() {
     for _ in 0..50 {
         assert_eq!(level.one("hog", 0), Ok(None));
     }
-    // The quiet one waits for what runs, and for one more at most.
+    // The quiet flow waits for the executing request, and for at most one more.
     level.now = 1;
     assert_eq!(level.one("quiet", 1), Ok(None));
     let mut before = 0;
@@ -121,8 +121,8 @@ fn a_hog_does_not_hold_up_a_quiet_user() {
     assert!(before <= 1, "{before}");
 }
 
-/// Serves for ten seconds what flows keep waiting, each with requests of so many seats and milliseconds; the seat-milliseconds
-/// that each gets.
+/// Runs flows that always have waiting requests of so many seats and milliseconds for ten seconds; returns the
+/// seat-milliseconds of each.
 fn shares(limit: u64, flows: &[(&'static str, usize, u64, u64)]) -> Vec<u64> {
     let mut level = Level::new(queuing(16, 1, 1000), limit);
     let mut running: Vec<(u64, usize, Key)> = Vec::new();
