@@ -1,4 +1,4 @@
-//! What the audit of a request costs: the processor time of all threads, for the two events of a request at the level
+//! Benchmark of auditing a request: the processor time of all threads for the two events of a request at the level
 //! `Metadata`.
 
 #![allow(missing_docs, clippy::print_stdout, clippy::unwrap_used, reason = "a benchmark")]
@@ -25,7 +25,7 @@ impl Observer for Uncounted {
 
 const REQUESTS: u32 = 200_000;
 
-/// Processor time of this process so far, user and system.
+/// Returns the processor time of this process so far, user and system.
 fn cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let (_, behind_name) = stat.rsplit_once(')').unwrap();

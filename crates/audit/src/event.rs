@@ -1,4 +1,4 @@
-//! What an event holds, and its JSON (`Event` of audit.k8s.io/v1).
+//! Content of an event, and its JSON (`Event` of audit.k8s.io/v1).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,92 +11,92 @@ use holdfast_value::{SmolStr, json};
 
 use crate::{Level, Stage};
 
-/// What is known of a request as soon as it is audited.
+/// Part of an event that is known when the audit of a request begins.
 #[derive(Clone, Debug)]
 pub struct EventHead {
-    /// The identifier of the request, which all of its events share.
+    /// Identifier of the request, shared by all of its events.
     pub audit_id: String,
-    /// Path and query, as the client sent them.
+    /// Path and query as sent by the client.
     pub request_uri: String,
-    /// The verb of the API, or the method in small letters.
+    /// Verb of the API, or the method in lower case.
     pub verb: SmolStr,
-    /// The user, where it is known.
+    /// Authenticated user, if known.
     pub user: Option<Arc<User>>,
-    /// The addresses that the request came through, that of the connection last.
+    /// Addresses that the request came through; the last is that of the connection.
     pub source_ips: Vec<IpAddr>,
-    /// What the client says that it is.
+    /// User-Agent of the client.
     pub user_agent: String,
-    /// What the request is about, where that is a resource.
+    /// Target of the request, if it is a resource.
     pub object: Option<ObjectReference>,
-    /// When the request came.
+    /// Time of arrival.
     pub received: SystemTime,
 }
 
-/// What a request is about.
+/// Target of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectReference {
-    /// The plural name of the resource.
+    /// Plural name of the resource.
     pub resource: SmolStr,
-    /// The namespace.
+    /// Namespace.
     pub namespace: SmolStr,
-    /// The name of the object.
+    /// Name of the object.
     pub name: SmolStr,
-    /// The uid that the request states.
+    /// Uid in the request.
     pub uid: SmolStr,
-    /// The group; empty for the core group.
+    /// API group; empty for the core group.
     pub group: SmolStr,
-    /// The version.
+    /// Version.
     pub version: SmolStr,
-    /// The resource version that the request states.
+    /// Resource version in the request.
     pub resource_version: SmolStr,
-    /// The subresource.
+    /// Subresource.
     pub subresource: SmolStr,
 }
 
-/// How a request ended: the code, and what a `Status` says besides where the answer is one.
+/// Status of a response: the code, and the fields of a `Status` if the response is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResponseStatus {
     /// `Success` or `Failure`.
     pub status: SmolStr,
-    /// Why, for people.
+    /// Human-readable message.
     pub message: String,
-    /// Why, in one word.
+    /// Reason in one word.
     pub reason: SmolStr,
-    /// The details, as JSON.
+    /// Details as JSON.
     pub details: Option<Bytes>,
-    /// The code of the answer.
+    /// Code of the response.
     pub code: u16,
 }
 
-/// What is known of a request.
+/// Audit event of a request.
 #[derive(Clone, Debug)]
 pub struct Event {
-    /// How much of the request it contains.
+    /// Level of detail.
     pub level: Level,
-    /// What is known from the beginning.
+    /// Part that is known from the beginning.
     pub head: EventHead,
-    /// The user that the request impersonates, if any.
+    /// Impersonated user, if any.
     pub impersonated: Option<Arc<User>>,
-    /// The verb by which the impersonation was allowed, where it was constrained.
+    /// Verb that allowed a constrained impersonation.
     pub constraint: String,
-    /// How the request ended.
+    /// Status of the response.
     pub status: Option<ResponseStatus>,
-    /// The body of the request, as JSON.
+    /// Body of the request as JSON.
     pub request_object: Option<Bytes>,
-    /// The answer, as JSON.
+    /// Response as JSON.
     pub response_object: Option<Bytes>,
-    /// What others say of the request, each key once.
+    /// Annotations, each key once.
     pub annotations: Vec<(SmolStr, String)>,
 }
 
-/// What an encoded event begins with. Within lists events do not state their kind.
+/// Prefix of an encoded event. Events in lists have no kind.
 pub(crate) const IDENTITY: &str = r#""kind":"Event","apiVersion":"audit.k8s.io/v1","#;
 
-/// The annotation of an event from which objects were taken out, as it was too large.
+/// Annotation of an event whose objects were removed because it was too large.
 pub(crate) const TRUNCATED: &str = "audit.k8s.io/truncated";
 
 impl Event {
-    /// An event of a request of which no more than `head` is known.
+    /// Creates an event for which only `head` is known.
     pub fn new(level: Level, head: EventHead) -> Self {
         Self {
             level,
@@ -110,7 +110,7 @@ impl Event {
         }
     }
 
-    /// Sets an annotation. The first value of a key stays.
+    /// Sets an annotation. An existing value is kept.
     pub fn annotate(&mut self, key: &str, value: String) {
         if self.annotations.iter().all(|(known, _)| known != key) {
             self.annotations.push((SmolStr::new(key), value));
@@ -122,7 +122,7 @@ impl Event {
         self.write_with(stage, now, false, out);
     }
 
-    /// The same without the objects, and with an annotation that says so.
+    /// Writes the event without the objects, and with an annotation about that.
     pub(crate) fn write_truncated(&self, stage: Stage, now: SystemTime, out: &mut Vec<u8>) {
         self.write_with(stage, now, true, out);
     }
@@ -213,7 +213,7 @@ fn raw(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// A member whose name is written with what stands before it; nothing where it is empty.
+/// Writes a member unless it is empty. `name` includes the punctuation before it.
 fn text_member(out: &mut Vec<u8>, name: &str, text: &str) {
     if !text.is_empty() {
         raw(out, name);
@@ -221,7 +221,7 @@ fn text_member(out: &mut Vec<u8>, name: &str, text: &str) {
     }
 }
 
-/// Members of an object, of which those that are empty are left out.
+/// Writes the members of an object that are not empty.
 fn text_members<'a>(out: &mut Vec<u8>, members: impl IntoIterator<Item = (&'a str, &'a str)>) {
     for (name, text) in members {
         if text.is_empty() {
@@ -232,7 +232,7 @@ fn text_members<'a>(out: &mut Vec<u8>, members: impl IntoIterator<Item = (&'a st
     }
 }
 
-/// The name of the next member of an object.
+/// Writes the name of the next member of an object.
 fn member(out: &mut Vec<u8>, name: &str) {
     raw(out, if out.ends_with(b"{") { "\"" } else { ",\"" });
     raw(out, name);

@@ -1,4 +1,4 @@
-//! An event as one line of text: the log format `legacy`.
+//! Event as one line of text: the log format `legacy`.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use holdfast_value::SmolStr;
 
 use crate::{Event, Stage};
 
-/// The line of an event.
+/// Returns the line of an event.
 pub(crate) fn line(event: &Event, stage: Stage) -> String {
     let head = &event.head;
     let user = head.user.as_ref().filter(|user| !user.name.is_empty());
@@ -50,7 +50,7 @@ fn quoted(texts: &[SmolStr]) -> String {
     quoted.join(",")
 }
 
-/// A time with as many digits as it takes.
+/// Formats a time with the necessary number of digits.
 fn time(time: Timestamp) -> String {
     let whole = time.text(Precision::Seconds);
     if time.nanos == 0 {

@@ -1,23 +1,23 @@
-//! How much of a request is audited, and when.
+//! Levels and stages of audit events.
 
-/// How much of a request its events contain; each level contains all of the one before.
+/// Level of detail of an event. Each level includes the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Nothing: there are no events.
+    /// No events.
     None,
     /// User, verb, object and outcome.
     Metadata,
-    /// The body of the request as well.
+    /// In addition, the body of the request.
     Request,
-    /// The answer as well.
+    /// In addition, the response.
     RequestResponse,
 }
 
 impl Level {
-    /// All levels, in their order.
+    /// All levels in order.
     pub const ALL: [Self; 4] = [Self::None, Self::Metadata, Self::Request, Self::RequestResponse];
 
-    /// The level as policies and events name it.
+    /// Returns the level's name in policies and events.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "None",
@@ -27,27 +27,27 @@ impl Level {
         }
     }
 
-    /// The level of that name.
+    /// Returns the level with that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.name() == name)
     }
 }
 
-/// When an event is emitted.
+/// Stage of a request at which an event is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// As soon as the user is known.
+    /// The user is known.
     RequestReceived,
-    /// When the head of an answer that lasts is sent.
+    /// The head of a long-running response is sent.
     ResponseStarted,
-    /// When the answer is complete.
+    /// The response is complete.
     ResponseComplete,
-    /// When the server failed over the request.
+    /// The server panicked.
     Panic,
 }
 
 impl Stage {
-    /// All stages, in their order.
+    /// All stages in order.
     pub const ALL: [Self; 4] = [
         Self::RequestReceived,
         Self::ResponseStarted,
@@ -55,7 +55,7 @@ impl Stage {
         Self::Panic,
     ];
 
-    /// The stage as policies and events name it.
+    /// Returns the stage's name in policies and events.
     pub fn name(self) -> &'static str {
         match self {
             Self::RequestReceived => "RequestReceived",
@@ -65,23 +65,23 @@ impl Stage {
         }
     }
 
-    /// The stage of that name.
+    /// Returns the stage with that name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|stage| stage.name() == name)
     }
 }
 
-/// A set of stages.
+/// Set of stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stages(u8);
 
 impl Stages {
-    /// Whether `stage` is one of them.
+    /// True if the set contains `stage`.
     pub fn contains(self, stage: Stage) -> bool {
         self.0 & Self::from(stage).0 != 0
     }
 
-    /// The stages of either set.
+    /// Returns the stages of either set.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)

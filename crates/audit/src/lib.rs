@@ -1,15 +1,15 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! The audit log (<https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/>).
+//! Audit log (<https://kubernetes.io/docs/tasks/debug/debug-cluster/audit/>).
 //!
-//! A [`Policy`] says at which [`Level`] a request is audited. A [`Recorder`] gathers what becomes of the request and emits an
-//! event at each [`Stage`]. A [`Sink`] writes events to a log file ([`sink::log`]) and sends them to a webhook
-//! ([`sink::webhook`]).
+//! A [`Policy`] determines the [`Level`] at which a request is audited. A [`Recorder`] collects information about the
+//! request and emits an event at each [`Stage`]. A [`Sink`] writes events to a log file ([`sink::log`]) and sends them
+//! to a webhook ([`sink::webhook`]).
 //!
-//! An event is written as JSON once, straight into bytes. Bounded queues lie between requests and backends: one thread
+//! An event is encoded as JSON once, directly into bytes. Bounded queues are between requests and backends: one thread
 //! writes the log file, one task sends to the webhook. In the mode `batch` no request waits for either.
 //!
-//! Invariant: nothing here knows HTTP servers or kinds. The client that posts to the webhook comes in by [`Post`].
+//! Invariant: this crate knows neither HTTP servers nor kinds. The webhook client is an implementation of [`Post`].
 
 mod event;
 mod legacy;

@@ -1,11 +1,11 @@
-//! Which requests are audited, and how (`Policy` of audit.k8s.io/v1).
+//! Audit policy (`Policy` of audit.k8s.io/v1).
 
 use holdfast_authorization::{AccessTarget, Attributes, ResourceTarget, User};
 use holdfast_value::SmolStr;
 
 use crate::{Level, Stages};
 
-/// Rules of which the first that matches a request decides. A request that none matches is not audited.
+/// Audit policy. The first rule that matches a request decides; a request without a matching rule is not audited.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     pub(crate) rules: Vec<Rule>,
@@ -13,53 +13,53 @@ pub struct Policy {
     pub(crate) omit_managed_fields: bool,
 }
 
-/// A rule. Each of its lists must match the request; an empty one matches any.
+/// Rule of a policy. Each of its lists must match the request; an empty list matches any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The level of the requests that match.
+    /// Level of the matching requests.
     pub level: Level,
     /// Names of users.
     pub users: Vec<SmolStr>,
-    /// Groups, of which the user must be in one.
+    /// Groups, one of which the user must be in.
     pub user_groups: Vec<SmolStr>,
     /// Verbs.
     pub verbs: Vec<SmolStr>,
-    /// Resources. Paths that are no resources never match them.
+    /// Resources. They never match paths outside of resources.
     pub resources: Vec<GroupResources>,
-    /// Namespaces; `""` is that of what lives in none. Paths that are no resources never match them.
+    /// Namespaces; `""` matches requests without a namespace. They never match paths outside of resources.
     pub namespaces: Vec<SmolStr>,
-    /// Non-resource URLs; a `*` at the end matches any rest.
+    /// Non-resource URLs; a `*` at the end matches any suffix.
     pub non_resource_urls: Vec<SmolStr>,
-    /// Stages that emit no event, besides those of the policy.
+    /// Stages without an event, in addition to those of the policy.
     pub omit_stages: Stages,
-    /// Whether `metadata.managedFields` are left out, where that differs from what the policy says.
+    /// True if `metadata.managedFields` are omitted; `None` to use the policy's setting.
     pub omit_managed_fields: Option<bool>,
 }
 
 /// Resources of a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupResources {
-    /// The group; empty for the core group, `*` for all.
+    /// API group; empty for the core group, `*` for all.
     pub group: SmolStr,
-    /// `pods`, `pods/log`, `pods/*`, `*/scale` or `*`; all where there are none.
+    /// `pods`, `pods/log`, `pods/*`, `*/scale` or `*`; empty for all.
     pub resources: Vec<SmolStr>,
-    /// Names of objects; all where there are none.
+    /// Names of objects; empty for all.
     pub resource_names: Vec<SmolStr>,
 }
 
-/// How a request is audited.
+/// Decision of a policy on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// How much of the request its events contain.
+    /// Level of the request's events.
     pub level: Level,
-    /// The stages that emit no event.
+    /// Stages without an event.
     pub omit_stages: Stages,
-    /// Whether `metadata.managedFields` are left out of objects.
+    /// True if `metadata.managedFields` are omitted from objects.
     pub omit_managed_fields: bool,
 }
 
 impl Policy {
-    /// How a request of `user` for what `attributes` say is audited. There is no user where the request was not authenticated.
+    /// Decides on a request of `user` with `attributes`. `user` is `None` if the request was not authenticated.
     pub fn judge(&self, user: Option<&User>, attributes: &Attributes<'_>) -> Decision {
         let rule = self.rules.iter().find(|rule| rule.matches(user, attributes));
         match rule {
@@ -125,7 +125,7 @@ impl GroupResources {
     }
 }
 
-/// Whether `pattern` names the resource, or the subresource, of `target`.
+/// True if `pattern` matches the resource or subresource of `target`.
 fn matches_part(pattern: &str, target: &ResourceTarget<'_>) -> bool {
     let (resource, subresource) = (target.resource, target.subresource);
     if pattern == "*" {

@@ -1,7 +1,7 @@
-//! Reading a policy from a file.
+//! Reader of policy files.
 //!
-//! Faults are reported in the words of the reference. That is stricter in one point: an unknown field ends
-//! the start here, while the reference goes on with a warning.
+//! Errors have the reference's messages. It is stricter in one respect: an unknown field is an error at startup here,
+//! but a warning in the reference.
 
 use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::{Aggregate, FieldError, FieldPath};
@@ -9,22 +9,22 @@ use holdfast_value::{Limits, SmolStr, Value, yaml};
 
 use crate::{GroupResources, Level, Policy, Rule, Stage, Stages};
 
-/// The only version of policies.
+/// The only supported version of policies.
 const API_VERSION: &str = "audit.k8s.io/v1";
 
-/// Why a text is no policy.
+/// Error of reading a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
-    /// It cannot be read.
+    /// The text cannot be read.
     #[error("failed decoding: {0}")]
     Unreadable(String),
-    /// It has fields that policies have not, or some twice.
+    /// It has unknown or repeated fields.
     #[error("strict decoding error: {0}")]
     Strict(String),
-    /// It does not say that it is a policy of a known version.
+    /// It is not declared as a policy of a known version.
     #[error("unknown group version field audit.k8s.io/__internal, Kind=Policy in policy")]
     Versionless,
-    /// Some of its fields hold what they may not hold.
+    /// Some of its fields have invalid values.
     #[error("{0}")]
     Invalid(String),
     /// It has no rules.
@@ -36,7 +36,7 @@ impl Policy {
     /// Reads YAML or JSON.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// Returns the error with its position.
     pub fn read(bytes: &[u8]) -> Result<Self, PolicyError> {
         let unreadable = |why: String| PolicyError::Unreadable(why);
         if bytes.iter().all(u8::is_ascii_whitespace) {
@@ -63,7 +63,7 @@ impl Policy {
     }
 }
 
-/// Refuses what says to be anything else than a policy.
+/// Rejects objects that are not declared as a policy.
 fn check_version(policy: &Value) -> Result<(), PolicyError> {
     let text = |name| policy.str_at(&[name]).unwrap_or_default();
     match (text("apiVersion"), text("kind")) {
@@ -78,11 +78,11 @@ fn check_version(policy: &Value) -> Result<(), PolicyError> {
     }
 }
 
-/// A value and its path.
+/// Value with its path.
 struct Node<'v> {
     value: Option<&'v Value>,
     path: FieldPath,
-    /// The Go type that holds the field, and the path of fields without indices: what messages about types name.
+    /// Go type of the struct with this field, and the path of fields without indices; used in messages about types.
     holder: &'static str,
     fields: String,
 }
@@ -97,7 +97,7 @@ impl<'v> Node<'v> {
         }
     }
 
-    /// The member `name` of the Go type `holder` that this is.
+    /// Returns the member `name` in the Go struct `holder`.
     fn child(&self, holder: &'static str, name: &str) -> Self {
         let value = self.value.and_then(|value| value.get(name));
         let dot = if self.fields.is_empty() { "" } else { "." };
@@ -118,7 +118,7 @@ impl<'v> Node<'v> {
         }
     }
 
-    /// The value is of another type than `expected`, as Go names it.
+    /// Returns the error of a value that does not have the Go type `expected`.
     fn mismatch(&self, expected: &str) -> String {
         let found = match self.value {
             Some(Value::Bool(_)) => "bool",
@@ -165,7 +165,7 @@ impl<'v> Node<'v> {
     }
 }
 
-/// The members of metadata, which policies have for form's sake.
+/// Fields of metadata, which policies have only formally.
 const METADATA: [&str; 15] = [
     "name",
     "generateName",
@@ -184,7 +184,7 @@ const METADATA: [&str; 15] = [
     "managedFields",
 ];
 
-/// Gathers what is wrong with a policy that can be read.
+/// Collector of the errors in a policy that can be decoded.
 #[derive(Default)]
 struct Reader {
     unknown: Vec<String>,
@@ -192,7 +192,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Checks that `place` is an object, and notes its members that are not among `known`.
+    /// Checks that `place` is an object, and records its members that are not among `known`.
     fn members(&mut self, place: &Node<'_>, of: &str, known: &[&str]) -> Result<(), String> {
         let Some(value) = place.value else { return Ok(()) };
         let map = value.as_map().ok_or_else(|| place.mismatch(of))?;
@@ -302,7 +302,7 @@ impl Reader {
                 resources: child("resources").texts()?,
                 resource_names: child("resourceNames").texts()?,
             };
-            // The reference names no index here.
+            // The reference omits the index here.
             if !resources.group.is_empty() && resources.group != "*" {
                 let faults = dns_subdomain(&resources.group);
                 if !faults.is_empty() {

@@ -1,4 +1,4 @@
-//! What is gathered of a request while it is answered.
+//! Recorder of the information about a request while it is processed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::{
     Decision, Event, EventHead, Level, ObjectReference, Observer, Policy, Receipt, ResponseStatus, Sink, Stage,
 };
 
-/// Audits requests: a policy, and where events go.
+/// Auditor of requests: a policy, and the sink of its events.
 pub struct Auditor {
     policy: Policy,
     sink: Sink,
@@ -25,7 +25,7 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    /// Audits by `policy` into `sink`; `observer` counts, `now` is the time of day.
+    /// Creates an auditor with `policy` that emits to `sink`; `observer` counts events, `now` returns the time of day.
     pub fn new(policy: Policy, sink: Sink, observer: Arc<dyn Observer>, now: fn() -> SystemTime) -> Self {
         Self {
             policy,
@@ -35,14 +35,14 @@ impl Auditor {
         }
     }
 
-    /// How a request of `user` for what `attributes` say is audited; `None` where it is not.
+    /// Decides on a request of `user` with `attributes`; `None` if it is not audited.
     pub fn judge(&self, user: Option<&User>, attributes: &Attributes<'_>) -> Option<Decision> {
         let decision = self.policy.judge(user, attributes);
         self.observer.judged(decision.level);
         (decision.level != Level::None).then_some(decision)
     }
 
-    /// Begins to audit a request that began at `started`.
+    /// Begins the audit of a request that started at `started`.
     pub fn record(self: &Arc<Self>, decision: Decision, head: EventHead, started: Instant) -> Recorder {
         Recorder(Arc::new(Inner {
             auditor: Arc::clone(self),
@@ -55,28 +55,28 @@ impl Auditor {
         }))
     }
 
-    /// Takes no more events, and waits until all are written and sent, but no longer than `limit`.
+    /// Stops accepting events and waits until all are written and sent, at most for `limit`.
     pub async fn close(&self, limit: Duration) {
         self.sink.close(limit).await;
     }
 }
 
-/// What takes time in a request.
+/// Layer of request processing whose latency is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// Authentication.
     Authentication,
-    /// Finding out whether they may.
+    /// Authorization.
     Authorization,
-    /// Finding out in whose name they ask.
+    /// Impersonation.
     Impersonation,
-    /// Webhooks that may change objects.
+    /// Mutating webhooks.
     MutatingWebhook,
-    /// Webhooks that may refuse writes: the longest of those that are called together.
+    /// Validating webhooks: the longest of those that run in parallel.
     ValidatingWebhook,
     /// The store.
     Storage,
-    /// Waiting for a place among the requests that are served.
+    /// Waiting for seats of the priority level.
     QueueWait,
 }
 
@@ -91,7 +91,7 @@ impl Layer {
         Self::QueueWait,
     ];
 
-    /// The annotation, behind its prefix.
+    /// Returns the annotation's name without its prefix.
     fn name(self) -> &'static str {
         match self {
             Self::Authentication => "authentication",
@@ -104,7 +104,7 @@ impl Layer {
         }
     }
 
-    /// Whether the longest time counts rather than all together.
+    /// True if the maximum is recorded rather than the sum.
     fn is_longest(self) -> bool {
         matches!(self, Self::Authorization | Self::ValidatingWebhook | Self::QueueWait)
     }
@@ -112,24 +112,24 @@ impl Layer {
 
 const LATENCY: &str = "apiserver.latency.k8s.io/";
 
-/// Requests that take longer record what they spent the time on.
+/// Duration from which a request is slow and gets latency annotations.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// What a body says of the object that it is.
+/// Identity of the object in a body.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ObjectNames<'a> {
-    /// The namespace.
+    /// Namespace.
     pub namespace: &'a str,
-    /// The name.
+    /// Name.
     pub name: &'a str,
-    /// The uid.
+    /// Uid.
     pub uid: &'a str,
-    /// The resource version.
+    /// Resource version.
     pub resource_version: &'a str,
 }
 
 impl<'a> ObjectNames<'a> {
-    /// Those of `object`.
+    /// Reads the identity of `object`.
     pub fn of(object: &'a Value) -> Self {
         let text = |name| object.str_at(&["metadata", name]).unwrap_or_default();
         Self {
@@ -141,7 +141,7 @@ impl<'a> ObjectNames<'a> {
     }
 }
 
-/// Gathers what becomes of one request. Cheap to clone; all clones are of the same request.
+/// Recorder of one request. Cheap to clone; all clones share the request.
 #[derive(Clone)]
 pub struct Recorder(Arc<Inner>);
 
@@ -150,11 +150,11 @@ struct Inner {
     decision: Decision,
     started: Instant,
     event: Mutex<Event>,
-    /// How long each layer took, in nanoseconds.
+    /// Latency of each layer in nanoseconds.
     taken: [AtomicU64; Layer::ALL.len()],
-    /// Whether the last event was emitted.
+    /// True if the last event was emitted.
     complete: AtomicBool,
-    /// Whether the server failed over the request.
+    /// True if the server panicked.
     failed: AtomicBool,
 }
 
@@ -188,19 +188,19 @@ impl AuditAnnotations for Recorder {
 }
 
 impl Recorder {
-    /// How the request is audited.
+    /// Returns the policy's decision on the request.
     pub fn decision(&self) -> Decision {
         self.0.decision
     }
 
-    /// Notes in whose name the request is made, and the verb by which that was allowed, where it is a constrained one.
+    /// Records the impersonated user, and the verb that allowed a constrained impersonation.
     pub fn impersonated(&self, user: &Arc<User>, constraint: String) {
         let mut event = self.0.event.lock();
         event.impersonated = Some(Arc::clone(user));
         event.constraint = constraint;
     }
 
-    /// Notes the object that the request sends, if it is one with metadata; `json` is its JSON, for levels that keep it.
+    /// Records the object in the request body, if it has metadata; `json` returns its JSON, for levels that include it.
     pub fn request_object(&self, names: ObjectNames<'_>, json: impl FnOnce() -> Bytes) {
         let json = (self.0.decision.level >= Level::Request).then(json);
         let mut event = self.0.event.lock();
@@ -218,7 +218,7 @@ impl Recorder {
         event.request_object = json.or(event.request_object.take());
     }
 
-    /// Notes the patch that the request sends, as JSON.
+    /// Records the patch in the request body as JSON.
     pub fn request_patch(&self, json: impl FnOnce() -> Bytes) {
         if self.0.decision.level >= Level::Request {
             let json = json();
@@ -226,10 +226,10 @@ impl Recorder {
         }
     }
 
-    /// Notes how the request ends.
+    /// Records the status of the response.
     pub fn responded(&self, status: ResponseStatus, object: Option<Bytes>) {
         if self.0.failed.load(Ordering::Relaxed) {
-            // That says more than the answer does.
+            // The existing status has more details than the response.
             return;
         }
         let mut event = self.0.event.lock();
@@ -238,14 +238,14 @@ impl Recorder {
         event.response_object = object.or(event.response_object.take());
     }
 
-    /// Notes the object that the answer shows, as JSON.
+    /// Records the object in the response as JSON.
     pub fn response_object(&self, json: Bytes) {
         if self.0.decision.level == Level::RequestResponse {
             self.0.event.lock().response_object = Some(json);
         }
     }
 
-    /// Adds the time that a layer took.
+    /// Adds to the latency of a layer.
     pub fn took(&self, layer: Layer, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         if let Some(taken) = self.0.taken.get(layer as usize) {
@@ -256,23 +256,23 @@ impl Recorder {
         }
     }
 
-    /// Emits the event of a stage; none where the policy leaves the stage out.
+    /// Emits the event of a stage unless the policy omits the stage.
     pub fn emit(&self, stage: Stage) -> Receipt {
         self.emit_with(stage, true)
     }
 
-    /// Emits the event of the last stage, once.
+    /// Emits the event of the last stage once.
     pub fn complete(&self) -> Receipt {
         self.complete_with(true)
     }
 
-    /// Emits the only event of a request that is refused before its user is known.
+    /// Emits the only event of a request that is rejected before its user is known.
     pub fn refused(&self) -> Receipt {
         self.0.complete.store(true, Ordering::Relaxed);
         self.emit(Stage::ResponseStarted)
     }
 
-    /// Emits the last event of a request whose client has left, unless it was emitted already.
+    /// Emits the last event of a request whose client disconnected, unless it was emitted already.
     pub fn abandoned(&self) {
         if std::thread::panicking() {
             self.panicked("a panic outside of the handler");
@@ -288,7 +288,7 @@ impl Recorder {
         drop(self.complete_with(false));
     }
 
-    /// Notes that the server failed over the request.
+    /// Records that the server panicked.
     pub fn panicked(&self, why: &str) {
         self.responded(
             ResponseStatus {
@@ -303,7 +303,7 @@ impl Recorder {
         self.0.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Counts the request among those that are refused, as their events cannot be stored.
+    /// Counts the request as rejected because its events could not be stored.
     pub fn rejected(&self) {
         self.0.complete.store(true, Ordering::Relaxed);
         self.0.auditor.sink.rejected();
@@ -333,7 +333,7 @@ impl Recorder {
         inner.auditor.sink.emit(&event, stage, now, awaited)
     }
 
-    /// What a slow request spent its time on. Watches last, which does not make them slow.
+    /// Adds the latency annotations of a slow request. Watches are long-running, so their duration does not count.
     fn add_latency_annotations(&self) {
         let total = self.0.started.elapsed();
         if total <= SLOW || self.0.event.lock().head.verb == "watch" {
@@ -375,7 +375,7 @@ mod tests {
         Arc::new(Auditor::new(Policy::default(), sink, counts, || SystemTime::UNIX_EPOCH))
     }
 
-    /// The events of a request that is audited at `level`.
+    /// Returns the events of a request that is audited at `level`.
     async fn events(level: Level, omitted: Stages, started: Instant, request: impl FnOnce(Recorder)) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("log");
@@ -444,7 +444,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_request_records_what_it_spent_its_time_on() {
-        // One that begins later than now is quick however long the test is held up.
+        // A request with a later start counts as fast, however long the test is delayed.
         let (now, minutes) = (Instant::now(), Duration::from_secs(120));
         for (began, reported) in [(now.checked_sub(minutes).unwrap(), true), (now + minutes, false)] {
             let events = events(Level::Metadata, Stages::default(), began, |recorder| {

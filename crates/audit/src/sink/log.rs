@@ -1,4 +1,4 @@
-//! The backend that writes a log: a file or the standard output, by one thread.
+//! Log backend: one thread writes to a file or the standard output.
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -18,45 +18,45 @@ use crate::Observer;
 pub use super::rotation::Retention;
 use super::rotation::Rotating;
 
-/// The name of this backend in metrics.
+/// Name of this backend in metrics.
 pub(crate) const NAME: &str = "log";
 
-/// The form of the lines of a log.
+/// Format of a log's lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// An object a line.
+    /// One JSON object per line.
     Json,
-    /// Text for people, with less in it.
+    /// Human-readable text with fewer fields.
     Legacy,
 }
 
 impl Format {
-    /// The formats as flags name them, in the order of the reference.
+    /// Formats as named by flags, in the reference's order.
     pub const ALL: [(Self, &'static str); 2] = [(Self::Legacy, "legacy"), (Self::Json, "json")];
 
-    /// The format of that name.
+    /// Returns the format with that name.
     pub fn named(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().find(|(_, known)| *known == name);
         found.map(|(format, _)| *format)
     }
 }
 
-/// The destination of a log.
+/// Destination of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To the standard output.
+    /// The standard output.
     Stdout,
-    /// To a file that grows for ever.
+    /// A file that grows without limit.
     Growing(PathBuf),
-    /// To a file that is put aside when it is too large.
+    /// A file that is rotated when it is too large.
     Rotating(Retention),
 }
 
 impl Target {
-    /// Opens the log, so that what is wrong with its place shows at the start.
+    /// Opens the log, so that errors occur at startup.
     ///
     /// # Errors
-    /// Where the file, or the folder that it is in, cannot be made.
+    /// Fails if the file or its directory cannot be created.
     pub fn open(self) -> io::Result<Output> {
         match self {
             Self::Stdout => Ok(Output::Stdout),
@@ -69,7 +69,7 @@ impl Target {
     }
 }
 
-/// Makes a log file where there is none; only this user may read it.
+/// Creates a log file if there is none, readable only by this user.
 fn ensure(path: &Path) -> io::Result<File> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty())
         && !fs::exists(folder)?
@@ -79,18 +79,18 @@ fn ensure(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o600).open(path)
 }
 
-/// An open log.
+/// Open log.
 pub enum Output {
     /// The standard output.
     Stdout,
-    /// A file.
+    /// A file that grows without limit.
     Growing(File),
-    /// A file that is put aside when it is too large.
+    /// A file that is rotated when it is too large.
     Rotating(Box<Rotating>),
 }
 
 impl Output {
-    /// Whether `bytes` can be written behind what is pending.
+    /// True if `bytes` can be written after the pending bytes.
     fn fits(&self, pending: usize, bytes: usize) -> bool {
         match self {
             Self::Stdout | Self::Growing(_) => true,
@@ -118,24 +118,24 @@ impl Output {
     }
 }
 
-/// The thread that writes.
+/// Writer thread.
 pub(crate) struct Writer {
     output: Output,
     observer: Arc<dyn Observer>,
     throttle: Option<Throttle>,
-    /// What is written at once, and the entries that are in there.
+    /// Buffer that is written at once, and its entries.
     pending: Vec<u8>,
     entries: Vec<Entry>,
 }
 
-/// The most bytes that are written at once.
+/// Maximum number of bytes that are written at once.
 const RUN: usize = 1 << 20;
 
 impl Writer {
-    /// Starts the thread. The receiver learns of its end.
+    /// Starts the thread. The receiver resolves when it ends.
     ///
     /// # Errors
-    /// Where there can be no more threads.
+    /// Fails if no thread can be created.
     pub(crate) fn start(
         output: Output,
         queue: Arc<Queue>,

@@ -1,4 +1,4 @@
-//! Where events go: backends, each behind a queue of its own.
+//! Sink of events: backends, each with its own queue.
 
 pub mod log;
 mod queue;
@@ -24,87 +24,87 @@ use self::throttle::Throttle;
 use self::webhook::{Post, Sending};
 use crate::{Event, Level, Stage, legacy};
 
-/// Counts what becomes of events.
+/// Observer that counts the outcomes of events.
 pub trait Observer: Send + Sync + 'static {
-    /// A request is audited at that level.
+    /// Called when a request is audited at that level.
     fn judged(&self, level: Level);
 
-    /// An event is emitted.
+    /// Called when an event is emitted.
     fn emitted(&self);
 
-    /// So many events did not get where they should, for a fault of that plugin: `log`, `webhook`, `buffered`, `truncate`.
+    /// Called when a plugin loses events: `log`, `webhook`, `buffered`, `truncate`.
     fn failed(&self, plugin: &'static str, events: usize);
 
-    /// A request is refused, as its event could not be stored.
+    /// Called when a request is rejected because its event could not be stored.
     fn rejected(&self);
 }
 
-/// What a request has to do with the outcome of its events.
+/// Effect of the events' outcome on their request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Nothing: events are queued, and dropped where the queue is full.
+    /// None: events are queued, and dropped if the queue is full.
     Batch,
-    /// The answer waits until they are written.
+    /// The response waits until they are written.
     Blocking,
-    /// So does the request itself, which is refused where its first event cannot be written.
+    /// The request waits, too, and is rejected if its first event cannot be written.
     BlockingStrict,
 }
 
 impl Mode {
-    /// The modes as flags name them.
+    /// Modes as named by flags.
     pub const ALL: [(Self, &'static str); 3] = [
         (Self::Batch, "batch"),
         (Self::Blocking, "blocking"),
         (Self::BlockingStrict, "blocking-strict"),
     ];
 
-    /// The mode of that name.
+    /// Returns the mode with that name.
     pub fn named(name: &str) -> Option<Self> {
         let found = Self::ALL.iter().find(|(_, known)| *known == name);
         found.map(|(mode, _)| *mode)
     }
 }
 
-/// How events are gathered in the mode `batch`.
+/// Batching of events in the mode `batch`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batching {
-    /// The most events that wait.
+    /// Maximum number of waiting events.
     pub buffer_size: usize,
-    /// The most events that are taken together.
+    /// Maximum number of events in a batch.
     pub max_size: usize,
-    /// How long fewer wait for more.
+    /// Maximum time that an incomplete batch waits.
     pub max_wait: Duration,
-    /// How often events are taken: so many times a second, and so many times at once.
+    /// Rate limit of batches: number per second, and burst.
     pub throttle: Option<(f32, u32)>,
 }
 
-/// When events are cut short.
+/// Limits for the truncation of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Truncation {
-    /// The most bytes of an event.
+    /// Maximum size of an event in bytes.
     pub max_event_bytes: usize,
-    /// The most bytes of events that are sent together.
+    /// Maximum size of a batch in bytes.
     pub max_batch_bytes: usize,
 }
 
-/// What all backends have.
+/// Configuration of a backend.
 #[derive(Clone, Debug)]
 pub struct BackendConfig {
-    /// What requests have to do with it.
+    /// Effect on requests.
     pub mode: Mode,
-    /// How events are gathered in the mode `batch`.
+    /// Batching in the mode `batch`.
     pub batching: Batching,
-    /// When events are cut short.
+    /// Truncation of large events.
     pub truncation: Option<Truncation>,
 }
 
-/// How many events wait at most where their requests wait for them. A request that was abandoned does not wait.
+/// Maximum number of waiting events of requests that wait for them. A cancelled request does not wait.
 const MOST_BLOCKING: usize = 100_000;
 
-/// How long events wait for each other where no request waits for them.
+/// Time that events wait for each other if no request waits for them.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// The name of the queue, and of what cuts events short, in metrics.
+/// Name of the queue and of the truncation in metrics.
 const BUFFERED: &str = "buffered";
 const TRUNCATE: &str = "truncate";
 
@@ -142,25 +142,25 @@ struct Backend {
     queue: Arc<Queue>,
 }
 
-/// The threads and tasks behind the queues.
+/// Threads and tasks that empty the queues.
 #[derive(Default)]
 struct Workers {
     thread: Option<Thread<()>>,
     task: Option<Task<()>>,
 }
 
-/// All backends.
+/// Sink with all backends.
 pub struct Sink {
     backends: Vec<Backend>,
     workers: Mutex<Workers>,
     observer: Arc<dyn Observer>,
 }
 
-/// Resolves when a backend ends; early if the sink was not closed.
+/// Future that resolves when a backend ends; early if the sink was not closed.
 pub type Ended = BoxFuture<'static, ()>;
 
 impl Sink {
-    /// A sink without backends.
+    /// Creates a sink without backends.
     pub fn new(observer: Arc<dyn Observer>) -> Self {
         Self {
             backends: Vec::new(),
@@ -169,10 +169,10 @@ impl Sink {
         }
     }
 
-    /// Writes events to a log as well.
+    /// Adds a log.
     ///
     /// # Errors
-    /// Where no thread can be started.
+    /// Fails if no thread can be started.
     pub fn add_log(&mut self, output: Output, format: Format, config: &BackendConfig) -> io::Result<Ended> {
         let queue = Arc::new(Queue::new(config.gathering(LINGER)));
         let (thread, ended) = Writer::start(
@@ -191,13 +191,13 @@ impl Sink {
         Ok(ended.map(drop).boxed())
     }
 
-    /// Sends events to a webhook as well. A list that is not taken is sent again, `initial_backoff` later at first.
+    /// Adds a webhook. A list that is not accepted is sent again, first after `initial_backoff`.
     pub fn add_webhook(&mut self, post: Arc<dyn Post>, initial_backoff: Duration, config: &BackendConfig) -> Ended {
         let queue = Arc::new(Queue::new(config.gathering(Duration::ZERO)));
         let sending = Sending {
             max_events: match config.mode {
                 Mode::Batch => config.batching.max_size,
-                // As many as wait: each of them waits for its own answer, and together they wait no longer.
+                // All waiting events: each request waits for its own, and together they wait no longer.
                 Mode::Blocking | Mode::BlockingStrict => config.batching.max_size.max(1),
             },
             max_bytes: config.truncation.map(|truncation| truncation.max_batch_bytes),
@@ -208,7 +208,7 @@ impl Sink {
         let work = webhook::start(post, Arc::clone(&queue), sending, Arc::clone(&self.observer));
         let task = tokio::spawn(async move {
             let _ends = ends;
-            // A panic ends it as well.
+            // A panic ends it, too.
             let _ = work.await;
         });
         self.backends.push(Backend {
@@ -221,12 +221,12 @@ impl Sink {
         ended.map(drop).boxed()
     }
 
-    /// Whether there is any backend.
+    /// True if there is no backend.
     pub fn is_empty(&self) -> bool {
         self.backends.is_empty()
     }
 
-    /// Emits the event of `stage`. Where `awaited`, the receipt is to be waited for.
+    /// Emits the event of `stage`. If `awaited`, the caller waits for the receipt.
     pub(crate) fn emit(&self, event: &Event, stage: Stage, now: SystemTime, awaited: bool) -> Receipt {
         self.observer.emitted();
         let (whole, mut receipt) = (OnceCell::new(), Receipt::default());
@@ -242,7 +242,7 @@ impl Sink {
                 tracing::error!(plugin = TRUNCATE, "event is too large even after truncating");
                 continue;
             };
-            // The answer waits for what comes before it in the queue as well.
+            // The response also waits for the earlier events in the queue.
             let waits = match backend.mode {
                 Mode::Batch => false,
                 Mode::Blocking => awaited && stage != Stage::RequestReceived,
@@ -267,12 +267,12 @@ impl Sink {
         tracing::error!(plugin = BUFFERED, %error, "an audit event is lost");
     }
 
-    /// Counts a request that is refused.
+    /// Counts a rejected request.
     pub fn rejected(&self) {
         self.observer.rejected();
     }
 
-    /// Takes no more events, and waits until those that are queued are written and sent, or the time is over.
+    /// Stops accepting events and waits until the queued ones are written and sent, or the time is over.
     pub async fn close(&self, limit: Duration) {
         for backend in &self.backends {
             backend.queue.close();
@@ -296,7 +296,7 @@ impl Sink {
 }
 
 impl Backend {
-    /// The event as this backend takes it; `None` where it is too large even when cut short.
+    /// Returns the event in this backend's form; `None` if it is too large even when truncated.
     fn text(&self, event: &Event, stage: Stage, now: SystemTime, whole: impl Fn() -> Bytes) -> Option<Bytes> {
         let text = match self.truncation {
             None if self.format == Format::Legacy => Bytes::new(),
@@ -318,11 +318,11 @@ impl Backend {
     }
 }
 
-/// The outcome of an event, for callers that wait for it.
+/// Outcome of an event, for callers that wait for it.
 #[derive(Debug, Default)]
 #[must_use = "blocking modes wait for the outcome"]
 pub struct Receipt {
-    /// What is waited for, and whether the request hangs on it: one for each backend at most.
+    /// Pending outcome of at most one event per backend; the flag is true if the request depends on it.
     outcomes: [Option<(oneshot::Receiver<bool>, bool)>; 2],
 }
 
@@ -333,7 +333,8 @@ impl Receipt {
         }
     }
 
-    /// Waits. Whether the request may go on: not where a backend of the mode `blocking-strict` did not take the event.
+    /// Waits; returns true if the request may continue. It may not if a backend of the mode `blocking-strict` did not
+    /// accept the event.
     pub async fn finished(self) -> bool {
         let mut well = true;
         for (outcome, strict) in self.outcomes.into_iter().flatten() {
@@ -353,7 +354,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::event::tests::head;
 
-    /// Remembers its events.
+    /// Observer that records its calls.
     #[derive(Default)]
     pub(crate) struct Counts {
         failures: Mutex<Vec<(&'static str, usize)>>,
@@ -448,7 +449,7 @@ pub(crate) mod tests {
         assert_eq!(failures, []);
         let (text, failures) = logged(Format::Json, &truncated(10), &[event(Level::Request, 1)]).await;
         assert_eq!((text.as_str(), failures), ("", vec![("truncate", 1)]));
-        // What has no objects cannot lose them.
+        // An event without objects cannot be truncated.
         let (text, failures) = logged(Format::Json, &truncated(500), &[event(Level::Metadata, 1000)]).await;
         assert_eq!((text.as_str(), failures), ("", vec![("truncate", 1)]));
     }

@@ -1,4 +1,4 @@
-//! The bounded queue between requests and a backend.
+//! Bounded queue between requests and a backend.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -10,64 +10,64 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::Observer;
 
-/// An encoded event on its way.
+/// Encoded event in a queue.
 pub(crate) struct Entry {
     /// The event.
     pub(crate) text: Bytes,
-    /// Who waits for the outcome.
+    /// Receiver of the outcome.
     pub(crate) done: Option<oneshot::Sender<bool>>,
 }
 
 impl Entry {
-    /// Reports to the waiting request whether the event was taken.
+    /// Reports to the waiting request if the event was accepted.
     pub(crate) fn finish(self, taken: bool) {
         if let Some(done) = self.done {
-            // A request that is gone waits no more.
+            // A cancelled request no longer waits.
             let _ = done.send(taken);
         }
     }
 }
 
-/// The most bytes that wait in a queue, whatever its bound in events is.
+/// Maximum number of bytes in a queue, whatever its limit on events.
 const MOST_BYTES: usize = 256 << 20;
 
-/// How entries are gathered before they are taken.
+/// Gathering of entries before they are removed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Gathering {
-    /// The most entries that wait.
+    /// Maximum number of waiting entries.
     pub(crate) capacity: usize,
-    /// So many entries are taken without further delay.
+    /// Number of entries that are removed without further delay.
     pub(crate) enough: usize,
-    /// How long fewer entries wait for more.
+    /// Maximum time that fewer entries wait for more.
     pub(crate) linger: Duration,
 }
 
 impl Gathering {
-    /// Whether so many entries need not wait for more. One alone is never enough: those that come together are taken
-    /// together.
+    /// True if this many entries need not wait for more. A single one is never enough, so that entries that arrive
+    /// together are removed together.
     fn are_enough(&self, entries: usize) -> bool {
         self.enough > 1 && entries >= self.enough
     }
 }
 
-/// Why an entry was not put into a queue.
+/// Reason why an entry was not added to a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Overflow {
     /// The queue is full.
     #[error("audit buffer queue blocked")]
     Full,
-    /// No reader is left.
+    /// There is no reader.
     #[error("audit backend shut down")]
     Closed,
 }
 
-/// Entries in their order. One thread or one task takes them out.
+/// Entries in order. One thread or task removes them.
 pub(crate) struct Queue {
     state: Mutex<State>,
     gathering: Gathering,
-    /// Wakes the thread that takes entries.
+    /// Wakes the thread that removes entries.
     ready: Condvar,
-    /// Wakes the task that takes entries.
+    /// Wakes the task that removes entries.
     notify: Notify,
 }
 
@@ -75,9 +75,9 @@ pub(crate) struct Queue {
 struct State {
     entries: VecDeque<Entry>,
     bytes: usize,
-    /// Whether an entry must not wait for more.
+    /// True if an entry must not wait for more.
     urgent: bool,
-    /// Whether the thread wakes by itself before long.
+    /// True if the thread will wake up soon without a signal.
     dozing: bool,
     closed: bool,
 }
@@ -102,10 +102,10 @@ impl Queue {
         }
     }
 
-    /// Puts an entry in. One that is `urgent` is taken out at once.
+    /// Adds an entry. An `urgent` one is removed without delay.
     ///
     /// # Errors
-    /// Where there is no room; the entry is finished then.
+    /// Fails if there is no room; the entry is then finished.
     pub(crate) fn push(&self, entry: Entry, urgent: bool) -> Result<(), Overflow> {
         let mut state = self.state.lock();
         let full = state.entries.len() >= self.gathering.capacity || state.bytes + entry.text.len() > MOST_BYTES;
@@ -131,15 +131,15 @@ impl Queue {
         Ok(())
     }
 
-    /// Lets nothing in any more; what is there can still be taken.
+    /// Stops accepting entries; the existing ones can still be removed.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.ready.notify_one();
         self.notify.notify_one();
     }
 
-    /// Ends the queue, as no reader is left: the waiting writers learn that nothing was taken. Says how many entries
-    /// are lost.
+    /// Ends the queue because there is no reader: waiting requests learn that nothing was written. Returns the number
+    /// of lost entries.
     pub(crate) fn abandon(&self) -> usize {
         let mut state = self.state.lock();
         state.closed = true;
@@ -150,16 +150,16 @@ impl Queue {
         count
     }
 
-    /// Whether nothing comes any more.
+    /// True if no more entries are accepted.
     pub(crate) fn is_closed(&self) -> bool {
         self.state.lock().closed
     }
 
-    /// All entries, once there are some that are urgent, enough or have waited long enough. `None` at the end. Blocks the
-    /// thread.
+    /// Returns all entries once one is urgent, there are enough, or they have waited long enough. `None` at the end.
+    /// Blocks the thread.
     pub(crate) fn wait(&self) -> Option<VecDeque<Entry>> {
         let mut state = self.state.lock();
-        // After some work more is likely to come: so long a push that is not urgent need not wake this thread.
+        // More entries are likely after some work. Until then, a push that is not urgent need not wake this thread.
         let mut doze = Some(Instant::now() + self.gathering.linger);
         loop {
             if state.urgent || state.closed && !state.entries.is_empty() {
@@ -189,7 +189,7 @@ impl Queue {
         Some(state.take(usize::MAX, &self.gathering))
     }
 
-    /// At most `most` entries, as [`Queue::wait`]. Does not block.
+    /// Returns at most `most` entries like [`Queue::wait`], without blocking.
     pub(crate) async fn collect(&self, most: usize) -> Option<VecDeque<Entry>> {
         let mut deadline = None;
         loop {
@@ -220,7 +220,7 @@ impl Queue {
     }
 }
 
-/// Ends a queue with what takes its entries, be it by a panic. What is lost by that is counted.
+/// Guard that ends a queue when its reader ends, even by a panic, and counts the lost entries.
 pub(crate) struct QueueEnd {
     backend: &'static str,
     queue: Arc<Queue>,
@@ -228,7 +228,7 @@ pub(crate) struct QueueEnd {
 }
 
 impl QueueEnd {
-    /// The end of the queue of `backend`.
+    /// Creates the guard of the queue of `backend`.
     pub(crate) fn new(backend: &'static str, queue: Arc<Queue>, observer: Arc<dyn Observer>) -> Self {
         Self {
             backend,

@@ -1,5 +1,5 @@
-//! A log file that is put aside when it becomes too large, by the rules of lumberjack: `audit.log` becomes
-//! `audit-2026-01-02T15-04-05.000.log`, old files are compressed and removed beside the work.
+//! Rotation of a log file with lumberjack's rules: `audit.log` becomes `audit-2026-01-02T15-04-05.000.log`; old files
+//! are compressed and removed in the background.
 
 use std::cmp::Reverse;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -16,22 +16,22 @@ use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
 use time::{OffsetDateTime, PrimitiveDateTime};
 
-/// How a log file is kept.
+/// Retention of a log file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// The most bytes of the file.
+    /// Maximum size of the file in bytes.
     pub max_bytes: u64,
-    /// For how many days old files stay; 0 for ever.
+    /// Days for which old files are kept; 0 for ever.
     pub max_age_days: u32,
-    /// How many old files stay; 0 for all.
+    /// Number of old files to keep; 0 for all.
     pub max_backups: u32,
-    /// Whether old files are compressed.
+    /// True if old files are compressed.
     pub compress: bool,
 }
 
-/// The time in the name of an old file, in UTC.
+/// Format of the time in the name of an old file, in UTC.
 const STAMP: &[BorrowedFormatItem<'static>] =
     format_description!("[year]-[month]-[day]T[hour]-[minute]-[second].[subsecond digits:3]");
 
@@ -39,16 +39,16 @@ const COMPRESSED: &str = ".gz";
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The permissions of a new log file, which shows what users do.
+/// Permissions of a new log file, which reveals the actions of users.
 const MODE: u32 = 0o600;
 
-/// A log file that is put aside when it becomes too large.
+/// Log file that is rotated when it becomes too large.
 pub struct Rotating {
     retention: Arc<Retention>,
     clock: fn() -> SystemTime,
     file: Option<File>,
     size: u64,
-    /// Held by the task that looks after old files.
+    /// Lock of the task that cleans up old files.
     tidying: Arc<Mutex<()>>,
 }
 
@@ -63,15 +63,15 @@ impl Rotating {
         }
     }
 
-    /// Whether so many more bytes can be written before the file is put aside.
+    /// True if `bytes` more bytes fit before the file is rotated.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.file.is_some() && self.size + bytes <= self.retention.max_bytes
     }
 
-    /// Opens the file, or puts it aside, so that there is room for so many bytes.
+    /// Opens or rotates the file so that `bytes` bytes fit.
     ///
     /// # Errors
-    /// Where that is more than a file may have, and where the file cannot be opened or renamed.
+    /// Fails if they exceed the size of a file, or if the file cannot be opened or renamed.
     pub(crate) fn make_room(&mut self, bytes: u64) -> io::Result<()> {
         let most = self.retention.max_bytes;
         if bytes > most {
@@ -102,7 +102,7 @@ impl Rotating {
         Ok(())
     }
 
-    /// Writes bytes for which there is room.
+    /// Writes bytes that fit.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let file = self
             .file
@@ -113,7 +113,7 @@ impl Rotating {
         Ok(())
     }
 
-    /// Puts the file aside, if there is one, and begins a new one with its rights.
+    /// Rotates an existing file, and creates a new one with the same permissions.
     fn begin(&mut self) -> io::Result<()> {
         let path = &self.retention.path;
         if let Some(folder) = path.parent() {
@@ -132,7 +132,7 @@ impl Rotating {
         Ok(())
     }
 
-    /// Compresses and removes old files on a thread of its own, so that no event waits for that.
+    /// Compresses and removes old files on a separate thread, so that no event waits for it.
     fn tidy(&self) {
         let (retention, tidying) = (Arc::clone(&self.retention), Arc::clone(&self.tidying));
         let now = (self.clock)();
@@ -151,7 +151,7 @@ impl Rotating {
     }
 }
 
-/// The name of a file without its extension and the hyphen behind it, and the extension.
+/// Splits a file name into the part before its extension with a hyphen, and the extension.
 fn prefix_and_extension(path: &Path) -> (String, String) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match name.rfind('.') {
@@ -169,14 +169,14 @@ fn backup_name(path: &Path, now: SystemTime) -> PathBuf {
     path.with_file_name(format!("{prefix}{stamp}{extension}"))
 }
 
-/// The time in a name between `prefix` and `extension`.
+/// Parses the time in a name between `prefix` and `extension`.
 fn stamp_of(name: &str, prefix: &str, extension: &str) -> Option<OffsetDateTime> {
     let stamp = name.strip_prefix(prefix)?.strip_suffix(extension)?;
     let time = PrimitiveDateTime::parse(stamp, STAMP).ok()?;
     Some(time.assume_utc())
 }
 
-/// Old files, the newest first.
+/// Returns old files, the newest first.
 fn backups(path: &Path) -> io::Result<Vec<(OffsetDateTime, PathBuf)>> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let (prefix, extension) = prefix_and_extension(path);
@@ -206,7 +206,7 @@ fn tidy(retention: &Retention, now: SystemTime) -> io::Result<()> {
     let mut names: Vec<String> = Vec::new();
     let oldest = now.checked_sub(DAY * retention.max_age_days).map(OffsetDateTime::from);
     for (stamp, path) in backups(&retention.path)? {
-        // A file and what it is compressed to count as one.
+        // A file and its compressed form count as one.
         let name = path.to_string_lossy().trim_end_matches(COMPRESSED).to_owned();
         if !names.contains(&name) {
             names.push(name);
@@ -225,7 +225,7 @@ fn tidy(retention: &Retention, now: SystemTime) -> io::Result<()> {
     outcome
 }
 
-/// Compresses a file and removes it. What an earlier attempt left is written again.
+/// Compresses a file and removes it. The output of an earlier attempt is overwritten.
 fn compress(path: &Path) -> io::Result<()> {
     let mut target = path.as_os_str().to_owned();
     target.push(COMPRESSED);
@@ -262,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// A clock that goes on by a second whenever it is looked at.
+    /// Returns a time that advances by a second with each call.
     fn clock() -> SystemTime {
         static SECONDS: AtomicU64 = AtomicU64::new(1_700_000_000);
         UNIX_EPOCH + Duration::from_secs(SECONDS.fetch_add(1, Ordering::Relaxed))

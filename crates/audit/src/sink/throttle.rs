@@ -1,13 +1,13 @@
-//! A token bucket: how often something may be done.
+//! Token bucket: a rate limit.
 
 use std::time::{Duration, Instant};
 
-/// How often something may be done: so many times a second, and so many times at once after a rest.
+/// Rate limit: number per second, and burst after a pause.
 #[derive(Clone, Debug)]
 pub(crate) struct Throttle {
     interval: Duration,
     burst: u32,
-    /// When the bucket is full.
+    /// Time at which the bucket is full.
     full: Option<Instant>,
 }
 
@@ -20,7 +20,7 @@ impl Throttle {
         }
     }
 
-    /// Takes a token and says how long to wait for it.
+    /// Consumes a token and returns the time to wait for it.
     pub(crate) fn wait(&mut self) -> Duration {
         self.wait_at(Instant::now())
     }

@@ -1,4 +1,4 @@
-//! The backend that sends events to a webhook, in lists and again where they are not taken.
+//! Webhook backend: sends events in lists, and again if they are not accepted.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,38 +14,38 @@ use super::throttle::Throttle;
 use crate::Observer;
 use crate::event::IDENTITY;
 
-/// The name of this backend in metrics.
+/// Name of this backend in metrics.
 pub(crate) const NAME: &str = "webhook";
 
-/// Posts to the webhook.
+/// Client of the webhook.
 pub trait Post: Send + Sync + 'static {
-    /// Posts an `EventList` as JSON. What is answered with a code of success was taken.
+    /// Posts an `EventList` as JSON. A success code means that it was accepted.
     fn post(&self, list: Bytes) -> BoxFuture<'_, Result<(), String>>;
 }
 
-/// How often a list is sent at most, and by how much each wait is longer than the one before.
+/// Maximum number of attempts for a list, and the growth factor of the backoff.
 const ATTEMPTS: u32 = 5;
 const FACTOR: f64 = 1.5;
 
-/// How many lists are under way at a time. When the webhook takes none, the queue fills.
+/// Maximum number of lists in flight. If the webhook accepts none, the queue fills.
 const UNDER_WAY: u32 = 64;
 
-/// The most bytes of a list, where no flag says it.
+/// Maximum size of a list in bytes without a flag.
 const MOST_BYTES: usize = 64 << 20;
 
-/// How lists are made and sent.
+/// Settings of lists and their transmission.
 pub(crate) struct Sending {
-    /// The most events of a list.
+    /// Maximum number of events in a list.
     pub(crate) max_events: usize,
-    /// The most bytes of a list of more than one event.
+    /// Maximum size in bytes of a list with more than one event.
     pub(crate) max_bytes: Option<usize>,
-    /// How long to wait before a list is sent for the second time.
+    /// Time before a list is sent for the second time.
     pub(crate) initial_backoff: Duration,
-    /// How often lists are sent.
+    /// Rate limit of lists.
     pub(crate) throttle: Option<Throttle>,
 }
 
-/// Sends what comes out of `queue` until that ends and all is sent or abandoned.
+/// Sends the entries of `queue` until it ends and all are sent or abandoned.
 pub(crate) fn start(
     post: Arc<dyn Post>,
     queue: Arc<Queue>,
@@ -80,7 +80,7 @@ pub(crate) fn start(
     })
 }
 
-/// Takes as many events off as a list may have bytes, and one at least.
+/// Removes as many events as fit in a list, at least one.
 fn split(entries: &mut VecDeque<Entry>, max_bytes: usize) -> VecDeque<Entry> {
     let mut bytes = 0;
     let fit = entries.iter().take_while(|entry| {
@@ -92,7 +92,7 @@ fn split(entries: &mut VecDeque<Entry>, max_bytes: usize) -> VecDeque<Entry> {
     std::mem::replace(entries, rest)
 }
 
-/// An `EventList`. Its events do not state their kind again.
+/// Returns an `EventList`. Its events omit their kind.
 fn list(entries: &VecDeque<Entry>) -> Bytes {
     let head = r#"{"kind":"EventList","apiVersion":"audit.k8s.io/v1","metadata":{},"items":["#;
     let length: usize = entries.iter().map(|entry| entry.text.len()).sum();
@@ -153,7 +153,7 @@ mod tests {
     use super::super::tests::Counts;
     use super::*;
 
-    /// Refuses so many lists before it takes one.
+    /// Webhook that rejects some lists before it accepts one.
     struct Hook {
         refuses: Mutex<u32>,
         taken: Mutex<Vec<String>>,
