@@ -1,4 +1,4 @@
-//! How long it takes to turn a Deployment of some 6 KB into what etcd keeps of it, and back.
+//! Benchmark of converting a Deployment of some 6 KB to its form in etcd and back.
 
 #![allow(missing_docs)]
 #![allow(clippy::unwrap_used)] // Without its table there is nothing to measure.

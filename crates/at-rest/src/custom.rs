@@ -1,4 +1,4 @@
-//! Custom objects, which lie in etcd as the JSON that is served, but for the revision and with a line break at the end.
+//! Custom objects. Their form in etcd is the served JSON without the revision and with a trailing line break.
 
 use holdfast_resource::schema::{TypeTable, write_object_with_room};
 use holdfast_store::Value as Served;
@@ -6,10 +6,10 @@ use holdfast_value::{Limits, Value, cbor, json};
 
 use crate::Fault;
 
-/// The member that a served object has beside what is kept.
+/// Member of a served object that is not stored.
 const REVISION: &[u8] = br#""resourceVersion":""#;
 
-/// What is kept of a served object.
+/// Returns the stored form of a served object.
 pub(crate) fn encode(served: &Served) -> Vec<u8> {
     let bytes = served.bytes();
     let mut kept = Vec::with_capacity(bytes.len() + 1);
@@ -24,7 +24,7 @@ pub(crate) fn encode(served: &Served) -> Vec<u8> {
     kept
 }
 
-/// What stands before and behind the member whose value ends at `at`, one of the commas around it gone.
+/// Returns the bytes before and after the member whose value ends at `at`, without one of the commas around it.
 fn around_revision(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
     let (head, tail) = bytes.split_at_checked(at)?;
     let (head, tail) = (head.strip_suffix(REVISION)?, tail.strip_prefix(b"\"")?);
@@ -35,7 +35,7 @@ fn around_revision(bytes: &[u8], at: usize) -> Option<(&[u8], &[u8])> {
     })
 }
 
-/// The served form of what is kept.
+/// Returns the served form of a stored object.
 pub(crate) fn decode(types: &TypeTable, kept: &[u8]) -> Result<Served, Fault> {
     let object = tree(kept)?;
     for name in ["kind", "apiVersion"] {
@@ -46,7 +46,7 @@ pub(crate) fn decode(types: &TypeTable, kept: &[u8]) -> Result<Served, Fault> {
     Ok(write_served(types, None, &object, kept.len() + 32))
 }
 
-/// The tree of what is kept as JSON, or as CBOR, which says that it is such: a kube-apiserver beside may write it.
+/// Decodes a stored object from JSON, or from tagged CBOR, which a kube-apiserver on the same etcd may write.
 pub(crate) fn tree(kept: &[u8]) -> Result<Value, holdfast_value::Error> {
     match kept.starts_with(&cbor::SELF_DESCRIBED) {
         true => cbor::parse(kept, &Limits::TRUSTED),
@@ -54,7 +54,7 @@ pub(crate) fn tree(kept: &[u8]) -> Result<Value, holdfast_value::Error> {
     }
 }
 
-/// An object in the form in which it is served.
+/// Writes an object in its served form.
 pub(crate) fn write_served(
     types: &TypeTable,
     of: Option<holdfast_resource::schema::TypeId>,

@@ -2,10 +2,10 @@ use holdfast_proto::{DecodeError, EncodeError};
 use holdfast_resource::schema;
 use holdfast_value::SmolStr;
 
-/// Why an object has no other form.
+/// Error of converting an object.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// What is stored is neither protobuf nor JSON.
+    /// The stored bytes are neither protobuf nor JSON.
     #[error(transparent)]
     Protobuf(#[from] DecodeError),
     /// The JSON or CBOR cannot be read.
@@ -14,7 +14,7 @@ pub enum Fault {
     /// The JSON does not fit its type.
     #[error(transparent)]
     Shape(#[from] schema::DecodeError),
-    /// The object does not say what it is.
+    /// The object has no kind or version.
     #[error("Object '{0}' is missing")]
     Unidentified(&'static str),
     /// The kind is unknown in that version.
@@ -22,17 +22,17 @@ pub enum Fault {
         "no kind \"{kind}\" is registered for version \"{api_version}\" in scheme \"pkg/api/legacyscheme/scheme.go:30\""
     )]
     UnknownKind {
-        /// The version.
+        /// Version of the object.
         api_version: SmolStr,
-        /// The kind.
+        /// Kind of the object.
         kind: SmolStr,
     },
-    /// An object of another kind stands there.
+    /// The object has another kind than its key requires.
     #[error("an object of kind {found} stands among those of kind {expected}")]
     OtherKind {
-        /// What stands there.
+        /// Kind of the object.
         found: SmolStr,
-        /// What belongs there.
+        /// Required kind.
         expected: SmolStr,
     },
     /// The object has no protobuf form.

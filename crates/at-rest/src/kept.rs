@@ -11,30 +11,30 @@ use holdfast_value::{Growth, Limits, SmolStr, Value, json};
 use crate::Fault;
 use crate::custom::{self, write_served};
 
-/// A kind in a version that is not served, whose objects are of a type that is.
+/// Kind in a version that is not served, whose objects have the type of a served one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OlderKind<'a> {
-    /// The version.
+    /// Version that is not served.
     pub api_version: &'a str,
-    /// The kind.
+    /// Name of the kind.
     pub kind: &'a str,
-    /// The version whose type the objects have.
+    /// Version whose type the objects have.
     pub like: &'a str,
 }
 
-/// How kube-apiserver keeps objects: the way there and back, by the key.
+/// Codec between served objects and kube-apiserver's stored form, selected by key.
 pub struct Kept {
-    /// What is built in; what definitions add is kept as it is, whatever they say.
+    /// Built-in resources. Custom resources are stored as JSON, whatever their CRD declares.
     registry: Registry,
     messages: Messages,
     older: HashMap<(SmolStr, SmolStr), TypeId>,
-    /// What kinds are written as that have a protobuf form.
+    /// Encoding for kinds that have a protobuf form.
     encoding: Encoding,
 }
 
 impl Kept {
-    /// The codec of the resources of `registry`, which are built in. `types` has their types, and those of older versions that
-    /// differ from them; `older` are the kinds of older versions that do not.
+    /// Creates the codec of the built-in resources of `registry`. `types` contains their types, and those types of
+    /// older versions that differ; `older` are the kinds of older versions with an unchanged type.
     pub fn new<'a>(registry: Registry, types: Arc<TypeTable>, older: impl IntoIterator<Item = OlderKind<'a>>) -> Self {
         let type_of = |older: OlderKind<'a>| {
             let of = types.id_of_object(older.like, older.kind)?;
@@ -48,15 +48,15 @@ impl Kept {
         }
     }
 
-    /// Writes objects as JSON even where they have a protobuf form. What is read may be in either.
+    /// Writes objects as JSON even if they have a protobuf form. Both forms can be read.
     pub fn with_encoding(self, encoding: Encoding) -> Self {
         Self { encoding, ..self }
     }
 
-    /// What is kept of a served object that takes the place of `old`, if that is there.
+    /// Returns the stored form of a served object that replaces `old`, if there is one.
     ///
     /// # Errors
-    /// Where it is no object of the kind that belongs there.
+    /// Fails if the object does not have the kind that its key requires.
     pub fn to_rest(&self, key: &[u8], served: &Served, old: Option<&[u8]>) -> Result<Vec<u8>, Fault> {
         let Some((resource, storage)) = self.stored_around(key) else {
             return match is_of_group(key) {
@@ -79,7 +79,7 @@ impl Kept {
         self.write(encoding, api_version, &resource.kind, &object)
     }
 
-    /// An object that no resource serves, such as a range of addresses that are taken.
+    /// Returns the stored form of an object without a resource, such as a range of allocated addresses.
     fn unlisted_to_rest(&self, served: &Served) -> Result<Vec<u8>, Fault> {
         let Ok(mut object) = json::parse(served.bytes(), &Limits::TRUSTED) else {
             return Ok(served.bytes().to_vec());
@@ -106,10 +106,10 @@ impl Kept {
         Ok(bytes)
     }
 
-    /// The served form of what is kept.
+    /// Returns the served form of a stored object.
     ///
     /// # Errors
-    /// Where that is nothing that any server may have written there.
+    /// Fails if no server can have written these bytes at this key.
     pub fn from_rest(&self, key: &[u8], kept: &[u8]) -> Result<Served, Fault> {
         let types = self.messages.types();
         let Some((resource, storage)) = self.stored_around(key) else {
@@ -134,7 +134,7 @@ impl Kept {
         Ok(write_served(types, Some(of), &object, kept.len() * 2))
     }
 
-    /// What is not served is shown where its type is known, and otherwise passed on as it is.
+    /// Decodes an object without a resource if its type is known; otherwise returns it unchanged.
     fn unlisted_from_rest(&self, kept: &[u8]) -> Result<Served, Fault> {
         match self.read(kept) {
             Ok(object) => {
@@ -146,7 +146,7 @@ impl Kept {
         }
     }
 
-    /// Reads an object in the version in which it was kept.
+    /// Reads an object in its stored version.
     fn read(&self, kept: &[u8]) -> Result<Value, Fault> {
         if kept.starts_with(&MAGIC) {
             let envelope = Envelope::read(kept)?;
@@ -176,7 +176,7 @@ impl Kept {
     }
 
     fn stored_around(&self, key: &[u8]) -> Option<(&Arc<Resource>, &Storage)> {
-        // Where resources share objects, the first is of the group that keeps them.
+        // If resources share objects, the first one belongs to the group that stores them.
         let resource = self.registry.stored_around(key).first()?;
         Some((resource, resource.storage.as_ref()?))
     }
@@ -203,13 +203,13 @@ impl Codec for Kept {
     }
 }
 
-/// Where events lie, which the reference keeps for a while only.
+/// Prefix of events, which the reference stores only for a limited time.
 const EVENTS: &[u8] = b"/registry/events/";
-/// Where servers say that they live, and for how long each time.
+/// Prefixes of the leases by which servers announce themselves for a limited time.
 const SERVERS: [&[u8]; 2] = [b"/registry/masterleases/", b"/registry/peerserverleases/"];
 const SERVER_SECONDS: u16 = 15;
 
-/// Whether `key` is `/registry/GROUP/…`: what definitions add is kept there.
+/// True if `key` is `/registry/GROUP/…`, where custom objects are stored.
 fn is_of_group(key: &[u8]) -> bool {
     let mut segments = key.split(|byte| *byte == b'/');
     segments.nth(2).is_some_and(|segment| segment.contains(&b'.'))
@@ -224,7 +224,7 @@ fn identity(object: &Value) -> Result<(SmolStr, SmolStr), Fault> {
     Ok((text("apiVersion", "apiVersion")?, kind))
 }
 
-/// Takes out what is not kept.
+/// Removes the fields that are not stored.
 fn forget_revision(object: &mut Value) {
     for name in ["resourceVersion", "selfLink"] {
         object.remove_at(&["metadata", name]);

@@ -1,16 +1,16 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! Stored objects as kube-apiserver keeps them in etcd.
+//! Storage encoding: objects as kube-apiserver stores them in etcd.
 //!
-//! The state of a server holds objects as they are served: JSON in the version that they are stored in. etcd holds what
-//! kube-apiserver writes there, so that both can work on the same objects: protobuf in its envelope for built-in kinds, JSON
-//! for definitions of resources, for what these define and for API services, some in a version that is not served.
-//! [`Kept`] is the way between the two, in both directions exact to the byte.
+//! The state of a server holds objects in their served form: JSON in the storage version. etcd holds the form that
+//! kube-apiserver writes, so that both servers can use the same objects: protobuf in its envelope for built-in kinds;
+//! JSON for CRDs, custom objects and API services; some kinds in a version that is not served. [`Kept`] converts
+//! between the two forms, byte for byte in both directions.
 //!
-//! What is read need not be what is written: objects may have been written by older servers in versions that are served no
-//! more. They are read as long as the reference's scheme knows the version, and take the defaults that fields got since then.
+//! Input may differ from output: older servers may have written objects in versions that are no longer served. They are
+//! read as long as the reference's scheme knows the version, and get the defaults of newer fields.
 //!
-//! Invariant: nothing here knows a kind. Types stand in tables, and what a kind converts its strategy knows.
+//! Invariant: this crate knows no kind. Types come from tables, and the conversions of a kind from its strategy.
 
 mod custom;
 mod error;

@@ -1,7 +1,8 @@
-//! What kube-apiserver keeps in etcd, with the objects that its API shows of it: both directions are exact. Passed over where
-//! the shared data is not there.
+//! Objects in kube-apiserver's etcd, compared with the objects that its API returns: both directions are exact. Skipped
+//! if the shared data are not available.
 //!
-//! `passing.txt` names the keys whose entries are exact in both directions, so that none is lost; `HOLDFAST_BLESS=1` writes it.
+//! `passing.txt` lists the keys whose entries are exact in both directions, so that none is lost; `HOLDFAST_BLESS=1`
+//! updates it.
 
 #![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used)] // A failure names the key.
 
@@ -28,18 +29,18 @@ fn kept() -> Kept {
     Kept::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older)
 }
 
-/// An entry of the reference's etcd.
+/// Entry of the reference's etcd.
 struct Stored {
     key: String,
     bytes: Vec<u8>,
-    /// What the API shows of it, if it does.
+    /// Object that the API returns for it, if any.
     object: Option<Value>,
     leased: bool,
 }
 
 impl Stored {
-    /// The object in the stored version. What the API shows of a custom object is up to its definition, which may prune it or
-    /// have a webhook convert it; what the store holds is what is kept.
+    /// Returns the object in the storage version. The API's form of a custom object depends on its CRD, which may prune
+    /// it or convert it with a webhook; for these the stored object is used.
     fn expected(&self) -> Option<Value> {
         let object = self.object.as_ref()?;
         match self
@@ -75,14 +76,14 @@ fn entries() -> Vec<Stored> {
     entries
 }
 
-/// What `stored` took the place of: of each object all versions are there, from its creation on.
+/// Returns the entry that `stored` replaced: all versions of each object are recorded, from its creation on.
 fn before<'a>(entries: &'a [Stored], stored: &Stored) -> Option<&'a Stored> {
     let uid = |stored: &Stored| Some(stored.object.as_ref()?.str_at(&["metadata", "uid"])?.to_owned());
     let last = entries.iter().rfind(|entry| entry.key == stored.key)?;
     (uid(last) == uid(stored)).then_some(last)
 }
 
-/// Reads what is stored and compares it with what the API shows.
+/// Reads a stored entry and compares it with the API's object.
 fn reads(kept: &Kept, stored: &Stored) -> Result<(), String> {
     let served = kept
         .from_rest(stored.key.as_bytes(), &stored.bytes)
@@ -98,7 +99,8 @@ fn reads(kept: &Kept, stored: &Stored) -> Result<(), String> {
     }
 }
 
-/// Writes what the API shows (or what was read, where it shows nothing) and compares it with what is stored.
+/// Writes the API's object (or the object that was read, if the API returns none) and compares it with the stored
+/// entry.
 fn writes(kept: &Kept, stored: &Stored, old: Option<&Stored>) -> Result<(), String> {
     let served = match stored.expected() {
         Some(object) => holdfast_store::Value::plain(json::to_string(&object)),
@@ -127,7 +129,7 @@ fn writes(kept: &Kept, stored: &Stored, old: Option<&Stored>) -> Result<(), Stri
     ))
 }
 
-/// The object with an empty revision, as the store holds it.
+/// Returns the object with an empty revision, as the store holds it.
 fn with_room(served: holdfast_store::Value) -> holdfast_store::Value {
     const NAME: &str = r#""resourceVersion":""#;
     let text = std::str::from_utf8(served.bytes()).unwrap();
@@ -207,7 +209,7 @@ fn events_and_what_servers_say_of_themselves_expire() {
     }
 }
 
-/// Where objects of a kind lie, by its plural name or another that the reference has for it.
+/// Returns the key of a kind's objects, by its plural name or another name of the reference.
 fn key_of(kept_version: &str, kind: &str) -> Option<String> {
     let registry = holdfast_kinds::registry(&Config::default()).unwrap();
     let of_kind = |resource: &&Arc<holdfast_resource::Resource>| resource.kind == kind;
@@ -245,7 +247,8 @@ fn objects_of_older_versions_are_read_as_those_of_today() {
                 continue;
             }
         };
-        // The reference fills each field with a value that goes by its name, so the object of today is the same.
+        // The reference sets each field to a value derived from its name, so the object of the current version is the
+        // same.
         let today = served.str_at(&["apiVersion"]).unwrap();
         let today = if today.contains('/') {
             today.replace('/', ".")
@@ -272,7 +275,7 @@ fn objects_of_older_versions_are_read_as_those_of_today() {
     assert!(read > 50);
 }
 
-/// Where two trees differ, and in what.
+/// Collects the differences between two trees.
 fn differ(path: &str, found: &Value, expected: &Value, out: &mut Vec<String>) {
     match (found, expected) {
         (Value::Map(a), Value::Map(b)) => {
@@ -339,7 +342,7 @@ fn what_is_not_served_is_passed_on_as_it_is() {
 
 #[test]
 fn fields_that_came_later_take_their_defaults() {
-    // A Pod that says no more than its containers, as JSON, which servers once wrote.
+    // A Pod with only containers, as JSON, which servers once wrote.
     let kept = kept();
     let old = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
     let served = kept.from_rest(b"/registry/pods/b/a", old).unwrap();
@@ -359,8 +362,7 @@ fn objects_are_kept_as_json_on_request() {
     assert_eq!(kept.from_rest(key, &in_protobuf).unwrap(), served);
 }
 
-/// Whatever lies in etcd, reading it says what it is or what is wrong with it; and what was read stays what it is once it is
-/// written again.
+/// Any bytes in etcd are read or rejected, and an object that was read is unchanged after it is written again.
 #[needs(shared)]
 #[test]
 fn what_was_changed_by_a_stranger_is_read_or_refused() {

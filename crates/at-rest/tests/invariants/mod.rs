@@ -1,9 +1,9 @@
-//! What holds of any bytes that lie in etcd, whichever program wrote them.
+//! Invariants of any bytes in etcd, whichever program wrote them.
 
 use holdfast_at_rest::Kept;
 
-/// Reads `stored` as what lies under `key`: that says what it is or what is wrong with it, and what was read stays what it is
-/// once it is written again. Whether it could be read.
+/// Reads `stored` at `key`, which must succeed or return an error; an object that was read must be unchanged after it
+/// is written again. Returns true if it could be read.
 pub(crate) fn entry(kept: &Kept, key: &[u8], stored: &[u8]) -> bool {
     let Ok(served) = kept.from_rest(key, stored) else {
         return false;
