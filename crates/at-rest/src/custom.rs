@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_custom_object_is_kept_without_its_revision_wherever_that_stands() {
+    fn custom_object_is_stored_without_revision() {
         let types = TypeTable::default();
         for (kept, served) in [
             (
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_say_what_it_is_is_no_object() {
+    fn object_without_kind_is_rejected() {
         let fault = |text: &str| decode(&TypeTable::default(), text.as_bytes()).unwrap_err().to_string();
         assert_eq!(fault(r#"{"apiVersion":"a.io/v1"}"#), "Object 'Kind' is missing");
         assert_eq!(fault(r#"{"kind":"A"}"#), "Object 'apiVersion' is missing");

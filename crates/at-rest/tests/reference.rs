@@ -148,7 +148,7 @@ fn list() -> PathBuf {
 
 #[needs(shared)]
 #[test]
-fn what_the_reference_keeps_is_read_and_written_exactly() {
+fn reference_objects_round_trip_exactly() {
     let kept = kept();
     let mut failing: BTreeMap<String, String> = BTreeMap::new();
     let mut counts: BTreeMap<String, [usize; 3]> = BTreeMap::new();
@@ -195,7 +195,7 @@ fn what_the_reference_keeps_is_read_and_written_exactly() {
 
 #[needs(shared)]
 #[test]
-fn events_and_what_servers_say_of_themselves_expire() {
+fn events_and_server_leases_expire() {
     use holdfast_store::{Codec as _, TimeToLive};
 
     let kept = kept();
@@ -300,7 +300,7 @@ fn differ(path: &str, found: &Value, expected: &Value, out: &mut Vec<String>) {
 }
 
 #[test]
-fn what_cannot_be_read_is_reported_by_its_key() {
+fn unreadable_object_is_reported_by_key() {
     use holdfast_store::Codec as _;
 
     let kept = kept();
@@ -329,7 +329,7 @@ fn what_cannot_be_read_is_reported_by_its_key() {
 }
 
 #[test]
-fn what_is_not_served_is_passed_on_as_it_is() {
+fn unserved_object_is_passed_unchanged() {
     let kept = kept();
     let unknown = b"k8s\0\x0a\x10\x0a\x02v1\x12\x0aClusterFoo\x12\x00";
     let served = kept.from_rest(b"/registry/clusterfoos/a", unknown).unwrap();
@@ -341,7 +341,7 @@ fn what_is_not_served_is_passed_on_as_it_is() {
 }
 
 #[test]
-fn fields_that_came_later_take_their_defaults() {
+fn newer_fields_get_their_defaults() {
     // A Pod with only containers, as JSON, which servers once wrote.
     let kept = kept();
     let old = br#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"b"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
@@ -365,7 +365,7 @@ fn objects_are_kept_as_json_on_request() {
 /// Any bytes in etcd are read or rejected, and an object that was read is unchanged after it is written again.
 #[needs(shared)]
 #[test]
-fn what_was_changed_by_a_stranger_is_read_or_refused() {
+fn mutated_object_is_read_or_rejected() {
     let kept = kept();
     let mut state = 0x9E37_79B9_u64;
     let mut random = |below: usize| {

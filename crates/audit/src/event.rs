@@ -404,7 +404,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_has_no_objects_and_says_so() {
+    fn truncated_event_has_no_objects_but_annotation() {
         let mut event = Event::new(Level::Request, head());
         event.request_object = Some(Bytes::from_static(b"{\"a\":1}"));
         let mut out = Vec::new();

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_said() {
+    fn legacy_line_marks_unknown_fields() {
         let head = EventHead {
             user: None,
             source_ips: Vec::new(),

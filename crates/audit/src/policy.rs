@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rule_says_comes_before_what_the_policy_says() {
+    fn rule_setting_overrides_policy_setting() {
         let text = "{apiVersion: audit.k8s.io/v1, kind: Policy, omitManagedFields: true, omitStages: [Panic], rules: [\
                     {level: Metadata, users: [a], omitManagedFields: false, omitStages: [RequestReceived]}, {level: Request}]}";
         let policy = Policy::read(text.as_bytes()).unwrap();

@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_refused_with_its_place() {
+    fn unknown_field_is_rejected_with_path() {
         assert_eq!(
             refused(&with(
                 "metadata: {name: x, foo: y}\nrules: [{level: None, resources: [{kind: x}]}]\nRules: []"
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_another_type_is_refused_in_the_words_of_go() {
+    fn wrong_type_gives_go_error() {
         for (text, why) in [
             (
                 "rules: [{level: 5}]",

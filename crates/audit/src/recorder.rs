@@ -113,7 +113,7 @@ impl Layer {
 const LATENCY: &str = "apiserver.latency.k8s.io/";
 
 /// Duration from which a request is slow and gets latency annotations.
-const SLOW: Duration = Duration::from_millis(500);
+const SLOW_REQUEST_DURATION: Duration = Duration::from_millis(500);
 
 /// Identity of the object in a body.
 #[derive(Clone, Copy, Debug, Default)]
@@ -336,7 +336,7 @@ impl Recorder {
     /// Adds the latency annotations of a slow request. Watches are long-running, so their duration does not count.
     fn add_latency_annotations(&self) {
         let total = self.0.started.elapsed();
-        if total <= SLOW || self.0.event.lock().head.verb == "watch" {
+        if total <= SLOW_REQUEST_DURATION || self.0.event.lock().head.verb == "watch" {
             return;
         }
         let taken = Layer::ALL.into_iter().zip(&self.0.taken);

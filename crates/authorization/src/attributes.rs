@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_says_who_cannot_do_what_and_where() {
+    fn denial_names_user_action_and_scope() {
         let target = ResourceTarget {
             group: "apps",
             resource: "deployments",

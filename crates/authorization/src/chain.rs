@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_goes_on_until_an_authorizer_decides_and_gives_all_reasons() {
+    fn chain_stops_at_decision_and_joins_reasons() {
         let alice = User::default();
         assert!(Chain::new([deny(), allow()]).authorize(&alice, &LIVEZ).allows());
         let decision = Chain::new([deny(), deny()]).authorize(&alice, &LIVEZ);

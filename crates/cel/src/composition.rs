@@ -85,14 +85,14 @@ impl Composition {
 }
 
 /// Cached value of a variable, once it was read.
-type Kept = Mutex<Option<Result<CelValue, EvaluationError>>>;
+type CachedValue = Mutex<Option<Result<CelValue, EvaluationError>>>;
 
 #[derive(Debug)]
 struct Lazy {
     composition: Composition,
     /// Values without `variables`, which would contain itself.
     activation: Activation,
-    values: Arc<[Kept]>,
+    values: Arc<[CachedValue]>,
     /// Number of visible variables: those before the one under evaluation.
     lengths: usize,
 }
@@ -105,7 +105,7 @@ impl LazyFields for Lazy {
     fn field(&self, name: &str, budget: &mut Budget<'_>) -> Option<Result<CelValue, EvaluationError>> {
         let programs = &self.composition.programs[..self.lengths];
         let at = programs.iter().position(|(other, _)| other == name)?;
-        let kept = |value: &Kept| value.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let kept = |value: &CachedValue| value.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(known) = kept(&self.values[at]) {
             return Some(known);
         }

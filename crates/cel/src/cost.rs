@@ -32,7 +32,7 @@ pub(crate) const MAP: u64 = 30;
 pub(crate) const STRUCT: u64 = 40;
 
 /// Maximum length of a format's name.
-const LONGEST_FORMAT: u64 = 64;
+const MAX_FORMAT_NAME_LENGTH: u64 = 64;
 
 const ONE: Range = Range::fixed(1);
 

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn properties_get_names_that_cel_can_say() {
+    fn property_names_are_escaped_for_cel() {
         let cases = [
             ("replicas", Some("replicas")),
             ("x-y", Some("x__dash__y")),

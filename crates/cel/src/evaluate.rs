@@ -386,7 +386,7 @@ impl<'a, 'b> Frame<'a, 'b> {
         let mut map = BTreeMap::new();
         for (key, value, optional) in entries {
             let key = self.eval(key)?;
-            let key = MapKey::of(&key)
+            let key = MapKey::from_value(&key)
                 .ok_or_else(|| EvaluationError::failed(format!("unsupported key type: {}", key.type_name())))?;
             if let Some(value) = self.element(value, *optional)? {
                 map.insert(key, value);

@@ -131,7 +131,7 @@ impl Frame<'_, '_> {
             FoldKind::TransformMap => {
                 let value = self.eval(&fold.body)?;
                 self.charge(3)?;
-                let key = MapKey::of(&self.locals[depth]).ok_or(NoSuchOverload)?;
+                let key = MapKey::from_value(&self.locals[depth]).ok_or(NoSuchOverload)?;
                 gathered.map.insert(key, value);
             }
             FoldKind::TransformMapEntry => {
@@ -147,7 +147,7 @@ impl Frame<'_, '_> {
 
     fn insert_entries(&mut self, entries: &MapValue, gathered: &mut Gathered) -> Outcome<()> {
         for (key, value) in entries.entries() {
-            let key = MapKey::of(&key).ok_or(NoSuchOverload)?;
+            let key = MapKey::from_value(&key).ok_or(NoSuchOverload)?;
             if gathered.map.contains_key(&key) {
                 let shown = match &key {
                     MapKey::Bool(flag) => flag.to_string(),

@@ -460,7 +460,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_reported_with_the_character_that_broke_it() {
+    fn invalid_token_is_reported_with_its_character() {
         let failures = |source: &str| {
             let errors = tokens(source).1;
             errors

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_excess_is_shown_by_its_factor_up_to_a_hundred() {
+    fn excess_is_formatted_as_factor_up_to_hundred() {
         assert_eq!(excess(10_000_000, ESTIMATED_RULE), None);
         assert_eq!(excess(10_400_000, ESTIMATED_RULE).as_deref(), Some("1.040000x"));
         assert_eq!(excess(405_006_003, ESTIMATED_RULE).as_deref(), Some("40.5x"));

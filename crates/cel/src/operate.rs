@@ -356,7 +356,7 @@ pub(crate) fn index(container: &CelValue, index: &CelValue) -> Outcome {
 }
 
 fn key_text(key: &CelValue) -> String {
-    match MapKey::of(key) {
+    match MapKey::from_value(key) {
         Some(MapKey::String(text)) => text.to_string(),
         Some(MapKey::Int(number)) => number.to_string(),
         Some(MapKey::Uint(number)) => number.to_string(),

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn macros_are_calls_and_optional_values_are_refused() {
+    fn plain_language_rejects_macros_and_optionals() {
         let Ok(PlainExpr::Call { function, args }) = PlainExpr::parse("has(a.b)") else {
             unreachable!("no call");
         };

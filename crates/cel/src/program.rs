@@ -463,7 +463,7 @@ fn constant((node, optional): &(Node, bool)) -> Option<CelValue> {
 /// Creates a map literal. One that has only constants is computed once.
 fn map(nodes: Vec<(Node, Node, bool)>) -> Node {
     let entries = nodes.iter().map(|(key, value, optional)| match (key, value) {
-        (Node::Const(key), Node::Const(value)) if !optional => Some((MapKey::of(key)?, value.clone())),
+        (Node::Const(key), Node::Const(value)) if !optional => Some((MapKey::from_value(key)?, value.clone())),
         _ => None,
     });
     match entries.collect() {

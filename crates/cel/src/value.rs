@@ -124,7 +124,7 @@ pub struct StructValue {
 
 impl MapKey {
     /// Converts `value` to a key; only booleans, integers and texts can be keys.
-    pub(crate) fn of(value: &CelValue) -> Option<Self> {
+    pub(crate) fn from_value(value: &CelValue) -> Option<Self> {
         Some(match value {
             CelValue::Bool(flag) => MapKey::Bool(*flag),
             CelValue::Int(number) => MapKey::Int(*number),
@@ -445,7 +445,7 @@ impl MapValue {
     pub(crate) fn get(&self, key: &CelValue) -> Option<Outcome> {
         match (self, key) {
             (_, CelValue::String(key)) => self.field(key),
-            (MapValue::Built(map), key) => map.get(&MapKey::of(key)?).cloned().map(Ok),
+            (MapValue::Built(map), key) => map.get(&MapKey::from_value(key)?).cloned().map(Ok),
             _ => None,
         }
     }
@@ -457,7 +457,7 @@ impl MapValue {
                 DeclKind::Object(_) => member(map, Some(decl), key).is_some(),
                 _ => map.contains_key(key),
             },
-            (MapValue::Built(map), key) => MapKey::of(key).is_some_and(|key| map.contains_key(&key)),
+            (MapValue::Built(map), key) => MapKey::from_value(key).is_some_and(|key| map.contains_key(&key)),
             _ => false,
         }
     }

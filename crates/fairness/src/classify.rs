@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_stand_for_all_below_them() {
+    fn path_rule_includes_paths_below() {
         let matches = |url: &str, path: &str| {
             let rule = format!("nonResourceRules: [{{verbs: [get], nonResourceURLs: ['{url}']}}]");
             first(

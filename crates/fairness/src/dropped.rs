@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 /// Maximum retry time in seconds.
-const LONGEST: u64 = 32;
+const MAX_RETRY_SECONDS: u64 = 32;
 
 /// Rejections of a level by second.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl Dropped {
             return self.retry_after;
         }
         self.history.push_back((self.second, self.count));
-        let kept = (2 * self.retry_after).min(LONGEST);
+        let kept = (2 * self.retry_after).min(MAX_RETRY_SECONDS);
         while self
             .history
             .front()
@@ -49,7 +49,7 @@ impl Dropped {
         self.retry_after
     }
 
-    /// Doubles the retry time if the rejections within it exceed three per second, at most once per retry time; reduces
+    /// Doubles the retry time if the rejections within it reach three per second, at most once per retry time; reduces
     /// it by a second if there is less than one per second.
     fn adjust(&mut self, second: u64) {
         let after = self.retry_after;
@@ -60,7 +60,7 @@ impl Dropped {
         let refused: u64 = recent.map(|(_, count)| count).sum();
         let is_calm = self.raised.is_none_or(|raised| second.saturating_sub(raised) >= after);
         if is_calm && refused >= 3 * after {
-            self.retry_after = (2 * after).min(LONGEST);
+            self.retry_after = (2 * after).min(MAX_RETRY_SECONDS);
             self.raised = Some(second);
         } else if refused < after && after > 1 {
             self.retry_after -= 1;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_doubles_while_many_are_refused_and_falls_while_few_are() {
+    fn retry_time_follows_rejection_rate() {
         let mut dropped = Dropped::default();
         assert_eq!(refuse(&mut dropped, 1000, 5), 1);
         assert_eq!(refuse(&mut dropped, 1001, 10), 2);
@@ -95,6 +95,6 @@ mod tests {
         for second in 0..400 {
             refuse(&mut dropped, 1000 + second, 500);
         }
-        assert_eq!(dropped.retry_after, LONGEST);
+        assert_eq!(dropped.retry_after, MAX_RETRY_SECONDS);
     }
 }

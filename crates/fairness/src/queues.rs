@@ -298,7 +298,7 @@ impl<D> QueueSet<D> {
             queue.executing -= 1;
             self.active_queues -= usize::from(!queue.is_active());
             let surplus = SERVICE_NANOS as f64 - served as f64;
-            queue.next_dispatch = queue.next_dispatch - SeatSeconds::of(estimate.initial_seats as f64, surplus);
+            queue.next_dispatch = queue.next_dispatch - SeatSeconds::new(estimate.initial_seats as f64, surplus);
             let bound = queue.head;
             self.bound(entry.queue, bound);
         }
@@ -383,7 +383,7 @@ impl<D> QueueSet<D> {
         if self.active_queues > 0 && nanos > 0 {
             let wanted = (self.seats_in_use + self.seats_waiting).min(self.limit);
             let rate = wanted as f64 / self.active_queues as f64;
-            self.progress = self.progress + SeatSeconds::of(rate, nanos as f64);
+            self.progress = self.progress + SeatSeconds::new(rate, nanos as f64);
         }
     }
 

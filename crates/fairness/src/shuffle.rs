@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn hands_that_cannot_be_dealt_are_refused() {
+    fn impossible_hand_is_rejected() {
         assert!(Dealer::new(128, 8).is_some());
         for (deck, hand) in [(0, 0), (4, 0), (4, 5), (128, 9), (1 << 27, 1), (16, 16)] {
             assert_eq!(Dealer::new(deck, hand), None, "{deck} {hand}");

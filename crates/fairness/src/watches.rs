@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_shown_to_watches_of_all_of_the_namespace_and_of_the_object() {
+    fn change_counts_watches_of_all_scopes() {
         let watches = Watches::default();
         let all: Vec<_> = [
             pods("", ""),

@@ -15,7 +15,7 @@ impl SeatSeconds {
     pub(crate) const ZERO: Self = Self(0);
 
     /// Returns the work of `seats` during `nanos` nanoseconds.
-    pub(crate) fn of(seats: f64, nanos: f64) -> Self {
+    pub(crate) fn new(seats: f64, nanos: f64) -> Self {
         Self((seats * nanos / NANOS_PER_UNIT).round() as i128)
     }
 
@@ -82,12 +82,12 @@ impl WorkEstimate {
 
     /// Returns the work of the final seats.
     pub(crate) fn final_work(&self) -> SeatSeconds {
-        SeatSeconds::of(self.final_seats as f64, self.additional_latency.as_nanos() as f64)
+        SeatSeconds::new(self.final_seats as f64, self.additional_latency.as_nanos() as f64)
     }
 
     /// Returns the total work if the execution takes `service_nanos` nanoseconds.
     pub(crate) fn total_work(&self, service_nanos: u64) -> SeatSeconds {
-        SeatSeconds::of(self.initial_seats as f64, service_nanos as f64) + self.final_work()
+        SeatSeconds::new(self.initial_seats as f64, service_nanos as f64) + self.final_work()
     }
 }
 
@@ -204,7 +204,7 @@ impl ListQuery<'_> {
     }
 }
 
-/// Returns the maximum number of seats in a level that allows `of_level`; 0 means no limit.
+/// Returns `most`, or the level's own maximum `of_level` if that is smaller; 0 means no limit.
 fn bounded(of_level: u64, most: u64) -> u64 {
     if of_level == 0 { most } else { of_level.min(most) }
 }
@@ -263,7 +263,7 @@ pub fn mutating_work(watchers: usize, of_level: u64) -> WorkEstimate {
         return WorkEstimate::seats(MIN_SEATS);
     }
     let seats = (watchers / WATCHES_PER_SEAT).ceil();
-    let work = SeatSeconds::of(seats, EVENT_DURATION_NANOS);
+    let work = SeatSeconds::new(seats, EVENT_DURATION_NANOS);
     // Fewer seats for a longer time, so that it does not wait for many seats at once.
     let seats = (seats as u64).min(bounded(of_level, MAX_MUTATING_SEATS));
     WorkEstimate {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_take_a_seat_for_each_hundred_kilobytes() {
+    fn list_takes_seat_per_hundred_kilobytes() {
         let all = ListQuery::default();
         assert_eq!(seats(&all, 0, 0), 1);
         assert_eq!(seats(&all, 100, 1000), 1);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_of_unknown_weight_are_taken_for_the_heaviest() {
+    fn objects_of_unknown_size_count_as_largest() {
         assert_eq!(
             seats(
                 &ListQuery {
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_has_a_most_and_what_is_unknown_takes_little() {
+    fn list_seats_are_limited_by_level() {
         let (all, objects) = (
             ListQuery::default(),
             ObjectStatistics {
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_may_take_a_seat_for_each_hundred_objects_that_they_look_at() {
+    fn list_takes_seat_per_hundred_examined_objects() {
         let seats = |query: ListQuery<'_>| {
             let objects = ObjectStatistics {
                 count: 301,
@@ -432,8 +432,8 @@ mod tests {
 
     #[test]
     fn seat_seconds_read_as_those_of_the_reference() {
-        assert_eq!(SeatSeconds::of(2.0, 3_000_000.0).to_string(), "0.00600000ss");
+        assert_eq!(SeatSeconds::new(2.0, 3_000_000.0).to_string(), "0.00600000ss");
         assert_eq!(SeatSeconds(123_456_789_012).to_string(), "1234.56789012ss");
-        assert_eq!(SeatSeconds::of(2.0, 3_000_000.0).to_float(), 0.006);
+        assert_eq!(SeatSeconds::new(2.0, 3_000_000.0).to_float(), 0.006);
     }
 }

@@ -53,10 +53,10 @@ pub enum PathElementError {
 impl Key {
     /// Creates a key from fields in any order.
     pub fn new(fields: Vec<(SmolStr, Value)>) -> Self {
-        Self::of(fields.into())
+        Self::from_members(fields.into())
     }
 
-    pub(crate) fn of(mut fields: Members) -> Self {
+    pub(crate) fn from_members(mut fields: Members) -> Self {
         if !fields.is_sorted_by(|a, b| a.0 <= b.0) {
             fields.sort_by(|a, b| a.0.cmp(&b.0));
         }
@@ -126,7 +126,7 @@ impl PathElement {
         let rest = text.get(2..).unwrap_or_default();
         match kind {
             b'f' => Ok(PathElement::Field(SmolStr::new(rest))),
-            b'k' => Ok(PathElement::Key(Key::of(Scanner::new(rest).only_members()?))),
+            b'k' => Ok(PathElement::Key(Key::from_members(Scanner::new(rest).only_members()?))),
             b'v' => Ok(PathElement::Value(Scanner::new(rest).only_value()?)),
             b'i' => match rest.parse() {
                 Ok(index) => Ok(PathElement::Index(index)),

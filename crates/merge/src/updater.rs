@@ -110,7 +110,7 @@ struct Changes {
 }
 
 impl Changes {
-    fn of(comparison: Comparison) -> Self {
+    fn new(comparison: Comparison) -> Self {
         Self {
             comparison,
             written: None,
@@ -361,7 +361,7 @@ impl<C: Converter> Updater<C> {
         let mut by_version = BTreeMap::new();
         by_version.insert(
             SmolStr::new(version),
-            Some(Changes::of(self.compared(&comparison, version))),
+            Some(Changes::new(self.compared(&comparison, version))),
         );
         let mut conflicts = Managers::new();
         for (name, owned) in &managers {
@@ -370,7 +370,7 @@ impl<C: Converter> Updater<C> {
             }
             if !by_version.contains_key(&owned.api_version) {
                 let converted = self.comparison_at(old, new, &comparison, &owned.api_version)?;
-                by_version.insert(owned.api_version.clone(), converted.map(Changes::of));
+                by_version.insert(owned.api_version.clone(), converted.map(Changes::new));
             }
             let Some(Some(changes)) = by_version.get_mut(&owned.api_version) else {
                 continue;

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owns_a_whole_owns_all_that_is_in_it() {
+    fn owner_of_container_owns_its_content() {
         let entries = entry("alpha", "Apply", "", "{'f:spec': {'f:selector': {}, 'f:args': {}}}");
         assert_eq!(
             blamed(&format!(

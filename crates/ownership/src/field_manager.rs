@@ -184,7 +184,7 @@ impl FieldManager {
             Some(entries) => refuse_managed_fields(entries)?,
             None => None,
         };
-        let now = Timestamp::of(now);
+        let now = Timestamp::from_time(now);
         let bare = without_managed_fields(live);
         if managed.0.is_empty() && own.is_none() && !created {
             managed = self.own_existing(&bare, managed, &now)?;
@@ -295,7 +295,7 @@ impl FieldManager {
         if managed.0.is_empty() && !created {
             return new;
         }
-        let now = Timestamp::of(now);
+        let now = Timestamp::from_time(now);
         let live = without_managed_fields(live);
         let first = match managed.0.is_empty() {
             true => self.first(&live, &new, manager, &now),

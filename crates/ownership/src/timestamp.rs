@@ -15,7 +15,7 @@ pub(crate) struct Timestamp {
 
 impl Timestamp {
     /// Returns the second of `now`.
-    pub(crate) fn of(now: SystemTime) -> Self {
+    pub(crate) fn from_time(now: SystemTime) -> Self {
         Self::new(now.into())
     }
 
@@ -58,6 +58,9 @@ mod tests {
         assert_eq!(Timestamp::parse("2026-01-02"), None);
         assert_eq!(Timestamp::parse("9999-12-31T23:59:59-23:59"), None);
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_500);
-        assert_eq!(Timestamp::of(now).to_value(), Value::from("1970-01-01T00:00:01Z"));
+        assert_eq!(
+            Timestamp::from_time(now).to_value(),
+            Value::from("1970-01-01T00:00:01Z")
+        );
     }
 }

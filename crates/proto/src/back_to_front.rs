@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_last_stands_first() {
+    fn last_written_bytes_come_first() {
         let mut out = BackToFront::with_capacity(3);
         let end = out.len();
         out.field(2, b"text");

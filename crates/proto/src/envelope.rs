@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_stands_in_its_envelope() {
+    fn object_is_written_in_its_envelope() {
         let mut out = Vec::new();
         write_envelope("v1", "Pod", b"message", &mut out);
         assert_eq!(
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_envelope_is_refused_in_the_words_of_the_reference() {
+    fn invalid_envelope_gives_reference_error() {
         let error = |bytes: &[u8]| Envelope::read(bytes).unwrap_err().to_string();
         assert_eq!(error(b""), "empty data");
         assert_eq!(error(b"k8s\0"), "empty body");
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_envelope_lacks_is_empty() {
+    fn missing_envelope_fields_are_empty() {
         let envelope = Envelope::read(b"k8s\0\x1a\x00").unwrap();
         assert_eq!((&*envelope.api_version, &*envelope.kind), ("", ""));
         assert!(envelope.message.is_empty());

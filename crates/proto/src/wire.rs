@@ -17,7 +17,7 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    fn of(tag: u64) -> Result<Self, DecodeError> {
+    fn from_tag(tag: u64) -> Result<Self, DecodeError> {
         Ok(match tag & 7 {
             0 => Self::Varint,
             1 => Self::Fixed64,
@@ -129,7 +129,7 @@ impl<'a> Input<'a> {
         let mut groups = 0usize;
         let mut bits = tag.bits;
         loop {
-            match Wire::of(bits)? {
+            match Wire::from_tag(bits)? {
                 Wire::Varint => drop(self.varint()?),
                 Wire::Fixed64 => drop(self.take(8)?),
                 Wire::Bytes => drop(self.bytes()?),

@@ -116,7 +116,7 @@ fn assert_both_ways(of: &str, text: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn zero_scalars_are_written_and_pointers_only_where_they_are_set() {
+fn zero_scalars_and_set_pointers_are_written() {
     assert_both_ways(
         "a.Scalars",
         r#"{"count":0,"textNever":"","bytesNever":null}"#,
@@ -257,7 +257,7 @@ fn free_json_is_held_as_its_text() {
 }
 
 #[test]
-fn json_schemas_stand_beside_their_other_forms() {
+fn json_schema_alternatives_are_encoded() {
     assert_both_ways(
         "a.Special",
         r#"{"time":null,"schema":{"additional":true,"items":[{"type":"a"},{}],"depends":{"k":["x","y"]}}}"#,
@@ -276,7 +276,7 @@ fn json_schemas_stand_beside_their_other_forms() {
 }
 
 #[test]
-fn null_bytes_in_a_map_have_a_key_alone() {
+fn null_bytes_in_map_have_only_a_key() {
     assert_eq!(
         encode("a.Lists", r#"{"data":{"k":null}}"#).unwrap(),
         b"\x3a\x03\x0a\x01k"
@@ -298,7 +298,7 @@ fn fields_that_the_type_has_not_are_passed_over() {
 }
 
 #[test]
-fn a_field_that_stands_twice_is_read_as_by_protobuf() {
+fn repeated_field_is_read_like_protobuf() {
     let scalars = decode("a.Nested", b"\x22\x01a\x22\x01b").unwrap();
     assert_eq!(scalars.str_at(&["last"]), Some("b"));
     let messages = decode("a.Nested", b"\x12\x03\x0a\x01a\x22\x01x\x12\x05\x12\x03\x22\x01y").unwrap();
@@ -319,7 +319,7 @@ fn text_that_is_no_utf8_is_replaced_as_in_json() {
 }
 
 #[test]
-fn hostile_bytes_are_refused() {
+fn hostile_bytes_are_rejected() {
     let wrong = |wire, field: &str| DecodeError::WrongWireType {
         wire,
         field: field.into(),
@@ -409,7 +409,7 @@ fn bounds_are_kept() {
 }
 
 #[test]
-fn trees_that_have_not_the_form_of_their_type_are_refused() {
+fn tree_with_wrong_type_is_rejected() {
     for (of, text) in [
         ("a.Scalars", r#"{"count":2147483648}"#),
         ("a.Scalars", r#"{"count":"1"}"#),
@@ -499,7 +499,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_message_reads_back(
         texts in prop::collection::vec(".{0,40}", 0..5),
         numbers in prop::collection::vec(any::<i32>(), 0..5),
         longs in prop::collection::vec(any::<i64>(), 1..5),

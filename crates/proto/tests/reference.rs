@@ -93,7 +93,7 @@ fn check(messages: &Messages, of: TypeId, sample: &Sample) -> Result<(), String>
 
 #[needs(shared)]
 #[test]
-fn objects_of_every_kind_that_can_be_served_are_read_and_written_as_by_the_reference() {
+fn objects_of_every_kind_match_reference() {
     let folder = shared("facts/roundtrip");
     let all = Apis::set(&["api/all=true".to_owned()]).unwrap();
     let messages = Messages::new(Arc::new(holdfast_kinds::tables::types_of(&all).unwrap()));

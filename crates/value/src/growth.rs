@@ -106,7 +106,7 @@ mod tests {
     use crate::Limits;
 
     #[test]
-    fn a_tree_takes_the_bytes_of_its_json() {
+    fn draw_value_counts_json_bytes() {
         for text in [
             "null",
             "[]",

@@ -7,7 +7,7 @@ use crate::{Entry, SmolStr};
 /// Number of tags in a word.
 const LANES: usize = u64::BITS as usize / 8;
 /// Number of entries up to which a linear search is faster.
-const FEW: usize = 4;
+const MAX_LINEAR_ENTRIES: usize = 4;
 
 const LOWEST_BITS: u64 = u64::MAX / 0xFF;
 const HIGHEST_BITS: u64 = LOWEST_BITS << 7;
@@ -24,7 +24,7 @@ impl Tags {
     /// Returns the index of `key` among at most [`Tags::MAX_KEYS`] entries. The caller always passes the same entries.
     #[inline]
     pub(crate) fn find(&self, entries: &[Entry], key: &str) -> Option<usize> {
-        if entries.len() <= FEW {
+        if entries.len() <= MAX_LINEAR_ENTRIES {
             return entries.iter().position(|(name, _)| name == key);
         }
         let wanted = LOWEST_BITS * u64::from(tag(key));

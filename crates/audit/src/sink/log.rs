@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_queued_is_written_before_the_end() {
+    fn queued_events_are_written_before_end() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("new/audit.log");
         let output = Target::Growing(path.clone()).open().unwrap();
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_counted_and_reported() {
+    fn write_failure_is_counted_and_reported() {
         let (queue, counts) = (queue(), Arc::new(Counts::default()));
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let (thread, _) = Writer::start(

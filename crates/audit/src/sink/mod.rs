@@ -99,10 +99,10 @@ pub struct BackendConfig {
 }
 
 /// Maximum number of waiting events of requests that wait for them. A cancelled request does not wait.
-const MOST_BLOCKING: usize = 100_000;
+const MAX_BLOCKING_EVENTS: usize = 100_000;
 
 /// Time that events wait for each other if no request waits for them.
-const LINGER: Duration = Duration::from_millis(20);
+const LINGER_DURATION: Duration = Duration::from_millis(20);
 
 /// Name of the queue and of the truncation in metrics.
 const BUFFERED: &str = "buffered";
@@ -127,7 +127,7 @@ impl BackendConfig {
                 },
             },
             Mode::Blocking | Mode::BlockingStrict => Gathering {
-                capacity: MOST_BLOCKING,
+                capacity: MAX_BLOCKING_EVENTS,
                 enough: 1,
                 linger: of_one,
             },
@@ -174,7 +174,7 @@ impl Sink {
     /// # Errors
     /// Fails if no thread can be started.
     pub fn add_log(&mut self, output: Output, format: Format, config: &BackendConfig) -> io::Result<Ended> {
-        let queue = Arc::new(Queue::new(config.gathering(LINGER)));
+        let queue = Arc::new(Queue::new(config.gathering(LINGER_DURATION)));
         let (thread, ended) = Writer::start(
             output,
             Arc::clone(&queue),
@@ -455,7 +455,7 @@ pub(crate) mod tests {
     }
 
     #[tokio::test]
-    async fn a_strict_sink_reports_that_an_event_was_not_taken() {
+    async fn strict_sink_reports_lost_event() {
         for (mode, well) in [(Mode::Blocking, true), (Mode::BlockingStrict, false)] {
             let counts = Arc::new(Counts::default());
             let mut sink = Sink::new(Arc::clone(&counts) as _);

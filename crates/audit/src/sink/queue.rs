@@ -29,7 +29,7 @@ impl Entry {
 }
 
 /// Maximum number of bytes in a queue, whatever its limit on events.
-const MOST_BYTES: usize = 256 << 20;
+const MAX_QUEUE_BYTES: usize = 256 << 20;
 
 /// Gathering of entries before they are removed.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +108,7 @@ impl Queue {
     /// Fails if there is no room; the entry is then finished.
     pub(crate) fn push(&self, entry: Entry, urgent: bool) -> Result<(), Overflow> {
         let mut state = self.state.lock();
-        let full = state.entries.len() >= self.gathering.capacity || state.bytes + entry.text.len() > MOST_BYTES;
+        let full = state.entries.len() >= self.gathering.capacity || state.bytes + entry.text.len() > MAX_QUEUE_BYTES;
         if state.closed || full && !state.entries.is_empty() {
             let why = if state.closed { Overflow::Closed } else { Overflow::Full };
             drop(state);
@@ -273,7 +273,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(3600);
 
     #[test]
-    fn a_full_queue_takes_nothing_and_reports_to_those_that_wait() {
+    fn full_queue_rejects_entry_and_reports_to_waiter() {
         let queue = queue(1, 1, LONG);
         queue.push(entry("a"), false).unwrap();
         let (done, mut outcome) = oneshot::channel();
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn an_urgent_entry_takes_those_before_it_along() {
+    fn urgent_entry_flushes_earlier_entries() {
         let queue = queue(10, 1, LONG);
         let taker = Arc::clone(&queue);
         let taken = std::thread::spawn(move || texts(taker.wait()));
@@ -300,14 +300,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_urgent_is_taken_by_itself() {
+    fn waiting_entries_are_removed_after_linger() {
         let queue = queue(10, 1, Duration::from_millis(1));
         queue.push(entry("a"), false).unwrap();
         assert_eq!(texts(queue.wait()), ["a"]);
     }
 
     #[test]
-    fn what_is_abandoned_is_reported() {
+    fn abandoned_entries_are_reported() {
         let queue = queue(10, 1, LONG);
         let (done, mut outcome) = oneshot::channel();
         let waiting = Entry {

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_file_can_hold_is_refused() {
+    fn entry_larger_than_file_limit_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let mut log = Rotating::new(retention(folder.path()), clock);
         let error = write(&mut log, "12345678901").unwrap_err();

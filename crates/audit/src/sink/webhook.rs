@@ -24,14 +24,14 @@ pub trait Post: Send + Sync + 'static {
 }
 
 /// Maximum number of attempts for a list, and the growth factor of the backoff.
-const ATTEMPTS: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 const FACTOR: f64 = 1.5;
 
 /// Maximum number of lists in flight. If the webhook accepts none, the queue fills.
-const UNDER_WAY: u32 = 64;
+const MAX_LISTS_IN_FLIGHT: u32 = 64;
 
 /// Maximum size of a list in bytes without a flag.
-const MOST_BYTES: usize = 64 << 20;
+const MAX_LIST_BYTES: usize = 64 << 20;
 
 /// Settings of lists and their transmission.
 pub(crate) struct Sending {
@@ -59,9 +59,9 @@ pub(crate) fn start(
             initial_backoff: sending.initial_backoff,
             observer,
         });
-        let places = Arc::new(Semaphore::new(UNDER_WAY as usize));
+        let places = Arc::new(Semaphore::new(MAX_LISTS_IN_FLIGHT as usize));
         let mut throttle = sending.throttle;
-        let max_bytes = sending.max_bytes.unwrap_or(MOST_BYTES);
+        let max_bytes = sending.max_bytes.unwrap_or(MAX_LIST_BYTES);
         while let Some(mut entries) = queue.collect(sending.max_events).await {
             while !entries.is_empty() {
                 let list = split(&mut entries, max_bytes);
@@ -75,7 +75,7 @@ pub(crate) fn start(
                 tokio::spawn(Arc::clone(&sender).send(list, place));
             }
         }
-        let _ = places.acquire_many(UNDER_WAY).await;
+        let _ = places.acquire_many(MAX_LISTS_IN_FLIGHT).await;
         drop(end);
     })
 }
@@ -132,7 +132,7 @@ impl Sender {
                 Ok(()) => return Ok(()),
                 Err(error) => error,
             };
-            if attempt == ATTEMPTS {
+            if attempt == MAX_ATTEMPTS {
                 return Err(error);
             }
             tracing::debug!(plugin = NAME, attempt, %error, "audit events are sent again");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_list_that_is_never_taken_is_given_up_and_counted() {
+    async fn unaccepted_list_is_dropped_and_counted() {
         let (taken, finished, counts, _) = send(5, None).await;
         assert_eq!((taken.len(), finished), (0, vec![false, false]));
         assert_eq!(counts.failures(), [("webhook", 2)]);

@@ -306,7 +306,7 @@ mod tests {
     const READ_PODS: &str = "{verbs: [get], apiGroups: [''], resources: [pods]}";
 
     #[test]
-    fn a_role_holds_where_it_is_bound_and_says_so() {
+    fn role_applies_in_namespace_of_binding() {
         let policy = RuleIndex::default();
         role(&policy, "a", "reader", READ_PODS);
         bind(
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_role_holds_everywhere_or_in_the_namespace_of_its_binding() {
+    fn cluster_role_applies_in_scope_of_binding() {
         let policy = RuleIndex::default();
         role(&policy, "", "reader", READ_PODS);
         let reader = "{kind: ClusterRole, name: reader}";
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_away_holds_no_more() {
+    fn removed_role_no_longer_applies() {
         let policy = RuleIndex::default();
         let (ann, devs) = (user("ann", &[]), user("dev", &["devs"]));
         let allowed = |who| policy.authorize(who, &pods("get", "a")).allows();
@@ -418,9 +418,9 @@ mod tests {
         assert_eq!(policy.rules(&user("ann", &[]), "b").rules.len(), 1);
     }
 
-    /// Prints the time of a decision with 10,000 bindings: `cargo test --release -- --nocapture asker`.
+    /// Prints the time of a decision with 10,000 bindings: `cargo test --release -- --nocapture decision_reads`.
     #[test]
-    fn a_question_looks_at_the_roles_of_the_asker_alone() {
+    fn decision_reads_only_roles_of_user() {
         let policy = RuleIndex::default();
         role(&policy, "", "reader", READ_PODS);
         for at in 0..10_000 {

@@ -1,6 +1,8 @@
 //! Costs of calls of functions and operators, and the sizes of their results.
 
-use super::{Estimator, FORMAT_PATTERN, LIST, LONGEST_FORMAT, ONE, PATTERN, Range, Step, TRAVERSAL, origin_size};
+use super::{
+    Estimator, FORMAT_PATTERN, LIST, MAX_FORMAT_NAME_LENGTH, ONE, PATTERN, Range, Step, TRAVERSAL, origin_size,
+};
 use crate::checker::Reference;
 use crate::functions::{Cost, Overload};
 use crate::syntax::{Expr, ExprKind, Id, operators};
@@ -139,7 +141,7 @@ impl Estimator<'_> {
         let most = match of {
             _ if self.checked.type_of(a.id) != of => return None,
             Type::Named("kubernetes.URL") => self.size(b).map_or(1, |size| size.max.max(1)),
-            Type::Named("kubernetes.NamedFormat") => LONGEST_FORMAT,
+            Type::Named("kubernetes.NamedFormat") => MAX_FORMAT_NAME_LENGTH,
             Type::Named(_) => 1,
             _ => return None,
         };

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formats_take_what_kubernetes_takes() {
+    fn formats_accept_same_texts_as_kubernetes() {
         let cases = [
             ("dns1123Label", "my-name", true),
             ("dns1123Label", "My", false),

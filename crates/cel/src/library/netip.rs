@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_is_reported_in_the_words_of_go() {
+    fn invalid_address_gives_go_error() {
         for (text, why) in [
             ("", "unable to parse IP"),
             ("%eth0", "missing IPv6 address"),

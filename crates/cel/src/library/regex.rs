@@ -26,7 +26,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
 ];
 
 /// Maximum number of cached patterns.
-const KEPT: usize = 256;
+const MAX_CACHED_PATTERNS: usize = 256;
 
 /// Cache of compiled patterns. When it is full, all are dropped.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl RegexCache {
             return Ok(found.clone());
         }
         let regex = Arc::new(Pattern::compile(pattern, &self.memory).map_err(EvaluationError::failed)?);
-        if compiled.len() >= KEPT {
+        if compiled.len() >= MAX_CACHED_PATTERNS {
             compiled.clear();
         }
         compiled.insert(SmolStr::new(pattern), regex.clone());

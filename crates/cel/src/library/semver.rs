@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn loose_versions_are_made_strict_on_request_alone() {
+    fn loose_version_is_normalized_only_on_request() {
         assert!(Version::parse("v1.2").is_err());
         assert_eq!(normalized("v01.2").as_deref(), Ok("1.2.0"));
         assert!(normalized("1.2-rc").is_err());

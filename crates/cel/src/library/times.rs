@@ -92,10 +92,10 @@ fn numeric_offset(zone: &str, hours: &str, minutes: &str) -> Outcome<i64> {
         hours.saturating_mul(60).saturating_add(minutes)
     };
     // A century exceeds any zone; larger values would leave the calendar.
-    Ok(minutes.clamp(-MOST_MINUTES, MOST_MINUTES) * 60)
+    Ok(minutes.clamp(-MAX_OFFSET_MINUTES, MAX_OFFSET_MINUTES) * 60)
 }
 
-const MOST_MINUTES: i64 = 100 * 366 * 24 * 60;
+const MAX_OFFSET_MINUTES: i64 = 100 * 366 * 24 * 60;
 
 /// Returns the seconds east of UTC of a zone of the time zone database at that time. Names are case-sensitive, like
 /// file names.

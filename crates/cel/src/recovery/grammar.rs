@@ -63,7 +63,7 @@ fn token(kind: Kind) -> Shape {
     Shape::Token(set(&[kind]))
 }
 
-fn of(rule: Rule) -> Shape {
+fn rule_ref(rule: Rule) -> Shape {
     Shape::Call(rule, 0)
 }
 
@@ -106,52 +106,58 @@ fn operations(body: Shape) -> Shape {
 /// Returns a rule of cel-go's grammar.
 pub(super) fn grammar(rule: Rule) -> Shape {
     match rule {
-        Rule::Start => Sequence(vec![of(Rule::Expr), token(End)]),
+        Rule::Start => Sequence(vec![rule_ref(Rule::Expr), token(End)]),
         Rule::Expr => Sequence(vec![
-            of(Rule::Or),
+            rule_ref(Rule::Or),
             maybe(Sequence(vec![
                 token(Question),
-                of(Rule::Or),
+                rule_ref(Rule::Or),
                 token(Colon),
-                of(Rule::Expr),
+                rule_ref(Rule::Expr),
             ])),
         ]),
-        Rule::Or => Sequence(vec![of(Rule::And), repeated(vec![token(Or), of(Rule::And)], false)]),
+        Rule::Or => Sequence(vec![
+            rule_ref(Rule::And),
+            repeated(vec![token(Or), rule_ref(Rule::And)], false),
+        ]),
         Rule::And => Sequence(vec![
-            of(Rule::Relation),
-            repeated(vec![token(And), of(Rule::Relation)], false),
+            rule_ref(Rule::Relation),
+            repeated(vec![token(And), rule_ref(Rule::Relation)], false),
         ]),
         Rule::Relation => {
             let operators = [Less, LessEqual, GreaterEqual, Greater, Equal, NotEqual, In];
-            Sequence(vec![of(Rule::Calc), operations(infix(1, &operators, Rule::Relation))])
+            Sequence(vec![
+                rule_ref(Rule::Calc),
+                operations(infix(1, &operators, Rule::Relation)),
+            ])
         }
         Rule::Calc => Sequence(vec![
-            of(Rule::Unary),
+            rule_ref(Rule::Unary),
             operations(Choice(vec![
                 infix(2, &[Star, Slash, Percent], Rule::Calc),
                 infix(1, &[Plus, Minus], Rule::Calc),
             ])),
         ]),
         Rule::Unary => Choice(vec![
-            of(Rule::Member),
-            Sequence(vec![at_least_once(Not, false), of(Rule::Member)]),
-            Sequence(vec![at_least_once(Minus, true), of(Rule::Member)]),
+            rule_ref(Rule::Member),
+            Sequence(vec![at_least_once(Not, false), rule_ref(Rule::Member)]),
+            Sequence(vec![at_least_once(Minus, true), rule_ref(Rule::Member)]),
         ]),
         Rule::Member => member(),
         Rule::Primary => primary(),
         Rule::Arguments => Sequence(vec![
-            of(Rule::Expr),
-            repeated(vec![token(Comma), of(Rule::Expr)], false),
+            rule_ref(Rule::Expr),
+            repeated(vec![token(Comma), rule_ref(Rule::Expr)], false),
         ]),
         Rule::ListEntries => Sequence(vec![
-            of(Rule::Element),
-            repeated(vec![token(Comma), of(Rule::Element)], true),
+            rule_ref(Rule::Element),
+            repeated(vec![token(Comma), rule_ref(Rule::Element)], true),
         ]),
         Rule::Fields => pairs(Rule::Field),
-        Rule::Field => Sequence(vec![maybe(token(Question)), of(Rule::FieldName)]),
+        Rule::Field => Sequence(vec![maybe(token(Question)), rule_ref(Rule::FieldName)]),
         Rule::MapEntries => pairs(Rule::Element),
         Rule::FieldName => Choice(vec![token(Identifier), token(EscapedIdentifier)]),
-        Rule::Element => Sequence(vec![maybe(token(Question)), of(Rule::Expr)]),
+        Rule::Element => Sequence(vec![maybe(token(Question)), rule_ref(Rule::Expr)]),
         Rule::Literal => Choice(vec![
             Sequence(vec![maybe(token(Minus)), token(Int)]),
             token(Uint),
@@ -167,24 +173,29 @@ pub(super) fn grammar(rule: Rule) -> Shape {
 
 /// Returns a primary with its fields, calls and indexes.
 fn member() -> Shape {
-    let field = vec![Precedence(3), token(Dot), maybe(token(Question)), of(Rule::FieldName)];
+    let field = vec![
+        Precedence(3),
+        token(Dot),
+        maybe(token(Question)),
+        rule_ref(Rule::FieldName),
+    ];
     let call = vec![
         Precedence(2),
         token(Dot),
         token(Identifier),
         token(OpenParen),
-        maybe(of(Rule::Arguments)),
+        maybe(rule_ref(Rule::Arguments)),
         token(CloseParen),
     ];
     let index = vec![
         Precedence(1),
         token(OpenBracket),
         maybe(token(Question)),
-        of(Rule::Expr),
+        rule_ref(Rule::Expr),
         token(CloseBracket),
     ];
     let behind = [field, call, index].map(Sequence);
-    Sequence(vec![of(Rule::Primary), operations(Choice(behind.into()))])
+    Sequence(vec![rule_ref(Rule::Primary), operations(Choice(behind.into()))])
 }
 
 fn primary() -> Shape {
@@ -193,19 +204,19 @@ fn primary() -> Shape {
         maybe(token(Dot)),
         token(Identifier),
         token(OpenParen),
-        maybe(of(Rule::Arguments)),
+        maybe(rule_ref(Rule::Arguments)),
         token(CloseParen),
     ];
-    let nested = vec![token(OpenParen), of(Rule::Expr), token(CloseParen)];
+    let nested = vec![token(OpenParen), rule_ref(Rule::Expr), token(CloseParen)];
     let list = vec![
         token(OpenBracket),
-        maybe(of(Rule::ListEntries)),
+        maybe(rule_ref(Rule::ListEntries)),
         maybe(token(Comma)),
         token(CloseBracket),
     ];
     let map = vec![
         token(OpenBrace),
-        maybe(of(Rule::MapEntries)),
+        maybe(rule_ref(Rule::MapEntries)),
         maybe(token(Comma)),
         token(CloseBrace),
     ];
@@ -214,22 +225,25 @@ fn primary() -> Shape {
         token(Identifier),
         repeated(vec![token(Dot), token(Identifier)], false),
         token(OpenBrace),
-        maybe(of(Rule::Fields)),
+        maybe(rule_ref(Rule::Fields)),
         maybe(token(Comma)),
         token(CloseBrace),
     ];
     let mut choices: Vec<Shape> = [name, call, nested, list, map, message].map(Sequence).into();
-    choices.push(of(Rule::Literal));
+    choices.push(rule_ref(Rule::Literal));
     Choice(choices)
 }
 
 /// Returns one or more of `key: value`, separated by commas.
 fn pairs(key: Rule) -> Shape {
     Sequence(vec![
-        of(key),
+        rule_ref(key),
         token(Colon),
-        of(Rule::Expr),
-        repeated(vec![token(Comma), of(key), token(Colon), of(Rule::Expr)], true),
+        rule_ref(Rule::Expr),
+        repeated(
+            vec![token(Comma), rule_ref(key), token(Colon), rule_ref(Rule::Expr)],
+            true,
+        ),
     ])
 }
 

@@ -4,30 +4,30 @@ use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 
 use super::parse::{BAD_ESCAPE, BAD_RANGE, Error, MISSING_BRACKET, Parsed, TRAILING_BACKSLASH, first, until};
 
-pub(super) fn of<const N: usize>(ranges: [(char, char); N]) -> ClassUnicode {
+pub(super) fn class_from<const N: usize>(ranges: [(char, char); N]) -> ClassUnicode {
     ClassUnicode::new(ranges.map(|(low, high)| ClassUnicodeRange::new(low, high)))
 }
 
 pub(super) fn any() -> ClassUnicode {
-    of([('\0', char::MAX)])
+    class_from([('\0', char::MAX)])
 }
 
 pub(super) fn posix_class(name: &str) -> Option<ClassUnicode> {
     Some(match name {
-        "alnum" => of([('0', '9'), ('A', 'Z'), ('a', 'z')]),
-        "alpha" => of([('A', 'Z'), ('a', 'z')]),
-        "ascii" => of([('\0', '\x7f')]),
-        "blank" => of([('\t', '\t'), (' ', ' ')]),
-        "cntrl" => of([('\0', '\x1f'), ('\x7f', '\x7f')]),
-        "digit" => of([('0', '9')]),
-        "graph" => of([('!', '~')]),
-        "lower" => of([('a', 'z')]),
-        "print" => of([(' ', '~')]),
-        "punct" => of([('!', '/'), (':', '@'), ('[', '`'), ('{', '~')]),
-        "space" => of([('\t', '\r'), (' ', ' ')]),
-        "upper" => of([('A', 'Z')]),
-        "word" => of([('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]),
-        "xdigit" => of([('0', '9'), ('A', 'F'), ('a', 'f')]),
+        "alnum" => class_from([('0', '9'), ('A', 'Z'), ('a', 'z')]),
+        "alpha" => class_from([('A', 'Z'), ('a', 'z')]),
+        "ascii" => class_from([('\0', '\x7f')]),
+        "blank" => class_from([('\t', '\t'), (' ', ' ')]),
+        "cntrl" => class_from([('\0', '\x1f'), ('\x7f', '\x7f')]),
+        "digit" => class_from([('0', '9')]),
+        "graph" => class_from([('!', '~')]),
+        "lower" => class_from([('a', 'z')]),
+        "print" => class_from([(' ', '~')]),
+        "punct" => class_from([('!', '/'), (':', '@'), ('[', '`'), ('{', '~')]),
+        "space" => class_from([('\t', '\r'), (' ', ' ')]),
+        "upper" => class_from([('A', 'Z')]),
+        "word" => class_from([('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]),
+        "xdigit" => class_from([('0', '9'), ('A', 'F'), ('a', 'f')]),
         _ => return None,
     })
 }
@@ -87,7 +87,7 @@ fn unicode_table(name: &str) -> Option<ClassUnicode> {
             HirKind::Class(Class::Unicode(class)) => Some(class),
             HirKind::Literal(literal) => {
                 let only = std::str::from_utf8(&literal.0).ok()?.chars().next()?;
-                Some(of([(only, only)]))
+                Some(class_from([(only, only)]))
             }
             _ => None,
         }

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_share_a_bound_and_what_is_taken_goes_back() {
+    fn memory_clones_share_budget_and_shares_return() {
         let memory = PatternMemory::new(100);
         let copy = memory.clone();
         let first = memory.take(60).unwrap();

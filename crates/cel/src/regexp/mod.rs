@@ -23,15 +23,15 @@ use self::memory::Share;
 use self::tree::Node;
 
 /// Maximum memory of one compiled pattern in bytes.
-const COMPILED_SIZE: usize = 1 << 20;
+const MAX_COMPILED_BYTES: usize = 1 << 20;
 
 /// Minimum memory of the states that `regex-automata` creates while matching, and the memory for each state of the
-/// pattern, in bytes. The maximum is [`COMPILED_SIZE`].
-const LEAST_LAZY_SIZE: usize = 64 << 10;
+/// pattern, in bytes. The maximum is [`MAX_COMPILED_BYTES`].
+const MIN_LAZY_BYTES: usize = 64 << 10;
 const LAZY_SIZE_OF_STATE: usize = 512;
 
 /// Maximum height of a tree that is compiled, because `regex-automata` is recursive.
-const COMPILED_HEIGHT: u32 = 64;
+const MAX_COMPILED_HEIGHT: u32 = 64;
 
 /// Regular expression in Go's syntax.
 #[derive(Debug)]
@@ -53,14 +53,14 @@ struct Compiled {
     _share: Share,
 }
 
-/// Cost of compilation in steps, plus a number for each state. Never more than [`MOST_STEPS`], because compilation
-/// stops at [`COMPILED_SIZE`].
-const LEAST_STEPS: u64 = 2_000;
+/// Cost of compilation in steps, plus a number for each state. Never more than [`MAX_COMPILATION_STEPS`], because compilation
+/// stops at [`MAX_COMPILED_BYTES`].
+const MIN_COMPILATION_STEPS: u64 = 2_000;
 const STEPS_OF_STATE: u64 = 16;
-const MOST_STEPS: u64 = 400_000;
+const MAX_COMPILATION_STEPS: u64 = 400_000;
 
 /// Length in bytes up to which texts are assumed to keep few threads busy.
-const SHORT: usize = 256;
+const SHORT_TEXT_BYTES: usize = 256;
 
 /// Checks that `pattern` is a regular expression in Go's syntax and within the limits of RE2, in time proportional to
 /// its length.
@@ -94,11 +94,15 @@ impl Pattern {
             return None;
         }
         let (size, length) = (self.root.size(), text.len() as u64);
-        let threads = if text.len() <= SHORT { size.min(4) } else { size };
+        let threads = if text.len() <= SHORT_TEXT_BYTES {
+            size.min(4)
+        } else {
+            size
+        };
         let steps = size.saturating_add(length.saturating_mul(threads));
         let before = self.steps.fetch_add(steps, Ordering::Relaxed);
-        let compilation = LEAST_STEPS.saturating_add(self.root.states().saturating_mul(STEPS_OF_STATE));
-        if before.saturating_add(steps) < compilation.min(MOST_STEPS) {
+        let compilation = MIN_COMPILATION_STEPS.saturating_add(self.root.states().saturating_mul(STEPS_OF_STATE));
+        if before.saturating_add(steps) < compilation.min(MAX_COMPILATION_STEPS) {
             return None;
         }
         let compiled = self
@@ -135,15 +139,15 @@ impl Pattern {
 impl Compiled {
     /// Compiles a pattern; `None` if that exceeds its limits, or the rest of `memory`.
     fn new(root: &Node, memory: &PatternMemory) -> Option<Self> {
-        if root.height() > COMPILED_HEIGHT {
+        if root.height() > MAX_COMPILED_HEIGHT {
             return None;
         }
         let states = usize::try_from(root.states()).unwrap_or(usize::MAX);
         let lazy = states.saturating_mul(LAZY_SIZE_OF_STATE);
-        let lazy = lazy.clamp(LEAST_LAZY_SIZE, COMPILED_SIZE);
+        let lazy = lazy.clamp(MIN_LAZY_BYTES, MAX_COMPILED_BYTES);
         let config = meta::Config::new()
-            .nfa_size_limit(Some(COMPILED_SIZE))
-            .onepass_size_limit(Some(COMPILED_SIZE))
+            .nfa_size_limit(Some(MAX_COMPILED_BYTES))
+            .onepass_size_limit(Some(MAX_COMPILED_BYTES))
             .hybrid_cache_capacity(lazy);
         let mut builder = meta::Builder::new();
         let regex = builder.configure(config).build_from_hir(&root.to_hir()).ok()?;

@@ -2,7 +2,7 @@
 
 use regex_syntax::hir::{ClassUnicode, Look};
 
-use super::classes::{any, escape, of, posix_class, range, unicode_class};
+use super::classes::{any, class_from, escape, posix_class, range, unicode_class};
 use super::tree::Node;
 
 /// Maximum count of a repetition, also as a product of nested ones.
@@ -175,7 +175,7 @@ impl<'a> Parser<'a> {
             '$' => self.look(if self.flags.one_line { Look::End } else { Look::EndLF }, after),
             '.' if self.flags.dot_newline => self.class(any(), after),
             '.' => {
-                let mut class = of([('\n', '\n')]);
+                let mut class = class_from([('\n', '\n')]);
                 class.negate();
                 self.class(class, after)
             }
@@ -214,7 +214,7 @@ impl<'a> Parser<'a> {
 
     fn literal(&mut self, character: char, after: &'a str) -> Parsed<'a, ()> {
         if self.flags.fold {
-            let mut class = of([(character, character)]);
+            let mut class = class_from([(character, character)]);
             class.case_fold_simple();
             if class.ranges().len() > 1 {
                 return self.class(class, after);
@@ -358,9 +358,9 @@ impl<'a> Parser<'a> {
         };
         let negated = kind.is_ascii_uppercase();
         let (mut class, rest) = match kind {
-            'd' | 'D' => (of([('0', '9')]), rest),
-            's' | 'S' => (of([('\t', '\n'), ('\x0c', '\r'), (' ', ' ')]), rest),
-            'w' | 'W' => (of([('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]), rest),
+            'd' | 'D' => (class_from([('0', '9')]), rest),
+            's' | 'S' => (class_from([('\t', '\n'), ('\x0c', '\r'), (' ', ' ')]), rest),
+            'w' | 'W' => (class_from([('0', '9'), ('A', 'Z'), ('_', '_'), ('a', 'z')]), rest),
             'p' | 'P' => unicode_class(text, rest)?,
             _ => return Ok(None),
         };

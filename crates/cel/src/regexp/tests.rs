@@ -78,7 +78,7 @@ fn patterns_mean_what_they_mean_in_go() {
 }
 
 #[test]
-fn what_cannot_be_read_is_reported_in_the_words_of_go() {
+fn invalid_pattern_gives_go_error() {
     for (pattern, expected) in [
         ("(", "missing closing ): `(`"),
         ("[a", "missing closing ]: `[a`"),
@@ -119,7 +119,7 @@ fn depth_size_and_classes_have_bounds() {
 }
 
 #[test]
-fn patterns_are_compiled_as_long_as_there_is_memory_for_all_of_them() {
+fn patterns_are_compiled_while_memory_is_left() {
     let small = PatternMemory::new(1 << 20);
     let root = parse::parse("^[a-z0-9]([-a-z0-9]*[a-z0-9])?$").unwrap();
     let mut kept = Vec::new();

@@ -21,7 +21,7 @@ fn refused(expression: &str, column: usize, message: &str) {
 }
 
 #[test]
-fn names_that_stand_for_nothing_are_reported_with_their_place() {
+fn unknown_name_is_reported_with_position() {
     refused("self.b == 'x'", 5, "undefined field 'b'");
     refused("nothing", 1, "undeclared reference to 'nothing' (in container '')");
     refused(
@@ -49,7 +49,7 @@ fn names_that_stand_for_nothing_are_reported_with_their_place() {
 }
 
 #[test]
-fn what_a_macro_writes_twice_is_reported_twice() {
+fn error_in_duplicated_macro_target_is_reported_twice() {
     let once = "ERROR: <input>:1:1: undeclared reference to 'nothing' (in container '')\n | nothing.optMap(x, x).hasValue()\n | ^";
     let reported = compile_error(&schema(), "nothing.optMap(x, x).hasValue()");
     assert_eq!(reported, format!("compilation failed: {once}\n{once}"));
@@ -73,7 +73,7 @@ fn several_errors_are_reported_in_order_of_their_places() {
 }
 
 #[test]
-fn types_that_do_not_fit_are_reported_with_the_function_and_its_arguments() {
+fn type_mismatch_names_function_and_arguments() {
     refused(
         "self.a == 1",
         8,
@@ -243,7 +243,7 @@ fn syntax_errors_are_those_of_the_generated_parser_of_cel_go() {
 }
 
 #[test]
-fn the_mark_stands_below_the_place_in_the_right_line() {
+fn error_marker_is_below_position_in_its_line() {
     let reported = compile_error(&schema(), "self.a == 'ä' &&\n\tself.n == 'ö'");
     let expected = "compilation failed: ERROR: <input>:2:9: found no matching overload for '_==_' applied to '(int, string)'\n | \
                     \x20self.n == 'ö'\n | ........^";
@@ -251,14 +251,14 @@ fn the_mark_stands_below_the_place_in_the_right_line() {
 }
 
 #[test]
-fn literals_that_cannot_be_read_are_refused_before_they_run() {
+fn invalid_literal_is_rejected_at_compile_time() {
     refused("duration('x') == duration('1s')", 10, "invalid duration argument");
     refused("timestamp('x') == timestamp(0)", 11, "invalid timestamp argument");
     refused("self.a.matches('(')", 16, "invalid matches argument");
 }
 
 #[test]
-fn an_expression_of_another_type_than_its_place_needs_is_refused() {
+fn expression_of_wrong_type_is_rejected() {
     let environment = Environment::new().with_variable("object", Type::Dyn);
     let refused = |expression: &str, expected: &[Type]| {
         let error = environment.compile(expression, expected).map(|_| ()).err();

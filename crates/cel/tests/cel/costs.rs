@@ -124,7 +124,7 @@ fn run(expression: &str, budget: &mut Budget<'_>) -> Result<CelValue, Evaluation
 }
 
 #[test]
-fn an_evaluation_takes_its_cost_out_of_the_budget() {
+fn evaluation_deducts_cost_from_budget() {
     let cases = [
         ("self.n == 1", 3),
         ("self.l.all(x, x != 'c')", 2 + 2 * (3 + 2) + 1),

@@ -97,7 +97,7 @@ fn values_convert_where_they_can() {
 }
 
 #[test]
-fn errors_are_in_the_words_of_cel_go() {
+fn errors_match_cel_go_messages() {
     let cases = [
         ("1 / 0", "division by zero"),
         ("1 % 0", "modulus by zero"),
@@ -179,7 +179,7 @@ fn optional_values_carry_what_may_be_missing() {
 }
 
 #[test]
-fn objects_are_read_as_their_schema_says() {
+fn object_values_follow_schema() {
     let schema = fields([
         ("n", DeclType::double()),
         ("at", DeclType::date_time()),

@@ -128,7 +128,7 @@ impl Authorizer for Recorder {
 }
 
 #[test]
-fn a_variable_with_a_dot_in_its_name_goes_before_the_one_that_it_begins_with() {
+fn dotted_variable_wins_over_its_prefix() {
     let recorder = Arc::new(Recorder::default());
     let environment = Environment::new()
         .with_variable("authorizer", Type::authorizer())
@@ -152,7 +152,7 @@ fn a_variable_with_a_dot_in_its_name_goes_before_the_one_that_it_begins_with() {
 }
 
 #[test]
-fn the_authorizer_gets_what_the_expression_says() {
+fn authorizer_receives_attributes_of_check() {
     let recorder = Arc::new(Recorder::default());
     let environment =
         Environment::new().with_variable("authorizer", Type::Named("kubernetes.authorization.Authorizer"));

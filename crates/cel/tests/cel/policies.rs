@@ -41,7 +41,7 @@ fn objects_of_requests_are_read_without_a_schema() {
 }
 
 #[test]
-fn what_has_no_fields_lacks_the_requested_one() {
+fn value_without_fields_gives_no_such_key() {
     let cases = [
         ("has(object.metadata)", Ok(false)),
         ("has(dyn(1).invalid)", Ok(false)),

@@ -139,7 +139,7 @@ fn the_levels_of_the_reference_have_the_seats_of_the_reference() {
 }
 
 #[test]
-fn a_request_takes_no_more_than_a_part_of_its_level() {
+fn request_seats_are_limited_to_part_of_level() {
     let schemas = vec![
         schema("low", "workload-low", 100, "low"),
         schema("lead", "leader-election", 100, "lead"),
@@ -189,7 +189,7 @@ fn the_mandatory_levels_and_schemas_are_always_there() {
 }
 
 #[test]
-fn what_has_no_queues_is_rejected_when_it_is_full() {
+fn full_level_without_queues_rejects() {
     let server = Server::new(3, Vec::new(), Vec::new());
     let served: Vec<_> = (0..3).map(|_| server.serve("u")).collect();
     assert!(served.iter().all(Option::is_some));
@@ -233,7 +233,7 @@ fn a_level_borrows_what_others_lend_and_gives_it_back() {
 }
 
 #[test]
-fn a_level_lends_no_more_than_it_says_and_borrows_no_more_than_it_may() {
+fn lending_and_borrowing_respect_limits() {
     let mut busy = level("busy", 45, 0, 8, 2);
     busy.borrowing_limit_percent = Some(20);
     let server = Server::new(
@@ -249,7 +249,7 @@ fn a_level_lends_no_more_than_it_says_and_borrows_no_more_than_it_may() {
 }
 
 #[test]
-fn the_exempt_take_seats_from_those_that_lend() {
+fn exempt_level_takes_seats_from_lenders() {
     let server = Server::new(100, vec![level("a", 95, 50, 8, 2)], Vec::new());
     let admin = User {
         groups: vec![MASTERS.into()],
@@ -295,7 +295,7 @@ async fn a_level_that_is_gone_serves_those_that_wait_to_the_last() {
 }
 
 #[tokio::test]
-async fn who_stops_waiting_frees_the_place_and_counts_as_timed_out() {
+async fn cancelled_waiter_frees_slot_and_counts_as_timeout() {
     let server = Server::new(10, vec![level("l", 5, 0, 4, 1)], vec![schema("s", "l", 100, "u")]);
     let limit = server.limits("l")[3] as usize;
     let served: Vec<_> = (0..limit).map(|_| server.serve("u").unwrap()).collect();

@@ -100,7 +100,7 @@ impl<D> QueueSet<D> {
             let queue = self.queues.get(index)?;
             let oldest = self.entries.get(queue.head)?.as_ref()?;
             let from = queue.next_dispatch;
-            let discounted = from - SeatSeconds::of(queue.seats_in_use as f64, SERVICE_NANOS as f64);
+            let discounted = from - SeatSeconds::new(queue.seats_in_use as f64, SERVICE_NANOS as f64);
             ranges = Some(match ranges {
                 None => [from, from, discounted, discounted],
                 Some([low, high, less, more]) => [

@@ -86,7 +86,7 @@ impl Level {
 }
 
 #[test]
-fn a_request_waits_only_where_seats_are_taken() {
+fn request_waits_only_without_free_seats() {
     let mut level = Level::new(queuing(8, 1, 10), 2);
     let first = level.one("a", 0).unwrap().unwrap();
     assert!(level.one("b", 1).unwrap().is_some());
@@ -158,13 +158,13 @@ fn is_fair(shares: &[u64]) -> bool {
 }
 
 #[test]
-fn flows_that_always_wait_get_equal_shares_however_many_requests_they_have() {
+fn busy_flows_get_equal_shares() {
     let got = shares(4, &[("hog", 200, 1, 5), ("modest", 5, 1, 5)]);
     assert!(is_fair(&got), "{got:?}");
 }
 
 #[test]
-fn what_lasts_long_and_what_is_wide_counts_as_the_work_that_it_is() {
+fn long_and_wide_requests_count_by_their_work() {
     let got = shares(6, &[("long", 20, 1, 20), ("short", 20, 1, 2)]);
     assert!(is_fair(&got), "{got:?}");
     let got = shares(6, &[("wide", 20, 3, 5), ("narrow", 20, 1, 5)]);
@@ -217,7 +217,7 @@ fn the_exempt_are_never_held_up() {
 }
 
 #[test]
-fn what_is_wider_than_the_level_is_served_alone() {
+fn request_wider_than_level_executes_exclusively() {
     let mut level = Level::new(queuing(4, 1, 10), 3);
     let first = level.one("a", 0).unwrap().unwrap();
     assert_eq!(level.start("wide", 1, WorkEstimate::seats(5)), Ok(None));
@@ -266,7 +266,7 @@ fn a_change_that_wants_more_seats_than_there_are_lingers_longer() {
 }
 
 #[test]
-fn who_goes_away_leaves_the_queue_to_others() {
+fn cancelled_request_leaves_queue_to_others() {
     let mut level = Level::new(queuing(4, 1, 3), 1);
     let running = level.one("a", 0).unwrap().unwrap();
     for name in ["first", "second", "third"] {

@@ -31,7 +31,7 @@ impl Set {
         }
         let (a, b) = (self.level(), other.level());
         let mut union = Union {
-            order: Order::of(a, b),
+            order: Order::new(a, b),
             nodes: Nodes::with_capacity(a.nodes.len() + b.nodes.len()),
             numbers: match Arc::ptr_eq(&ours.elements, &theirs.elements) {
                 true => Numbers::Same,
@@ -56,7 +56,7 @@ impl Set {
         }
         let (a, b) = (self.level(), other.level());
         let mut nodes = Nodes::default();
-        intersection(&Order::of(a, b), a, b, &mut nodes);
+        intersection(&Order::new(a, b), a, b, &mut nodes);
         self.with_nodes(nodes)
     }
 
@@ -66,7 +66,7 @@ impl Set {
         if self.same(other) {
             return Set::new();
         }
-        let order = Order::of(a, b);
+        let order = Order::new(a, b);
         if !have_common_path(&order, a, b) {
             return self.clone();
         }
@@ -82,7 +82,7 @@ impl Set {
             return self.clone();
         }
         let mut nodes = Nodes::with_capacity(a.nodes.len());
-        recursive_difference(&Order::of(a, b), a, b, &mut nodes);
+        recursive_difference(&Order::new(a, b), a, b, &mut nodes);
         // An entry is either kept unchanged or removed with everything below it.
         match nodes.len() == a.nodes.len() {
             true => self.clone(),
@@ -100,7 +100,7 @@ impl Set {
     /// True if every path of `self` is in `other`.
     pub fn is_subset(&self, other: &Set) -> bool {
         let (a, b) = (self.level(), other.level());
-        self.same(other) || is_subset(&Order::of(a, b), a, b)
+        self.same(other) || is_subset(&Order::new(a, b), a, b)
     }
 }
 
@@ -118,7 +118,7 @@ impl Order {
         clippy::indexing_slicing,
         reason = "nodes hold numbers of the elements of their own table"
     )]
-    fn of(a: Level<'_>, b: Level<'_>) -> Self {
+    fn new(a: Level<'_>, b: Level<'_>) -> Self {
         const OCCURRENCES: usize = 8;
         if a.nodes.len().min(b.nodes.len()) < OCCURRENCES * (a.elements.len() + b.elements.len()) {
             return Order::Elements;
@@ -182,7 +182,7 @@ impl Numbers {
         clippy::indexing_slicing,
         reason = "nodes hold numbers of the elements of their own table"
     )]
-    fn of(&mut self, number: usize, right: &[PathElement]) -> u32 {
+    fn number_of(&mut self, number: usize, right: &[PathElement]) -> u32 {
         match self {
             Numbers::Same => u32::try_from(number).unwrap_or(Self::UNKNOWN),
             Numbers::Other { elements, known } => {
@@ -230,7 +230,7 @@ impl Union {
     #[inline]
     fn push_right(&mut self, level: Level<'_>) {
         let numbers = &mut self.numbers;
-        let renumbered = |node: &super::Node| node.renumbered(numbers.of(node.element(), level.elements));
+        let renumbered = |node: &super::Node| node.renumbered(numbers.number_of(node.element(), level.elements));
         self.nodes.extend(level.nodes.iter().map(renumbered));
     }
 }

@@ -56,7 +56,7 @@ impl Set {
     /// # Errors
     /// Fails if the tree does not have that shape, is nested too deep, or has a malformed key.
     pub fn from_fields_v1_value(value: &Value) -> Result<Set, FieldsError> {
-        if let Some(fields) = FieldsV1::of(value) {
+        if let Some(fields) = FieldsV1::from_value(value) {
             return Ok(fields.set.clone());
         }
         if let Some(written) = source_of::<Written>(value) {
@@ -76,7 +76,7 @@ impl Set {
 
     /// Appends the JSON text of the set.
     pub fn write_fields_v1(&self, out: &mut Vec<u8>) {
-        write_text(self.level(), false, &mut WrittenKeys::of(self.level()), out);
+        write_text(self.level(), false, &mut WrittenKeys::for_level(self.level()), out);
     }
 
     /// Returns the tree of the set's JSON form together with its text. Its nodes are computed on first use.
@@ -94,7 +94,7 @@ pub fn fields_v1_text(value: &Value) -> Option<&[u8]> {
     if let Some(written) = source_of::<Written>(value) {
         return Some(written.text.as_bytes());
     }
-    let fields = FieldsV1::of(value)?;
+    let fields = FieldsV1::from_value(value)?;
     fields.is_plain.then_some(&fields.text)
 }
 
@@ -204,7 +204,7 @@ struct FieldsV1 {
 
 impl FieldsV1 {
     fn new(set: Set) -> Self {
-        let mut keys = WrittenKeys::of(set.level());
+        let mut keys = WrittenKeys::for_level(set.level());
         let mut text = Vec::with_capacity(16 + 24 * set.level().nodes.len());
         write_text(set.level(), false, &mut keys, &mut text);
         let (length, is_plain) = (text.len() - keys.escapes, !keys.has_codes);
@@ -217,7 +217,7 @@ impl FieldsV1 {
         }
     }
 
-    fn of(value: &Value) -> Option<&Self> {
+    fn from_value(value: &Value) -> Option<&Self> {
         source_of(value)
     }
 }
@@ -457,7 +457,7 @@ struct WrittenKey {
 }
 
 impl WrittenKeys {
-    fn of(level: Level<'_>) -> Self {
+    fn for_level(level: Level<'_>) -> Self {
         Self {
             text: Vec::with_capacity(24 * level.elements.len()),
             keys: vec![WrittenKey::default(); level.elements.len()],

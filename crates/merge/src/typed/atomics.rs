@@ -55,7 +55,7 @@ mod tests {
     use crate::{Duplicates, FieldSpec, ListSpec, MapSpec, Reference, Scalar, SchemaBuilder, Typed};
 
     #[test]
-    fn what_is_replaced_as_a_whole_is_reported_by_its_place() {
+    fn atomic_containers_are_listed_by_path() {
         let schema = SchemaBuilder::new()
             .define(
                 "Item",

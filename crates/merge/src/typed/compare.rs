@@ -202,7 +202,7 @@ impl<'a> Comparer<'a> {
         if same_names(&older_names, &newer_names) && all_differ(&older_names) {
             return self.pairs(list, &older_names, older_items, newer_items);
         }
-        let groups = Groups::of(&older_names, &newer_names);
+        let groups = Groups::new(&older_names, &newer_names);
         let older_at = groups.positions(&groups.left);
         let newer_at = groups.positions(&groups.right);
         for (older_at, newer_at) in older_at.iter().zip(&newer_at) {
@@ -218,7 +218,16 @@ impl<'a> Comparer<'a> {
                 ([], [newer]) => self.one(Side::Newer, element(), list.element, &newer_items[*newer]),
                 ([], []) => {}
                 ([_, _, ..], [_, _, ..]) => {
-                    if !equal_items((older_at, older_items), (newer_at, newer_items)) {
+                    if !equal_items(
+                        ItemsAt {
+                            positions: older_at,
+                            items: older_items,
+                        },
+                        ItemsAt {
+                            positions: newer_at,
+                            items: newer_items,
+                        },
+                    ) {
                         self.modified.push_leaf(element());
                     }
                 }
@@ -286,11 +295,20 @@ impl<'a> Comparer<'a> {
     }
 }
 
-#[expect(clippy::indexing_slicing, reason = "groups hold the places of items")]
-fn equal_items((older_at, older): (&Positions, &[Value]), (newer_at, newer): (&Positions, &[Value])) -> bool {
-    older_at.len() == newer_at.len()
-        && older_at
+/// Items of a list at some of its positions.
+#[derive(Clone, Copy)]
+struct ItemsAt<'a> {
+    positions: &'a Positions,
+    items: &'a [Value],
+}
+
+/// True if both lists have equal items at their positions.
+#[expect(clippy::indexing_slicing, reason = "groups hold the positions of items")]
+fn equal_items(older: ItemsAt<'_>, newer: ItemsAt<'_>) -> bool {
+    older.positions.len() == newer.positions.len()
+        && older
+            .positions
             .iter()
-            .zip(newer_at)
-            .all(|(older_at, newer_at)| older[*older_at] == newer[*newer_at])
+            .zip(newer.positions)
+            .all(|(older_at, newer_at)| older.items[*older_at] == newer.items[*newer_at])
 }

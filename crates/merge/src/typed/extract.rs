@@ -97,7 +97,7 @@ impl Extractor<'_> {
 
     fn list(&self, list: &ListType, entries: &[Value], items: Level<'_>) -> Value {
         let mut kept = Vec::new();
-        let items = ItemEntries::of(items);
+        let items = ItemEntries::from_level(items);
         for item in entries {
             let Some(entry) = items.find(list, item) else {
                 continue;

@@ -109,7 +109,7 @@ impl ListType {
 pub(super) struct ItemEntries<'a>(SmallVec<[Entry<'a>; 8]>);
 
 impl<'a> ItemEntries<'a> {
-    pub(super) fn of(level: Level<'a>) -> Self {
+    pub(super) fn from_level(level: Level<'a>) -> Self {
         Self(level.entries().collect())
     }
 
@@ -220,7 +220,7 @@ pub(super) fn all_differ(names: &[Name<'_>]) -> bool {
     reason = "groups are numbered from zero, and hold the places of items"
 )]
 pub(super) fn repeats(names: &[Name<'_>]) -> Vec<bool> {
-    let groups = Groups::of(names, &[]);
+    let groups = Groups::new(names, &[]);
     let mut seen = vec![false; groups.count];
     let is_repeated = |group: &usize| std::mem::replace(&mut seen[*group], true);
     groups.left.iter().map(is_repeated).collect()
@@ -253,7 +253,7 @@ impl Groups {
         clippy::indexing_slicing,
         reason = "groups are numbered from zero, and hold the places of items"
     )]
-    pub(super) fn of<'n>(left: &[Name<'n>], right: &[Name<'n>]) -> Self {
+    pub(super) fn new<'n>(left: &[Name<'n>], right: &[Name<'n>]) -> Self {
         let name = |at: usize| match at.checked_sub(left.len()) {
             None => &left[at],
             Some(at) => &right[at],

@@ -224,7 +224,7 @@ impl Merger<'_> {
         (live_names, live): (&[Name<'n>], &[Value]),
         (config_names, config): (&[Name<'n>], &[Value]),
     ) -> Merged<Value> {
-        let groups = Groups::of(live_names, config_names);
+        let groups = Groups::new(live_names, config_names);
         let live_at = groups.positions(&groups.left);
         let config_at = groups.positions(&groups.right);
         // The existing item that matches a configuration item. A key that occurs more than once in the existing list

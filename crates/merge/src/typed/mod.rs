@@ -60,7 +60,7 @@ pub struct ValidationError {
 }
 
 impl ValidationErrors {
-    pub(crate) fn of(message: impl Into<String>) -> Self {
+    pub(crate) fn from_message(message: impl Into<String>) -> Self {
         Self(vec![ValidationError::new(message)])
     }
 
@@ -206,11 +206,13 @@ impl Typed {
 
     fn require_type_of(&self, other: &Self) -> Result<(), ValidationErrors> {
         if !Arc::ptr_eq(&self.schema, &other.schema) {
-            return Err(ValidationErrors::of("expected objects with types from the same schema"));
+            return Err(ValidationErrors::from_message(
+                "expected objects with types from the same schema",
+            ));
         }
         if self.type_ref != other.type_ref {
             let name = |typed: &Self| self.schema.resolve(typed.type_ref).name.clone().unwrap_or_default();
-            return Err(ValidationErrors::of(format!(
+            return Err(ValidationErrors::from_message(format!(
                 "expected objects of the same type, but got {} and {}",
                 name(self),
                 name(other)

@@ -104,7 +104,7 @@ impl Remover<'_> {
 
     fn list(&self, list: &ListType, entries: &[Value], items: Level<'_>) -> Option<Vec<Value>> {
         let mut remaining = Remaining::new(entries);
-        let items = ItemEntries::of(items);
+        let items = ItemEntries::from_level(items);
         for (at, item) in entries.iter().enumerate() {
             let Some(entry) = items.find(list, item) else {
                 remaining.keep(at);

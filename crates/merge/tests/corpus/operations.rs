@@ -82,7 +82,7 @@ fn write(
 }
 
 fn updater(vector: &Vector, schema: &Arc<Schema>) -> Updater<TableConverter> {
-    let mut builder = UpdaterBuilder::new(TableConverter::of(vector, schema));
+    let mut builder = UpdaterBuilder::new(TableConverter::from_vector(vector, schema));
     let options = vector.get("options");
     let entries = |name: &str| options.and_then(|options| options.get(name)).and_then(Value::as_map);
     if let Some(fields) = entries("ignoredFields") {
@@ -163,7 +163,7 @@ struct TableConverter {
 }
 
 impl TableConverter {
-    fn of(vector: &Vector, schema: &Arc<Schema>) -> Self {
+    fn from_vector(vector: &Vector, schema: &Arc<Schema>) -> Self {
         let converter = vector.value("converter");
         let list = |name: &str| {
             converter

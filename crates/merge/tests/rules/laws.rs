@@ -89,7 +89,7 @@ fn allowed(value: &Value) -> Option<Typed> {
 
 /// Numbers are ordered by value in sets, but by their texts in objects.
 #[test]
-fn a_text_of_what_is_owned_that_is_not_in_the_order_of_names_is_put_into_it() {
+fn owned_text_in_other_order_is_sorted_by_name() {
     let port = |port: i64| {
         to_map(vec![
             ("port".to_owned(), port.into()),
@@ -128,7 +128,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_known_to_be_valid_gives_the_same_results(a in any_thing(), b in any_thing()) {
+    fn validated_values_give_same_results(a in any_thing(), b in any_thing()) {
         if let (Some(a_checked), Some(b_checked)) = (checked(&a), checked(&b)) {
             let (a, b) = (typed(&a), typed(&b));
             let unchecked = a.merge(&b).unwrap();
@@ -142,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_applied_is_checked_and_owned_in_one_walk(value in any_thing(), but in any_thing()) {
+    fn new_applied_equals_validation_and_field_set(value in any_thing(), but in any_thing()) {
         let but = checked(&but).map(|but| but.to_field_set().unwrap()).unwrap_or_default();
         let unchecked = typed(&value);
         let applied = Typed::new_applied(value.clone(), unchecked.schema().clone(), unchecked.type_ref(), &but);
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn what_changes_into_something_that_does_not_fit_has_no_text(a in any_thing(), b in any_thing(), ignored in any_thing()) {
+    fn invalid_change_has_no_fields_text(a in any_thing(), b in any_thing(), ignored in any_thing()) {
         if let (Some(a), None, Some(ignored)) = (checked(&a), allowed(&b), checked(&ignored)) {
             let ignored = ignored.to_field_set().unwrap();
             prop_assert_eq!(typed(&b).to_changed_fields_v1(&a, &Set::new(), &ignored), None);

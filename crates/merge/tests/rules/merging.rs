@@ -50,7 +50,7 @@ fn leaves_of_the_configuration_win_and_nothing_is_removed() {
 }
 
 #[test]
-fn nothing_over_granular_content_changes_nothing_but_replaces_what_is_atomic() {
+fn null_config_replaces_only_atomic_content() {
     check_merge(&[
         ("{labels: {a: x}}", "{labels: {}}", "{labels: {a: x}}"),
         ("{labels: {a: x}}", "{labels: null}", "{labels: {a: x}}"),
@@ -101,7 +101,7 @@ fn keyed_items_are_merged_by_their_keys_and_defaults_name_them() {
 }
 
 #[test]
-fn shared_items_take_the_order_of_the_configuration_and_others_stay_near_their_neighbours() {
+fn merged_list_items_follow_configuration_order() {
     check_merge(&[
         ("{tags: [a, b, c]}", "{tags: [c, a]}", "{tags: [b, c, a]}"),
         ("{tags: [a, b, c]}", "{tags: [a, x, c]}", "{tags: [a, b, x, c]}"),
@@ -129,7 +129,7 @@ fn live_duplicates_stay_unless_the_configuration_names_them() {
 }
 
 #[test]
-fn duplicates_in_the_configuration_are_refused() {
+fn duplicate_in_configuration_is_rejected() {
     let merged = thing("{}").merge(&thing("{items: [{name: a}, {name: a}]}"));
     assert_eq!(
         merged.unwrap_err().to_string(),
@@ -138,7 +138,7 @@ fn duplicates_in_the_configuration_are_refused() {
 }
 
 #[test]
-fn what_does_not_change_is_shared_with_the_live_value() {
+fn unchanged_part_is_shared_with_live_value() {
     let live = valid("{inner: {items: [{name: a, options: {x: q}}], text: a}, labels: {a: b}}");
     let merged = live.merge(&valid("{inner: {text: b}, labels: {a: b}}")).unwrap();
     let map = |typed: &holdfast_merge::Typed, path: &[&str]| typed.value().at(path).unwrap().clone();

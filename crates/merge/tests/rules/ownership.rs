@@ -19,14 +19,14 @@ fn an_applier_owns_the_leaves_items_and_entries_it_mentions() {
 }
 
 #[test]
-fn an_applier_owns_declared_fields_that_are_null_or_empty_maps_but_not_empty_lists() {
+fn applier_owns_null_and_empty_map_but_not_empty_list() {
     Scenario::new()
         .apply("alice", "{labels: {}, inner: null, tags: [], args: []}")
         .owns("alice", "{'f:labels': {}, 'f:inner': {}, 'f:args': {}}");
 }
 
 #[test]
-fn an_updater_owns_what_it_changed_with_the_containers_that_came() {
+fn updater_owns_changed_fields_and_new_containers() {
     Scenario::new()
         .update("bob", "{inner: {labels: {a: x}}}")
         .owns("bob", "{'f:inner': {'.': {}, 'f:labels': {'.': {}, 'f:a': {}}}}")
@@ -77,7 +77,7 @@ fn conflicts_name_every_field_of_every_other_manager() {
 }
 
 #[test]
-fn a_refused_apply_changes_nothing() {
+fn rejected_apply_changes_nothing() {
     let state = Scenario::new().apply("alice", "{text: a}");
     state.refused("bob", "{text: b, number: 1}");
     state
@@ -87,7 +87,7 @@ fn a_refused_apply_changes_nothing() {
 }
 
 #[test]
-fn force_takes_the_fields_in_conflict_and_only_those() {
+fn force_transfers_only_conflicting_fields() {
     Scenario::new()
         .apply("alice", "{text: a, number: 1}")
         .force("bob", "{text: b}")
@@ -179,7 +179,7 @@ fn fields_and_filter_are_not_ignored_at_once() {
 }
 
 #[test]
-fn a_set_with_fields_below_what_became_atomic_keeps_the_atomic_path() {
+fn set_below_new_atomic_field_keeps_atomic_path() {
     let old = fields("{'f:labels': {'f:a': {}}, 'f:text': {}, 'f:unknown': {'f:x': {}}}");
     let schema = schema(
         "types: [{name: Thing, map: {fields: [{name: text, type: {scalar: string}}, {name: labels, type: {map: \

@@ -3,7 +3,7 @@
 use crate::scenario::Scenario;
 
 #[test]
-fn what_a_manager_no_longer_wants_is_removed() {
+fn field_dropped_from_configuration_is_removed() {
     Scenario::new()
         .apply("alice", "{text: a, labels: {x: q, z: w}, tags: [t, u]}")
         .apply("alice", "{labels: {x: q}, tags: [u]}")
@@ -11,7 +11,7 @@ fn what_a_manager_no_longer_wants_is_removed() {
 }
 
 #[test]
-fn what_others_own_as_well_stays() {
+fn field_with_other_owner_stays() {
     Scenario::new()
         .apply("alice", "{text: a, number: 1}")
         .unchanged("bob", "{text: a}")
@@ -22,7 +22,7 @@ fn what_others_own_as_well_stays() {
 }
 
 #[test]
-fn what_no_one_owns_stays() {
+fn field_without_owner_stays() {
     Scenario::new()
         .apply("alice", "{items: [{name: a, value: 1}]}")
         .update("bob", "{items: [{name: a, value: 1}], text: b}")
@@ -50,7 +50,7 @@ fn a_list_item_stays_where_another_owns_the_item() {
 }
 
 #[test]
-fn a_declared_container_goes_whole_once_no_one_owns_anything_in_it() {
+fn declared_container_without_owned_content_is_removed() {
     Scenario::new()
         .apply("alice", "{inner: {text: a}, number: 1}")
         .apply("alice", "{number: 1}")
@@ -67,7 +67,7 @@ fn a_map_that_loses_its_last_entry_becomes_null() {
 }
 
 #[test]
-fn an_updater_that_applies_loses_what_it_updated_and_does_not_want() {
+fn apply_drops_own_updated_fields_not_in_configuration() {
     Scenario::new()
         .update("alice", "{text: a, number: 1}")
         .apply("alice", "{number: 1}")

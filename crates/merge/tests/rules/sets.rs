@@ -29,7 +29,7 @@ fn values_are_escaped_for_html_and_names_are_not() {
 }
 
 #[test]
-fn unknown_elements_are_dropped_and_malformed_ones_refused() {
+fn unknown_element_is_dropped_and_malformed_one_rejected() {
     assert_eq!(set(r#"{"f:a":{"x:new":{"f:b":{}}}}"#).to_fields_v1(), r#"{"f:a":{}}"#);
     for malformed in [
         r#"{"a":{}}"#,
@@ -46,7 +46,7 @@ fn unknown_elements_are_dropped_and_malformed_ones_refused() {
 }
 
 #[test]
-fn of_a_repeated_key_the_later_children_count_and_membership_adds_up() {
+fn repeated_key_keeps_membership_and_later_children() {
     let read = set(r#"{"f:a":{".":{},"f:b":{}},"f:a":{"f:c":{}}}"#);
     assert_eq!(read.to_fields_v1(), r#"{"f:a":{".":{},"f:c":{}}}"#);
 }
@@ -71,7 +71,7 @@ fn texts_with_other_escapes_than_of_quotes_are_read_at_once() {
 }
 
 #[test]
-fn too_deep_a_set_is_refused() {
+fn too_deep_set_is_rejected() {
     for depth in [600, 100_000] {
         let text = format!("{}{}", r#"{"f:a":"#.repeat(depth), "{}".to_owned() + &"}".repeat(depth));
         assert!(Set::from_fields_v1(text.as_bytes()).is_err());
@@ -115,7 +115,7 @@ fn differences_go_path_by_path_or_with_all_below() {
 }
 
 #[test]
-fn the_first_pattern_that_fits_counts_and_a_wildcard_comes_first() {
+fn wildcard_wins_then_first_matching_pattern() {
     let all = fields("{'f:a': {'f:x': {}, 'f:y': {}}, 'f:b': {'f:x': {}}}");
     let below = |name: &str| Matcher::path(&[PathElement::field(name)]);
     let member = |element: Option<&str>, below| MemberMatcher {
@@ -174,7 +174,7 @@ proptest! {
     }
 
     #[test]
-    fn a_text_that_is_kept_stands_for_its_set(set in any_set(), other in any_set()) {
+    fn stored_text_equals_its_set(set in any_set(), other in any_set()) {
         let (made, others) = (set.to_fields_v1_value(), other.to_fields_v1_value());
         let text = fields_v1_text(&made).map(|text| std::str::from_utf8(text).unwrap());
         if let Some(source) = text.and_then(fields_v1_source) {

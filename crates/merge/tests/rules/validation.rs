@@ -114,7 +114,7 @@ fn stored_objects_may_have_duplicates() {
 }
 
 #[test]
-fn deduced_types_take_anything() {
+fn deduced_type_accepts_any_value() {
     assert_eq!(errors("{free: {a: [1, {b: null}], c: {d: x}}}"), "valid");
     let deduced = Typed::deduced(value("{a: {b: 1}, c: [1, 2]}"));
     let set = deduced.to_field_set().unwrap();

@@ -40,7 +40,7 @@ fn a_conflict_is_found_and_named_in_the_other_managers_version() {
 }
 
 #[test]
-fn what_was_applied_in_another_version_is_removed() {
+fn field_applied_in_other_version_is_removed() {
     let mut state = Scenario::with(UpdaterBuilder::new(Renaming))
         .apply("alice", "{text: a, number: 1}")
         .at("v2");

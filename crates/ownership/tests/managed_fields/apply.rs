@@ -11,7 +11,7 @@ fn the_first_apply_creates_and_owns_what_it_sent() {
 }
 
 #[test]
-fn what_the_applier_leaves_out_is_deleted_unless_others_own_it() {
+fn omitted_field_without_other_owner_is_deleted() {
     let mut host = Host::config_map();
     host.apply("alpha", "data: {a: '1', b: '1', c: '1'}").unwrap();
     host.apply("bravo", "data: {b: '1'}").unwrap();
@@ -133,7 +133,7 @@ fn identity_and_what_the_server_sets_have_no_owner() {
 }
 
 #[test]
-fn managed_fields_in_the_configuration_are_refused() {
+fn managed_fields_in_configuration_are_rejected() {
     for list in ["[]", "[{}]", "[{manager: alpha, operation: Apply}]"] {
         let mut host = Host::config_map();
         let config = format!("{{metadata: {{managedFields: {list}}}, data: {{a: '1'}}}}");
@@ -159,7 +159,7 @@ fn managed_fields_in_the_configuration_are_refused() {
 }
 
 #[test]
-fn a_configuration_of_another_kind_is_refused() {
+fn configuration_of_other_kind_is_rejected() {
     for (config, message_text) in [
         (
             "{apiVersion: v1, kind: Secret}",
@@ -192,7 +192,7 @@ fn an_object_that_does_not_fit_its_type_can_get_no_first_entry() {
 }
 
 #[test]
-fn a_configuration_that_does_not_fit_the_type_is_refused() {
+fn configuration_with_wrong_type_is_rejected() {
     let mut host = Host::widget();
     assert_eq!(
         message(host.apply("alpha", "{metadata: {namespace: here}, spec: {unknown: 1}}")),

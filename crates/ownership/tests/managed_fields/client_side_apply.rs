@@ -29,7 +29,7 @@ fn annotation(host: &Host) -> Option<&str> {
 }
 
 #[test]
-fn kubectl_takes_over_what_the_annotation_covers() {
+fn kubectl_inherits_fields_of_annotation() {
     let mut host = client_side_applied();
     host.apply("kubectl", "data: {a: '1', b: '2'}").unwrap();
     host.has_entries(&[
@@ -46,7 +46,7 @@ fn kubectl_takes_over_what_the_annotation_covers() {
 }
 
 #[test]
-fn what_the_annotation_does_not_cover_conflicts() {
+fn field_outside_annotation_conflicts() {
     let mut host = client_side_applied();
     host.patch("scaler", "data: {b: '7', c: '1'}");
     assert_eq!(
@@ -56,7 +56,7 @@ fn what_the_annotation_does_not_cover_conflicts() {
 }
 
 #[test]
-fn the_annotation_counts_for_kubectl_alone() {
+fn annotation_is_ignored_for_other_managers() {
     let mut host = client_side_applied();
     assert_eq!(
         message(host.apply("my-manager", "data: {a: '1', b: '2'}")),
@@ -67,7 +67,7 @@ fn the_annotation_counts_for_kubectl_alone() {
 }
 
 #[test]
-fn an_annotation_that_says_nothing_covers_nothing() {
+fn empty_annotation_covers_nothing() {
     for text in [
         "{",
         "{}",
@@ -130,7 +130,7 @@ fn the_configuration_is_noted_without_its_own_annotation() {
 }
 
 #[test]
-fn an_annotation_that_grows_too_large_is_taken_out() {
+fn oversized_annotation_is_removed() {
     let mut host = client_side_applied();
     let large = "x".repeat(256 * 1024);
     host.apply("kubectl", &format!("data: {{a: '{large}'}}")).unwrap();

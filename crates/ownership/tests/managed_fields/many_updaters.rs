@@ -31,7 +31,7 @@ fn the_oldest_updaters_are_merged_beyond_ten() {
 }
 
 #[test]
-fn a_bucket_that_is_newer_than_an_entry_takes_it_in() {
+fn newer_bucket_absorbs_older_entry() {
     let mut host = Host::config_map();
     host.apply("alpha", "data: {applied: '1'}").unwrap();
     for at in 0..12 {

@@ -77,7 +77,7 @@ fn a_scale_has_the_entries_that_own_the_replicas() {
 }
 
 #[test]
-fn scaling_takes_the_replicas_over_without_a_time() {
+fn scaling_transfers_replicas_without_time() {
     let mut host = Host::widget();
     host.apply("alpha", "spec: {size: 2, color: red}").unwrap();
     for (manager, replicas) in [("merger", 3), ("putter", 4), ("putter", 5)] {

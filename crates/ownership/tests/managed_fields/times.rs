@@ -22,7 +22,7 @@ fn entries_are_sorted_by_operation_time_and_manager() {
 }
 
 #[test]
-fn entries_of_one_second_are_sorted_by_manager_version_and_subresource() {
+fn entries_within_one_second_are_sorted_by_manager() {
     let entry = |manager: &str, version: &str, subresource: &str| {
         format!(
             "{{manager: {manager}, operation: Update, apiVersion: {version}, time: '1970-01-01T00:00:05Z', \
@@ -51,7 +51,7 @@ fn entries_of_one_second_are_sorted_by_manager_version_and_subresource() {
 }
 
 #[test]
-fn times_are_taken_back_where_nothing_else_changed() {
+fn times_are_restored_if_nothing_else_changed() {
     let old = object("{metadata: {uid: '1', managedFields: [{manager: a, time: '1'}, {manager: b}]}, data: {a: '1'}}");
     let later = |data: &str, manager: &str, metadata: &str| {
         object(&format!(

@@ -16,7 +16,7 @@ fn a_created_object_is_tracked_with_all_it_holds() {
 }
 
 #[test]
-fn what_every_object_of_a_kind_holds_has_no_owner() {
+fn fields_of_empty_object_have_no_owner() {
     let manager = field_manager(Address::V1);
     drop(manager);
     let scale = super::host::scale_manager();
@@ -44,7 +44,7 @@ fn ownership_moves_with_changed_values() {
 }
 
 #[test]
-fn what_an_update_removes_has_no_owner() {
+fn field_removed_by_update_has_no_owner() {
     let mut host = Host::config_map();
     host.apply("alpha", "data: {a: '1', b: '1'}").unwrap();
     host.patch("tool", "data: {a: null}");

@@ -12,7 +12,7 @@ fn an_applier_that_changes_its_version_keeps_one_entry() {
 }
 
 #[test]
-fn changing_the_version_alone_keeps_the_time() {
+fn version_change_keeps_time() {
     let mut host = Host::widget();
     host.apply("alpha", "spec: {color: red}").unwrap();
     assert!(host.at(Address::V2).apply("alpha", "spec: {color: red}").unwrap());

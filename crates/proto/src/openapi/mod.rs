@@ -202,7 +202,9 @@ fn write_member(number: u16, form: Form, value: Option<&Value>, out: &mut BackTo
         }
         Map(entry_number, entry) => within(number, out, |out| write_map(entry_number, entry, value, out)),
         Paths(items, extensions, item) => {
-            within(number, out, |out| write_paths((items, extensions), item, value, out));
+            within(number, out, |out| {
+                write_paths(PathNumbers { items, extensions }, item, value, out)
+            });
         }
         Responses(codes, entry) => within(number, out, |out| write_responses(codes, entry, value, out)),
         TextsWithin => within(number, out, |out| match value.as_list() {
@@ -243,7 +245,14 @@ fn write_map(entry_number: u16, entry: Entry, value: &Value, out: &mut BackToFro
     }
 }
 
-fn write_paths((items, extensions): (u16, u16), item: &'static Message, value: &Value, out: &mut BackToFront) {
+/// Field numbers of a message of paths.
+struct PathNumbers {
+    items: u16,
+    extensions: u16,
+}
+
+fn write_paths(numbers: PathNumbers, item: &'static Message, value: &Value, out: &mut BackToFront) {
+    let PathNumbers { items, extensions } = numbers;
     if extensions > items {
         write_extensions(extensions, value, out);
     }
@@ -369,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn members_stand_under_their_numbers_and_the_rest_as_yaml() {
+    fn members_have_field_numbers_and_free_form_is_yaml() {
         let schema = r#"{"type":"string","description":"d","x-a":[1],"maxLength":0,"enum":["b"],"unknown":1}"#;
         let expected = [
             &b"\x22\x01d"[..],
@@ -391,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_of_the_type_that_their_place_says() {
+    fn parameter_message_depends_on_its_location() {
         let operation = r##"{"parameters":[{"in":"query","name":"q","type":"string"},{"in":"path","name":"p","type":"string"},
             {"in":"body","name":"b","schema":{}},{"$ref":"#/parameters/r"}],"responses":{"200":{"description":"OK"}}}"##;
         let expected = [
@@ -420,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn version_3_has_its_own_numbers_and_distinguishes_schemas_from_references() {
+    fn version_3_has_own_numbers_for_schemas_and_references() {
         let schema = r##"{"type":"string","default":"d","items":{"$ref":"#/a"},"additionalProperties":{"type":"x"}}"##;
         let expected = [
             &b"\xca\x01\x06string"[..],
@@ -439,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn the_default_response_stands_by_itself_in_version_3_alone() {
+    fn only_version_3_has_separate_default_response() {
         let operation = r#"{"responses":{"200":{},"default":{},"x-a":1}}"#;
         let expected = [
             &b"\x4a\x27\x0a\x09\x0a\x03200\x12\x02\x0a\x00"[..],

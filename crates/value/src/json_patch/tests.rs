@@ -23,7 +23,7 @@ fn fails(document: &str, patch: &str) -> String {
 }
 
 #[test]
-fn operations_do_what_the_rfc_says() {
+fn operations_follow_rfc() {
     let document = r#"{"data":{"k":"1","l":"2"},"list":["a","b"],"x/y":{"~":1}}"#;
     let cases = [
         (

@@ -230,7 +230,7 @@ fn runs_of_plain_bytes_end_at_the_first_special_one() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_shown_as_they_came() {
+fn invalid_bytes_are_named_in_errors() {
     let message = |bytes: &[u8]| json::parse(bytes, &Limits::REQUEST).unwrap_err().to_string();
     let ff = "invalid character '\u{ff}' looking for beginning of value";
     assert_eq!(message(b"\xff\xfe{"), ff);
@@ -270,7 +270,7 @@ impl crate::Source for AsText {
 }
 
 #[test]
-fn maps_at_the_path_alone_are_left_as_their_text() {
+fn only_maps_at_path_stay_text() {
     let deferred = Deferred {
         path: &["a", "b", "c"],
         make: |text| {
