@@ -5,10 +5,10 @@ mod invariants;
 
 use std::sync::{Arc, LazyLock};
 
-use holdfast_at_rest::{Kept, OlderKind};
+use holdfast_at_rest::{StorageCodec, OlderKind};
 use holdfast_kinds::{Config, tables};
 
-static KEPT: LazyLock<Kept> = LazyLock::new(|| {
+static KEPT: LazyLock<StorageCodec> = LazyLock::new(|| {
     let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
         api_version,
         kind,
@@ -16,7 +16,7 @@ static KEPT: LazyLock<Kept> = LazyLock::new(|| {
     });
     let config = Config::default();
     let types = Arc::new(tables::types_at_rest(&config.apis).unwrap());
-    Kept::new(holdfast_kinds::registry(&config).unwrap(), types, older)
+    StorageCodec::new(holdfast_kinds::registry(&config).unwrap(), types, older)
 });
 
 // The first line is the key.

@@ -7,7 +7,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use holdfast_at_rest::{Kept, OlderKind};
+use holdfast_at_rest::{OlderKind, StorageCodec};
 use holdfast_kinds::{Config, tables};
 use holdfast_store::Value;
 
@@ -22,7 +22,7 @@ fn keeping(criterion: &mut Criterion) {
         like,
     });
     let types = Arc::new(tables::types_at_rest(&Config::default().apis).unwrap());
-    let kept = Kept::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older);
+    let kept = StorageCodec::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older);
     let stored = kept.to_rest(KEY, &Value::plain(DEPLOYMENT), None).unwrap();
     let served = kept.from_rest(KEY, &stored).unwrap();
     let custom = kept.from_rest(CUSTOM, DEPLOYMENT).unwrap();

@@ -4,7 +4,7 @@
 //!
 //! The state of a server holds objects in their served form: JSON in the storage version. etcd holds the form that
 //! kube-apiserver writes, so that both servers can use the same objects: protobuf in its envelope for built-in kinds;
-//! JSON for CRDs, custom objects and API services; some kinds in a version that is not served. [`Kept`] converts
+//! JSON for CRDs, custom objects and API services; some kinds in a version that is not served. [`StorageCodec`] converts
 //! between the two forms, byte for byte in both directions.
 //!
 //! Input may differ from output: older servers may have written objects in versions that are no longer served. They are
@@ -12,9 +12,9 @@
 //!
 //! Invariant: this crate knows no kind. Types come from tables, and the conversions of a kind from its strategy.
 
+mod codec;
 mod custom;
 mod error;
-mod kept;
 
+pub use codec::{OlderKind, StorageCodec};
 pub use error::Fault;
-pub use kept::{Kept, OlderKind};

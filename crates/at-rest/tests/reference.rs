@@ -14,19 +14,19 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use holdfast_at_rest::{Kept, OlderKind};
+use holdfast_at_rest::{OlderKind, StorageCodec};
 use holdfast_kinds::{Config, tables};
 use holdfast_value::{Limits, Value, json};
 use test_support::{needs, shared};
 
-fn kept() -> Kept {
+fn kept() -> StorageCodec {
     let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
         api_version,
         kind,
         like,
     });
     let types = Arc::new(tables::types_at_rest(&Config::default().apis).unwrap());
-    Kept::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older)
+    StorageCodec::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older)
 }
 
 /// Entry of the reference's etcd.
@@ -84,7 +84,7 @@ fn before<'a>(entries: &'a [Stored], stored: &Stored) -> Option<&'a Stored> {
 }
 
 /// Reads a stored entry and compares it with the API's object.
-fn reads(kept: &Kept, stored: &Stored) -> Result<(), String> {
+fn reads(kept: &StorageCodec, stored: &Stored) -> Result<(), String> {
     let served = kept
         .from_rest(stored.key.as_bytes(), &stored.bytes)
         .map_err(|fault| format!("reading: {fault}"))?;
@@ -101,7 +101,7 @@ fn reads(kept: &Kept, stored: &Stored) -> Result<(), String> {
 
 /// Writes the API's object (or the object that was read, if the API returns none) and compares it with the stored
 /// entry.
-fn writes(kept: &Kept, stored: &Stored, old: Option<&Stored>) -> Result<(), String> {
+fn writes(kept: &StorageCodec, stored: &Stored, old: Option<&Stored>) -> Result<(), String> {
     let served = match stored.expected() {
         Some(object) => holdfast_store::Value::plain(json::to_string(&object)),
         None => kept

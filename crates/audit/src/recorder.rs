@@ -130,7 +130,7 @@ pub struct ObjectNames<'a> {
 
 impl<'a> ObjectNames<'a> {
     /// Reads the identity of `object`.
-    pub fn of(object: &'a Value) -> Self {
+    pub fn from_object(object: &'a Value) -> Self {
         let text = |name| object.str_at(&["metadata", name]).unwrap_or_default();
         Self {
             namespace: text("namespace"),

@@ -34,7 +34,7 @@ impl Authorization {
     };
 
     /// Creates a decision without a reason.
-    pub const fn of(decision: Decision) -> Self {
+    pub const fn new(decision: Decision) -> Self {
         Self { decision, reason: None }
     }
 
@@ -90,7 +90,7 @@ pub struct AlwaysAllow;
 
 impl Authorizer for AlwaysAllow {
     fn authorize(&self, _user: &User, _attributes: &Attributes<'_>) -> Authorization {
-        Authorization::of(Decision::Allow)
+        Authorization::new(Decision::Allow)
     }
 
     fn rules(&self, _user: &User, _namespace: &str) -> UserRules {

@@ -10,7 +10,7 @@ pub struct Masters;
 
 impl Authorizer for Masters {
     fn authorize(&self, user: &User, _attributes: &Attributes<'_>) -> Authorization {
-        Authorization::of(if user.is_in(MASTERS) {
+        Authorization::new(if user.is_in(MASTERS) {
             Decision::Allow
         } else {
             Decision::NoOpinion

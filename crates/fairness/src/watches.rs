@@ -18,7 +18,7 @@ pub struct WatchKey {
 
 impl WatchKey {
     /// Returns the key of a watch of `target`.
-    pub fn of(target: &ResourceTarget<'_>) -> Self {
+    pub fn new(target: &ResourceTarget<'_>) -> Self {
         Self {
             group: target.group.into(),
             resource: target.resource.into(),
@@ -62,7 +62,7 @@ impl Watches {
             name: "",
             ..*target
         };
-        let mut key = WatchKey::of(&everywhere);
+        let mut key = WatchKey::new(&everywhere);
         let mut sum = count(&key);
         if !target.namespace.is_empty() {
             key.namespace = target.namespace.into();
@@ -114,7 +114,7 @@ mod tests {
             pods("n", "b"),
         ]
         .iter()
-        .map(|target| watches.register(WatchKey::of(target)))
+        .map(|target| watches.register(WatchKey::new(target)))
         .collect();
         assert_eq!(watches.interested(&pods("n", "a")), 4);
         assert_eq!(watches.interested(&pods("n", "")), 3);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use arc_swap::ArcSwap;
 use clap::{ArgAction, Args};
-use holdfast_at_rest::{Kept, OlderKind};
+use holdfast_at_rest::{OlderKind, StorageCodec};
 use holdfast_gotext::duration;
 use holdfast_kinds::apis::Apis;
 use holdfast_kinds::tables;
@@ -160,7 +160,7 @@ impl StorageFlags {
     }
 
     /// How objects of the resources of `registry`, which are built in, lie in etcd.
-    fn kept(&self, registry: Registry, apis: &Apis) -> Result<Kept> {
+    fn kept(&self, registry: Registry, apis: &Apis) -> Result<StorageCodec> {
         let types = tables::types_at_rest(apis).context("cannot read the table of types")?;
         let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
             api_version,
@@ -171,7 +171,7 @@ impl StorageFlags {
             JSON => Encoding::Json,
             _ => Encoding::Protobuf,
         };
-        Ok(Kept::new(registry, Arc::new(types), older).with_encoding(encoding))
+        Ok(StorageCodec::new(registry, Arc::new(types), older).with_encoding(encoding))
     }
 
     /// How to use etcd for objects of `registry` and of what definitions add to it, and who counts its calls; none where objects

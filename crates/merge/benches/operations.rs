@@ -229,7 +229,7 @@ fn small_case() -> Case {
         .define(
             "Workload",
             MapSpec::of_fields([
-                FieldSpec::new("labels", MapSpec::of(Scalar::String)),
+                FieldSpec::new("labels", MapSpec::new(Scalar::String)),
                 FieldSpec::new("replicas", Scalar::Numeric),
                 FieldSpec::new("finalizers", ListSpec::set(Scalar::String)),
                 FieldSpec::new("containers", ListSpec::keyed(Reference::named("Container"), ["name"])),

@@ -108,7 +108,7 @@ fn live() -> String {
 }
 
 fn schema() -> Schema {
-    let text = || MapSpec::of(Scalar::String);
+    let text = || MapSpec::new(Scalar::String);
     let strings = |names: &[&'static str]| -> Vec<FieldSpec> {
         names.iter().map(|name| FieldSpec::new(*name, Scalar::String)).collect()
     };
@@ -194,7 +194,7 @@ fn schema() -> Schema {
                     "strategy",
                     MapSpec::of_fields([
                         FieldSpec::new("type", Scalar::String),
-                        FieldSpec::new("rollingUpdate", MapSpec::of(Scalar::Untyped)),
+                        FieldSpec::new("rollingUpdate", MapSpec::new(Scalar::Untyped)),
                     ]),
                 ),
                 FieldSpec::new("template", Reference::named("Template")),

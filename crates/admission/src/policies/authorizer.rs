@@ -104,7 +104,7 @@ mod tests {
     impl Authorizer for Counting {
         fn authorize(&self, user: &User, _attributes: &Attributes<'_>) -> Authorization {
             self.0.fetch_add(1, Ordering::Relaxed);
-            Authorization::of(if user.is_in("system:serviceaccounts:ns") {
+            Authorization::new(if user.is_in("system:serviceaccounts:ns") {
                 Decision::Allow
             } else {
                 Decision::NoOpinion

@@ -1,10 +1,10 @@
 //! Invariants of any bytes in etcd, whichever program wrote them.
 
-use holdfast_at_rest::Kept;
+use holdfast_at_rest::StorageCodec;
 
 /// Reads `stored` at `key`, which must succeed or return an error; an object that was read must be unchanged after it
 /// is written again. Returns true if it could be read.
-pub(crate) fn entry(kept: &Kept, key: &[u8], stored: &[u8]) -> bool {
+pub(crate) fn entry(kept: &StorageCodec, key: &[u8], stored: &[u8]) -> bool {
     let Ok(served) = kept.from_rest(key, stored) else {
         return false;
     };

@@ -18,7 +18,7 @@ impl Authorizer for Harness {
         };
         let question = format!("{} {}/{}", attributes.verb, target.resource, target.subresource);
         match self.rights.iter().flatten().any(|right| *right == question) {
-            true => Authorization::of(Decision::Allow),
+            true => Authorization::new(Decision::Allow),
             false => Authorization::NO_OPINION,
         }
     }

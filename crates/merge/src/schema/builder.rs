@@ -207,7 +207,7 @@ impl MapSpec {
     }
 
     /// Creates a map with entries of one type, each with its own owners.
-    pub fn of(element: impl Into<Reference>) -> Self {
+    pub fn new(element: impl Into<Reference>) -> Self {
         Self {
             fields: Vec::new(),
             element: Some(element.into()),
@@ -268,7 +268,7 @@ impl SchemaBuilder {
                 list: Some(ListSpec::atomic(Reference::named(UNTYPED_ATOMIC))),
                 map: Some(MapSpec {
                     relationship,
-                    ..MapSpec::of(Reference::named(name))
+                    ..MapSpec::new(Reference::named(name))
                 }),
             };
             self.define(name, spec);

@@ -274,7 +274,7 @@ fn a_reference_may_change_the_relationship_of_what_it_refers_to() {
     use holdfast_merge::{FieldSpec, MapSpec, Reference, Scalar, SchemaBuilder, Typed};
     let inner = Reference::named("Inner");
     let schema = SchemaBuilder::new()
-        .define("Inner", MapSpec::of(Scalar::String))
+        .define("Inner", MapSpec::new(Scalar::String))
         .define(
             "Outer",
             MapSpec::of_fields([

@@ -17,7 +17,7 @@ pub(crate) fn object(text: &str) -> Value {
 
 /// Returns the types of Widget in both versions, of ConfigMap and of Scale.
 fn schema() -> Schema {
-    let text = || MapSpec::of(Scalar::String);
+    let text = || MapSpec::new(Scalar::String);
     let metadata = MapSpec::of_fields([
         FieldSpec::new("name", Scalar::String),
         FieldSpec::new("namespace", Scalar::String),
@@ -32,7 +32,7 @@ fn schema() -> Schema {
         FieldSpec::new("annotations", text()),
         FieldSpec::new("finalizers", ListSpec::set(Scalar::String)),
         FieldSpec::new("ownerReferences", ListSpec::keyed(Reference::named("Owner"), ["uid"])),
-        FieldSpec::new("managedFields", ListSpec::atomic(MapSpec::of(Scalar::Untyped))),
+        FieldSpec::new("managedFields", ListSpec::atomic(MapSpec::new(Scalar::Untyped))),
     ]);
     let owner = MapSpec::of_fields([
         FieldSpec::new("apiVersion", Scalar::String),

@@ -23,15 +23,15 @@ pub fn merge_schema(table: &TypeTable) -> Schema {
 pub(crate) fn type_spec(table: &TypeTable, of: &Type) -> TypeSpec {
     let map = match &of.kind {
         // A definition that is an object and says nothing more may hold anything.
-        TypeKind::Struct(fields) if fields.is_empty() => MapSpec::of(anything()),
+        TypeKind::Struct(fields) if fields.is_empty() => MapSpec::new(anything()),
         TypeKind::Struct(fields) => MapSpec::of_fields(fields.iter().map(|field| FieldSpec {
             name: field.name.clone(),
             reference: field_reference(table, field),
             default: stated_default(table, field),
         })),
         // The manager that sets an embedded object owns it as a whole.
-        TypeKind::Scalar(Scalar::RawExtension) => MapSpec::of(anything()).atomic(),
-        TypeKind::Scalar(Scalar::FieldsV1 | Scalar::Patch) => MapSpec::of(anything()),
+        TypeKind::Scalar(Scalar::RawExtension) => MapSpec::new(anything()).atomic(),
+        TypeKind::Scalar(Scalar::FieldsV1 | Scalar::Patch) => MapSpec::new(anything()),
         // Whether it is either is found when the object is read.
         TypeKind::Scalar(
             Scalar::IntOrString
@@ -59,7 +59,7 @@ fn field_reference(table: &TypeTable, field: &Field) -> Reference {
             }
         }
         (Shape::Map(value), map_type) => {
-            let map = MapSpec::of(shape_reference(table, value));
+            let map = MapSpec::new(shape_reference(table, value));
             match map_type {
                 Some(MapType::Atomic) => map.atomic().into(),
                 Some(MapType::Granular) | None => map.into(),
@@ -79,7 +79,7 @@ fn shape_reference(table: &TypeTable, shape: &Shape) -> Reference {
         Shape::Any => Reference::inline(anything()),
         Shape::Ref(id) => Reference::named(table.get(*id).name.clone()),
         Shape::List(item) => ListSpec::atomic(shape_reference(table, item)).into(),
-        Shape::Map(value) => MapSpec::of(shape_reference(table, value)).into(),
+        Shape::Map(value) => MapSpec::new(shape_reference(table, value)).into(),
     }
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn anything() -> TypeSpec {
     TypeSpec {
         scalar: Some(MergeScalar::Untyped),
         list: Some(ListSpec::atomic(Reference::named(UNTYPED_ATOMIC))),
-        map: Some(MapSpec::of(Reference::named(DEDUCED))),
+        map: Some(MapSpec::new(Reference::named(DEDUCED))),
     }
 }
 

@@ -25,7 +25,7 @@ const MOST_GATHERED: usize = 64 << 20;
 /// Notes the object that a request sends, with its defaults.
 pub(super) fn sent(context: &Context, request: &ResourceRequest, kind_type: &dyn KindType, object: &Value) {
     let Some(audit) = &request.audit else { return };
-    audit.request_object(ObjectNames::of(object), || {
+    audit.request_object(ObjectNames::from_object(object), || {
         let filled = kind_type.fill_in(object.clone()).unwrap_or_else(|_| object.clone());
         let kept = kept(audit, filled);
         objects::encode_answer(context.write.types(), &kept).into()

@@ -20,7 +20,7 @@ impl Authorizer for Listed<'_> {
             "{} {} {}/{} {} {}",
             attributes.verb, target.group, target.resource, target.subresource, target.namespace, target.name
         );
-        Authorization::of(if self.0.contains(&line.as_str()) {
+        Authorization::new(if self.0.contains(&line.as_str()) {
             Decision::Allow
         } else {
             Decision::NoOpinion

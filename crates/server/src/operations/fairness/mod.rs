@@ -236,7 +236,7 @@ fn watch_key(info: &RequestInfo) -> Option<WatchKey> {
         return None;
     };
     let selects = target.resource == "pods" && selects_a_node(info.query.get("fieldSelector").unwrap_or_default());
-    (!selects).then(|| WatchKey::of(&target))
+    (!selects).then(|| WatchKey::new(&target))
 }
 
 fn selects_a_node(selector: &str) -> bool {

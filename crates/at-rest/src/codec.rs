@@ -23,7 +23,7 @@ pub struct OlderKind<'a> {
 }
 
 /// Codec between served objects and kube-apiserver's stored form, selected by key.
-pub struct Kept {
+pub struct StorageCodec {
     /// Built-in resources. Custom resources are stored as JSON, whatever their CRD declares.
     registry: Registry,
     messages: Messages,
@@ -32,7 +32,7 @@ pub struct Kept {
     encoding: Encoding,
 }
 
-impl Kept {
+impl StorageCodec {
     /// Creates the codec of the built-in resources of `registry`. `types` contains their types, and those types of
     /// older versions that differ; `older` are the kinds of older versions with an unchanged type.
     pub fn new<'a>(registry: Registry, types: Arc<TypeTable>, older: impl IntoIterator<Item = OlderKind<'a>>) -> Self {
@@ -182,7 +182,7 @@ impl Kept {
     }
 }
 
-impl Codec for Kept {
+impl Codec for StorageCodec {
     fn encode(&self, key: &[u8], value: &Served, old: Option<&Bytes>) -> Result<Bytes, CodecError> {
         let kept = self.to_rest(key, value, old.map(|old| &old[..]));
         kept.map(Bytes::from).map_err(|fault| CodecError::new(key, fault))
