@@ -28,7 +28,7 @@ pub enum Fault {
         kind: SmolStr,
     },
     /// The object has another kind than its key requires.
-    #[error("an object of kind {found} stands among those of kind {expected}")]
+    #[error("an object of kind {found} is stored at a key of kind {expected}")]
     OtherKind {
         /// Kind of the object.
         found: SmolStr,

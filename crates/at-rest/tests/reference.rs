@@ -314,7 +314,7 @@ fn unreadable_object_is_reported_by_key() {
         (
             "/registry/pods/a/b",
             b"k8s\0\x0a\x0d\x0a\x02v1\x12\x07Service\x12\x00",
-            "/registry/pods/a/b: an object of kind Service stands among those of kind Pod",
+            "/registry/pods/a/b: an object of kind Service is stored at a key of kind Pod",
         ),
         (
             "/registry/a.io/as/b",

@@ -13,17 +13,17 @@ pub(crate) fn line(event: &Event, stage: Stage) -> String {
     let head = &event.head;
     let user = head.user.as_ref().filter(|user| !user.name.is_empty());
     let name = user.map_or("<none>", |user| user.name.as_str());
-    let groups = user.filter(|user| !user.groups.is_empty());
-    let groups = groups.map_or_else(|| "<none>".to_owned(), |user| quoted(&user.groups));
+    let user_with_groups = user.filter(|user| !user.groups.is_empty());
+    let groups = user_with_groups.map_or_else(|| "<none>".to_owned(), |user| quoted(&user.groups));
     let impersonated = event.impersonated.as_ref();
     let as_user = impersonated.map_or("<self>", |user| user.name.as_str());
     let as_groups = impersonated.map_or_else(|| "<lookup>".to_owned(), |user| quoted(&user.groups));
-    let namespace = head.object.as_ref().map(|object| object.namespace.as_str());
-    let namespace = namespace.filter(|name| !name.is_empty()).unwrap_or("<none>");
-    let response = event.status.as_ref();
-    let response = response.map_or_else(|| "<deferred>".to_owned(), |status| status.code.to_string());
-    let address = head.source_ips.first();
-    let address = address.map_or_else(|| "<unknown>".to_owned(), ToString::to_string);
+    let object_namespace = head.object.as_ref().map(|object| object.namespace.as_str());
+    let namespace = object_namespace.filter(|name| !name.is_empty()).unwrap_or("<none>");
+    let status = event.status.as_ref();
+    let response = status.map_or_else(|| "<deferred>".to_owned(), |status| status.code.to_string());
+    let first_ip = head.source_ips.first();
+    let address = first_ip.map_or_else(|| "<unknown>".to_owned(), ToString::to_string);
     let mut line = time(Timestamp::from(head.received));
     line.push_str(" AUDIT:");
     for (key, text) in [

@@ -42,8 +42,8 @@ impl Policy {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Err(PolicyError::Versionless);
         }
-        let parsed = yaml::parse_with_findings(bytes, &Limits::REQUEST);
-        let parsed = parsed.map_err(|error| unreadable(error.to_string()))?;
+        let result = yaml::parse_with_findings(bytes, &Limits::REQUEST);
+        let parsed = result.map_err(|error| unreadable(error.to_string()))?;
         check_version(&parsed.value)?;
         let mut reader = Reader::default();
         let root = Node::root(&parsed.value);
@@ -216,8 +216,8 @@ impl Reader {
         let child = |name| root.child("Policy", name);
         self.members(&child("metadata"), "v1.ObjectMeta", &METADATA)?;
         let omit_stages = self.stages(&child("omitStages"))?;
-        let rules = child("rules").items("v1.PolicyRule")?;
-        let rules = rules.iter().map(|rule| self.rule(rule));
+        let items = child("rules").items("v1.PolicyRule")?;
+        let rules = items.iter().map(|rule| self.rule(rule));
         Ok(Policy {
             rules: rules.collect::<Result<_, _>>()?,
             omit_stages,

@@ -15,6 +15,13 @@ pub fn service_account_user(namespace: &str, name: &str) -> SmolStr {
 
 /// Returns the namespace and name of the service account that `user` has the form of. The parts may still be invalid
 /// names.
+///
+/// ```
+/// use holdfast_authorization::service_account_of;
+///
+/// assert_eq!(service_account_of("system:serviceaccount:default:robot"), Some(("default", "robot")));
+/// assert_eq!(service_account_of("alice"), None);
+/// ```
 pub fn service_account_of(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix(PREFIX)?.split_once(':')
 }

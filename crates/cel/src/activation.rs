@@ -58,6 +58,16 @@ impl Activation {
 const MAX_NESTED: u16 = 400;
 
 /// Cost limits of evaluations: for each one, and for all that share the budget.
+///
+/// ```
+/// use holdfast_cel::{Activation, Budget, Environment, EvaluationError, Type};
+///
+/// let environment = Environment::new();
+/// let program = environment.compile("[1, 2, 3].all(x, x > 0)", &[Type::Bool])?;
+/// let outcome = program.evaluate(&Activation::new(&environment), &mut Budget::new(5, 100));
+/// assert!(matches!(outcome, Err(EvaluationError::CostLimitExceeded)));
+/// # Ok::<(), holdfast_cel::CompileError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Budget<'a> {
     per_call: u64,

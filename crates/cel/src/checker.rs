@@ -203,8 +203,8 @@ impl Checker<'_> {
                 return ty;
             }
         }
-        let target = self.expr(operand);
-        let target = self.inference.resolved(&target);
+        let operand_type = self.expr(operand);
+        let target = self.inference.resolved(&operand_type);
         let (inner, optional) = match target {
             Type::Optional(inner) => ((*inner).clone(), true),
             other => (other, false),
@@ -376,8 +376,8 @@ impl Checker<'_> {
             return self.report(field.id, "unsupported optional field selection".to_owned());
         };
         self.set(field.id, Type::String);
-        let target = self.expr(operand);
-        let target = match self.inference.resolved(&target) {
+        let operand_type = self.expr(operand);
+        let target = match self.inference.resolved(&operand_type) {
             Type::Optional(inner) => (*inner).clone(),
             other => other,
         };

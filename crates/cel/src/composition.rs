@@ -19,6 +19,19 @@ pub struct Composition {
 }
 
 /// Compiler of variables in the order of the policy.
+///
+/// ```
+/// use holdfast_cel::{Activation, Budget, CompositionBuilder, Environment, Type};
+///
+/// let mut builder = CompositionBuilder::new(&Environment::new());
+/// builder.add("limit", "2 + 3")?;
+/// let (environment, variables) = builder.finish();
+/// let program = environment.compile("variables.limit > 4", &[Type::Bool])?;
+/// let mut activation = Activation::new(&environment);
+/// variables.bind(&mut activation);
+/// assert_eq!(program.evaluate(&activation, &mut Budget::default())?.as_bool(), Some(true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct CompositionBuilder {
     environment: Environment,
@@ -100,7 +113,7 @@ struct Lazy {
 impl LazyFields for Lazy {
     #[expect(
         clippy::indexing_slicing,
-        reason = "as many values as programs, and callers look up the place of a program"
+        reason = "there are as many values as programs, and callers look up the index of a program"
     )]
     fn field(&self, name: &str, budget: &mut Budget<'_>) -> Option<Result<CelValue, EvaluationError>> {
         let programs = &self.composition.programs[..self.lengths];

@@ -62,6 +62,12 @@ pub enum ListType {
 }
 
 /// Property of an object.
+///
+/// ```
+/// use holdfast_cel::{DeclField, DeclType};
+///
+/// assert!(DeclField::new("replicas", DeclType::int(), true).is_some());
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeclField {
     /// Escaped name in expressions.
@@ -258,7 +264,7 @@ impl DeclType {
     }
 
     /// Returns the declared property with the CEL name `name`.
-    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this list")]
     pub(crate) fn field(&self, name: &str) -> Option<&DeclField> {
         let DeclKind::Object(fields) = &self.kind else {
             return None;

@@ -35,6 +35,13 @@ pub fn is_reserved(name: &str) -> bool {
 }
 
 /// Returns the identifier of the property `name` in expressions; `None` if CEL cannot name it.
+///
+/// ```
+/// use holdfast_cel::escape;
+///
+/// assert_eq!(escape("x-y").unwrap(), "x__dash__y");
+/// assert_eq!(escape("namespace").unwrap(), "__namespace__");
+/// ```
 pub fn escape(name: &str) -> Option<SmolStr> {
     let first = name.bytes().next()?;
     if first.is_ascii_digit() {

@@ -286,7 +286,10 @@ impl Lexer<'_> {
         }
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the source")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the offset never exceeds the length of the source"
+    )]
     fn number(&mut self) {
         let bytes = &self.source.as_bytes()[self.at..];
         let digits = |from: usize| {
@@ -326,7 +329,10 @@ impl Lexer<'_> {
     }
 
     /// Reads a string or bytes with a prefix of `prefix` letters.
-    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the source")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the offset never exceeds the length of the source"
+    )]
     fn quoted(&mut self, prefix: usize, raw: bool, kind: Kind) {
         let bytes = &self.source.as_bytes()[self.at..];
         let quote = bytes[prefix];
@@ -386,7 +392,10 @@ pub(crate) fn unquote_bytes(token: &str) -> Result<Vec<u8>, BadLiteral> {
     unescape(&token[1..], true)
 }
 
-#[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the source")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "the offset never exceeds the length of the source"
+)]
 fn unescape(token: &str, in_bytes: bool) -> Result<Vec<u8>, BadLiteral> {
     let raw = token.starts_with(['r', 'R']);
     let text = &token[usize::from(raw)..];

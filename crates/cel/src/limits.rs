@@ -20,6 +20,10 @@ pub const ESTIMATED_SCHEMA: u64 = 100_000_000;
 
 /// Returns the factor by which `cost` exceeds `limit` as the reference formats it: `40.5x`, or `more than 100x`. `None`
 /// within the limit.
+///
+/// ```
+/// assert_eq!(holdfast_cel::limits::excess(30, 10).as_deref(), Some("3.0x"));
+/// ```
 pub fn excess(cost: u64, limit: u64) -> Option<String> {
     if cost <= limit {
         return None;

@@ -74,7 +74,18 @@ pub(crate) fn expand(
         Some(&(_, variables, expressions, kind)) => {
             // `map` with three arguments has one variable and a condition; other macros with three arguments have two
             // variables.
-            fold(parser, offset, kind, (variables, expressions), target, args).map(Ok)
+            fold(
+                parser,
+                offset,
+                FoldShape {
+                    kind,
+                    variables,
+                    expressions,
+                },
+                target,
+                args,
+            )
+            .map(Ok)
         }
         None => Ok(Err((function, Some(target), args))),
     }
@@ -102,14 +113,25 @@ fn bind(parser: &mut Parser<'_>, name: &Expr, value: Expr, body: Expr, why: &str
     })
 }
 
+/// Shape of an iterating macro: its kind, and the numbers of variables and expressions.
+struct FoldShape {
+    kind: FoldKind,
+    variables: usize,
+    expressions: usize,
+}
+
 fn fold(
     parser: &mut Parser<'_>,
     offset: usize,
-    kind: FoldKind,
-    (variables, expressions): (usize, usize),
+    shape: FoldShape,
     range: Expr,
     args: Vec<Expr>,
 ) -> Result<Expr, GaveUp> {
+    let FoldShape {
+        kind,
+        variables,
+        expressions,
+    } = shape;
     let mut args = args.into_iter();
     let mut take = || args.next().ok_or(GaveUp);
     let first = take()?;

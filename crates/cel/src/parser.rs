@@ -157,7 +157,7 @@ fn is_binary(kind: Kind) -> bool {
 impl Parser<'_> {
     #[expect(
         clippy::indexing_slicing,
-        reason = "expressions are numbered from zero, and tokens end with one that is never passed"
+        reason = "expressions are numbered from zero, and the last token is never consumed"
     )]
     fn peek(&self) -> Token {
         self.tokens[self.at.min(self.tokens.len() - 1)]
@@ -165,7 +165,7 @@ impl Parser<'_> {
 
     #[expect(
         clippy::indexing_slicing,
-        reason = "expressions are numbered from zero, and tokens end with one that is never passed"
+        reason = "expressions are numbered from zero, and the last token is never consumed"
     )]
     fn peek_after(&self) -> Kind {
         self.tokens[(self.at + 1).min(self.tokens.len() - 1)].kind
@@ -319,19 +319,19 @@ impl Parser<'_> {
 
     /// Parses a chain of `&&` or of `||` into a balanced tree, so that its length adds no depth.
     fn logical(&mut self, kind: Kind, strength: u8, name: &str, first: Expr) -> Result<Expr, GaveUp> {
-        let mut terms = vec![first];
+        let mut operands = vec![first];
         let mut places = Vec::new();
         while self.peek().kind == kind {
             places.push(self.next().start);
-            terms.push(self.binary(strength + 1)?);
+            operands.push(self.binary(strength + 1)?);
         }
-        let mut terms = terms.into_iter();
+        let mut terms = operands.into_iter();
         self.balanced(name, &mut terms, &places)
     }
 
     #[expect(
         clippy::indexing_slicing,
-        reason = "expressions are numbered from zero, and tokens end with one that is never passed"
+        reason = "expressions are numbered from zero, and the last token is never consumed"
     )]
     fn balanced(&mut self, name: &str, terms: &mut std::vec::IntoIter<Expr>, places: &[usize]) -> Result<Expr, GaveUp> {
         if places.is_empty() {

@@ -39,6 +39,12 @@ pub enum PlainExpr {
 impl PlainExpr {
     /// Parses an expression. The tree is at most 250 nodes deep.
     ///
+    /// ```
+    /// use holdfast_cel::PlainExpr;
+    ///
+    /// assert!(matches!(PlainExpr::parse("a.b == 1"), Ok(PlainExpr::Call { function, .. }) if function == "_==_"));
+    /// ```
+    ///
     /// # Errors
     /// Returns the first error in the words of cel-go, without its position.
     pub fn parse(text: &str) -> Result<Self, String> {

@@ -142,11 +142,11 @@ pub(crate) struct FoldNode {
 )]
 pub(crate) fn plan(environment: &Environment, checked: Checked) -> Result<Program, String> {
     let cost = estimate(environment, &checked);
-    let variables = checked.references.values().filter_map(|reference| match reference {
+    let names = checked.references.values().filter_map(|reference| match reference {
         Reference::Variable(slot) => Some(environment.variables[*slot].name.clone()),
         _ => None,
     });
-    let variables = variables.collect();
+    let variables = names.collect();
     let mut planner = Planner {
         checked: &checked,
         regexes: &environment.regexes,

@@ -206,7 +206,7 @@ impl Type {
 
 impl ObjectType {
     /// Returns the type of the field `name`.
-    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this list")]
     pub(crate) fn field(&self, name: &str) -> Option<Type> {
         match &self.fields {
             Fields::Any => Some(Type::Dyn),

@@ -116,7 +116,7 @@ impl Validator<'_> {
     }
 
     /// Validates a constant template against the types of its arguments.
-    #[expect(clippy::indexing_slicing, reason = "the number of arguments is looked at first")]
+    #[expect(clippy::indexing_slicing, reason = "the number of arguments is checked first")]
     fn format(&mut self, id: Id, target: Option<&Expr>, args: &[Expr]) {
         let (
             Some(Expr {

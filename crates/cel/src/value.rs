@@ -147,6 +147,13 @@ impl MapKey {
 
 impl CelValue {
     /// Converts `value` without a schema: whole numbers are integers, maps have text keys.
+    ///
+    /// ```
+    /// use holdfast_cel::CelValue;
+    /// use holdfast_value::Value;
+    ///
+    /// assert_eq!(CelValue::untyped(&Value::Int(1)).type_name(), "int");
+    /// ```
     pub fn untyped(value: &Value) -> Self {
         match value {
             Value::Null => CelValue::Null,

@@ -115,8 +115,8 @@ impl PathRule {
     /// True if the rule contains a path. A rule for a path includes all paths below it.
     fn has(&self, verb: &str, path: &str) -> bool {
         let covers = |known: &SmolStr| {
-            let prefix = known.strip_suffix('*').unwrap_or(known);
-            let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+            let pattern = known.strip_suffix('*').unwrap_or(known);
+            let prefix = pattern.strip_suffix('/').unwrap_or(pattern);
             known == "*" || known == path || path.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('/'))
         };
         self.verbs.has(verb) && self.paths.iter().any(covers)
@@ -124,7 +124,7 @@ impl PathRule {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+#[allow(clippy::unwrap_used, reason = "a failure here fails the test")]
 mod tests {
     use super::*;
     use crate::configuration::SchemaSpec;

@@ -117,8 +117,8 @@ fn read_response(limited: &Value) -> Option<Limiting> {
     match (limited.str_at(&["limitResponse", "type"])?, queuing) {
         ("Reject", None) => Some(Limiting::Reject),
         ("Queue", Some(queuing)) => {
-            let number = |field: &str| queuing.get(field).and_then(Value::as_i64);
-            let number = |field: &str| u64::try_from(number(field)?).ok();
+            let integer = |field: &str| queuing.get(field).and_then(Value::as_i64);
+            let number = |field: &str| u64::try_from(integer(field)?).ok();
             let queuing = Queuing::new(number("queues")?, number("handSize")?, number("queueLengthLimit")?);
             queuing.map(Limiting::Queue)
         }
@@ -353,7 +353,7 @@ fn read_subject(subject: &Value) -> Option<Subject> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+#[allow(clippy::unwrap_used, reason = "a failure here fails the test")]
 pub(crate) mod tests {
     use holdfast_value::{Limits, yaml};
 

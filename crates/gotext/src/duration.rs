@@ -26,6 +26,10 @@ const MAX_NANOSECONDS: u64 = 1 << 63;
 
 /// Parses a duration in nanoseconds, like `time.ParseDuration`.
 ///
+/// ```
+/// assert_eq!(holdfast_gotext::duration::parse("1m0.5s"), Ok(60_500_000_000));
+/// ```
+///
 /// # Errors
 /// Returns Go's message if the text is not a duration.
 pub fn parse(text: &str) -> Result<i64, String> {

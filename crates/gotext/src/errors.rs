@@ -4,6 +4,10 @@ use std::collections::HashSet;
 
 /// Combines errors like the aggregate of the reference's `errors` package: one error is returned unchanged, several are
 /// listed in brackets, and each text appears once.
+///
+/// ```
+/// assert_eq!(holdfast_gotext::errors::aggregate(&["a", "b", "a"]), "[a, b]");
+/// ```
 pub fn aggregate<T: AsRef<str>>(errors: &[T]) -> String {
     let mut seen = HashSet::with_capacity(errors.len());
     let mut texts: Vec<&str> = errors.iter().map(AsRef::as_ref).collect();

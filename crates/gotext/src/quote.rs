@@ -19,6 +19,10 @@ pub fn short_escape(character: char) -> Option<&'static str> {
 }
 
 /// Quotes text like `strconv.Quote`: characters that are not printable are escaped, all others are kept.
+///
+/// ```
+/// assert_eq!(holdfast_gotext::quote::quote("a\tb"), r#""a\tb""#);
+/// ```
 pub fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -91,6 +91,13 @@ impl Timestamp {
 
     /// Parses a time and truncates it to `precision`.
     ///
+    /// ```
+    /// use holdfast_gotext::time::{Precision, Timestamp};
+    ///
+    /// let time = Timestamp::parse("2024-03-01T07:06:07.5+02:00", Precision::Seconds).unwrap();
+    /// assert_eq!(time.text(Precision::Seconds), "2024-03-01T05:06:07Z");
+    /// ```
+    ///
     /// # Errors
     /// Returns Go's message if the text is not a time.
     pub fn parse(text: &str, precision: Precision) -> Result<Self, TimeError> {
@@ -174,7 +181,7 @@ impl From<Timestamp> for SystemTime {
 /// answer is false.
 #[expect(
     clippy::indexing_slicing,
-    reason = "looked at only where the length is that of the form; `&&` comes first"
+    reason = "evaluated only if the length fits the form, because `&&` short-circuits"
 )]
 pub fn is_canonical(text: &str) -> bool {
     const FORM: &[u8; 20] = b"0000-00-00T00:00:00Z";
@@ -308,7 +315,7 @@ impl Reader<'_> {
     }
 
     /// Parses the zone as seconds east of UTC.
-    #[expect(clippy::indexing_slicing, reason = "the length is looked at first")]
+    #[expect(clippy::indexing_slicing, reason = "the length is checked first")]
     fn zone(&mut self) -> Result<i64, TimeProblem> {
         if let Some(rest) = self.rest.strip_prefix('Z') {
             self.rest = rest;

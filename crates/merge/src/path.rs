@@ -16,6 +16,10 @@ impl Path {
     }
 
     /// Creates a path of field names.
+    ///
+    /// ```
+    /// assert_eq!(holdfast_merge::Path::of_fields(["spec", "replicas"]).to_string(), ".spec.replicas");
+    /// ```
     pub fn of_fields<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         names.into_iter().map(PathElement::field).collect()
     }

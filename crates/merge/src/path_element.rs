@@ -110,9 +110,17 @@ impl PathElement {
 
     /// Parses the FieldsV1 form, such as `f:spec` or `k:{"name":"a"}`. Numbers are read as floats.
     ///
+    /// ```
+    /// use holdfast_merge::PathElement;
+    ///
+    /// let element = PathElement::parse(r#"k:{"name":"web"}"#)?;
+    /// assert_eq!(element.to_string(), r#"[name="web"]"#);
+    /// # Ok::<(), holdfast_merge::PathElementError>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the text does not have this form.
-    #[expect(clippy::indexing_slicing, reason = "the length was looked at first")]
+    #[expect(clippy::indexing_slicing, reason = "the length is checked first")]
     pub fn parse(text: &str) -> Result<Self, PathElementError> {
         let bytes = text.as_bytes();
         if bytes.len() < 2 {
@@ -343,7 +351,7 @@ fn write_name(name: &str, out: &mut Vec<u8>) {
 /// Appends text with only the escapes that JSON requires.
 #[expect(
     clippy::indexing_slicing,
-    reason = "a byte has a place in a table of 256, a nibble in one of 16"
+    reason = "a byte is an index into a table of 256, a nibble into one of 16"
 )]
 fn write_escaped(text: &[u8], out: &mut Vec<u8>) {
     let special = text.iter().fold(false, |special, byte| {

@@ -37,7 +37,7 @@ pub(crate) struct RawString<'a> {
 
 impl<'a> RawString<'a> {
     /// Returns the string with its escapes decoded.
-    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
+    #[expect(clippy::indexing_slicing, reason = "the offset never exceeds the length of the text")]
     pub(crate) fn unescaped(&self) -> Result<Cow<'a, str>, ScanError> {
         if !self.escapes {
             return Ok(Cow::Borrowed(self.text));
@@ -89,7 +89,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Consumes a word such as `null`.
-    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
+    #[expect(clippy::indexing_slicing, reason = "the offset never exceeds the length of the text")]
     pub(crate) fn word(&mut self, word: &'static str) -> Result<(), ScanError> {
         if self.bytes()[self.at..].starts_with(word.as_bytes()) {
             self.at += word.len();
@@ -189,7 +189,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Reads a string whose opening quote is next.
-    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
+    #[expect(clippy::indexing_slicing, reason = "the offset never exceeds the length of the text")]
     fn string(&mut self) -> Result<RawString<'a>, ScanError> {
         let bytes = self.bytes();
         let start = self.at + 1;
@@ -231,7 +231,7 @@ impl<'a> Scanner<'a> {
 
     /// Reads the digits of `\u`, and those of a second escape if both form a surrogate pair. An unpaired surrogate
     /// becomes U+FFFD.
-    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
+    #[expect(clippy::indexing_slicing, reason = "the offset never exceeds the length of the text")]
     fn unicode_escape(&mut self) -> Result<char, ScanError> {
         let first = self.four_digits()?;
         if !(0xD800..0xDC00).contains(&first) || !self.bytes()[self.at..].starts_with(b"\\u") {
@@ -262,7 +262,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the place is never behind the end of the text")]
+    #[expect(clippy::indexing_slicing, reason = "the offset never exceeds the length of the text")]
     fn number(&mut self) -> Result<Value, ScanError> {
         let rest = &self.bytes()[self.at..];
         let length = rest
@@ -297,7 +297,7 @@ impl<'a> Scanner<'a> {
 }
 
 /// True if a token is a number in JSON's grammar.
-#[expect(clippy::indexing_slicing, reason = "no more is cut off than was counted")]
+#[expect(clippy::indexing_slicing, reason = "no more is removed than was counted")]
 fn is_number(token: &[u8]) -> bool {
     fn digits(text: &[u8]) -> usize {
         text.iter().take_while(|byte| byte.is_ascii_digit()).count()

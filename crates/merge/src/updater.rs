@@ -237,7 +237,8 @@ impl<C: Converter> Updater<C> {
     pub fn configuration(
         &self,
         config: Value,
-        (schema, type_ref): (Arc<Schema>, TypeRef),
+        schema: Arc<Schema>,
+        type_ref: TypeRef,
         version: &str,
         but: &Set,
     ) -> Result<(Typed, Option<Value>), ValidationErrors> {

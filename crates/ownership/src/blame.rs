@@ -33,6 +33,21 @@ pub struct Owner {
 /// Lists the owners of each field of `object` from its `managedFields`, which are themselves omitted. No schema is
 /// needed: the owned paths show which containers are owned as a whole and which item by item. If the entries cannot be
 /// read, no field has an owner.
+///
+/// ```
+/// use holdfast_ownership::blame;
+/// use holdfast_value::{Limits, json};
+///
+/// let object = json::parse(
+///     br#"{"metadata":{"managedFields":[{"manager":"kubectl","operation":"Apply","apiVersion":"v1",
+///         "fieldsType":"FieldsV1","fieldsV1":{"f:size":{}}}]},"size":1}"#,
+///     &Limits::REQUEST,
+/// )?;
+/// let blames = blame(&object);
+/// let size = blames.iter().find(|blame| blame.path.to_string() == ".size").unwrap();
+/// assert_eq!(size.owners[0].manager, "kubectl");
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 pub fn blame(object: &Value) -> Vec<Blame> {
     let managed = Managed::decode(object, Source::Request).unwrap_or_default();
     let mut owners = Vec::with_capacity(managed.0.len());

@@ -58,8 +58,8 @@ pub(crate) fn cap_updates(managed: &mut Managed) {
             };
             // The first entry is merged into the bucket, unless an earlier bucket exists: that is merged only with
             // newer entries.
-            let earlier = Some(bucket_entry(version).identifier());
-            let earlier = earlier.filter(|earlier| *earlier != identifier && managed.0.contains_key(earlier));
+            let bucket_identifier = Some(bucket_entry(version).identifier());
+            let earlier = bucket_identifier.filter(|bucket| *bucket != identifier && managed.0.contains_key(bucket));
             let partner = managed.0.remove(&earlier.unwrap_or(first));
             bucket.sets.extend(partner.map(|record| record.set));
         }

@@ -33,6 +33,33 @@ const CURRENT: &str = "current-operation";
 ///
 /// All objects are in the version of the request with defaults filled in, as a client would see them. Created with
 /// [`FieldManager::builder`] and shared by all requests.
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::SystemTime;
+///
+/// use holdfast_merge::{SchemaBuilder, DEDUCED};
+/// use holdfast_ownership::{FieldManager, OneVersion};
+/// use holdfast_value::{Limits, json};
+///
+/// let mut builder = SchemaBuilder::new();
+/// builder.define_deduced();
+/// let schema = Arc::new(builder.build());
+/// let any = schema.named(DEDUCED).unwrap();
+/// let manager = FieldManager::builder("v1", "Thing", Arc::new(OneVersion::new("v1", schema, any))).build();
+/// let object = |text: &str| json::parse(text.as_bytes(), &Limits::REQUEST).unwrap();
+///
+/// // Alice creates the object by an apply and owns its field.
+/// let config = object(r#"{"apiVersion":"v1","kind":"Thing","size":1}"#);
+/// let live = manager.apply(None, &config, "alice", false, SystemTime::now()).unwrap().object;
+///
+/// // Bob wants another value: a conflict, unless he forces it.
+/// let config = object(r#"{"apiVersion":"v1","kind":"Thing","size":2}"#);
+/// let conflict = manager.apply(Some(&live), &config, "bob", false, SystemTime::now()).unwrap_err();
+/// assert!(conflict.to_string().contains(r#"conflict with "alice""#));
+/// let applied = manager.apply(Some(&live), &config, "bob", true, SystemTime::now()).unwrap();
+/// assert_eq!(applied.object.at(&["size"]).and_then(|size| size.as_i64()), Some(2));
+/// ```
 pub struct FieldManager {
     api_version: SmolStr,
     kind: SmolStr,
@@ -456,9 +483,10 @@ impl FieldManager {
     /// Validates a configuration and returns it with the fields that an apply of it owns, in the form of
     /// `managedFields`, if these can be computed without sets.
     fn configuration(&self, value: Value) -> Result<(Typed, Option<Value>), String> {
+        let (schema, merge_type) = self.merge_type()?;
         let configuration = self
             .updater
-            .configuration(value, self.merge_type()?, &self.api_version, &self.unowned);
+            .configuration(value, schema, merge_type, &self.api_version, &self.unowned);
         configuration.map_err(|errors| errors.to_string())
     }
 

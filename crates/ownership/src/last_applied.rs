@@ -30,9 +30,9 @@ pub(crate) fn update_annotation(object: &mut Value, config: &Value) {
     if annotation(object).is_none() {
         return;
     }
-    let mut text = json::to_vec(&without_annotation(config));
-    text.push(b'\n');
-    let text = String::from_utf8(text).map(SmolStr::from).unwrap_or_default();
+    let mut bytes = json::to_vec(&without_annotation(config));
+    bytes.push(b'\n');
+    let text = String::from_utf8(bytes).map(SmolStr::from).unwrap_or_default();
     if annotation(object) == Some(&text) {
         return;
     }

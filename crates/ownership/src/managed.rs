@@ -173,6 +173,15 @@ fn entries(
 
 /// Checks that `managedFields` of `object` can be read.
 ///
+/// ```
+/// use holdfast_ownership::check_managed_fields;
+/// use holdfast_value::{Limits, json};
+///
+/// let object = json::parse(br#"{"metadata":{"managedFields":[{"operation":"Guess"}]}}"#, &Limits::REQUEST)?;
+/// assert!(check_managed_fields(&object).is_err());
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
+///
 /// # Errors
 /// Returns the error of the first entry that cannot be read.
 pub fn check(object: &Value) -> Result<(), DecodeError> {

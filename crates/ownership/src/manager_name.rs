@@ -10,6 +10,13 @@ pub const MANAGER_NAME_LIMIT: usize = 128;
 
 /// Returns the manager of a write other than apply: the parameter `fieldManager`, or if it is empty the part of the
 /// User-Agent before its first slash. Empty if both are; entries then name it `unknown`.
+///
+/// ```
+/// use holdfast_ownership::manager_name;
+///
+/// assert_eq!(manager_name("", "kubectl/v1.36.0 (linux/amd64)"), "kubectl");
+/// assert_eq!(manager_name("argocd", "kubectl/v1.36.0"), "argocd");
+/// ```
 pub fn manager_name(field_manager: &str, user_agent: &str) -> SmolStr {
     if !field_manager.is_empty() {
         return SmolStr::new(field_manager);

@@ -18,7 +18,10 @@ impl BackToFront {
     }
 
     /// Returns the bytes written so far.
-    #[expect(clippy::indexing_slicing, reason = "the start is never behind the end of the buffer")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the start never exceeds the length of the buffer"
+    )]
     pub(crate) fn as_slice(&self) -> &[u8] {
         &self.buffer[self.start..]
     }
@@ -29,7 +32,10 @@ impl BackToFront {
     }
 
     /// Reserves `length` bytes before those written so far.
-    #[expect(clippy::indexing_slicing, reason = "the start is never behind the end of the buffer")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the start never exceeds the length of the buffer"
+    )]
     pub(crate) fn room(&mut self, length: usize) -> &mut [u8] {
         if length > self.start {
             self.grow(length);
@@ -40,7 +46,10 @@ impl BackToFront {
     }
 
     #[cold]
-    #[expect(clippy::indexing_slicing, reason = "the start is never behind the end of the buffer")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the start never exceeds the length of the buffer"
+    )]
     fn grow(&mut self, length: usize) {
         let written = self.len();
         let capacity = (self.buffer.len() * 2).max(written + length).max(256);
@@ -54,7 +63,10 @@ impl BackToFront {
         self.room(bytes.len()).copy_from_slice(bytes);
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the start is never behind the end of the buffer")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the start never exceeds the length of the buffer"
+    )]
     pub(crate) fn varint(&mut self, mut number: u64) {
         if number < 0x80 {
             self.room(1)[0] = number as u8;

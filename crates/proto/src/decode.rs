@@ -375,8 +375,8 @@ impl Decoder<'_> {
         input: &mut Input<'_>,
         earlier: Option<Value>,
     ) -> Result<Value, DecodeError> {
-        let schema = self.messages.types().json_schema();
-        let schema = schema.ok_or_else(|| DecodeError::NoMessage(SmolStr::new(name)))?;
+        let json_schema = self.messages.types().json_schema();
+        let schema = json_schema.ok_or_else(|| DecodeError::NoMessage(SmolStr::new(name)))?;
         self.value(&Shape::Ref(schema), name, tag, input, earlier)
     }
 

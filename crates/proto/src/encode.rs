@@ -265,8 +265,8 @@ impl<'v> Encoder<'_, 'v> {
     }
 
     fn json_schema(&mut self, number: u16, value: &'v Value) -> Result<(), EncodeError> {
-        let schema = self.messages.types().json_schema();
-        let schema = schema.ok_or_else(|| EncodeError::NoMessage("JSONSchemaProps".into()))?;
+        let json_schema = self.messages.types().json_schema();
+        let schema = json_schema.ok_or_else(|| EncodeError::NoMessage("JSONSchemaProps".into()))?;
         self.value(number, &Shape::Ref(schema), value)
     }
 }

@@ -52,7 +52,7 @@ impl<'a> Input<'a> {
         self.rest.is_empty()
     }
 
-    #[expect(clippy::indexing_slicing, reason = "that many bytes were read just now")]
+    #[expect(clippy::indexing_slicing, reason = "this many bytes were just read")]
     pub(crate) fn varint(&mut self) -> Result<u64, DecodeError> {
         if let [first @ 0..=0x7F, rest @ ..] = self.rest {
             self.rest = rest;
@@ -111,7 +111,7 @@ impl<'a> Input<'a> {
         self.take(usize::try_from(length).map_err(|_| DecodeError::Truncated)?)
     }
 
-    #[expect(clippy::indexing_slicing, reason = "that many bytes were read just now")]
+    #[expect(clippy::indexing_slicing, reason = "this many bytes were just read")]
     pub(crate) fn fixed64(&mut self) -> Result<u64, DecodeError> {
         let bytes = self.rest.first_chunk().ok_or(DecodeError::Truncated)?;
         self.rest = &self.rest[8..];

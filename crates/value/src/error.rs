@@ -125,10 +125,7 @@ pub struct Position {
 
 impl Position {
     /// Returns the position of the byte at `offset` of `text`.
-    #[expect(
-        clippy::indexing_slicing,
-        reason = "the part lies within the text that was looked through"
-    )]
+    #[expect(clippy::indexing_slicing, reason = "the part is within the scanned text")]
     pub(crate) fn at_offset(text: &[u8], offset: usize) -> Self {
         let before = &text[..offset.min(text.len())];
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);

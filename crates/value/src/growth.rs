@@ -5,6 +5,16 @@ use crate::{Error, Value, json};
 
 /// Remaining number of JSON bytes that a tree may grow by. Escapes are not counted, because searching every text of
 /// every object for them would cost too much. A step draws from this budget before it adds to a tree.
+///
+/// ```
+/// use holdfast_value::{Growth, Value};
+///
+/// let mut growth = Growth::new(10);
+/// growth.draw_value(&Value::from("text"))?;
+/// assert_eq!(growth.left(), 4);
+/// assert!(growth.draw(5).is_err());
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Growth {
     left: usize,

@@ -121,6 +121,17 @@ impl Patch {
 
     /// Applies all operations to a document. Subtrees that no operation touches are shared with `document`.
     ///
+    /// ```
+    /// use holdfast_value::json_patch::{Bounds, MAX_COPIED_BYTES, Patch};
+    /// use holdfast_value::{Limits, json};
+    ///
+    /// let (patch, _) = Patch::parse(br#"[{"op": "add", "path": "/a/0", "value": 1}]"#, &Limits::REQUEST)?;
+    /// let document = json::parse(br#"{"a": [2]}"#, &Limits::REQUEST)?;
+    /// let bounds = Bounds { max_copied_bytes: MAX_COPIED_BYTES, max_depth: 512 };
+    /// assert_eq!(json::to_string(&patch.apply(&document, &bounds)?), r#"{"a":[1,2]}"#);
+    /// # Ok::<(), holdfast_value::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// Returns [`Error::PatchOperation`] for the first operation that fails, which includes a failed `test`;
     /// [`Error::CopiesTooLarge`] and [`Error::PatchTooDeep`] beyond `bounds`.

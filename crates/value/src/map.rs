@@ -51,6 +51,13 @@ impl Map {
     }
 
     /// Creates a map from entries in any order. The last entry of a repeated key wins.
+    ///
+    /// ```
+    /// use holdfast_value::{Map, Value};
+    ///
+    /// let map = Map::from_unsorted(vec![("b".into(), Value::Int(1)), ("a".into(), Value::Int(2)), ("b".into(), Value::Int(3))]);
+    /// assert_eq!(Value::Map(map).to_string(), r#"{"a":2,"b":3}"#);
+    /// ```
     pub fn from_unsorted(mut entries: Vec<Entry>) -> Self {
         if !entries.is_sorted_by(|a, b| a.0 < b.0) {
             // A stable sort keeps the order of entries with the same key, so that the last of them wins.
@@ -93,7 +100,7 @@ impl Map {
     }
 
     /// Returns the value of `key`.
-    #[expect(clippy::indexing_slicing, reason = "`find` finds places of entries")]
+    #[expect(clippy::indexing_slicing, reason = "`find` returns indices of entries")]
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.find(key).map(|at| &self[at].1)
     }
@@ -104,14 +111,14 @@ impl Map {
     }
 
     /// Returns the value of `key` for modification; copies the entries first if they are shared.
-    #[expect(clippy::indexing_slicing, reason = "`find` finds places of entries")]
+    #[expect(clippy::indexing_slicing, reason = "`find` returns indices of entries")]
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         let at = self.find(key)?;
         Some(&mut self.contents_mut().make_entries()[at].1)
     }
 
     /// Returns the value of `key` for modification; inserts `null` first if the key is missing.
-    #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
+    #[expect(clippy::indexing_slicing, reason = "`position` returns indices of entries")]
     pub fn get_or_insert_null(&mut self, key: &str) -> &mut Value {
         let found = self.position(key);
         let entries = self.make_mut();
@@ -126,7 +133,7 @@ impl Map {
     }
 
     /// Sets `key` and returns its previous value.
-    #[expect(clippy::indexing_slicing, reason = "`position` finds places of entries")]
+    #[expect(clippy::indexing_slicing, reason = "`position` returns indices of entries")]
     pub fn insert(&mut self, key: impl Into<SmolStr>, value: impl Into<Value>) -> Option<Value> {
         let (key, value) = (key.into(), value.into());
         let found = self.position(&key);

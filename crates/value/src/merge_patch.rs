@@ -7,6 +7,15 @@ use crate::{Entry, Error, Map, Value};
 ///
 /// Unlike the RFC, the reference also drops `null` members of maps within lists, unless the list replaces a map.
 ///
+/// ```
+/// use holdfast_value::{Limits, json, merge_patch};
+///
+/// let target = json::parse(br#"{"a": 1, "b": 2}"#, &Limits::REQUEST)?;
+/// let patch = json::parse(br#"{"b": null, "c": 3}"#, &Limits::REQUEST)?;
+/// assert_eq!(json::to_string(&merge_patch::apply(&target, &patch)?), r#"{"a":1,"c":3}"#);
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
+///
 /// # Errors
 /// Returns [`Error::PatchShape`] with the reference's message if either value is not a map.
 pub fn apply(target: &Value, patch: &Value) -> Result<Value, Error> {

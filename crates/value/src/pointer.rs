@@ -35,6 +35,14 @@ impl Pointer {
     }
 
     /// Returns the value at this path, if there is one.
+    ///
+    /// ```
+    /// use holdfast_value::{Limits, Value, json, pointer::Pointer};
+    ///
+    /// let value = json::parse(br#"{"a/b": [7]}"#, &Limits::REQUEST)?;
+    /// assert_eq!(Pointer::parse("/a~1b/0")?.get(&value), Some(&Value::Int(7)));
+    /// # Ok::<(), holdfast_value::Error>(())
+    /// ```
     pub fn get<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         self.tokens.iter().try_fold(value, |node, token| match node {
             Value::Map(map) => map.get(token),

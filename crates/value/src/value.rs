@@ -102,6 +102,15 @@ impl Value {
     }
 
     /// Returns the node at the path `keys` through maps.
+    ///
+    /// ```
+    /// use holdfast_value::{Limits, Value, json};
+    ///
+    /// let pod = json::parse(br#"{"metadata":{"name":"web"}}"#, &Limits::REQUEST)?;
+    /// assert_eq!(pod.at(&["metadata", "name"]), Some(&Value::from("web")));
+    /// assert_eq!(pod.at(&["metadata", "uid"]), None);
+    /// # Ok::<(), holdfast_value::Error>(())
+    /// ```
     pub fn at(&self, keys: &[&str]) -> Option<&Value> {
         keys.iter().try_fold(self, |node, key| node.get(key))
     }

@@ -184,8 +184,8 @@ fn backups(path: &Path) -> io::Result<Vec<(OffsetDateTime, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder.unwrap_or(Path::new(".")))? {
         let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
+        let file_name = entry.file_name();
+        let name = file_name.to_string_lossy();
         let stamp = stamp_of(&name, &prefix, &extension).or_else(|| stamp_of(&name, &prefix, &compressed));
         if let Some(stamp) = stamp.filter(|_| entry.file_type().is_ok_and(|file_type| !file_type.is_dir())) {
             found.push((stamp, entry.path()));
@@ -227,9 +227,9 @@ fn tidy(retention: &Retention, now: SystemTime) -> io::Result<()> {
 
 /// Compresses a file and removes it. The output of an earlier attempt is overwritten.
 fn compress(path: &Path) -> io::Result<()> {
-    let mut target = path.as_os_str().to_owned();
-    target.push(COMPRESSED);
-    let target = PathBuf::from(target);
+    let mut target_name = path.as_os_str().to_owned();
+    target_name.push(COMPRESSED);
+    let target = PathBuf::from(target_name);
     let write = || -> io::Result<()> {
         let mut source = File::open(path)?;
         let mode = source.metadata()?.permissions().mode() & 0o777;

@@ -83,11 +83,11 @@ pub(crate) fn start(
 /// Removes as many events as fit in a list, at least one.
 fn split(entries: &mut VecDeque<Entry>, max_bytes: usize) -> VecDeque<Entry> {
     let mut bytes = 0;
-    let fit = entries.iter().take_while(|entry| {
+    let fitting = entries.iter().take_while(|entry| {
         bytes += entry.text.len();
         bytes <= max_bytes
     });
-    let fit = fit.count().max(1);
+    let fit = fitting.count().max(1);
     let rest = entries.split_off(fit.min(entries.len()));
     std::mem::replace(entries, rest)
 }
@@ -100,8 +100,8 @@ fn list(entries: &VecDeque<Entry>) -> Bytes {
     out.extend_from_slice(head.as_bytes());
     for (at, entry) in entries.iter().enumerate() {
         out.extend_from_slice(if at == 0 { b"{" } else { b",{" });
-        let text = entry.text.strip_prefix(b"{").unwrap_or(&entry.text);
-        let text = text.strip_prefix(IDENTITY.as_bytes()).unwrap_or(text);
+        let event = entry.text.strip_prefix(b"{").unwrap_or(&entry.text);
+        let text = event.strip_prefix(IDENTITY.as_bytes()).unwrap_or(event);
         out.extend_from_slice(text.trim_ascii_end());
     }
     out.extend_from_slice(b"]}\n");

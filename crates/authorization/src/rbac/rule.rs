@@ -14,8 +14,8 @@ pub fn rules_of(role: &Value) -> Vec<Rule> {
 
 fn read(rule: &Value) -> Rule {
     let texts = |field| {
-        let texts = rule.get(field).and_then(Value::as_list).into_iter();
-        let texts = texts.flat_map(|texts| texts.iter()).filter_map(Value::as_str);
+        let lists = rule.get(field).and_then(Value::as_list).into_iter();
+        let texts = lists.flat_map(|list| list.iter()).filter_map(Value::as_str);
         texts.map(SmolStr::new).collect()
     };
     Rule {

@@ -17,6 +17,24 @@ use imbl::{HashMap, OrdMap};
 use super::rule::allows;
 
 /// Roles and bindings, indexed for requests.
+///
+/// ```
+/// use holdfast_authorization::rbac::{RuleIndex, rule::rules_of};
+/// use holdfast_authorization::{AccessTarget, Attributes, Authorizer, User};
+/// use holdfast_value::{Limits, yaml};
+///
+/// let object = |text: &str| yaml::parse(text.as_bytes(), &Limits::REQUEST).unwrap();
+/// let index = RuleIndex::default();
+/// let role = object("rules: [{verbs: [get], nonResourceURLs: [/healthz]}]");
+/// index.set_role("", "health", Some(rules_of(&role)));
+/// let binding = object("{roleRef: {kind: ClusterRole, name: health}, subjects: [{kind: User, name: alice}]}");
+/// index.set_binding("", "health", Some(&binding));
+///
+/// let get = Attributes { verb: "get", target: AccessTarget::Path("/healthz") };
+/// let user = |name: &str| User { name: name.into(), ..User::default() };
+/// assert!(index.authorize(&user("alice"), &get).allows());
+/// assert!(!index.authorize(&user("bob"), &get).allows());
+/// ```
 #[derive(Default)]
 pub struct RuleIndex(ArcSwap<State>);
 
@@ -245,8 +263,8 @@ fn grants_of(namespace: &str, name: &str, binding: &Value) -> Vec<(Subject, Gran
             "User" => (Subject::User(who.clone()), format!("{who:?}")),
             "Group" => (Subject::Group(who.clone()), format!("{who:?}")),
             "ServiceAccount" => {
-                let home = subject.str_at(&["namespace"]).filter(|home| !home.is_empty());
-                let home = home.unwrap_or(namespace);
+                let own_namespace = subject.str_at(&["namespace"]).filter(|namespace| !namespace.is_empty());
+                let home = own_namespace.unwrap_or(namespace);
                 (
                     Subject::User(service_account_user(home, &who)),
                     format!("{:?}", format!("{who}/{home}")),

@@ -41,8 +41,8 @@ impl Checker<'_> {
     }
 
     pub(super) fn fold(&mut self, id: Id, fold: &Fold) -> Type {
-        let range = self.expr(&fold.range);
-        let range = self.inference.resolved(&range);
+        let range_type = self.expr(&fold.range);
+        let range = self.inference.resolved(&range_type);
         let (first, second) = self.iterated(fold, &range).unwrap_or_else(|| {
             let message = format!(
                 "expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"

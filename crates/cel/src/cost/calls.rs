@@ -161,7 +161,7 @@ impl Estimator<'_> {
     /// Returns the cost of a function without its arguments.
     #[expect(
         clippy::indexing_slicing,
-        reason = "a call gets as many arguments as the overload declares that was chosen for it"
+        reason = "a call has the number of arguments of its chosen overload"
     )]
     fn function(&mut self, cost: Cost, overload: &Overload, target: Option<&Expr>, args: &[Expr]) -> Estimate {
         if let Some(estimate) = self.function_that_makes_a_list(cost, overload, target, args) {

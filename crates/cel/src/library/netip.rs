@@ -58,7 +58,7 @@ pub(super) fn parse_prefix(text: &str) -> Result<(IpAddr, u8), String> {
 /// Parses the four numbers of `fields`, which is `whole` or its end.
 #[expect(
     clippy::indexing_slicing,
-    reason = "at most four fields are read, and the place is one of the text"
+    reason = "at most four fields are read, and the offset is within the text"
 )]
 fn fields_of_v4(whole: &str, fields: &str) -> Result<[u8; 4], String> {
     let refuse = |why: &str| Err(format!("ParseAddr({}): {why}", quote(whole)));

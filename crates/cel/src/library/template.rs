@@ -241,8 +241,8 @@ fn scientific(magnitude: f64) -> String {
         Some(digits) => ("⁻", digits),
         None => ("", exponent),
     };
-    let raised = format!("{digits:0>2}");
-    let raised = raised.bytes().map(|digit| match digit {
+    let padded = format!("{digits:0>2}");
+    let raised = padded.bytes().map(|digit| match digit {
         b'1' => '¹',
         b'2' => '²',
         b'3' => '³',

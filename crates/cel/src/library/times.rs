@@ -2,7 +2,7 @@
 
 #![expect(
     clippy::indexing_slicing,
-    reason = "a call gets as many arguments as the overload declares that was chosen for it"
+    reason = "a call has the number of arguments of its chosen overload"
 )]
 
 use std::sync::LazyLock;

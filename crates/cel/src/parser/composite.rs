@@ -10,7 +10,7 @@ impl Parser<'_> {
     /// Consumes `A.b.c{` if it is next.
     #[expect(
         clippy::indexing_slicing,
-        reason = "expressions are numbered from zero, and tokens end with one that is never passed"
+        reason = "expressions are numbered from zero, and the last token is never consumed"
     )]
     pub(super) fn message_name(&mut self, leading_dot: bool, first: &str) -> Option<(Token, SmolStr)> {
         let mut at = self.at;

@@ -8,7 +8,7 @@ pub(super) type Kinds = u64;
 /// Flag in a set of kinds: the rule may end here.
 pub(super) const END_OF_RULE: Kinds = 1 << 63;
 
-#[expect(clippy::indexing_slicing, reason = "the place is within the list")]
+#[expect(clippy::indexing_slicing, reason = "the index is within the list")]
 pub(super) const fn set(kinds: &[Kind]) -> Kinds {
     let (mut set, mut at) = (0, 0);
     while at < kinds.len() {

@@ -108,7 +108,7 @@ pub(crate) fn errors(text: &str, tokens: &[Token], gaps: &[(usize, usize)]) -> O
 
 #[expect(
     clippy::indexing_slicing,
-    reason = "tokens end with one that is never passed, and states and rules are those of the network"
+    reason = "the last token is never consumed, and states and rules are those of the network"
 )]
 impl Walk<'_> {
     fn token(&self, ahead: usize) -> Token {

@@ -76,7 +76,7 @@ struct Decision {
 
 #[expect(
     clippy::indexing_slicing,
-    reason = "tokens end with one that is never passed, and states and contexts are numbered as they are made"
+    reason = "the last token is never consumed, and states and contexts are numbered as they are made"
 )]
 impl Walk<'_> {
     /// Returns the number of the alternative, from one, that matches the next tokens.

@@ -53,8 +53,8 @@ struct Compiled {
     _share: Share,
 }
 
-/// Cost of compilation in steps, plus a number for each state. Never more than [`MAX_COMPILATION_STEPS`], because compilation
-/// stops at [`MAX_COMPILED_BYTES`].
+/// Cost of compilation in steps, plus a number for each state. Never more than [`MAX_COMPILATION_STEPS`], because
+/// compilation stops at [`MAX_COMPILED_BYTES`].
 const MIN_COMPILATION_STEPS: u64 = 2_000;
 const STEPS_OF_STATE: u64 = 16;
 const MAX_COMPILATION_STEPS: u64 = 400_000;
@@ -64,6 +64,13 @@ const SHORT_TEXT_BYTES: usize = 256;
 
 /// Checks that `pattern` is a regular expression in Go's syntax and within the limits of RE2, in time proportional to
 /// its length.
+///
+/// ```
+/// use holdfast_cel::check_pattern;
+///
+/// assert!(check_pattern("^[a-z]+$").is_ok());
+/// assert_eq!(check_pattern("a**").unwrap_err(), "error parsing regexp: invalid nested repetition operator: `**`");
+/// ```
 ///
 /// # Errors
 /// Returns Go's message (`error parsing regexp: …`).
@@ -143,8 +150,8 @@ impl Compiled {
             return None;
         }
         let states = usize::try_from(root.states()).unwrap_or(usize::MAX);
-        let lazy = states.saturating_mul(LAZY_SIZE_OF_STATE);
-        let lazy = lazy.clamp(MIN_LAZY_BYTES, MAX_COMPILED_BYTES);
+        let estimated = states.saturating_mul(LAZY_SIZE_OF_STATE);
+        let lazy = estimated.clamp(MIN_LAZY_BYTES, MAX_COMPILED_BYTES);
         let config = meta::Config::new()
             .nfa_size_limit(Some(MAX_COMPILED_BYTES))
             .onepass_size_limit(Some(MAX_COMPILED_BYTES))

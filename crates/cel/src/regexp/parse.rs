@@ -26,6 +26,13 @@ struct Flags {
     ungreedy: bool,
 }
 
+/// Counts of a repetition; `counted` is false for `*`, `+` and `?`.
+struct RepeatCounts {
+    min: u32,
+    max: Option<u32>,
+    counted: bool,
+}
+
 /// Open group.
 struct Group {
     /// Flags to restore at its end.
@@ -121,13 +128,31 @@ impl<'a> Parser<'a> {
                         '+' => (1, None),
                         _ => (0, Some(1)),
                     };
-                    self.repeat((min, max, false), before, after, repeated)?;
+                    self.repeat(
+                        RepeatCounts {
+                            min,
+                            max,
+                            counted: false,
+                        },
+                        before,
+                        after,
+                        repeated,
+                    )?;
                     Some(before)
                 }
                 '{' => match counts(before) {
                     Some((counts, after)) => {
                         let (min, max) = counts.ok_or(Error(BAD_REPEAT, until(before, after)))?;
-                        self.repeat((min, max, true), before, after, repeated)?;
+                        self.repeat(
+                            RepeatCounts {
+                                min,
+                                max,
+                                counted: true,
+                            },
+                            before,
+                            after,
+                            repeated,
+                        )?;
                         Some(before)
                     }
                     None => {
@@ -225,11 +250,12 @@ impl<'a> Parser<'a> {
 
     fn repeat(
         &mut self,
-        (min, max, counted): (u32, Option<u32>, bool),
+        counts: RepeatCounts,
         before: &'a str,
         mut after: &'a str,
         last: Option<&'a str>,
     ) -> Parsed<'a, ()> {
+        let RepeatCounts { min, max, counted } = counts;
         let mut greedy = !self.flags.ungreedy;
         if let Some(rest) = after.strip_prefix('?') {
             greedy = !greedy;

@@ -1,6 +1,6 @@
 //! Rules of queues, with a clock that only the test advances.
 
-#![allow(clippy::unwrap_used, reason = "what fails here is the test")]
+#![allow(clippy::unwrap_used, reason = "a failure here fails the test")]
 
 use std::time::Duration;
 

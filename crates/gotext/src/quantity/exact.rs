@@ -279,21 +279,12 @@ struct Scaled {
 
 /// Returns the sum with the smaller of both exponents, or `None` if it does not fit 64 bits.
 fn add_short(a: Scaled, b: Scaled) -> Option<Amount> {
-    let (
-        Scaled {
-            value: a,
-            exponent: of_a,
-        },
-        Scaled {
-            value: b,
-            exponent: of_b,
-        },
-    ) = (a, b);
-    let (value, exponent) = match (a, b) {
-        (_, 0) => (a, of_a),
-        (0, _) => (b, of_b),
-        _ if of_a >= of_b => (scaled(a, of_a.abs_diff(of_b))?.checked_add(b)?, of_b),
-        _ => (scaled(b, of_b.abs_diff(of_a))?.checked_add(a)?, of_a),
+    let distance = a.exponent.abs_diff(b.exponent);
+    let (value, exponent) = match (a.value, b.value) {
+        (_, 0) => (a.value, a.exponent),
+        (0, _) => (b.value, b.exponent),
+        _ if a.exponent >= b.exponent => (scaled(a.value, distance)?.checked_add(b.value)?, b.exponent),
+        _ => (scaled(b.value, distance)?.checked_add(a.value)?, a.exponent),
     };
     Some(Amount::Short { value, exponent })
 }

@@ -87,8 +87,8 @@ impl<'a> Parts<'a> {
         let significant = unsigned.trim_start_matches('0');
         let (whole, rest) = digits(significant);
         let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), digits);
-        let exponent = suffix.trim_start_matches(|letter| "eEinumkKMGTP".contains(letter));
-        let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+        let signed = suffix.trim_start_matches(|letter| "eEinumkKMGTP".contains(letter));
+        let exponent = signed.strip_prefix(['-', '+']).unwrap_or(signed);
         if !exponent.bytes().all(|byte| byte.is_ascii_digit()) {
             return Err(QuantityError::Form);
         }

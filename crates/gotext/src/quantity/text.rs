@@ -10,6 +10,13 @@ use super::{DECIMAL, Format, NANO, Parts, Quantity, QuantityError, Unit};
 /// decides by the digits only, the input is kept (`ParseQuantity`); otherwise the canonical form is returned
 /// (`String`).
 ///
+/// ```
+/// use holdfast_gotext::quantity::text_of;
+///
+/// assert_eq!(text_of("0.5").unwrap(), "500m");
+/// assert_eq!(text_of("1024Mi").unwrap(), "1Gi");
+/// ```
+///
 /// # Errors
 /// Fails if the text is not a quantity.
 pub fn text_of(text: &str) -> Result<SmolStr, QuantityError> {

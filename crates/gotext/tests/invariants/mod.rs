@@ -9,9 +9,9 @@ use holdfast_gotext::time::{Precision, Timestamp};
 /// Checks that quantities, durations and times survive a round trip through their text.
 pub(crate) fn text(text: &str) {
     if let Ok(amount) = Quantity::parse(text) {
-        let own = text_of(text);
-        assert!(own.is_ok(), "{text}: {own:?}");
-        let own = own.unwrap_or_default();
+        let own_text = text_of(text);
+        assert!(own_text.is_ok(), "{text}: {own:?}");
+        let own = own_text.unwrap_or_default();
         // The largest amounts lose their suffix, as in the reference.
         assert!(
             Quantity::parse(&own) == Ok(amount) || amount.units() == i64::MAX,

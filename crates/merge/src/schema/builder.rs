@@ -277,7 +277,7 @@ impl SchemaBuilder {
     }
 
     /// Compiles the schema.
-    #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
+    #[expect(clippy::indexing_slicing, reason = "the table issued the id")]
     pub fn build(&self) -> Schema {
         let mut compiler = Compiler {
             // Index 0 allows no value.
@@ -442,7 +442,7 @@ impl Compiler {
 
     /// Fills the reserved types of references with their own relationship. Their targets are always types, because a
     /// reference cannot point to another reference.
-    #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
+    #[expect(clippy::indexing_slicing, reason = "the table issued the id")]
     fn apply_overrides(&mut self) {
         for (place, target, relationship) in &self.overrides {
             let mut overridden = self.types[target.0 as usize].clone();
@@ -457,7 +457,7 @@ impl Compiler {
         }
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
+    #[expect(clippy::indexing_slicing, reason = "the table issued the id")]
     fn find_key_defaults(&mut self) {
         for at in 0..self.types.len() {
             let Some(mut list) = self.types[at].list.take() else {

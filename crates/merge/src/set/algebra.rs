@@ -61,6 +61,15 @@ impl Set {
     }
 
     /// Returns the paths of `self` that are not in `other`, path by path.
+    ///
+    /// ```
+    /// use holdfast_merge::Set;
+    ///
+    /// let both = Set::from_fields_v1(br#"{"f:a":{},"f:b":{}}"#)?;
+    /// let one = Set::from_fields_v1(br#"{"f:b":{}}"#)?;
+    /// assert_eq!(both.difference(&one).to_fields_v1(), r#"{"f:a":{}}"#);
+    /// # Ok::<(), holdfast_merge::FieldsError>(())
+    /// ```
     pub fn difference(&self, other: &Set) -> Set {
         let (a, b) = (self.level(), other.level());
         if self.same(other) {

@@ -35,6 +35,15 @@ pub enum FieldsError {
 impl Set {
     /// Reads the JSON text of a set. Elements of unknown kinds are ignored; the order does not matter.
     ///
+    /// ```
+    /// use holdfast_merge::{Path, Set};
+    ///
+    /// let set = Set::from_fields_v1(br#"{"f:spec":{"f:replicas":{}}}"#)?;
+    /// assert!(set.has(&Path::of_fields(["spec", "replicas"])));
+    /// assert_eq!(set.size(), 1);
+    /// # Ok::<(), holdfast_merge::FieldsError>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the text is not JSON of that shape, is nested too deep, or has a malformed key.
     pub fn from_fields_v1(text: &[u8]) -> Result<Set, FieldsError> {

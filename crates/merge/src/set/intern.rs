@@ -32,7 +32,7 @@ impl Index {
     #[inline]
     #[expect(
         clippy::indexing_slicing,
-        reason = "a place is taken modulo the number of slots, and slots hold numbers of the table"
+        reason = "an index is reduced modulo the number of slots, and slots hold numbers of the table"
     )]
     pub(super) fn find_or_add(&mut self, hash: u32, is_same: impl Fn(usize) -> bool) -> Option<u32> {
         if self.hashes.len() * 2 >= self.slots.len() {
@@ -67,7 +67,7 @@ impl Index {
 
     #[expect(
         clippy::indexing_slicing,
-        reason = "a place is taken modulo the number of slots, and slots hold numbers of the table"
+        reason = "an index is reduced modulo the number of slots, and slots hold numbers of the table"
     )]
     fn grow(&mut self) {
         self.slots = vec![FREE; self.slots.len() * 4];

@@ -31,6 +31,15 @@ pub struct MemberMatcher {
 
 impl Filter {
     /// Creates a filter that excludes the paths of a set and their descendants.
+    ///
+    /// ```
+    /// use holdfast_merge::{Filter, Set};
+    ///
+    /// let status = Set::from_fields_v1(br#"{"f:status":{}}"#)?;
+    /// let all = Set::from_fields_v1(br#"{"f:spec":{"f:a":{}},"f:status":{"f:b":{}}}"#)?;
+    /// assert_eq!(Filter::exclude(status).apply(&all).to_fields_v1(), r#"{"f:spec":{"f:a":{}}}"#);
+    /// # Ok::<(), holdfast_merge::FieldsError>(())
+    /// ```
     pub fn exclude(set: Set) -> Self {
         Filter::Exclude(set)
     }
@@ -88,7 +97,7 @@ impl Matcher {
     /// Merges two patterns into one that keeps the matches of either, except where the reference misses: it finds the
     /// member pattern to merge with only at some positions, and never finds a wildcard. A pattern that is not found is
     /// appended, and applies if no earlier pattern matches.
-    #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
+    #[expect(clippy::indexing_slicing, reason = "the index was found in this list")]
     pub fn merge(&self, other: &Matcher) -> Matcher {
         if self.everything || other.everything {
             return Self::everything();

@@ -68,6 +68,19 @@ impl fmt::Display for Comparison {
 impl Typed {
     /// Compares this value with a newer one.
     ///
+    /// ```
+    /// use holdfast_merge::Typed;
+    /// use holdfast_value::{Limits, json};
+    ///
+    /// let typed = |text: &str| Typed::deduced(json::parse(text.as_bytes(), &Limits::REQUEST).unwrap());
+    ///
+    /// let comparison = typed(r#"{"a":1,"b":2}"#).compare(&typed(r#"{"a":3,"c":4}"#))?;
+    /// assert_eq!(comparison.modified.to_fields_v1(), r#"{"f:a":{}}"#);
+    /// assert_eq!(comparison.removed.to_fields_v1(), r#"{"f:b":{}}"#);
+    /// assert_eq!(comparison.added.to_fields_v1(), r#"{"f:c":{}}"#);
+    /// # Ok::<(), holdfast_merge::ValidationErrors>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the types differ, or if either value does not fit the type.
     pub fn compare(&self, newer: &Typed) -> Result<Comparison, ValidationErrors> {
@@ -151,7 +164,10 @@ impl<'a> Comparer<'a> {
         older != newer
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the side that is taken from is not empty")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the side that provides the next item is not empty"
+    )]
     fn map(&mut self, map: &'a MapType, older: &Value, newer: &Value) -> bool {
         let mut older_entries: &[Entry] = older.as_map().map_or(&[], |map| map);
         let mut newer_entries: &[Entry] = newer.as_map().map_or(&[], |map| map);
@@ -184,7 +200,7 @@ impl<'a> Comparer<'a> {
         }
     }
 
-    #[expect(clippy::indexing_slicing, reason = "groups hold the places of items")]
+    #[expect(clippy::indexing_slicing, reason = "groups hold indices of items")]
     fn list(&mut self, list: &'a ListType, older: &Value, newer: &Value) -> bool {
         let older_items: &[Value] = older.as_list().map_or(&[], |list| list);
         let newer_items: &[Value] = newer.as_list().map_or(&[], |list| list);
@@ -303,7 +319,7 @@ struct ItemsAt<'a> {
 }
 
 /// True if both lists have equal items at their positions.
-#[expect(clippy::indexing_slicing, reason = "groups hold the positions of items")]
+#[expect(clippy::indexing_slicing, reason = "groups hold indices of items")]
 fn equal_items(older: ItemsAt<'_>, newer: ItemsAt<'_>) -> bool {
     older.positions.len() == newer.positions.len()
         && older

@@ -33,7 +33,7 @@ impl Typed {
     }
 
     /// Returns the set with the key fields of each item on the way of a path in this value.
-    #[expect(clippy::indexing_slicing, reason = "the place of a step of this very path")]
+    #[expect(clippy::indexing_slicing, reason = "the index of a step of this path")]
     fn with_key_fields(&self, items: &Set) -> Set {
         let Ok(present) = self.to_field_set() else {
             return items.clone();

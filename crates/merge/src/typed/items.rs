@@ -136,8 +136,8 @@ fn set_item_name(item: &Value) -> Result<Name<'_>, String> {
 impl<'a> Name<'a> {
     /// Iterates over the values of the key, each with the name of its field, which is missing for a set's item.
     pub(super) fn parts(&self, list: &'a ListType) -> impl Iterator<Item = (&'a str, &'a Value)> {
-        let fields = list.keys.iter().map(|key| key.name.as_str());
-        let fields = fields.chain(list.keys.is_empty().then_some(""));
+        let key_fields = list.keys.iter().map(|key| key.name.as_str());
+        let fields = key_fields.chain(list.keys.is_empty().then_some(""));
         fields
             .zip(&self.0)
             .filter_map(|(field, value)| Some((field, (*value)?)))
@@ -174,7 +174,7 @@ impl<'a> Name<'a> {
         Ordering::Equal
     }
 
-    #[expect(clippy::indexing_slicing, reason = "called with a place of an item")]
+    #[expect(clippy::indexing_slicing, reason = "called with the index of an item")]
     fn has_values_from(&self, at: usize) -> bool {
         self.0[at..].iter().any(Option::is_some)
     }
@@ -217,7 +217,7 @@ pub(super) fn all_differ(names: &[Name<'_>]) -> bool {
 /// Returns for each item whether its key occurred before.
 #[expect(
     clippy::indexing_slicing,
-    reason = "groups are numbered from zero, and hold the places of items"
+    reason = "groups are numbered from zero, and hold indices of items"
 )]
 pub(super) fn repeats(names: &[Name<'_>]) -> Vec<bool> {
     let groups = Groups::new(names, &[]);
@@ -251,7 +251,7 @@ pub(super) struct Groups {
 impl Groups {
     #[expect(
         clippy::indexing_slicing,
-        reason = "groups are numbered from zero, and hold the places of items"
+        reason = "groups are numbered from zero, and hold indices of items"
     )]
     pub(super) fn new<'n>(left: &[Name<'n>], right: &[Name<'n>]) -> Self {
         let name = |at: usize| match at.checked_sub(left.len()) {
@@ -282,7 +282,7 @@ impl Groups {
     /// Returns the positions of each group's items in a list, given the groups of the items.
     #[expect(
         clippy::indexing_slicing,
-        reason = "groups are numbered from zero, and hold the places of items"
+        reason = "groups are numbered from zero, and hold indices of items"
     )]
     pub(super) fn positions(&self, items: &[usize]) -> Vec<Positions> {
         let mut positions = vec![Positions::default(); self.count];

@@ -14,6 +14,17 @@ impl Typed {
     /// Merges a configuration into this value: leaves of the configuration win, nothing is removed, and shared list
     /// items take the configuration's order. Unchanged parts are shared with this value.
     ///
+    /// ```
+    /// use holdfast_merge::Typed;
+    /// use holdfast_value::{Limits, json};
+    ///
+    /// let typed = |text: &str| Typed::deduced(json::parse(text.as_bytes(), &Limits::REQUEST).unwrap());
+    ///
+    /// let merged = typed(r#"{"a":1,"b":{"c":2}}"#).merge(&typed(r#"{"b":{"d":3}}"#))?;
+    /// assert_eq!(json::to_string(merged.value()), r#"{"a":1,"b":{"c":2,"d":3}}"#);
+    /// # Ok::<(), holdfast_merge::ValidationErrors>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the types differ, if the configuration has two items with the same key, or if either side does not fit
     /// the type.
@@ -120,7 +131,10 @@ impl Merger<'_> {
         }
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the side that is taken from is not empty")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the side that provides the next item is not empty"
+    )]
     fn entries(&mut self, map: &MapType, mut live: &[Entry], mut config: &[Entry]) -> Merged<Entry> {
         let mut fields = map.cursor();
         let mut out = Output::new(live);
@@ -186,7 +200,17 @@ impl Merger<'_> {
                 match same_names(&live_names, &config_names) {
                     // The configuration has each key once, so the existing list has, too.
                     true => self.pairs(list, &live_names, live_items, config_items),
-                    false => self.items(list, (&live_names, live_items), (&config_names, config_items)),
+                    false => self.items(
+                        list,
+                        NamedItems {
+                            names: &live_names,
+                            items: live_items,
+                        },
+                        NamedItems {
+                            names: &config_names,
+                            items: config_items,
+                        },
+                    ),
                 }
             }
             (live_names, config_names) => {
@@ -216,14 +240,17 @@ impl Merger<'_> {
     /// existing list has stay near their neighbours.
     #[expect(
         clippy::indexing_slicing,
-        reason = "groups are numbered from zero, and hold the places of items"
+        reason = "groups are numbered from zero, and hold indices of items"
     )]
-    fn items<'n>(
-        &mut self,
-        list: &ListType,
-        (live_names, live): (&[Name<'n>], &[Value]),
-        (config_names, config): (&[Name<'n>], &[Value]),
-    ) -> Merged<Value> {
+    fn items<'n>(&mut self, list: &ListType, left: NamedItems<'_, 'n>, right: NamedItems<'_, 'n>) -> Merged<Value> {
+        let NamedItems {
+            names: live_names,
+            items: live,
+        } = left;
+        let NamedItems {
+            names: config_names,
+            items: config,
+        } = right;
         let groups = Groups::new(live_names, config_names);
         let live_at = groups.positions(&groups.left);
         let config_at = groups.positions(&groups.right);
@@ -317,6 +344,13 @@ enum Merged<T> {
     Changed(Vec<T>),
 }
 
+/// Items of a list with their keys.
+#[derive(Clone, Copy)]
+struct NamedItems<'a, 'n> {
+    names: &'a [Name<'n>],
+    items: &'a [Value],
+}
+
 /// Collector of a merged container's parts, which copies those of the existing container only at the first difference.
 struct Output<'a, T> {
     live: &'a [T],
@@ -335,7 +369,7 @@ impl<'a, T: Clone> Output<'a, T> {
     }
 
     /// Keeps an existing part unchanged.
-    #[expect(clippy::indexing_slicing, reason = "no more is passed than there is")]
+    #[expect(clippy::indexing_slicing, reason = "no more is skipped than there is")]
     fn keep(&mut self) {
         if let Some(out) = &mut self.changed {
             out.push(self.live[self.passed].clone());
@@ -357,7 +391,7 @@ impl<'a, T: Clone> Output<'a, T> {
         self.passed += usize::from(live);
     }
 
-    #[expect(clippy::indexing_slicing, reason = "no more is passed than there is")]
+    #[expect(clippy::indexing_slicing, reason = "no more is skipped than there is")]
     fn change(&mut self) -> &mut Vec<T> {
         let (live, passed) = (self.live, self.passed);
         self.changed.get_or_insert_with(|| {

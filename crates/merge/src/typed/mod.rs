@@ -326,7 +326,7 @@ impl Errors {
     }
 
     /// Prepends an element to the paths of the errors added after the first `before`.
-    #[expect(clippy::indexing_slicing, reason = "a length that the list had before")]
+    #[expect(clippy::indexing_slicing, reason = "an earlier length of the list")]
     fn prefix(&mut self, before: usize, element: impl FnOnce() -> crate::PathElement) {
         if self.0.len() > before {
             let prefix = element().to_string();

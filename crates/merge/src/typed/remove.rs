@@ -20,6 +20,18 @@ pub(crate) enum Emptied {
 impl Typed {
     /// Returns the value without the parts at the paths of a set. A container whose whole content is removed becomes
     /// null, and so does an atomic or empty container with paths below it. Unchanged parts are shared with this value.
+    ///
+    /// ```
+    /// use holdfast_merge::Typed;
+    /// use holdfast_value::{Limits, json};
+    ///
+    /// let typed = |text: &str| Typed::deduced(json::parse(text.as_bytes(), &Limits::REQUEST).unwrap());
+    ///
+    /// let set = holdfast_merge::Set::from_fields_v1(br#"{"f:a":{}}"#)?;
+    /// let left = typed(r#"{"a":1,"b":2}"#).remove_items(&set);
+    /// assert_eq!(json::to_string(left.value()), r#"{"b":2}"#);
+    /// # Ok::<(), holdfast_merge::FieldsError>(())
+    /// ```
     pub fn remove_items(&self, items: &Set) -> Typed {
         self.remove_items_leaving(items, Emptied::Null)
     }
@@ -135,7 +147,7 @@ impl<'a, T: Clone> Remaining<'a, T> {
         Self { all, changed: None }
     }
 
-    #[expect(clippy::indexing_slicing, reason = "called with the place of an entry of the map")]
+    #[expect(clippy::indexing_slicing, reason = "called with the index of an entry of the map")]
     fn keep(&mut self, at: usize) {
         if let Some(changed) = &mut self.changed {
             changed.push(self.all[at].clone());
@@ -150,7 +162,7 @@ impl<'a, T: Clone> Remaining<'a, T> {
         self.before(at).push(part);
     }
 
-    #[expect(clippy::indexing_slicing, reason = "called with the place of an entry of the map")]
+    #[expect(clippy::indexing_slicing, reason = "called with the index of an entry of the map")]
     fn before(&mut self, at: usize) -> &mut Vec<T> {
         let all = self.all;
         self.changed.get_or_insert_with(|| all[..at].to_vec())

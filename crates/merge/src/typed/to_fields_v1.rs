@@ -236,9 +236,9 @@ impl TextWalk<'_> {
         for (at, (name, item)) in order.into_iter().enumerate() {
             let start = self.out.len();
             self.out.extend_from_slice(if at == 0 { b"\"" } else { b",\"" });
-            let key = self.out.len();
+            let key_start = self.out.len();
             self.name(list, name)?;
-            let key = key..self.out.len();
+            let key = key_start..self.out.len();
             if let Some(last) = last.replace(key.clone()) {
                 self.by_name &= is_before(self.out.get(last)?, self.out.get(key)?);
             }

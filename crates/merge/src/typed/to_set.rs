@@ -12,6 +12,17 @@ impl Typed {
     /// Returns the paths that an apply of this value owns: its leaves, every list item and every map entry that is not
     /// a declared field, and declared fields that are null or an empty map.
     ///
+    /// ```
+    /// use holdfast_merge::Typed;
+    /// use holdfast_value::{Limits, json};
+    ///
+    /// let typed = |text: &str| Typed::deduced(json::parse(text.as_bytes(), &Limits::REQUEST).unwrap());
+    ///
+    /// let set = typed(r#"{"spec":{"replicas":3}}"#).to_field_set()?;
+    /// assert_eq!(set.to_fields_v1(), r#"{"f:spec":{".":{},"f:replicas":{}}}"#);
+    /// # Ok::<(), holdfast_merge::ValidationErrors>(())
+    /// ```
+    ///
     /// # Errors
     /// Fails if the schema has no usable type for a part of the value.
     pub fn to_field_set(&self) -> Result<Set, ValidationErrors> {
@@ -111,7 +122,7 @@ impl<'a> SetWalk<'a> {
         }
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the order holds the places of items")]
+    #[expect(clippy::indexing_slicing, reason = "the order holds indices of items")]
     fn list(&mut self, list: &ListType, items: &[Value]) {
         let Ok(names) = names(list, items) else {
             return self.list_with_nameless_items(list, items);

@@ -16,6 +16,16 @@ pub const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];
 
 /// Reads bytes that contain one data item.
 ///
+/// ```
+/// use holdfast_value::{Limits, Value, cbor};
+///
+/// let mut bytes = Vec::new();
+/// cbor::write(&Value::Int(1), &mut bytes);
+/// assert_eq!(bytes, [0xd9, 0xd9, 0xf7, 0x01]);
+/// assert_eq!(cbor::parse(&bytes, &Limits::REQUEST)?, Value::Int(1));
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
+///
 /// # Errors
 /// Returns the message of the reference's library, or an error of the exceeded limit.
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {

@@ -30,6 +30,14 @@ pub use write::{
 };
 
 /// Reads one JSON value. The last value of a repeated key wins.
+///
+/// ```
+/// use holdfast_value::{Limits, json};
+///
+/// let value = json::parse(br#"{"b": 1, "a": [true]}"#, &Limits::REQUEST)?;
+/// assert_eq!(json::to_string(&value), r#"{"a":[true],"b":1}"#);
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     let text = checked_text(bytes, limits)?;
     let read = Reader::new(&text, limits, Dialect::Json, Duplicates::Replace).read();
@@ -53,6 +61,15 @@ pub fn parse_deferring(bytes: &[u8], limits: &Limits, deferred: Deferred<'_>) ->
 }
 
 /// Reads one JSON value and reports repeated keys. The last value of a repeated key wins.
+///
+/// ```
+/// use holdfast_value::{Limits, json};
+///
+/// let parsed = json::parse_with_findings(br#"{"a": 1, "a": 2}"#, &Limits::REQUEST)?;
+/// assert_eq!(json::to_string(&parsed.value), r#"{"a":2}"#);
+/// assert_eq!(parsed.findings[0].to_string(), r#"duplicate field "a""#);
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 pub fn parse_with_findings(bytes: &[u8], limits: &Limits) -> Result<Parsed, Error> {
     parse_with(bytes, limits, Duplicates::Replace)
 }

@@ -30,10 +30,7 @@ pub fn places(text: &[u8], paths: &[(&str, bool)]) -> Vec<usize> {
 }
 
 /// Returns the number after the key at byte `place` of the JSON `text`, in its original notation.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the part lies within the text that was looked through"
-)]
+#[expect(clippy::indexing_slicing, reason = "the part is within the scanned text")]
 pub fn number_behind(text: &[u8], place: usize) -> Option<&str> {
     text.get(place).filter(|byte| **byte == b'"')?;
     let after_key = text.get(end_of_string(text, place)?..)?;
@@ -103,7 +100,7 @@ impl Scan<'_> {
     }
 
     /// Skips a string; if it is a key, its path becomes the current one.
-    #[expect(clippy::indexing_slicing, reason = "what waits is a list of the places of paths")]
+    #[expect(clippy::indexing_slicing, reason = "the pending entries are indices of paths")]
     fn string(&mut self) {
         let start = self.at;
         self.at = end_of_string(self.text, start).unwrap_or(self.text.len());

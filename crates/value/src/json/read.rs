@@ -313,7 +313,7 @@ impl<'a> Reader<'a> {
     /// Reads a key and its colon, and pushes it on `entries` until its value follows.
     #[expect(
         clippy::indexing_slicing,
-        reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
+        reason = "the offset never exceeds the length of the text, nor a frame's first entry the number of entries"
     )]
     fn key(&mut self) -> Result<(), Error> {
         self.skip_space();
@@ -412,7 +412,7 @@ impl<'a> Reader<'a> {
     /// Reads the string that begins here.
     #[expect(
         clippy::indexing_slicing,
-        reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
+        reason = "the offset never exceeds the length of the text, nor a frame's first entry the number of entries"
     )]
     fn string(&mut self) -> Result<Text<'a>, Error> {
         let start = self.at + 1;
@@ -553,7 +553,7 @@ impl<'a> Reader<'a> {
 /// Returns the number of leading bytes that are neither quote, backslash nor control character.
 #[expect(
     clippy::indexing_slicing,
-    reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
+    reason = "the offset never exceeds the length of the text, nor a frame's first entry the number of entries"
 )]
 pub(super) fn plain_run(bytes: &[u8]) -> usize {
     const ONES: u64 = u64::from_ne_bytes([1; 8]);
@@ -565,10 +565,10 @@ pub(super) fn plain_run(bytes: &[u8]) -> usize {
         // Each term has the high bit set in the lowest byte that matches, and possibly in higher bytes.
         let quote = word ^ (ONES * b'"' as u64);
         let backslash = word ^ (ONES * b'\\' as u64);
-        let stops = (quote.wrapping_sub(ONES) & !quote)
+        let candidates = (quote.wrapping_sub(ONES) & !quote)
             | (backslash.wrapping_sub(ONES) & !backslash)
             | (word.wrapping_sub(ONES * 0x20) & !word);
-        let stops = stops & HIGHS;
+        let stops = candidates & HIGHS;
         if stops != 0 {
             return run + stops.trailing_zeros() as usize / 8;
         }

@@ -118,10 +118,7 @@ pub fn write_float(number: f64, out: &mut Vec<u8>) {
 }
 
 /// Appends a quoted string, escaped so that it is also safe within HTML.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the part lies within the text that was looked through"
-)]
+#[expect(clippy::indexing_slicing, reason = "the part is within the scanned text")]
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     out.reserve(bytes.len() + 2);
@@ -173,10 +170,7 @@ fn digits(number: u64) -> usize {
 
 /// Appends JSON of another writer, made safe within HTML like [`write_string`] does: only strings contain characters to
 /// escape.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the part lies within the text that was looked through"
-)]
+#[expect(clippy::indexing_slicing, reason = "the part is within the scanned text")]
 pub fn html_safe(text: Vec<u8>) -> Vec<u8> {
     const ESCAPED: [(&[u8], &[u8]); 5] = [
         (b"<", b"\\u003c"),
@@ -205,7 +199,7 @@ pub fn html_safe(text: Vec<u8>) -> Vec<u8> {
 /// Returns the offset of the first byte that may need an escape.
 #[expect(
     clippy::indexing_slicing,
-    reason = "a byte has a place in a table of 256, a nibble in one of 16"
+    reason = "a byte is an index into a table of 256, a nibble into one of 16"
 )]
 fn first_special(bytes: &[u8]) -> Option<usize> {
     let (blocks, rest) = bytes.as_chunks::<16>();
@@ -232,7 +226,7 @@ fn first_special(bytes: &[u8]) -> Option<usize> {
 #[cold]
 #[expect(
     clippy::indexing_slicing,
-    reason = "a byte has a place in a table of 256, a nibble in one of 16"
+    reason = "a byte is an index into a table of 256, a nibble into one of 16"
 )]
 fn write_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789abcdef";
@@ -271,7 +265,7 @@ const UNICODE: u8 = b'u';
 const SEPARATOR: u8 = b's';
 
 /// Character after the backslash in the escape of each byte; zero for bytes without an escape.
-#[expect(clippy::indexing_slicing, reason = "a byte has a place in a table of 256")]
+#[expect(clippy::indexing_slicing, reason = "a byte is an index into a table of 256")]
 const ESCAPES: [u8; 256] = {
     let mut table = [0; 256];
     let mut control = 0;

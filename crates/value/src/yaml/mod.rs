@@ -26,6 +26,14 @@ pub enum Documents {
 }
 
 /// Reads the first document. The last value of a repeated key wins. A text without a document is `null`.
+///
+/// ```
+/// use holdfast_value::{Limits, json, yaml};
+///
+/// let value = yaml::parse(b"ports:\n- 80\n- 443\n", &Limits::REQUEST)?;
+/// assert_eq!(json::to_string(&value), r#"{"ports":[80,443]}"#);
+/// # Ok::<(), holdfast_value::Error>(())
+/// ```
 pub fn parse(bytes: &[u8], limits: &Limits) -> Result<Value, Error> {
     Ok(parse_with(bytes, limits, Documents::First)?.value)
 }
@@ -57,7 +65,10 @@ pub fn parse_with(bytes: &[u8], limits: &Limits, documents: Documents) -> Result
 }
 
 /// Decodes bytes that begin with the byte order mark of UTF-16. Unpaired surrogates become U+FFFD.
-#[expect(clippy::indexing_slicing, reason = "called with the mark of two bytes at the start")]
+#[expect(
+    clippy::indexing_slicing,
+    reason = "called with the two bytes of the byte order mark at the start"
+)]
 fn from_utf16(bytes: &[u8]) -> Option<String> {
     let unit: fn([u8; 2]) -> u16 = match bytes {
         [0xFF, 0xFE, ..] => u16::from_le_bytes,
@@ -94,9 +105,9 @@ fn read_as_json(text: &str, limits: &Limits) -> Option<Result<Value, Error>> {
     if !begins_as_json || (!text.is_ascii() && text.chars().any(is_line_break)) {
         return None;
     }
-    let read = |text| Reader::new(text, limits, Dialect::Yaml, Duplicates::Replace).read();
-    let read = read(text).or_else(|error| match syntax::without_stray_end(text, &error) {
-        Some(text) => read(text),
+    let read_json = |text| Reader::new(text, limits, Dialect::Yaml, Duplicates::Replace).read();
+    let read = read_json(text).or_else(|error| match syntax::without_stray_end(text, &error) {
+        Some(text) => read_json(text),
         None => Err(error),
     });
     match read {
@@ -112,10 +123,7 @@ fn is_line_break(character: char) -> bool {
 }
 
 /// Returns the input as text without a byte order mark, if it holds only characters that YAML allows.
-#[expect(
-    clippy::indexing_slicing,
-    reason = "the part lies within the text that was looked through"
-)]
+#[expect(clippy::indexing_slicing, reason = "the part is within the scanned text")]
 fn checked_text(bytes: &[u8]) -> Result<&str, Error> {
     let refused = |message: &str, offset| Error::Yaml {
         message: format!("yaml: {message}"),

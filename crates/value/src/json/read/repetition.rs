@@ -6,7 +6,7 @@ use crate::{Duplicates, Entry, Map, Value};
 /// Returns the path of the key that waits for its value in the innermost open container.
 #[expect(
     clippy::indexing_slicing,
-    reason = "the place is never behind the end of the text, nor a frame's first entry behind the entries"
+    reason = "the offset never exceeds the length of the text, nor a frame's first entry the number of entries"
 )]
 pub(super) fn path(frames: &[Frame], items: &[Value], entries: &[Entry]) -> String {
     use std::fmt::Write;
