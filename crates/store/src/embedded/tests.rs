@@ -104,7 +104,47 @@ fn config(directory: &TempDir, clock: &Arc<ManualClock>) -> Config {
     }
 }
 
+/// The messages that the writer logs.
+#[derive(Clone, Default)]
+struct WriterLog(Arc<Mutex<Vec<String>>>);
+
+impl WriterLog {
+    fn count(&self, message: &str) -> usize {
+        self.0.lock().iter().filter(|logged| logged.contains(message)).count()
+    }
+}
+
+impl tracing::Subscriber for WriterLog {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            if field.name() == "message" {
+                self.0.lock().push(format!("{value:?}"));
+            }
+        });
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
 fn open_failing(directory: &TempDir) -> (Store<()>, Arc<Mutex<Faults>>) {
+    open_failing_logged(directory, WriterLog::default())
+}
+
+fn open_failing_logged(directory: &TempDir, log: WriterLog) -> (Store<()>, Arc<Mutex<Faults>>) {
     let taken = Directory::take(directory.path()).unwrap();
     let (state, mut publisher) = State::new((), HistoryLimits::default());
     let inner = load(&taken.store_file().unwrap(), &mut publisher).unwrap();
@@ -119,7 +159,7 @@ fn open_failing(directory: &TempDir) -> (Store<()>, Arc<Mutex<Faults>>) {
         ManualClock::new(),
     );
     writer.directory = Some(taken);
-    thread::spawn(move || writer.run(received));
+    thread::spawn(move || tracing::subscriber::with_default(log, || writer.run(received)));
     (
         Store::with_engine(
             state,
@@ -318,6 +358,28 @@ async fn a_failed_step_fails_its_writers_and_leaves_reads_and_later_writes() {
         assert_eq!(text(&store, "/a").as_deref(), Some("kept"), "{fault:?}");
         assert_eq!((text(&store, "/b").as_deref(), store.revision()), (Some("later"), 3));
     }
+}
+
+#[tokio::test]
+async fn recovered_disk_is_logged_after_a_write_succeeds() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = WriterLog::default();
+    let (store, faults) = open_failing_logged(&directory, log.clone());
+    put(&store, "/a", "kept").await.unwrap();
+    faults.lock().step = Some(Fault::Lost);
+    for _ in 0..2 {
+        // The file can be opened again after each failure, but not written to.
+        assert!(put(&store, "/a", "lost").await.is_err());
+    }
+    assert!(faults.lock().recoveries > 0);
+    faults.lock().step = None;
+    for _ in 0..2 {
+        put(&store, "/a", "kept").await.unwrap();
+    }
+    let (failed, works) = ("a write to the store failed", "the store's disk works again");
+    assert_eq!((log.count(failed), log.count(works)), (2, 1));
+    let messages = log.0.lock();
+    assert!(messages.last().is_some_and(|last| last.contains(works)), "{messages:?}");
 }
 
 #[tokio::test]
