@@ -649,3 +649,114 @@ async fn the_size_on_disk_is_that_of_the_files() {
     assert!(store.size_on_disk().is_some_and(|bytes| bytes > 0));
     store.close().await.unwrap();
 }
+
+/// The state of a file as a start reads it.
+#[derive(Debug, PartialEq, Eq)]
+struct Opened {
+    revision: Revision,
+    compacted: Revision,
+    /// Key, value, creation and modification of each entry.
+    entries: Vec<(Vec<u8>, Vec<u8>, Revision, Revision)>,
+}
+
+fn opened(file: &Path) -> Result<Opened, OpenError> {
+    let (state, mut publisher) = State::<()>::new((), HistoryLimits::default());
+    load(file, &mut publisher)?;
+    let snapshot = state.snapshot();
+    let entries = snapshot.range(b"").map(|entry| {
+        let (key, bytes) = (entry.key().to_vec(), entry.bytes().to_vec());
+        (key, bytes, entry.create_revision(), entry.mod_revision())
+    });
+    Ok(Opened {
+        revision: snapshot.revision(),
+        compacted: state.compacted(),
+        entries: entries.collect(),
+    })
+}
+
+/// Writes a store of `keys` objects, each changed several times, some deleted, with a part of the history trimmed, and closes it.
+async fn write_much_changed(directory: &TempDir, keys: usize, bytes: usize) {
+    let clock = ManualClock::new();
+    let store = Store::open(config(directory, &clock), ()).unwrap();
+    for round in 0..4 {
+        for batch in (0..keys).collect::<Vec<_>>().chunks(20) {
+            let transaction = batch.iter().fold(Transaction::new(), |transaction, key| {
+                let large = if key % 37 == 0 { 3 * disk::Row::PAGE } else { bytes };
+                let value = Value::object(format!("{{\"\":{round}{}}}", "x".repeat(large)).into_bytes(), 2);
+                transaction.put(format!("/registry/pods/a/{key}").as_str(), value)
+            });
+            store.commit(transaction).await.unwrap();
+        }
+        if round == 2 {
+            // Rows of the earlier rounds die and leave free pages and rows in unusual places.
+            clock.advance(301);
+        }
+    }
+    for key in (0..keys).step_by(9) {
+        let removal = Transaction::new().delete(format!("/registry/pods/a/{key}").as_str());
+        store.commit(removal).await.unwrap();
+    }
+    store.close().await.unwrap();
+}
+
+/// Exchanges the pages of each pair in a copy of a store's file and opens it. Returns how many of the files were rejected.
+fn open_with_exchanged_pages(directory: &TempDir, pairs: impl Iterator<Item = (usize, usize)>) -> usize {
+    let file = directory.path().join("store.db");
+    let (whole, expected) = (std::fs::read(&file).unwrap(), opened(&file).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("store.db");
+    let mut rejected = 0;
+    for (one, other) in pairs {
+        let page = disk::Row::PAGE;
+        let mut changed = whole.clone();
+        changed[one * page..][..page].copy_from_slice(&whole[other * page..][..page]);
+        changed[other * page..][..page].copy_from_slice(&whole[one * page..][..page]);
+        std::fs::write(&copy, &changed).unwrap();
+        std::fs::copy(acknowledged::path(&file), acknowledged::path(&copy)).unwrap();
+        match opened(&copy) {
+            Err(OpenError::Damaged { .. }) => rejected += 1,
+            Err(error) => panic!("pages {one} and {other}: {error}"),
+            Ok(opened) => assert!(opened == expected, "pages {one} and {other}: other objects"),
+        }
+        for ending in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(folder.path().join(format!("store.db{ending}")));
+        }
+    }
+    rejected
+}
+
+fn page_count(directory: &TempDir) -> usize {
+    let length = std::fs::metadata(directory.path().join("store.db")).unwrap().len();
+    usize::try_from(length).unwrap() / disk::Row::PAGE
+}
+
+#[tokio::test]
+async fn every_pair_of_exchanged_pages_is_found_at_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    write_much_changed(&directory, 60, 300).await;
+    let pages = page_count(&directory);
+    let pairs = (0..pages).flat_map(|one| (one + 1..pages).map(move |other| (one, other)));
+    let rejected = open_with_exchanged_pages(&directory, pairs);
+    // Free pages may be exchanged.
+    assert!(
+        pages > 20 && rejected > pages,
+        "{rejected} of the pairs of {pages} pages"
+    );
+}
+
+#[tokio::test]
+async fn exchanged_pages_of_a_deep_table_are_found_at_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    write_much_changed(&directory, 700, 1500).await;
+    let pages = page_count(&directory);
+    let mut seed = 24_u64;
+    let mut random = move || {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).unwrap() % pages
+    };
+    let pairs = std::iter::repeat_with(move || (random(), random())).filter(|(one, other)| one != other);
+    let rejected = open_with_exchanged_pages(&directory, pairs.take(150));
+    assert!(pages > 600 && rejected > 75, "{rejected} of 150 pairs of {pages} pages");
+}
