@@ -8,7 +8,7 @@ use holdfast_value::Value;
 use holdfast_writes::{AfterCommit, Staged, Target, Write};
 
 use super::environment::{lookup, stage};
-use super::namespace_guard::NamespaceGuard;
+use super::parent_guard::ParentGuards;
 use super::reservations::{self, Reserved};
 use super::write_result::{WriteResult, WrittenObject};
 use crate::http::ApiError;
@@ -46,8 +46,8 @@ pub(super) struct Destination<'a> {
     pub(super) key: String,
     /// What is there.
     pub(super) live: Option<&'a Arc<Entry>>,
-    /// The namespace of a new object.
-    pub(super) namespace: Option<NamespaceGuard>,
+    /// Guards on the parents of a new object; none for an existing one.
+    pub(super) parents: ParentGuards,
     /// The most bytes that the object may have.
     pub(super) most_bytes: usize,
 }
@@ -63,18 +63,12 @@ pub(super) async fn store(
     let Destination {
         key,
         live,
-        namespace,
+        parents,
         most_bytes,
     } = destination;
     let created = live.is_none();
     let expected = live.map_or(0, |live| live.mod_revision());
-    let guarded = || {
-        let transaction = Transaction::new().guard(key.as_str(), expected);
-        match &namespace {
-            Some(namespace) => namespace.guard(transaction),
-            None => transaction,
-        }
-    };
+    let guarded = || parents.guard(Transaction::new().guard(key.as_str(), expected));
     if staged.write == Write::Delete {
         // Watchers see the object as it was; the client, the one that it asked for.
         commit_object(context, target, guarded().delete(key.as_str()), staged.after).await?;
@@ -111,10 +105,7 @@ pub(super) async fn store(
             live,
         )
     };
-    let renew = |key: &[u8], snapshot: &Snapshot| {
-        let namespace = namespace.as_ref().filter(|namespace| namespace.is_at(key));
-        namespace.is_some_and(|namespace| namespace.is_still_there(snapshot))
-    };
+    let renew = |key: &[u8], snapshot: &Snapshot| parents.renew(key, snapshot);
     let commit = async {
         let committed =
             reservations::commit(context, target.request.deadline, reservations, write, reserve, renew).await?;
@@ -223,7 +214,7 @@ mod tests {
             let destination = Destination {
                 key: target.key("a"),
                 live,
-                namespace: None,
+                parents: ParentGuards::default(),
                 most_bytes: usize::MAX,
             };
             let staged = Staged {

@@ -10,6 +10,7 @@ use holdfast_writes::{DeleteOptions, Staged, Target, Write, is_marked_first};
 use super::commit::{Destination, Failure, commit_object, store};
 use super::environment::{live, lookup, stage};
 use super::freshness::{Freshness, was_overtaken};
+use super::parent_guard::ParentGuards;
 use super::turns::Turn;
 use super::write_result::{WriteResult, WrittenObject};
 use crate::http::ApiError;
@@ -134,7 +135,7 @@ async fn remove_or_mark(
         let destination = Destination {
             key,
             live: Some(live),
-            namespace: None,
+            parents: ParentGuards::default(),
             most_bytes: usize::MAX,
         };
         return store(context, target, destination, staged, Vec::new()).await;

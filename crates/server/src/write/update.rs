@@ -7,8 +7,8 @@ use holdfast_writes::{Change, Target, Write};
 use super::commit::{Destination, Failure, store};
 use super::environment::{live, lookup, stage, witnessed_stage};
 use super::freshness::{Freshness, was_overtaken};
-use super::namespace_guard::NamespaceGuard;
 use super::noop_applies::{SentApply, Witness};
+use super::parent_guard::ParentGuards;
 use super::provision;
 use super::reservations;
 use super::turns::Turn;
@@ -113,14 +113,14 @@ async fn update_until_stored(
         if was_overtaken(context, turn, &key, entry).await? {
             continue;
         }
-        let namespace = match entry {
-            Some(_) => None,
-            None => NamespaceGuard::of(target, &snapshot),
+        let parents = match entry {
+            Some(_) => ParentGuards::default(),
+            None => ParentGuards::new(target, &target.name, &snapshot)?,
         };
         let destination = Destination {
             key,
             live: entry,
-            namespace,
+            parents,
             most_bytes: most,
         };
         match store(context, target, destination, staged, reservations).await {
