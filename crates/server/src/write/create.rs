@@ -55,16 +55,16 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         if let Some(live) = snapshot.get(key.as_bytes()) {
             return Err(already_exists(target, live, &staged.object).with_warnings(staged.warnings));
         }
-        let most = context.max_object_bytes;
+        let max_bytes = context.max_object_bytes;
         if target.request.dry_run {
-            return WriteResult::of_dry_run(context, staged, None, most);
+            return WriteResult::of_dry_run(context, target, staged, None, max_bytes);
         }
         let parents = ParentGuards::new(target, metadata::name(&staged.object), &snapshot)?;
         let destination = Destination {
             key,
             live: None,
             parents,
-            most_bytes: most,
+            max_bytes,
         };
         match store(context, target, destination, staged, reservations).await {
             Ok(written) => return Ok(written),

@@ -90,7 +90,7 @@ async fn delete_until_stored(
             return Ok(WriteResult::unchanged(entry, staged.warnings));
         }
         if target.request.dry_run {
-            return WriteResult::of_dry_run(context, staged, Some(entry), usize::MAX);
+            return WriteResult::of_dry_run(context, target, staged, Some(entry), usize::MAX);
         }
         if was_overtaken(context, turn, &key, Some(entry)).await? {
             continue;
@@ -136,7 +136,7 @@ async fn remove_or_mark(
             key,
             live: Some(live),
             parents: ParentGuards::default(),
-            most_bytes: usize::MAX,
+            max_bytes: usize::MAX,
         };
         return store(context, target, destination, staged, Vec::new()).await;
     }

@@ -106,9 +106,9 @@ async fn update_until_stored(
             }
             _ => Vec::new(),
         };
-        let most = context.max_object_bytes;
+        let max_bytes = context.max_object_bytes;
         if target.request.dry_run {
-            return WriteResult::of_dry_run(context, staged, entry, most);
+            return WriteResult::of_dry_run(context, target, staged, entry, max_bytes);
         }
         if was_overtaken(context, turn, &key, entry).await? {
             continue;
@@ -121,7 +121,7 @@ async fn update_until_stored(
             key,
             live: entry,
             parents,
-            most_bytes: most,
+            max_bytes,
         };
         match store(context, target, destination, staged, reservations).await {
             Ok(written) => return Ok(written),
