@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use conformance::{Binary, Server, Target};
+use conformance::{Binary, Server, Target, race_with_definition_deletion};
 use futures_util::future::join_all;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -219,6 +219,17 @@ async fn an_address_and_a_port_are_given_once_through_two_servers() {
     let again = service("again", taken["spec"]["clusterIP"].as_str());
     let (code, answer) = ask(&targets[1], Method::POST, SERVICES, &again).await;
     assert_eq!(code, StatusCode::CREATED, "{answer}");
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn creators_on_two_servers_leave_nothing_behind() {
+    let cluster = Cluster::start(Etcd::one().unwrap(), 2, &[]);
+    let targets = [cluster.target(0), cluster.target(1)];
+    for round in 0..6 {
+        let outcome = race_with_definition_deletion(&targets).await.unwrap();
+        assert_eq!(outcome.left, 0, "round {round}: {outcome:?}");
+    }
 }
 
 #[needs(etcd)]

@@ -9,7 +9,6 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 use holdfast_gotext::duration;
 use holdfast_kinds::Block;
-use holdfast_server::api::context::MAX_OBJECT_BYTES;
 
 use crate::admission::TolerationFlags;
 use crate::aggregation::AggregationFlags;
@@ -265,9 +264,10 @@ pub(crate) struct Serve {
     #[command(flatten)]
     pub(crate) tolerations: TolerationFlags,
 
-    /// The most bytes of an object as it is stored
-    #[arg(long, value_name = "BYTES", default_value_t = MAX_OBJECT_BYTES)]
-    pub(crate) max_object_bytes: usize,
+    /// The size limit of an object, in bytes of the form in which kube-apiserver stores it (protobuf for most built-in kinds).
+    /// By default 1572864 on the embedded store and 2097152 on etcd, which has a limit of its own
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) max_object_bytes: Option<usize>,
 
     /// How long watches last at least that state no timeout, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 1800, allow_negative_numbers = true,

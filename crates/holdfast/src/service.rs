@@ -12,7 +12,7 @@ use holdfast_controllers::Selection;
 use holdfast_kinds::features::{Feature, FeatureGates};
 use holdfast_resource::Registry;
 use holdfast_resource::access::TokenAuthenticator;
-use holdfast_server::api::context::{Config, Context, Parts, Shared};
+use holdfast_server::api::context::{Config, Context, MAX_OBJECT_BYTES, MAX_OBJECT_BYTES_ON_ETCD, Parts, Shared};
 use holdfast_server::http::options::ListRules;
 use holdfast_server::identity::{
     AccountsContext, Authenticator, Impersonation, IssuerDocuments, ServiceAccounts, TokenConfig, TokenFile, Tokens,
@@ -204,7 +204,12 @@ impl Assembly<'_> {
             request_timeout: flags.request_timeout,
             min_watch_timeout: Duration::from_secs(flags.min_request_timeout),
             deletion_workers: flags.storage.delete_collection_workers.max(1),
-            max_object_bytes: flags.max_object_bytes,
+            max_object_bytes: flags
+                .max_object_bytes
+                .unwrap_or(match flags.storage.etcd_servers.is_empty() {
+                    true => MAX_OBJECT_BYTES,
+                    false => MAX_OBJECT_BYTES_ON_ETCD,
+                }),
             lists: ListRules {
                 watch_list: features.has(Feature::WatchList),
                 shards: features.has(Feature::ShardedListAndWatch),

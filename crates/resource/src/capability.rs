@@ -183,6 +183,8 @@ pub struct DefiningObject {
     pub object: Value,
     /// The revision of the store at which it came to be so.
     pub revision: u64,
+    /// The revision of the store at which the object was created.
+    pub create_revision: u64,
     /// Reads the object again, so that nothing large need be kept of it until it is needed.
     pub read: Arc<dyn Fn() -> Value + Send + Sync>,
     /// The built-in types, of which defined objects have metadata.

@@ -56,7 +56,9 @@ pub struct Definition {
     /// Distinguishes the states of definitions: it grows whenever what is served changes, and objects that were stored under
     /// the same number are in the form in which they are shown. Never 0.
     pub serial: u64,
-    /// Whether the object is about to go, so that no new objects may come.
+    /// The revision at which the object was created: one of another revision is another definition of the same name.
+    pub create_revision: u64,
+    /// True if the object is being deleted, so that no new objects may be created.
     pub terminating: bool,
     /// A hash of all that the resource is made from.
     pub fingerprint: [u8; 32],

@@ -10,7 +10,7 @@ mod ownership;
 use std::time::Duration;
 
 use bytes::Bytes;
-use conformance::{Binary, Server, Target};
+use conformance::{Binary, Server, Target, race_with_definition_deletion};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
@@ -395,6 +395,52 @@ async fn a_definition_takes_its_objects_along() {
     assert_eq!(gone, Value::Null);
     define(&target, &sizes()).await;
     assert_eq!(get(&target, WIDGETS).await.1["items"], json!([]));
+}
+
+#[tokio::test]
+async fn creators_leave_nothing_behind_a_deleted_definition() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    for round in 0..8 {
+        let outcome = race_with_definition_deletion(std::slice::from_ref(&target))
+            .await
+            .unwrap();
+        assert_eq!(outcome.left, 0, "round {round}: {outcome:?}");
+    }
+}
+
+#[tokio::test]
+async fn deleted_definition_takes_no_new_objects() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    define(&target, &sizes()).await;
+    let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+    let (code, _) = ask(&target, Method::PATCH, DEFINITION, MERGE, &hold).await;
+    assert_eq!(code, StatusCode::OK);
+    let (code, _) = ask(&target, Method::POST, WIDGETS, JSON, &widget("one", &json!({}))).await;
+    assert_eq!(code, StatusCode::CREATED);
+    let (code, _) = ask(&target, Method::DELETE, DEFINITION, JSON, &Value::Null).await;
+    assert_eq!(code, StatusCode::OK);
+    let held = until(&target, DEFINITION, |_, held| {
+        held["metadata"]["finalizers"] == json!(["example.com/hold"])
+    })
+    .await;
+    let conditions = held["status"]["conditions"].as_array().unwrap();
+    let terminating = conditions.iter().find(|condition| condition["type"] == "Terminating");
+    assert_eq!(terminating.unwrap()["reason"], "InstanceDeletionCompleted");
+    for (method, path, media_type) in [
+        (Method::POST, WIDGETS.to_owned(), JSON),
+        (Method::PATCH, format!("{WIDGETS}/late?fieldManager=m"), APPLY),
+    ] {
+        let (code, refused) = ask(&target, method, &path, media_type, &widget("late", &json!({}))).await;
+        assert_eq!(code, StatusCode::FORBIDDEN, "{refused}");
+        let why = "create not allowed while custom resource definition is terminating";
+        assert!(refused["message"].as_str().unwrap().ends_with(why), "{refused}");
+    }
+    let free = json!({"metadata": {"finalizers": null}});
+    let (code, _) = ask(&target, Method::PATCH, DEFINITION, MERGE, &free).await;
+    assert_eq!(code, StatusCode::OK);
+    until(&target, DEFINITION, |code, _| code == StatusCode::NOT_FOUND).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,7 @@
-//! When a definition goes its objects go first: the finalizer stays until none is left.
+//! Deletes the custom objects of a CRD that is being deleted. The CRD keeps its finalizer until none is left.
+//!
+//! No server stores a new object after the deletion of the CRD began (`server/src/write/parent_guard.rs`), so a list that is taken
+//! after that shows all objects there will ever be.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -80,16 +83,20 @@ impl Reconcile for Cleanup {
     }
 
     fn work(&mut self, name: &SmolStr, _queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
-        let definition = self.client.get(&self.definitions, "", name)?.tree();
+        let stored = self.client.get(&self.definitions, "", name)?;
+        let (definition, revision) = (stored.tree(), stored.revision());
         if definition.at(&["metadata", "deletionTimestamp"]).is_none() || !has_finalizer(&definition) {
             self.waiting.remove(name);
             return None;
         }
         self.waiting.insert(name.clone());
         let (client, definitions, name) = (self.client.clone(), Arc::clone(&self.definitions), name.clone());
-        Some(Box::pin(
-            async move { end(&client, &definitions, &name, definition).await },
-        ))
+        let deleted = Deleted {
+            name,
+            definition,
+            revision,
+        };
+        Some(Box::pin(async move { end(&client, &definitions, deleted).await }))
     }
 }
 
@@ -98,11 +105,26 @@ fn has_finalizer(definition: &Value) -> bool {
     finalizers.is_some_and(|list| list.iter().any(|finalizer| finalizer.as_str() == Some(FINALIZER)))
 }
 
-/// Deletes the objects of a definition and, when none is left, lets it go.
-async fn end(client: &Client, definitions: &Resource, name: &str, mut definition: Value) -> Result<(), RequestError> {
-    let Some(path) = path_of(definitions, "", name) else {
+/// A CRD that is being deleted.
+struct Deleted {
+    name: SmolStr,
+    definition: Value,
+    /// The revision of the CRD.
+    revision: u64,
+}
+
+/// Deletes the objects of a CRD and, when none is left, removes its finalizer.
+async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Result<(), RequestError> {
+    let Deleted {
+        name,
+        mut definition,
+        revision,
+    } = deleted;
+    let Some(path) = path_of(definitions, "", &name) else {
         return Ok(());
     };
+    // Otherwise the resource could be unknown here although another server has stored objects of it.
+    client.follow_definitions(revision).await?;
     let resource = client.resource(
         definition.str_at(&["spec", "group"]).unwrap_or_default(),
         definition.str_at(&["spec", "names", "plural"]).unwrap_or_default(),
@@ -149,7 +171,6 @@ async fn end(client: &Client, definitions: &Resource, name: &str, mut definition
         message: "removed all instances",
     };
     conditions::set(&mut definition, condition, &client.now());
-    definition = write_status(client, &path, &definition).await?;
     if let Some(finalizers) = definition
         .at_mut(&["metadata", "finalizers"])
         .and_then(Value::as_list_mut)
@@ -158,10 +179,8 @@ async fn end(client: &Client, definitions: &Resource, name: &str, mut definition
             .make_mut()
             .retain(|finalizer| finalizer.as_str() != Some(FINALIZER));
     }
-    unless_gone(client.update(&path, &definition).await)?;
-    // Without finalizers it goes now; with those of others it waits for them.
-    let options = Value::empty_map();
-    unless_gone(client.delete(&path, &options).await)
+    // One write, as in the reference. Without finalizers the CRD is removed by it; otherwise it waits for the others.
+    unless_gone(write_status(client, &path, &definition).await)
 }
 
 async fn write_status(client: &Client, path: &str, definition: &Value) -> Result<Value, RequestError> {

@@ -60,9 +60,12 @@ pub(crate) fn define(
     if !condition(object, "Established") {
         return None;
     }
-    let terminating = condition(object, "Terminating");
+    // The condition ends before the object is gone where finalizers of others hold it.
+    let terminating = condition(object, "Terminating") || object.at(&["metadata", "deletionTimestamp"]).is_some();
     let known = before.and_then(|resource| Some((resource, resource.definition.as_ref()?)));
-    let same = known.filter(|(_, definition)| definition.fingerprint == fingerprint);
+    let same = known.filter(|(_, definition)| {
+        definition.fingerprint == fingerprint && definition.create_revision == defining.create_revision
+    });
     if let Some((resource, definition)) = same
         && definition.terminating == terminating
     {
@@ -74,6 +77,7 @@ pub(crate) fn define(
         Definition {
             name: object.str_at(&["metadata", "name"]).map(SmolStr::new)?,
             serial,
+            create_revision: defining.create_revision,
             terminating,
             fingerprint,
             schemas: Vec::new(),

@@ -41,6 +41,7 @@ struct BuiltIn {
     by_group_kind: HashMap<GroupKind, Arc<Resource>>,
     by_prefix: HashMap<SmolStr, Vec<Arc<Resource>>>,
     namespaces: Option<Arc<Resource>>,
+    definitions: Option<Arc<Resource>>,
 }
 
 /// A resource in one of its versions.
@@ -112,6 +113,11 @@ impl Registry {
     /// The resource whose objects are the namespaces.
     pub fn namespaces(&self) -> Option<&Arc<Resource>> {
         self.built_in.namespaces.as_ref()
+    }
+
+    /// The resource whose objects define other resources.
+    pub fn definitions(&self) -> Option<&Arc<Resource>> {
+        self.built_in.definitions.as_ref()
     }
 
     /// The resource whose objects are of that kind.
@@ -283,6 +289,9 @@ impl RegistryBuilder {
             if resource.capabilities.is_namespace {
                 built_in.namespaces = Some(Arc::clone(&resource));
             }
+            if resource.capabilities.defines.is_some() {
+                built_in.definitions = Some(Arc::clone(&resource));
+            }
             built_in.resources.push(resource);
         }
         Registry {
@@ -334,6 +343,7 @@ mod tests {
         let definition = Definition {
             name: format_smolstr!("{plural}.{group}"),
             serial,
+            create_revision: serial,
             terminating: false,
             fingerprint: [0; 32],
             schemas: Vec::new(),

@@ -122,7 +122,7 @@ pub struct Config {
     pub min_watch_timeout: Duration,
     /// How many objects of a collection are deleted at a time where other servers write to the same store.
     pub deletion_workers: usize,
-    /// The most bytes of an object as it is stored.
+    /// The size limit of an object, in bytes of the form in which kube-apiserver stores it.
     pub max_object_bytes: usize,
     /// What lists and watches may ask for.
     pub lists: ListRules,
@@ -134,8 +134,12 @@ pub struct Config {
     pub compress: bool,
 }
 
-/// The most bytes of an object as it is stored, unless a flag says otherwise: what etcd takes.
+/// The default size limit of an object on the embedded store: that of a request to etcd.
 pub const MAX_OBJECT_BYTES: usize = 3 << 19;
+
+/// The default size limit of an object on etcd: the largest request that kube-apiserver's client sends. The limit of etcd itself
+/// (`--max-request-bytes`) is usually smaller, and is etcd's to enforce.
+pub const MAX_OBJECT_BYTES_ON_ETCD: usize = 2 << 20;
 
 impl Default for Config {
     fn default() -> Self {

@@ -92,12 +92,14 @@ impl Definitions {
         true
     }
 
-    async fn reached(&self, revision: u64) {
+    /// Waits until the registry reflects a defining object that was stored at `revision`. False if that takes too long.
+    pub(crate) async fn reached(&self, revision: u64) -> bool {
         let mut followed = self.followed.subscribe();
         let reached = tokio::time::timeout(PATIENCE, followed.wait_for(|at| *at >= revision)).await;
         if reached.is_err() {
             tracing::error!(revision, "the served resources lag behind their definitions");
         }
+        reached.is_ok()
     }
 
     /// Waits until the resource is no longer served as it was, and for ever where it is built in.
@@ -236,6 +238,7 @@ impl<F: Fn(&Arc<Resource>)> Definer<F> {
         let defining = DefiningObject {
             object: objects::readable(entry)?,
             revision: entry.mod_revision(),
+            create_revision: entry.create_revision(),
             read: Arc::new(move || objects::tree(&kept)),
             types: Arc::clone(&self.types),
         };

@@ -59,6 +59,8 @@ pub struct Index {
     fields: Vec<(SmolStr, SmolStr)>,
     /// Whether the object cannot be read.
     unreadable: bool,
+    /// True if the object is being deleted.
+    terminating: bool,
     /// What this process knows of the object, which it stored.
     known: Known,
     /// The serial of the definition whose form the object is known to have; 0 for built-in kinds, and where it is not known.
@@ -81,6 +83,7 @@ impl Index {
             labels: labels.unwrap_or_default(),
             fields,
             unreadable: false,
+            terminating: object.at(&["metadata", "deletionTimestamp"]).is_some(),
             known: Known::default(),
             definition: AtomicU64::new(0),
             tree: Mutex::new(None),
@@ -112,6 +115,11 @@ impl Index {
     /// The labels.
     pub fn labels(&self) -> &Map {
         &self.labels
+    }
+
+    /// True if the object is being deleted: it has a deletion timestamp.
+    pub fn is_terminating(&self) -> bool {
+        self.terminating
     }
 
     /// Caches the parsed object for the next reader.

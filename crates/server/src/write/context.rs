@@ -39,7 +39,7 @@ pub struct Context {
     pub issuer: Arc<dyn TokenIssuer>,
     /// What it takes to convert objects.
     pub representation: Arc<representation::Context>,
-    /// The most bytes of an object as it is stored.
+    /// The size limit of an object, in bytes of the form in which kube-apiserver stores it.
     pub max_object_bytes: usize,
 }
 

@@ -8,7 +8,7 @@ use holdfast_writes::{Target, check_has_no_version, check_namespace, metadata};
 use super::commit::{Destination, Failure, store};
 use super::environment::{lookup, stage};
 use super::freshness::Freshness;
-use super::namespace_guard::NamespaceGuard;
+use super::parent_guard::ParentGuards;
 use super::provision;
 use super::reservations;
 use super::write_result::WriteResult;
@@ -55,19 +55,20 @@ async fn create_until_stored(context: &Arc<Context>, target: &Target, object: &V
         if let Some(live) = snapshot.get(key.as_bytes()) {
             return Err(already_exists(target, live, &staged.object).with_warnings(staged.warnings));
         }
-        let most = context.max_object_bytes;
+        let max_bytes = context.max_object_bytes;
         if target.request.dry_run {
-            return WriteResult::of_dry_run(context, staged, None, most);
+            return WriteResult::of_dry_run(context, target, staged, None, max_bytes);
         }
+        let parents = ParentGuards::new(target, metadata::name(&staged.object), &snapshot)?;
         let destination = Destination {
             key,
             live: None,
-            namespace: NamespaceGuard::of(target, &snapshot),
-            most_bytes: most,
+            parents,
+            max_bytes,
         };
         match store(context, target, destination, staged, reservations).await {
             Ok(written) => return Ok(written),
-            // Another write made the object, or the namespace goes, which the next run finds.
+            // Another write made the object, or a parent is being deleted, which the next run finds.
             Err(Failure::Lost) => {}
             Err(Failure::Refused(error)) => return Err(error),
         }

@@ -10,6 +10,7 @@ use holdfast_writes::{DeleteOptions, Staged, Target, Write, is_marked_first};
 use super::commit::{Destination, Failure, commit_object, store};
 use super::environment::{live, lookup, stage};
 use super::freshness::{Freshness, was_overtaken};
+use super::parent_guard::ParentGuards;
 use super::turns::Turn;
 use super::write_result::{WriteResult, WrittenObject};
 use crate::http::ApiError;
@@ -89,7 +90,7 @@ async fn delete_until_stored(
             return Ok(WriteResult::unchanged(entry, staged.warnings));
         }
         if target.request.dry_run {
-            return WriteResult::of_dry_run(context, staged, Some(entry), usize::MAX);
+            return WriteResult::of_dry_run(context, target, staged, Some(entry), usize::MAX);
         }
         if was_overtaken(context, turn, &key, Some(entry)).await? {
             continue;
@@ -134,8 +135,8 @@ async fn remove_or_mark(
         let destination = Destination {
             key,
             live: Some(live),
-            namespace: None,
-            most_bytes: usize::MAX,
+            parents: ParentGuards::default(),
+            max_bytes: usize::MAX,
         };
         return store(context, target, destination, staged, Vec::new()).await;
     }

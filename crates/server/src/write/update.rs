@@ -7,8 +7,8 @@ use holdfast_writes::{Change, Target, Write};
 use super::commit::{Destination, Failure, store};
 use super::environment::{live, lookup, stage, witnessed_stage};
 use super::freshness::{Freshness, was_overtaken};
-use super::namespace_guard::NamespaceGuard;
 use super::noop_applies::{SentApply, Witness};
+use super::parent_guard::ParentGuards;
 use super::provision;
 use super::reservations;
 use super::turns::Turn;
@@ -106,22 +106,22 @@ async fn update_until_stored(
             }
             _ => Vec::new(),
         };
-        let most = context.max_object_bytes;
+        let max_bytes = context.max_object_bytes;
         if target.request.dry_run {
-            return WriteResult::of_dry_run(context, staged, entry, most);
+            return WriteResult::of_dry_run(context, target, staged, entry, max_bytes);
         }
         if was_overtaken(context, turn, &key, entry).await? {
             continue;
         }
-        let namespace = match entry {
-            Some(_) => None,
-            None => NamespaceGuard::of(target, &snapshot),
+        let parents = match entry {
+            Some(_) => ParentGuards::default(),
+            None => ParentGuards::new(target, &target.name, &snapshot)?,
         };
         let destination = Destination {
             key,
             live: entry,
-            namespace,
-            most_bytes: most,
+            parents,
+            max_bytes,
         };
         match store(context, target, destination, staged, reservations).await {
             Ok(written) => return Ok(written),

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use holdfast_value::Value;
-use holdfast_writes::{Staged, Write};
+use holdfast_writes::{Staged, Target, Write};
 
-use super::commit::encode;
+use super::commit::{NewVersion, encode};
 use crate::http::ApiError;
 use crate::objects::{self, Entry};
 use crate::write::Context;
@@ -57,13 +57,21 @@ impl WriteResult {
     /// What would not be stored is refused.
     pub(super) fn of_dry_run(
         context: &Context,
+        target: &Target,
         staged: Staged,
         entry: Option<&Arc<Entry>>,
-        most_bytes: usize,
+        max_bytes: usize,
     ) -> Result<Self, ApiError> {
         let removed = staged.write == Write::Delete;
         if !removed {
-            encode(context, &staged.object, staged.raw_as_sent, entry, most_bytes)?;
+            let next = NewVersion {
+                resource: &target.resource,
+                object: &staged.object,
+                raw_as_sent: staged.raw_as_sent,
+                live: entry,
+                max_bytes,
+            };
+            encode(context, &next)?;
         }
         Ok(Self {
             object: WrittenObject::Tree(staged.object),

@@ -17,7 +17,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::acknowledged::Acknowledged;
 use super::directory::{Directory, STORE, private, sync_folder_of};
 use super::disk::{Row, RowId};
-use super::sqlite::{self, Content, Mark, Sound};
+use super::sqlite::{self, Content, Contents, Mark, Sound};
 use crate::entry::{Entry, Indexer};
 use crate::error::OpenError;
 use crate::key::Revision;
@@ -105,8 +105,14 @@ impl Image {
         let reader = sqlite::Reader::around(&path, connection);
         let format = reader.format()?.ok_or_else(|| absent(&path))?;
         reader.connection.execute_batch("BEGIN").map_err(io_error)?;
-        let mut content = Content::default();
-        let newest = sqlite::contents(&reader.connection, &mut content).map_err(io_error)?;
+        let Contents {
+            content,
+            newest,
+            misplaced,
+        } = sqlite::contents(&reader.connection).map_err(io_error)?;
+        if let Some(id) = misplaced {
+            return Err(reader.misplaced(id));
+        }
         let compacted = reader.mark(Mark::Compacted)?.unwrap_or(1);
         let revision = compacted.max(newest);
         if format != sqlite::WITHOUT_CONTENT {

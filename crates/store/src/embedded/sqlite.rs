@@ -79,6 +79,22 @@ impl Content {
     }
 }
 
+/// Checks that the identities of rows ascend as the rows are read. [`Content`] does not depend on the order of rows, so it does
+/// not show two exchanged pages of the table.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RowOrder {
+    last: Option<RowId>,
+}
+
+impl RowOrder {
+    /// Returns true if the next row comes after all rows before it.
+    pub(super) fn ascends_to(&mut self, id: RowId) -> bool {
+        let ascends = self.last.is_none_or(|last| last < id);
+        self.last = Some(id);
+        ascends
+    }
+}
+
 /// The marks of the file.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Mark {
@@ -312,17 +328,30 @@ pub(super) fn sound_rows(
     Ok(())
 }
 
-/// Sums up which rows there are. Gives the revision of the newest, 0 where there is none.
-pub(super) fn contents(connection: &Connection, content: &mut Content) -> rusqlite::Result<Revision> {
+/// The rows of a file, without their keys and values.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    pub(super) content: Content,
+    /// The newest revision; 0 if there is no row.
+    pub(super) newest: Revision,
+    /// The first row that comes after a newer one.
+    pub(super) misplaced: Option<RowId>,
+}
+
+/// Reads which rows there are.
+pub(super) fn contents(connection: &Connection) -> rusqlite::Result<Contents> {
     let mut statement = connection.prepare("SELECT id, checksum FROM log ORDER BY id")?;
     let mut rows = statement.query([])?;
-    let mut newest = 0;
+    let (mut contents, mut order) = (Contents::default(), RowOrder::default());
     while let Some(row) = rows.next()? {
         let id = RowId(row.get(0)?);
-        content.add(id, row.get(1)?);
-        newest = id.revision();
+        contents.content.add(id, row.get(1)?);
+        contents.newest = contents.newest.max(id.revision());
+        if !order.ascends_to(id) {
+            contents.misplaced.get_or_insert(id);
+        }
     }
-    Ok(newest)
+    Ok(contents)
 }
 
 /// The revision up to which the history is gone, where it can be read.

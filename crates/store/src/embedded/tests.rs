@@ -104,7 +104,47 @@ fn config(directory: &TempDir, clock: &Arc<ManualClock>) -> Config {
     }
 }
 
+/// The messages that the writer logs.
+#[derive(Clone, Default)]
+struct WriterLog(Arc<Mutex<Vec<String>>>);
+
+impl WriterLog {
+    fn count(&self, message: &str) -> usize {
+        self.0.lock().iter().filter(|logged| logged.contains(message)).count()
+    }
+}
+
+impl tracing::Subscriber for WriterLog {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut |field: &tracing::field::Field, value: &dyn std::fmt::Debug| {
+            if field.name() == "message" {
+                self.0.lock().push(format!("{value:?}"));
+            }
+        });
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
 fn open_failing(directory: &TempDir) -> (Store<()>, Arc<Mutex<Faults>>) {
+    open_failing_logged(directory, WriterLog::default())
+}
+
+fn open_failing_logged(directory: &TempDir, log: WriterLog) -> (Store<()>, Arc<Mutex<Faults>>) {
     let taken = Directory::take(directory.path()).unwrap();
     let (state, mut publisher) = State::new((), HistoryLimits::default());
     let inner = load(&taken.store_file().unwrap(), &mut publisher).unwrap();
@@ -119,7 +159,7 @@ fn open_failing(directory: &TempDir) -> (Store<()>, Arc<Mutex<Faults>>) {
         ManualClock::new(),
     );
     writer.directory = Some(taken);
-    thread::spawn(move || writer.run(received));
+    thread::spawn(move || tracing::subscriber::with_default(log, || writer.run(received)));
     (
         Store::with_engine(
             state,
@@ -318,6 +358,28 @@ async fn a_failed_step_fails_its_writers_and_leaves_reads_and_later_writes() {
         assert_eq!(text(&store, "/a").as_deref(), Some("kept"), "{fault:?}");
         assert_eq!((text(&store, "/b").as_deref(), store.revision()), (Some("later"), 3));
     }
+}
+
+#[tokio::test]
+async fn recovered_disk_is_logged_after_a_write_succeeds() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = WriterLog::default();
+    let (store, faults) = open_failing_logged(&directory, log.clone());
+    put(&store, "/a", "kept").await.unwrap();
+    faults.lock().step = Some(Fault::Lost);
+    for _ in 0..2 {
+        // The file can be opened again after each failure, but not written to.
+        assert!(put(&store, "/a", "lost").await.is_err());
+    }
+    assert!(faults.lock().recoveries > 0);
+    faults.lock().step = None;
+    for _ in 0..2 {
+        put(&store, "/a", "kept").await.unwrap();
+    }
+    let (failed, works) = ("a write to the store failed", "the store's disk works again");
+    assert_eq!((log.count(failed), log.count(works)), (2, 1));
+    let messages = log.0.lock();
+    assert!(messages.last().is_some_and(|last| last.contains(works)), "{messages:?}");
 }
 
 #[tokio::test]
@@ -586,4 +648,115 @@ async fn the_size_on_disk_is_that_of_the_files() {
     let store = Store::open(Config::new(directory.path()), ()).unwrap();
     assert!(store.size_on_disk().is_some_and(|bytes| bytes > 0));
     store.close().await.unwrap();
+}
+
+/// The state of a file as a start reads it.
+#[derive(Debug, PartialEq, Eq)]
+struct Opened {
+    revision: Revision,
+    compacted: Revision,
+    /// Key, value, creation and modification of each entry.
+    entries: Vec<(Vec<u8>, Vec<u8>, Revision, Revision)>,
+}
+
+fn opened(file: &Path) -> Result<Opened, OpenError> {
+    let (state, mut publisher) = State::<()>::new((), HistoryLimits::default());
+    load(file, &mut publisher)?;
+    let snapshot = state.snapshot();
+    let entries = snapshot.range(b"").map(|entry| {
+        let (key, bytes) = (entry.key().to_vec(), entry.bytes().to_vec());
+        (key, bytes, entry.create_revision(), entry.mod_revision())
+    });
+    Ok(Opened {
+        revision: snapshot.revision(),
+        compacted: state.compacted(),
+        entries: entries.collect(),
+    })
+}
+
+/// Writes a store of `keys` objects, each changed several times, some deleted, with a part of the history trimmed, and closes it.
+async fn write_much_changed(directory: &TempDir, keys: usize, bytes: usize) {
+    let clock = ManualClock::new();
+    let store = Store::open(config(directory, &clock), ()).unwrap();
+    for round in 0..4 {
+        for batch in (0..keys).collect::<Vec<_>>().chunks(20) {
+            let transaction = batch.iter().fold(Transaction::new(), |transaction, key| {
+                let large = if key % 37 == 0 { 3 * disk::Row::PAGE } else { bytes };
+                let value = Value::object(format!("{{\"\":{round}{}}}", "x".repeat(large)).into_bytes(), 2);
+                transaction.put(format!("/registry/pods/a/{key}").as_str(), value)
+            });
+            store.commit(transaction).await.unwrap();
+        }
+        if round == 2 {
+            // Rows of the earlier rounds die and leave free pages and rows in unusual places.
+            clock.advance(301);
+        }
+    }
+    for key in (0..keys).step_by(9) {
+        let removal = Transaction::new().delete(format!("/registry/pods/a/{key}").as_str());
+        store.commit(removal).await.unwrap();
+    }
+    store.close().await.unwrap();
+}
+
+/// Exchanges the pages of each pair in a copy of a store's file and opens it. Returns how many of the files were rejected.
+fn open_with_exchanged_pages(directory: &TempDir, pairs: impl Iterator<Item = (usize, usize)>) -> usize {
+    let file = directory.path().join("store.db");
+    let (whole, expected) = (std::fs::read(&file).unwrap(), opened(&file).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("store.db");
+    let mut rejected = 0;
+    for (one, other) in pairs {
+        let page = disk::Row::PAGE;
+        let mut changed = whole.clone();
+        changed[one * page..][..page].copy_from_slice(&whole[other * page..][..page]);
+        changed[other * page..][..page].copy_from_slice(&whole[one * page..][..page]);
+        std::fs::write(&copy, &changed).unwrap();
+        std::fs::copy(acknowledged::path(&file), acknowledged::path(&copy)).unwrap();
+        match opened(&copy) {
+            Err(OpenError::Damaged { .. }) => rejected += 1,
+            Err(error) => panic!("pages {one} and {other}: {error}"),
+            Ok(opened) => assert!(opened == expected, "pages {one} and {other}: other objects"),
+        }
+        for ending in ["-wal", "-shm"] {
+            let _ = std::fs::remove_file(folder.path().join(format!("store.db{ending}")));
+        }
+    }
+    rejected
+}
+
+fn page_count(directory: &TempDir) -> usize {
+    let length = std::fs::metadata(directory.path().join("store.db")).unwrap().len();
+    usize::try_from(length).unwrap() / disk::Row::PAGE
+}
+
+#[tokio::test]
+async fn every_pair_of_exchanged_pages_is_found_at_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    write_much_changed(&directory, 60, 300).await;
+    let pages = page_count(&directory);
+    let pairs = (0..pages).flat_map(|one| (one + 1..pages).map(move |other| (one, other)));
+    let rejected = open_with_exchanged_pages(&directory, pairs);
+    // Free pages may be exchanged.
+    assert!(
+        pages > 20 && rejected > pages,
+        "{rejected} of the pairs of {pages} pages"
+    );
+}
+
+#[tokio::test]
+async fn exchanged_pages_of_a_deep_table_are_found_at_opening() {
+    let directory = tempfile::tempdir().unwrap();
+    write_much_changed(&directory, 700, 1500).await;
+    let pages = page_count(&directory);
+    let mut seed = 24_u64;
+    let mut random = move || {
+        seed = seed
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(seed >> 33).unwrap() % pages
+    };
+    let pairs = std::iter::repeat_with(move || (random(), random())).filter(|(one, other)| one != other);
+    let rejected = open_with_exchanged_pages(&directory, pairs.take(150));
+    assert!(pages > 600 && rejected > 75, "{rejected} of 150 pairs of {pages} pages");
 }

@@ -190,14 +190,18 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
             Ok(()) => {
                 self.written += rows.iter().map(Row::logged).sum::<usize>() + dead.len() * Row::PAGE;
                 self.dead.drain(..dead.len());
-                self.publisher.set_failing(false);
+                if self.publisher.state().is_failing() {
+                    self.publisher.set_failing(false);
+                    tracing::info!("the store's disk works again");
+                }
                 Ok(())
             }
             Err(error) => {
                 tracing::error!(%error, "a write to the store failed");
                 self.publisher.set_failing(true);
                 self.unsure = true;
-                // Tried at once, so that the next writers need not wait for it; tried again before the next step.
+                // Tried at once, so that the next writers need not wait for it; tried again before the next step. Where it
+                // succeeds the disk may still be full: only a step that is written shows that it works again.
                 let _ = self.make_sure();
                 Err(error)
             }
@@ -224,7 +228,6 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         if self.unsure {
             self.disk.recover(self.publisher.state().revision())?;
             self.unsure = false;
-            tracing::info!("the store's disk works again");
         }
         Ok(())
     }

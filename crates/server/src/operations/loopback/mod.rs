@@ -129,6 +129,17 @@ impl Client {
         self.registry().resource(&name).cloned()
     }
 
+    /// Waits until the served resources reflect a CRD that was stored at `revision`.
+    ///
+    /// # Errors
+    /// 504 if that takes too long.
+    pub async fn follow_definitions(&self, revision: u64) -> Result<(), RequestError> {
+        match self.service.context.definitions.reached(revision).await {
+            true => Ok(()),
+            false => Err(ApiError::out_of_time().into()),
+        }
+    }
+
     /// The servers behind this one, if it looks after any.
     pub fn aggregator(&self) -> Option<Arc<Aggregator>> {
         self.service.paths.aggregator().cloned()

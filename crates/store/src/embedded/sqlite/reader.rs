@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::{APPLICATION, COLUMNS, Content, FORMAT, Mark, connect, create, lost, mark, open_error, row_of, set_mark};
-use crate::embedded::disk::Row;
+use super::{
+    APPLICATION, COLUMNS, Content, FORMAT, Mark, RowOrder, connect, create, lost, mark, open_error, row_of, set_mark,
+};
+use crate::embedded::disk::{Row, RowId};
 use crate::entry::{Indexer, Stored, Version};
 use crate::error::OpenError;
 use crate::key::Revision;
@@ -112,7 +114,7 @@ impl Reader {
         let sql = format!("SELECT {COLUMNS} FROM log ORDER BY id");
         let mut statement = self.connection.prepare(&sql).map_err(error)?;
         let mut rows = statement.query([]).map_err(error)?;
-        let mut content = Content::default();
+        let (mut content, mut order) = (Content::default(), RowOrder::default());
         while let Some(row) = rows.next().map_err(error)? {
             let (row, checksum) = row_of(row).map_err(|error| match error {
                 rusqlite::Error::SqliteFailure(..) => self.error(&error),
@@ -124,6 +126,9 @@ impl Reader {
                     "the checksum of {key} at revision {} is wrong",
                     row.id.revision()
                 )));
+            }
+            if !order.ascends_to(row.id) {
+                return Err(self.misplaced(row.id));
             }
             content.add(row.id, checksum);
             self.replay(draft, &row, compacted)?;
@@ -142,7 +147,8 @@ impl Reader {
         let outside = row
             .revision_at
             .is_some_and(|at| at as usize > row.value.map_or(0, <[u8]>::len));
-        if outside || row.key.is_empty() || row.id.revision() == 0 {
+        let unborn = row.create_revision > row.id.revision();
+        if outside || unborn || row.key.is_empty() || row.id.revision() == 0 {
             return Err(inconsistent());
         }
         let value = row.value.map(|value| Stored::borrowed(value, row.revision_at));
@@ -170,6 +176,14 @@ impl Reader {
             _ => return Err(inconsistent()),
         }
         Ok(())
+    }
+
+    /// The error for a row that comes after a newer one.
+    pub(crate) fn misplaced(&self, id: RowId) -> OpenError {
+        self.damaged(format!(
+            "a row of revision {} comes after newer rows: pages of the file are in the wrong places",
+            id.revision()
+        ))
     }
 
     pub(crate) fn damaged(&self, detail: String) -> OpenError {
