@@ -7,9 +7,16 @@ use holdfast_value::{SmolStr, Value};
 
 /// What a field manager has to know of the versions of a kind.
 pub trait Versions: Send + Sync {
-    /// How objects of the kind merge in `api_version` (such as `apps/v1`). `None` if there is no such version (any more):
-    /// what managers own in its terms is forgotten.
+    /// How objects of the kind merge in `api_version` (such as `apps/v1`). `None` if there is no such version (any more).
     fn merge_type(&self, api_version: &str) -> Option<(Arc<Schema>, TypeRef)>;
+
+    /// Error for a manager of a version that has no merge type. `None` (the default) drops the manager instead.
+    ///
+    /// kube-apiserver drops managers of built-in versions that are gone. For custom resources it fails: an apply returns this
+    /// error, and an update clears all managed fields.
+    fn missing_version_error(&self, _api_version: &str) -> Option<String> {
+        None
+    }
 
     /// The object in another version. Never asked for the version that it is in.
     ///
@@ -55,10 +62,12 @@ impl Converter for VersionConverter {
         if object.value().str_at(&["apiVersion"]) == Some(version) {
             return Ok(object.clone());
         }
-        let (schema, merge_type) = self
-            .0
-            .merge_type(version)
-            .ok_or_else(|| ConvertError::MissingVersion(SmolStr::new(version)))?;
+        let Some((schema, merge_type)) = self.0.merge_type(version) else {
+            return Err(match self.0.missing_version_error(version) {
+                Some(message) => ConvertError::Failed(message.into()),
+                None => ConvertError::MissingVersion(SmolStr::new(version)),
+            });
+        };
         let converted = self
             .0
             .convert(object.value(), version)
