@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use holdfast_resource::RawForm;
 use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::Value;
 use holdfast_writes::{AfterCommit, Staged, Target, Write};
@@ -87,13 +88,13 @@ pub(super) async fn store(
     }
     let Staged {
         object,
-        raw_as_sent,
+        raw_form,
         known,
         after,
         warnings,
         ..
     } = staged;
-    let encoded = encode(context, &object, raw_as_sent, live, most_bytes).map_err(Failure::Refused)?;
+    let encoded = encode(context, &object, raw_form, live, most_bytes).map_err(Failure::Refused)?;
     let write = || {
         let (resource, version) = (&target.resource, &target.api_version);
         let index = objects::index_of(&target.registry, resource, &object, version).with_known(known);
@@ -139,11 +140,11 @@ pub(super) async fn store(
 pub(super) fn encode(
     context: &Context,
     object: &Value,
-    raw_as_sent: bool,
+    raw_form: RawForm,
     live: Option<&Arc<Entry>>,
     most: usize,
 ) -> Result<holdfast_store::Value, ApiError> {
-    let encoded = objects::encode_as_sent(context.types(), object, raw_as_sent);
+    let encoded = objects::encode_with_raw_form(context.types(), object, raw_form);
     let bytes = encoded.bytes().len();
     let before = live.map_or(0, |live| live.bytes().len());
     if bytes > most && bytes > before {
@@ -229,7 +230,7 @@ mod tests {
             let staged = Staged {
                 write: Write::Put,
                 object: objects::tree(&old),
-                raw_as_sent: false,
+                raw_form: Default::default(),
                 known: Default::default(),
                 after: AfterCommit::default(),
                 warnings: Vec::new(),
@@ -248,7 +249,7 @@ mod tests {
         let live = world.create(CONFIG).await;
         let object = objects::tree(&live);
         let bytes = objects::encode(world.context.types(), &object).bytes().len();
-        let encoded = |live, most| encode(&world.context, &object, false, live, most);
+        let encoded = |live, most| encode(&world.context, &object, RawForm::Marshalled, live, most);
         assert!(encoded(None, bytes).is_ok());
         let (limit, why) = (bytes - 1, "the object is too large to be stored");
         assert_eq!(

@@ -63,7 +63,7 @@ impl WriteResult {
     ) -> Result<Self, ApiError> {
         let removed = staged.write == Write::Delete;
         if !removed {
-            encode(context, &staged.object, staged.raw_as_sent, entry, most_bytes)?;
+            encode(context, &staged.object, staged.raw_form, entry, most_bytes)?;
         }
         Ok(Self {
             object: WrittenObject::Tree(staged.object),
