@@ -99,6 +99,11 @@ async fn raw_bytes_change_by_the_form_they_were_sent_in() {
             }
         }
     }
+    // A client that sends back what it has read changes no raw extension.
+    let (_, mut echoed) = ask(&server, Method::GET, &format!("{path}/r2-0"), JSON, "").await;
+    echoed["metadata"]["labels"] = json!({"a": "b"});
+    let echoed = ask(&server, Method::PUT, &format!("{path}/r2-0"), JSON, &echoed.to_string()).await;
+    assert_eq!(echoed.0, 200, "{}", echoed.1);
     let spaced = r#"{"metadata":{"name":"r4-0"},"revision":2,"data":{"a": 1}}"#;
     let one = format!("{path}/r4-0");
     assert_eq!(ask(&server, Method::PUT, &one, JSON, spaced).await.0, 200);

@@ -105,7 +105,11 @@ impl Stage<'_> {
         let raw_form = raw.map_or(live.raw_form, |raw| match raw_effect {
             _ if !raw.are_in(&object) => RawForm::Marshalled,
             RawEffect::Keep => live.raw_form,
-            RawEffect::Send => self.target.body.raw_form.unwrap_or(live.raw_form),
+            // Answers show the keys in order, so that a client that sends back what it has read sends them so.
+            RawEffect::Send => match (self.target.body.raw_form, live.raw_form) {
+                (None, stored) | (Some(RawForm::Marshalled), stored @ RawForm::Compact) => stored,
+                (Some(sent), _) => sent,
+            },
             RawEffect::Compact => live.raw_form.min(RawForm::Compact),
             RawEffect::Marshal => RawForm::Marshalled,
         });
