@@ -2,16 +2,19 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use conformance::{Binary, Server, Target};
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use test_support::etcd::Etcd;
-use test_support::needs;
+use test_support::{needs, shared};
 
 const JSON: &str = "application/json";
 const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
@@ -231,6 +234,122 @@ async fn objects_go_to_etcd_and_back_as_they_are() {
     assert_eq!(code, StatusCode::OK);
     taken["metadata"]["name"] = "web".into();
     create(&target, SERVICES, taken).await;
+}
+
+/// Values of an etcd below `/registry/`, by their keys, both in base64.
+fn values_of(etcd: &Etcd) -> BTreeMap<String, String> {
+    let range = format!(
+        r#"{{"key": "{}", "range_end": "{}"}}"#,
+        STANDARD.encode("/registry/"),
+        STANDARD.encode("/registry0")
+    );
+    let answer: Value = serde_json::from_str(&etcd.ask(0, "/v3/kv/range", &range).unwrap()).unwrap();
+    let text = |entry: &Value, name: &str| entry[name].as_str().unwrap().to_owned();
+    let entries = answer["kvs"].as_array().unwrap().iter();
+    entries
+        .map(|entry| (text(entry, "key"), text(entry, "value")))
+        .collect()
+}
+
+/// Copies an etcd to a directory and from there to another etcd, and compares the bytes.
+fn assert_copies_keep_bytes(binary: &Binary, etcd: &Etcd) {
+    let folder = tempfile::tempdir().unwrap();
+    let directory = folder.path().join("data");
+    done(binary, &etcd.endpoints(), text(&directory));
+    let other = Etcd::one().unwrap();
+    done(binary, text(&directory), &other.endpoints());
+    let (before, after) = (values_of(etcd), values_of(&other));
+    let decoded = |text: &str| STANDARD.decode(text).unwrap().escape_ascii().to_string();
+    let mut changed = Vec::new();
+    for (key, value) in &before {
+        if after.get(key) != Some(value) {
+            let there = after.get(key).map(|value| decoded(value));
+            changed.push(format!("{}: {}\ninstead of {there:?}", decoded(key), decoded(value)));
+        }
+    }
+    assert!(
+        changed.is_empty(),
+        "{} differ:\n{}",
+        changed.len(),
+        changed.join("\n\n")
+    );
+}
+
+fn put(etcd: &Etcd, key: &str, value: &str) {
+    let key = STANDARD.encode(key);
+    etcd.ask(0, "/v3/kv/put", &format!(r#"{{"key": "{key}", "value": "{value}"}}"#))
+        .unwrap();
+}
+
+#[needs(etcd)]
+#[test]
+fn copied_objects_come_back_with_their_bytes() {
+    let binary = Binary::debug().unwrap();
+    let etcd = Etcd::one().unwrap();
+    // Objects that kube-apiserver wrote as JSON (`--storage-media-type`) come back as protobuf, so these go through a copy once.
+    let written = Etcd::one().unwrap();
+    for (key, object) in [
+        (
+            "/registry/controllerrevisions/default/a",
+            r#"{"kind":"ControllerRevision","apiVersion":"apps/v1","metadata":{"name":"a","namespace":"default"},"data":{"z":1,"a":2},"revision":1}"#,
+        ),
+        (
+            "/registry/csidrivers/a",
+            r#"{"kind":"CSIDriver","apiVersion":"storage.k8s.io/v1","metadata":{"name":"a"},"spec":{"attachRequired":true}}"#,
+        ),
+        (
+            "/registry/persistentvolumeclaims/default/created",
+            r#"{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"created","namespace":"default"},"spec":{"volumeMode":"Filesystem"},"status":{}}"#,
+        ),
+        (
+            "/registry/persistentvolumeclaims/default/updated",
+            r#"{"kind":"PersistentVolumeClaim","apiVersion":"v1","metadata":{"name":"updated","namespace":"default"},"spec":{"volumeMode":"Filesystem"},"status":{"phase":"Pending"}}"#,
+        ),
+    ] {
+        let value = STANDARD.encode(object);
+        put(&written, key, &value);
+        if key.ends_with("updated") {
+            put(&written, key, &value);
+        }
+    }
+    done(&binary, &written.endpoints(), &etcd.endpoints());
+    let held = values_of(&etcd);
+    let claim = |name: &str| {
+        let key = STANDARD.encode(format!("/registry/persistentvolumeclaims/default/{name}"));
+        STANDARD.decode(&held[&key]).unwrap().escape_ascii().to_string()
+    };
+    assert!(!claim("created").contains("Pending") && claim("updated").contains("Pending"));
+    assert_copies_keep_bytes(&binary, &etcd);
+}
+
+#[needs(etcd, shared)]
+#[test]
+fn copies_of_kube_apiserver_objects_keep_bytes() {
+    let binary = Binary::debug().unwrap();
+    let etcd = Etcd::one().unwrap();
+    let mut uids = BTreeMap::new();
+    for file in ["initial", "objects", "custom"] {
+        let lines = std::fs::read_to_string(shared(&format!("corpus/storage/{file}.jsonl"))).unwrap();
+        for line in lines.lines() {
+            let entry: Value = serde_json::from_str(line).unwrap();
+            let key = entry["key"].as_str().unwrap();
+            // What servers keep of themselves, and what they make of Services, is not copied.
+            let is_made = ["masterleases", "peerserverleases", "ranges", "ipaddresses"];
+            if is_made.contains(&key.split('/').nth(2).unwrap()) {
+                continue;
+            }
+            let uid = entry["object"]["metadata"]["uid"].clone();
+            if uids
+                .insert(key.to_owned(), uid.clone())
+                .is_some_and(|before| before != uid)
+            {
+                let deleted = format!(r#"{{"key": "{}"}}"#, STANDARD.encode(key));
+                etcd.ask(0, "/v3/kv/deleterange", &deleted).unwrap();
+            }
+            put(&etcd, key, entry["value"].as_str().unwrap());
+        }
+    }
+    assert_copies_keep_bytes(&binary, &etcd);
 }
 
 #[needs(etcd)]

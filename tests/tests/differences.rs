@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 const JSON: &str = "application/json";
+const JSON_PATCH: &str = "application/json-patch+json";
+const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const APPLY: &str = "application/apply-patch+yaml";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const DEFINITIONS_DRY: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions?dryRun=All";
@@ -59,35 +61,82 @@ fn rule(rule: &str) -> Value {
 }
 
 #[tokio::test]
-async fn raw_bytes_that_were_sent_with_blanks_are_others() {
+async fn raw_bytes_change_by_the_form_they_were_sent_in() {
     let server = start().await;
     let path = "/apis/apps/v1/namespaces/default/controllerrevisions";
-    let made = r#"{"metadata":{"name":"one"},"revision":1,"data":{"a":1}}"#;
-    assert_eq!(ask(&server, Method::POST, path, JSON, made).await.0, 201);
-    let blanks = r#"{"metadata":{"name":"one"},"revision":2,"data":{ "a" : 1 }}"#;
-    let one = format!("{path}/one");
-    assert_eq!(ask(&server, Method::PUT, &one, JSON, blanks).await.0, 422);
-    let compact = made.replace("1,\"data", "2,\"data");
-    assert_eq!(ask(&server, Method::PUT, &one, JSON, &compact).await.0, 200);
-    let spaced = made.replace("one", "two").replace(':', ": ");
-    assert_eq!(ask(&server, Method::POST, path, JSON, &spaced).await.0, 201);
     let label = r#"{"metadata":{"labels":{"a":"b"}}}"#;
-    assert_eq!(
-        ask(&server, Method::PATCH, &format!("{path}/two"), MERGE, label)
-            .await
-            .0,
-        422
-    );
+    let append = r#"[{"op":"add","path":"/metadata/labels","value":{"a":"b"}}]"#;
+    // The answers of kube-apiserver to a merge patch, a JSON patch and a strategic merge patch.
+    for (at, (data, codes)) in [
+        (r#"{"a":1}"#, [200, 200, 200]),
+        (r#"{"a":"\u003c"}"#, [200, 200, 200]),
+        (r#"{"b":1,"a":1}"#, [200, 200, 422]),
+        (r#"{"a":1.0}"#, [200, 200, 422]),
+        (r#"{"a": 1}"#, [422, 422, 422]),
+        (r#"{ }"#, [422, 422, 422]),
+        (r#"{"a":"<"}"#, [422, 422, 422]),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        // What surrounds the raw value does not count: clients end a body with a line end, and some indent it.
+        for (indented, body) in [
+            format!(
+                r#"{{"metadata":{{"name":"r{at}-0"}},"revision":1,"data":{data}}}{}"#,
+                "\n"
+            ),
+            format!("{{\n  \"metadata\": {{\"name\": \"r{at}-1\"}},\n  \"revision\": 1,\n  \"data\" : {data}\n}}"),
+        ]
+        .iter()
+        .enumerate()
+        {
+            assert_eq!(ask(&server, Method::POST, path, JSON, body).await.0, 201, "{body}");
+            let one = format!("{path}/r{at}-{indented}?dryRun=All");
+            let patches = [(MERGE, label), (JSON_PATCH, append), (STRATEGIC, label)];
+            for ((media_type, patch), code) in patches.into_iter().zip(codes) {
+                let (answered, answer) = ask(&server, Method::PATCH, &one, media_type, patch).await;
+                assert_eq!(answered, code, "{media_type} of {body}: {answer}");
+            }
+        }
+    }
+    // A client that sends back what it has read changes no raw extension.
+    let (_, mut echoed) = ask(&server, Method::GET, &format!("{path}/r2-0"), JSON, "").await;
+    echoed["metadata"]["labels"] = json!({"a": "b"});
+    let echoed = ask(&server, Method::PUT, &format!("{path}/r2-0"), JSON, &echoed.to_string()).await;
+    assert_eq!(echoed.0, 200, "{}", echoed.1);
+    let spaced = r#"{"metadata":{"name":"r4-0"},"revision":2,"data":{"a": 1}}"#;
+    let one = format!("{path}/r4-0");
+    assert_eq!(ask(&server, Method::PUT, &one, JSON, spaced).await.0, 200);
+    let compact = spaced.replace("2,", "3,").replace("\"a\": 1", "\"a\":1");
+    assert_eq!(ask(&server, Method::PUT, &one, JSON, &compact).await.0, 422);
     // An apply that changes no field leaves the bytes as they are.
-    let applied =
-        r#"{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"two"},"revision":1,"data":{"a":1}}"#;
-    let by_other = format!("{path}/two?fieldManager=other");
+    let applied = r#"{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"r4-0"},"revision":2,"data":{"a":1}}"#;
+    let by_other = format!("{one}?fieldManager=other");
     assert_eq!(ask(&server, Method::PATCH, &by_other, APPLY, applied).await.0, 200);
-    let again = spaced.replace("1,", "2,");
-    assert_eq!(
-        ask(&server, Method::PUT, &format!("{path}/two"), JSON, &again).await.0,
-        200
-    );
+    let again = spaced.replace("2,", "3,");
+    assert_eq!(ask(&server, Method::PUT, &one, JSON, &again).await.0, 200);
+    // The difference: kube-apiserver compares the bytes, Holdfast what they mean and their form.
+    let wider = again.replace("\"a\": 1", "\"a\":  1");
+    assert_eq!(ask(&server, Method::PUT, &one, JSON, &wider).await.0, 200);
+}
+
+#[tokio::test]
+async fn claims_with_parameters_can_be_annotated() {
+    let server = start().await;
+    let path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
+    let claim = |name: &str, parameters: &str| {
+        format!(
+            r#"{{"metadata":{{"name":"{name}"}},"spec":{{"devices":{{"requests":[{{"name":"r","exactly":{{"deviceClassName":"c"}}}}],"config":[{{"opaque":{{"driver":"d.example.com","parameters":{parameters}}}}}]}}}}}}{}"#,
+            "\n"
+        )
+    };
+    let annotation = r#"{"metadata":{"annotations":{"a":"b"}}}"#;
+    for (name, parameters, code) in [("one", r#"{"a":1}"#, 200), ("two", r#"{"a": 1}"#, 422)] {
+        let made = ask(&server, Method::POST, path, JSON, &claim(name, parameters)).await;
+        assert_eq!(made.0, 201, "{}", made.1);
+        let (answered, answer) = ask(&server, Method::PATCH, &format!("{path}/{name}"), MERGE, annotation).await;
+        assert_eq!(answered, code, "{answer}");
+    }
 }
 
 #[tokio::test]

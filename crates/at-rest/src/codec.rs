@@ -65,6 +65,9 @@ impl StorageCodec {
             };
         };
         let mut object = json::parse(served.bytes(), &Limits::TRUSTED)?;
+        if let Some(raw) = &resource.capabilities.raw {
+            raw.keep_texts(&mut object, served.bytes());
+        }
         forget_revision(&mut object);
         let tree = |old: &[u8]| json::parse(old, &Limits::TRUSTED).unwrap_or_default();
         object = match old {

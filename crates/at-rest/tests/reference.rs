@@ -20,13 +20,17 @@ use holdfast_value::{Limits, Value, json};
 use test_support::{needs, shared};
 
 fn kept() -> StorageCodec {
+    kept_with(&Config::default())
+}
+
+fn kept_with(config: &Config) -> StorageCodec {
     let older = tables::older_kinds().map(|(api_version, kind, like)| OlderKind {
         api_version,
         kind,
         like,
     });
-    let types = Arc::new(tables::types_at_rest(&Config::default().apis).unwrap());
-    StorageCodec::new(holdfast_kinds::registry(&Config::default()).unwrap(), types, older)
+    let types = Arc::new(tables::types_at_rest(&config.apis).unwrap());
+    StorageCodec::new(holdfast_kinds::registry(config).unwrap(), types, older)
 }
 
 /// Entry of the reference's etcd.
@@ -191,6 +195,80 @@ fn reference_objects_round_trip_exactly() {
     let known = std::fs::read_to_string(list()).unwrap_or_default();
     let lost: Vec<&str> = known.lines().filter(|name| !passing.contains(*name)).collect();
     assert!(lost.is_empty(), "no longer exact: {lost:?}");
+}
+
+/// A copy to a data directory and back knows of each object how it is served, and whether it was updated.
+#[needs(shared)]
+#[test]
+fn copied_objects_keep_their_bytes() {
+    use holdfast_kinds::apis::Apis;
+
+    let everything = Config {
+        apis: Apis::set(&["api/all=true".to_owned()]).unwrap(),
+        ..Config::default()
+    };
+    let kept = kept_with(&everything);
+    let mut failing = Vec::new();
+    let entries = entries();
+    for (at, stored) in entries.iter().enumerate() {
+        let key = stored.key.as_bytes();
+        // A copy writes what was updated twice: the second write takes the place of an object.
+        let is_updated = before(&entries[..at], stored).is_some();
+        let back = kept.from_rest(key, &stored.bytes).and_then(|served| {
+            let old = is_updated.then(|| served.bytes().clone());
+            kept.to_rest(key, &served, old.as_deref())
+        });
+        match back {
+            Ok(back) if back == stored.bytes => {}
+            Ok(back) => failing.push(format!(
+                "{at} {}:\n{}\ninstead of\n{}",
+                stored.key,
+                back.escape_ascii(),
+                stored.bytes.escape_ascii()
+            )),
+            Err(fault) => failing.push(format!("{at} {}: {fault}", stored.key)),
+        }
+    }
+    assert!(
+        failing.is_empty(),
+        "{} change:\n{}",
+        failing.len(),
+        failing.join("\n\n")
+    );
+}
+
+#[test]
+fn copied_objects_gain_and_lose_nothing() {
+    let kept = kept();
+    for (key, stored) in [
+        // Behind a feature gate that is off, with and without a value.
+        (
+            "/registry/csidrivers/a",
+            r#"{"kind":"CSIDriver","apiVersion":"storage.k8s.io/v1","metadata":{"name":"a"},"spec":{"attachRequired":true,"podInfoOnMount":false,"volumeLifecycleModes":["Persistent"],"storageCapacity":false,"fsGroupPolicy":"ReadWriteOnceWithFSType","requiresRepublish":false,"seLinuxMount":false}}"#,
+        ),
+        (
+            "/registry/csidrivers/b",
+            r#"{"kind":"CSIDriver","apiVersion":"storage.k8s.io/v1","metadata":{"name":"b"},"spec":{"attachRequired":true,"podInfoOnMount":false,"volumeLifecycleModes":["Persistent"],"storageCapacity":false,"fsGroupPolicy":"ReadWriteOnceWithFSType","requiresRepublish":false,"seLinuxMount":false,"preventPodSchedulingIfMissing":true}}"#,
+        ),
+        (
+            "/registry/controllerrevisions/a/b",
+            r#"{"kind":"ControllerRevision","apiVersion":"apps/v1","metadata":{"name":"b","namespace":"a"},"data":{"z":1.0,"a":{"c":1,"b":2}},"revision":1}"#,
+        ),
+    ] {
+        // Protobuf in which the raw extension has its text, as a server wrote it.
+        let served = holdfast_store::Value::plain(stored);
+        let in_protobuf = kept.to_rest(key.as_bytes(), &served, None).unwrap();
+        let back = kept.from_rest(key.as_bytes(), &in_protobuf).unwrap();
+        let again = kept.to_rest(key.as_bytes(), &back, None).unwrap();
+        assert_eq!(
+            again.escape_ascii().to_string(),
+            in_protobuf.escape_ascii().to_string(),
+            "{key}"
+        );
+        let text = std::str::from_utf8(back.bytes()).unwrap();
+        let behind_metadata = stored.split_once("},").unwrap().1;
+        assert!(text.ends_with(behind_metadata), "{text} ends with {behind_metadata}");
+    }
 }
 
 #[needs(shared)]

@@ -10,9 +10,8 @@ use arc_swap::ArcSwap;
 use clap::Args;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use holdfast_kinds::apis::Apis;
-use holdfast_kinds::features::FeatureGates;
 use holdfast_server::objects::{Entry, Objects, Snapshot, Store};
-use holdfast_store::{Codec, CommitError, Etcd, Image, OpenError, Transaction, Value, image_of_snapshot};
+use holdfast_store::{Codec, CommitError, Etcd, Image, OpenError, Revision, Transaction, Value, image_of_snapshot};
 use holdfast_value::{Limits, json};
 
 use crate::flags::{LogFormat, ports};
@@ -120,12 +119,10 @@ struct Opened {
 }
 
 async fn open(flags: &CopyFlags, servers: &[String]) -> Result<Opened> {
-    // Whatever was served is copied.
-    let everything = |text: &str| [text.to_owned()];
+    // All that was served is copied. Feature gates keep their defaults: one that is turned on adds defaults to objects.
     let kinds = holdfast_kinds::Config {
         node_ports: flags.service_node_port_range.clone(),
-        apis: Apis::set(&everything("api/all=true"))?,
-        features: FeatureGates::set(&everything("AllAlpha=true,AllBeta=true"))?.features(),
+        apis: Apis::set(&["api/all=true".to_owned()])?,
         ..holdfast_kinds::Config::default()
     };
     let registry = holdfast_kinds::registry(&kinds).context("cannot read the built-in kinds")?;
@@ -160,8 +157,18 @@ fn between_directories(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The objects to copy, by their keys; without revisions.
-type Copied = HashMap<String, Value>;
+/// An object to copy.
+#[derive(PartialEq, Eq)]
+struct CopiedObject {
+    /// The object, without a revision.
+    value: Value,
+    /// True if it was written again after it was created. etcd then holds fields that a new object takes from defaults on
+    /// every read.
+    is_updated: bool,
+}
+
+/// Objects to copy, by their keys.
+type Copied = HashMap<String, CopiedObject>;
 
 /// Whether a key is that of an object, and not of what servers keep of themselves.
 fn is_of_clients(key: &str) -> bool {
@@ -179,7 +186,8 @@ fn of_image(image: &Image) -> Result<Copied> {
                 None => Value::plain(value),
             };
             check_readable(key, value.bytes())?;
-            objects.insert(key.to_owned(), value);
+            let is_updated = entry.create_revision != entry.mod_revision;
+            objects.insert(key.to_owned(), CopiedObject { value, is_updated });
         }
         anyhow::Ok(())
     })?;
@@ -192,9 +200,17 @@ fn of_snapshot(snapshot: &Snapshot, is_copied: impl Fn(&Entry) -> bool) -> Resul
     for entry in snapshot.range(b"").filter(|entry| is_copied(entry)) {
         let key = std::str::from_utf8(entry.key()).context("a key is no text; nothing was written")?;
         check_readable(key, entry.bytes())?;
-        objects.insert(key.to_owned(), entry.value());
+        let object = CopiedObject {
+            value: entry.value(),
+            is_updated: is_updated(entry),
+        };
+        objects.insert(key.to_owned(), object);
     }
     Ok(objects)
+}
+
+fn is_updated(entry: &Entry) -> bool {
+    entry.create_revision() != entry.mod_revision()
 }
 
 fn check_readable(key: &str, bytes: &[u8]) -> Result<()> {
@@ -258,10 +274,13 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Res
     // This store shows what it wrote without asking for it, another one shows what is there.
     let there = open(flags, servers).await?.store;
     let snapshot = there.snapshot();
-    for (key, value) in objects {
+    for (key, object) in objects {
         let entry = snapshot.get(key.as_bytes());
         let entry = entry.with_context(|| format!("{key} is missing in etcd; run the copy again"))?;
-        ensure!(is_same(&entry.value(), value), "{key} is not in etcd what it was");
+        ensure!(
+            is_same(&entry.value(), &object.value),
+            "{key} is not in etcd what it was"
+        );
     }
     there.close().await?;
     progress.finish(" to etcd, and read them back");
@@ -270,12 +289,12 @@ async fn to_etcd(objects: &Copied, flags: &CopyFlags, servers: &[String]) -> Res
 
 /// Refuses objects that would not come back from etcd as they are.
 fn check_form(objects: &Copied, codec: &dyn Codec) -> Result<()> {
-    for (key, value) in objects {
-        let kept = codec.encode(key.as_bytes(), value, None);
+    for (key, object) in objects {
+        let kept = codec.encode(key.as_bytes(), &object.value, None);
         let back = kept.and_then(|kept| codec.decode(key.as_bytes(), &kept));
         let back = back.context("an object has no form in etcd; nothing was written")?;
         ensure!(
-            is_same(&back, value),
+            is_same(&back, &object.value),
             "{key} would not be in etcd what it is; nothing was written"
         );
     }
@@ -293,8 +312,8 @@ fn check_target(objects: &Copied, there: &Snapshot) -> Result<()> {
     for entry in there.range(b"") {
         let key = String::from_utf8_lossy(entry.key());
         match objects.get(&*key) {
-            Some(value) => ensure!(
-                is_same(&entry.value(), value),
+            Some(object) => ensure!(
+                is_same(&entry.value(), &object.value),
                 "etcd holds another {key}; nothing was written"
             ),
             // An earlier attempt made these, or nothing refers to them.
@@ -308,19 +327,19 @@ fn check_target(objects: &Copied, there: &Snapshot) -> Result<()> {
 }
 
 /// Objects that are written together.
-type Batch<'o> = Vec<(&'o str, &'o Value)>;
+type Batch<'o> = Vec<(&'o str, &'o CopiedObject)>;
 
 /// Objects by so many, or fewer where they are large.
-fn batches<'o>(objects: impl Iterator<Item = (&'o String, &'o Value)>, most: usize) -> Vec<Batch<'o>> {
+fn batches<'o>(objects: impl Iterator<Item = (&'o String, &'o CopiedObject)>, most: usize) -> Vec<Batch<'o>> {
     let (mut batches, mut batch, mut bytes) = (Vec::new(), Batch::new(), 0);
-    for (key, value) in objects {
-        let size = key.len() + value.bytes().len();
+    for (key, object) in objects {
+        let size = key.len() + object.value.bytes().len();
         if batch.len() == most || (bytes + size > BATCH_BYTES && !batch.is_empty()) {
             batches.push(std::mem::take(&mut batch));
             bytes = 0;
         }
         bytes += size;
-        batch.push((key, value));
+        batch.push((key, object));
     }
     if !batch.is_empty() {
         batches.push(batch);
@@ -328,35 +347,60 @@ fn batches<'o>(objects: impl Iterator<Item = (&'o String, &'o Value)>, most: usi
     batches
 }
 
-/// Writes those objects that are not there. How many are there now.
+/// An object to write, at the revision of the one that it replaces; 0 creates it.
+struct Put<'o> {
+    key: &'o str,
+    value: &'o Value,
+    expected: Revision,
+}
+
+impl<'o> Put<'o> {
+    fn new(key: &'o str, object: &'o CopiedObject, expected: Revision) -> Self {
+        Self {
+            key,
+            value: &object.value,
+            expected,
+        }
+    }
+}
+
+/// Writes those objects that are not there, and writes updated ones a second time. Returns how many are there now.
 async fn write(store: &Store, batch: Batch<'_>) -> Result<u64> {
     let there = store.snapshot();
-    let missing: Batch<'_> = batch
-        .iter()
-        .copied()
-        .filter(|(key, _)| there.get(key.as_bytes()).is_none())
-        .collect();
-    drop(there);
-    match commit(store, &missing).await {
-        // The limits of an etcd may be lower.
-        Err(CommitError::Refused(_)) if missing.len() > 1 => {
-            for one in &missing {
-                explained(commit(store, std::slice::from_ref(one)).await, one.0)?;
-            }
-        }
-        outcome => explained(outcome, missing.first().map_or("", |(key, _)| *key))?,
-    }
+    let missing = batch.iter().filter(|(key, _)| there.get(key.as_bytes()).is_none());
+    put_all(store, missing.map(|(key, object)| Put::new(key, object, 0)).collect()).await?;
+    let there = store.snapshot();
+    let created_only = batch.iter().filter_map(|(key, object)| {
+        let entry = there.get(key.as_bytes())?;
+        let is_due = object.is_updated && !is_updated(&entry);
+        is_due.then(|| Put::new(key, object, entry.mod_revision()))
+    });
+    put_all(store, created_only.collect()).await?;
     Ok(batch.len() as u64)
 }
 
-async fn commit(store: &Store, objects: &[(&str, &Value)]) -> Result<(), CommitError> {
-    if objects.is_empty() {
+/// Writes the objects in one transaction, or one by one if etcd refuses that.
+async fn put_all(store: &Store, puts: Vec<Put<'_>>) -> Result<()> {
+    match commit(store, &puts).await {
+        // The limits of an etcd may be lower.
+        Err(CommitError::Refused(_)) if puts.len() > 1 => {
+            for put in &puts {
+                explained(commit(store, std::slice::from_ref(put)).await, put.key)?;
+            }
+            Ok(())
+        }
+        outcome => explained(outcome, puts.first().map_or("", |put| put.key)),
+    }
+}
+
+async fn commit(store: &Store, puts: &[Put<'_>]) -> Result<(), CommitError> {
+    if puts.is_empty() {
         return Ok(());
     }
-    let add = |transaction: Transaction<Objects>, (key, value): &(&str, &Value)| {
-        transaction.guard(*key, 0).put(*key, (*value).clone())
+    let add = |transaction: Transaction<Objects>, put: &Put<'_>| {
+        transaction.guard(put.key, put.expected).put(put.key, put.value.clone())
     };
-    let transaction = objects.iter().fold(Transaction::new(), add);
+    let transaction = puts.iter().fold(Transaction::new(), add);
     store.commit(transaction).await.map(drop)
 }
 
@@ -386,7 +430,13 @@ mod tests {
     fn many_small_objects_or_few_large_ones_are_written_together() {
         let sizes = |each: usize, number: usize| -> Vec<usize> {
             let objects: Copied = (0..number)
-                .map(|at| (format!("/registry/a/{at:04}"), Value::plain(vec![b'x'; each])))
+                .map(|at| {
+                    let object = CopiedObject {
+                        value: Value::plain(vec![b'x'; each]),
+                        is_updated: false,
+                    };
+                    (format!("/registry/a/{at:04}"), object)
+                })
                 .collect();
             batches(objects.iter(), BATCH).iter().map(Vec::len).collect()
         };

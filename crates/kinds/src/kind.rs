@@ -198,9 +198,21 @@ impl<S: Strategy + 'static> Kind<S> {
         self
     }
 
-    /// Objects have raw extensions, which are kept as they were sent.
-    pub(crate) fn raw(mut self, found: fn(&Value) -> bool, immutable: Option<&'static str>) -> Self {
-        self.capabilities.raw = Some(RawExtensions { found, immutable });
+    /// Objects have raw extensions at these paths; `immutable` is the field around them, if that does not change.
+    pub(crate) fn raw(mut self, fields: &'static [&'static [&'static str]], immutable: Option<&'static str>) -> Self {
+        self.capabilities.raw = Some(RawExtensions {
+            fields,
+            status_fields: &[],
+            immutable,
+        });
+        self
+    }
+
+    /// The status has raw extensions at these paths, too.
+    pub(crate) fn raw_in_status(mut self, status_fields: &'static [&'static [&'static str]]) -> Self {
+        if let Some(raw) = &mut self.capabilities.raw {
+            raw.status_fields = status_fields;
+        }
         self
     }
 

@@ -49,7 +49,7 @@ impl Kinds {
                 let live = Live {
                     stored: old.clone(),
                     shown_as_stored: true,
-                    raw_as_sent: false,
+                    raw_form: Default::default(),
                     as_created: false,
                     known: Default::default(),
                 };

@@ -8,8 +8,16 @@ use holdfast_value::{SmolStr, Value};
 /// Types and conversions of a kind's versions, as a field manager needs them.
 pub trait Versions: Send + Sync {
     /// Returns the merge type of the kind in `api_version` (such as `apps/v1`). `None` if that version does not exist
-    /// (any more): its managers' fields are dropped.
+    /// (any more).
     fn merge_type(&self, api_version: &str) -> Option<(Arc<Schema>, TypeRef)>;
+
+    /// Returns the error for a manager of a version that has no merge type. `None` (the default) drops the manager instead.
+    ///
+    /// kube-apiserver drops managers of built-in versions that are gone. For custom resources it fails: an apply returns this
+    /// error, and an update clears all managed fields.
+    fn missing_version_error(&self, _api_version: &str) -> Option<String> {
+        None
+    }
 
     /// Converts the object to another version. Never called with the object's own version.
     ///
@@ -55,10 +63,12 @@ impl Converter for VersionConverter {
         if object.value().str_at(&["apiVersion"]) == Some(version) {
             return Ok(object.clone());
         }
-        let (schema, merge_type) = self
-            .0
-            .merge_type(version)
-            .ok_or_else(|| ConvertError::MissingVersion(SmolStr::new(version)))?;
+        let Some((schema, merge_type)) = self.0.merge_type(version) else {
+            return Err(match self.0.missing_version_error(version) {
+                Some(message) => ConvertError::Failed(message.into()),
+                None => ConvertError::MissingVersion(SmolStr::new(version)),
+            });
+        };
         let converted = self
             .0
             .convert(object.value(), version)

@@ -334,7 +334,12 @@ impl Decoder<'_> {
             Scalar::IntOrString => int_or_string(name, input),
             Scalar::Time => time(input, Precision::Seconds),
             Scalar::MicroTime => time(input, Precision::Micros),
-            Scalar::RawExtension | Scalar::FieldsV1 | Scalar::Json => self.json(name, input),
+            // The bytes of raw extensions are compared and kept; those of other JSON are not.
+            Scalar::RawExtension => {
+                let (value, text) = self.json(name, input)?;
+                Ok(json::with_text(value, text))
+            }
+            Scalar::FieldsV1 | Scalar::Json => self.json(name, input).map(|(value, _)| value),
             Scalar::JsonSchemaOrBool => {
                 let (mut allowed, mut schema) = (false, None);
                 while let Some(tag) = input.tag(name)? {
@@ -380,8 +385,8 @@ impl Decoder<'_> {
         self.value(&Shape::Ref(schema), name, tag, input, earlier)
     }
 
-    /// Reads a message with JSON in its field 1.
-    fn json(&mut self, name: &str, mut input: Input<'_>) -> Result<Value, DecodeError> {
+    /// Reads a message that holds JSON in its field 1. Returns the value and its text.
+    fn json<'i>(&mut self, name: &str, mut input: Input<'i>) -> Result<(Value, &'i [u8]), DecodeError> {
         let mut bytes: &[u8] = &[];
         while let Some(tag) = input.tag(name)? {
             match tag.number {
@@ -393,7 +398,7 @@ impl Decoder<'_> {
             }
         }
         if bytes.is_empty() {
-            return Ok(Value::Null);
+            return Ok((Value::Null, bytes));
         }
         let left = Limits {
             max_bytes: self.limits.max_bytes,
@@ -402,7 +407,7 @@ impl Decoder<'_> {
         };
         let value = json::parse(bytes, &left)?;
         self.count(nodes_in(&value))?;
-        Ok(value)
+        Ok((value, bytes))
     }
 }
 

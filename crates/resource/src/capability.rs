@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use holdfast_value::Value;
+use holdfast_value::{Limits, Value, json};
 
 use crate::metadata::formats::Faults;
 use crate::quota::QuotaRules;
@@ -52,7 +52,7 @@ pub struct Capabilities {
     /// Whether a new object keeps what its creator sends in the fields that writes to the object do not touch. The
     /// creator does not own them.
     pub keeps_reset_fields_at_creation: bool,
-    /// What of its objects is kept as clients send it.
+    /// Raw extensions of its objects.
     pub raw: Option<RawExtensions>,
     /// Tokens of service accounts may name an object of the kind and end with it.
     pub token_claim: Option<TokenClaim>,
@@ -91,14 +91,90 @@ pub struct TokenClaim {
     pub called: &'static str,
 }
 
-/// Raw extensions, which the reference keeps byte for byte as they were sent: one that was sent with blanks counts as another
-/// one when a patch brings it back without them.
+/// Raw extensions of a kind. kube-apiserver keeps their bytes as clients send them and compares bytes, so that a write which
+/// re-encodes the object changes them even though it means the same.
 #[derive(Clone, Copy, Debug)]
 pub struct RawExtensions {
-    /// Whether an object has one in which blanks may stand.
-    pub found: fn(&Value) -> bool,
-    /// The dotted path of the field around them, where it may not change.
+    /// Paths of the raw extensions that clients write with the object; lists on the way are followed into each of their items.
+    pub fields: &'static [&'static [&'static str]],
+    /// Paths of those in the status.
+    pub status_fields: &'static [&'static [&'static str]],
+    /// Dotted path of the field around them, if that is immutable.
     pub immutable: Option<&'static str>,
+}
+
+impl RawExtensions {
+    /// Returns true if an object has one.
+    pub fn are_in(&self, object: &Value) -> bool {
+        self.fields.iter().any(|path| has_value(object, path))
+    }
+
+    /// Has those of `object`, which was read from `json_text`, be written as they are there; see [`json::with_text`].
+    pub fn keep_texts(&self, object: &mut Value, json_text: &[u8]) {
+        for path in self.fields.iter().chain(self.status_fields) {
+            let mut texts = json::texts_at(json_text, path).into_iter();
+            keep_texts(object, path, &mut texts);
+        }
+    }
+
+    /// Returns the form of those in an object that was sent as this JSON text.
+    pub fn form_in(&self, json_text: &[u8]) -> RawForm {
+        let texts = self.fields.iter().flat_map(|path| json::texts_at(json_text, path));
+        texts.map(RawForm::from_text).max().unwrap_or_default()
+    }
+}
+
+/// Recursive, as deep as the path is long.
+fn has_value(value: &Value, path: &[&str]) -> bool {
+    match (value, path) {
+        (Value::List(items), [_, ..]) => items.iter().any(|item| has_value(item, path)),
+        (value, [name, rest @ ..]) => value.get(name).is_some_and(|value| has_value(value, rest)),
+        (_, []) => true,
+    }
+}
+
+/// Recursive, as deep as the path is long. `texts` are those of the values at `path`, in their order.
+fn keep_texts<'t>(value: &mut Value, path: &[&str], texts: &mut impl Iterator<Item = &'t [u8]>) {
+    let Some((name, rest)) = path.split_first() else {
+        if let Some(text) = texts.next() {
+            *value = json::with_text(std::mem::take(value), text);
+        }
+        return;
+    };
+    if let Some(items) = value.as_list_mut() {
+        for item in items.make_mut() {
+            keep_texts(item, path, texts);
+        }
+    } else if let Some(member) = value.at_mut(&[name]) {
+        keep_texts(member, rest, texts);
+    }
+}
+
+/// Form of the bytes of raw extensions: which writes change them by re-encoding the object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RawForm {
+    /// As Go marshals a tree: keys are sorted and numbers are in their shortest form. No write changes it.
+    #[default]
+    Marshalled,
+    /// Without blanks and with HTML characters escaped, as Go marshals a raw message. Strategic merge patches and applies change
+    /// it, since they go through a tree.
+    Compact,
+    /// Anything else. Every patch changes it.
+    Verbatim,
+}
+
+impl RawForm {
+    /// Returns the form of a JSON value.
+    pub fn from_text(text: &[u8]) -> Self {
+        if !json::is_compact(text) || json::html_safe(text.to_vec()) != text {
+            return Self::Verbatim;
+        }
+        let marshalled = json::parse(text, &Limits::TRUSTED).map(|value| json::to_string(&value));
+        match marshalled {
+            Ok(marshalled) if marshalled.as_bytes() == text => Self::Marshalled,
+            _ => Self::Compact,
+        }
+    }
 }
 
 /// What of admission has no say in writes to a kind. Otherwise a mistake in a policy or a webhook could not be mended.
@@ -319,4 +395,53 @@ pub struct RowConditions {
     pub of: fn(&Value) -> Option<Value>,
     /// The path of all that this reads.
     pub read: &'static [&'static str],
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OF_CLAIMS: RawExtensions = RawExtensions {
+        fields: &[&["spec", "config", "parameters"]],
+        status_fields: &[&["status", "data"]],
+        immutable: None,
+    };
+
+    #[test]
+    fn raw_extensions_keep_their_texts() {
+        let text = br#"{"spec":{"config":[{"parameters":{"b":1,"a":1}},{},{"parameters":{"z":1,"y":1}}]},"status":{"data":{"d":1,"c":1}}}"#;
+        let mut object = json::parse(text, &Limits::TRUSTED).unwrap();
+        OF_CLAIMS.keep_texts(&mut object, text);
+        assert_eq!(json::to_string(&object).as_bytes(), text);
+    }
+
+    #[test]
+    fn raw_form_depends_on_the_raw_value_only() {
+        for (raw, form) in [
+            (r#"{"a":1,"b":[true,null,"x"]}"#, RawForm::Marshalled),
+            (r#"{"a":"\u003c\u0026"}"#, RawForm::Marshalled),
+            ("{}", RawForm::Marshalled),
+            (r#"{"b":1,"a":1}"#, RawForm::Compact),
+            (r#"{"a":1,"a":1}"#, RawForm::Compact),
+            (r#"{"a":1.0}"#, RawForm::Compact),
+            (r#"{"a":1e2}"#, RawForm::Compact),
+            (r#"{"a":"\u0041"}"#, RawForm::Compact),
+            (r#"{"a": 1}"#, RawForm::Verbatim),
+            ("{ }", RawForm::Verbatim),
+            (r#"{"a":"<"}"#, RawForm::Verbatim),
+            ("{\"a\":\"\u{2028}\"}", RawForm::Verbatim),
+        ] {
+            let body =
+                format!(" {{ \"spec\" : {{\"config\": [ {{}}, {{\"parameters\" : {raw} }} ] , \"x\": \"<\"}} }}\n");
+            assert_eq!(OF_CLAIMS.form_in(body.as_bytes()), form, "{raw}");
+        }
+        assert_eq!(OF_CLAIMS.form_in(b"{\"spec\": [ ]}\n"), RawForm::Marshalled);
+    }
+
+    #[test]
+    fn raw_extensions_are_found_below_lists() {
+        let found = |text: &str| OF_CLAIMS.are_in(&json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap());
+        assert!(found(r#"{"spec":{"config":[{},{"parameters":{}}]}}"#));
+        assert!(!found(r#"{"spec":{"config":[{"x":{}}]}}"#) && !found("{}"));
+    }
 }

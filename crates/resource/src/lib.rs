@@ -39,7 +39,8 @@ pub mod version_order;
 
 pub use capability::{
     AdmissionExemptions, AtRestRules, Capabilities, Claim, Claims, Converts, Defines, DefiningObject, DeletionRules,
-    Followed, InitialObjects, Old, RawExtensions, Responder, RowConditions, RowRules, SelectorWords, TokenClaim,
+    Followed, InitialObjects, Old, RawExtensions, RawForm, Responder, RowConditions, RowRules, SelectorWords,
+    TokenClaim,
 };
 pub use check::{Check, NoRules, Part, Rules};
 pub use conversion::{ConversionError, ConversionWebhook};

@@ -58,8 +58,21 @@ pub(crate) struct Next {
     pub(crate) empties: Vec<EmptyField>,
     /// Whether it is the live object but for what metadata says of managers.
     pub(crate) is_live: bool,
-    /// Whether its raw extensions are the very bytes of the live object.
-    pub(crate) keeps_raw: bool,
+    /// Effect of the change on raw extensions.
+    pub(crate) raw_effect: RawEffect,
+}
+
+/// Effect of a change on the bytes of raw extensions that it does not mean to change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RawEffect {
+    /// They stay the bytes of the existing object.
+    Keep,
+    /// They become the bytes of the request.
+    Send,
+    /// They are marshalled as raw messages, as JSON patches and merge patches do.
+    Compact,
+    /// They are marshalled from a tree, as strategic merge patches and applies do.
+    Marshal,
 }
 
 impl Next {
@@ -70,7 +83,7 @@ impl Next {
             warnings: warnings.to_vec(),
             empties: Vec::new(),
             is_live: false,
-            keeps_raw: false,
+            raw_effect: RawEffect::Send,
         }
     }
 }
@@ -163,7 +176,7 @@ impl Change {
                 warnings,
                 empties: Vec::new(),
                 is_live: false,
-                keeps_raw: true,
+                raw_effect: RawEffect::Keep,
             });
         }
         if live.is_none() && !stage.resource().capabilities.keeps_reset_fields_at_creation {
@@ -201,7 +214,10 @@ impl Change {
             warnings,
             empties: typed.empties,
             is_live: applied.is_live && live.is_some(),
-            keeps_raw: applied.is_live && live.is_some(),
+            raw_effect: match applied.is_live && live.is_some() {
+                true => RawEffect::Keep,
+                false => RawEffect::Marshal,
+            },
         })
     }
 }
@@ -266,7 +282,10 @@ impl Patch {
                 warnings: typed::judged(typed.findings, validation).map_err(refuse)?,
                 empties: typed.empties,
                 is_live: false,
-                keeps_raw: false,
+                raw_effect: match self {
+                    Self::Strategic(_) => RawEffect::Marshal,
+                    Self::Json(_) | Self::Merge(_) => RawEffect::Compact,
+                },
             }),
             Patched::Nameless(findings) => {
                 let warnings = typed::judged(findings, validation).map_err(refuse)?;

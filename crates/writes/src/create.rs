@@ -86,13 +86,13 @@ impl Stage<'_> {
         }
         let checked = self.check_new(&call, &mut object, by_update).await;
         checked.map_err(|error| call.refused(error))?;
-        let raw = self.resource().capabilities.raw;
-        let raw_as_sent = self.target.body.raw_as_sent && raw.is_some_and(|raw| (raw.found)(&object));
+        let raw = self.resource().capabilities.raw.filter(|raw| raw.are_in(&object));
+        let raw_form = raw.and(self.target.body.raw_form).unwrap_or_default();
         Ok(Staged {
             write: Write::Put,
             known: call.parts.of_stored(&object, self.stores_form_of_type()),
             object: self.to_be_stored(object).await?,
-            raw_as_sent,
+            raw_form,
             warnings: call.warnings(),
             after: call.after_commit(),
         })

@@ -35,7 +35,7 @@ impl Stage<'_> {
         Ok(Staged {
             write,
             object,
-            raw_as_sent: live.raw_as_sent,
+            raw_form: live.raw_form,
             known: Default::default(),
             warnings: call.warnings(),
             after: call.after_commit(),

@@ -9,7 +9,7 @@ use holdfast_resource::{
 };
 use holdfast_value::{SmolStr, Value};
 
-use crate::change::{Change, Next};
+use crate::change::{Change, Next, RawEffect};
 use crate::update::Beside;
 use crate::{Error, Live, Stage, Staged, metadata, tracking};
 
@@ -118,7 +118,7 @@ pub(crate) async fn update(
     let beside = Beside {
         warnings,
         empties: &[],
-        keeps_raw: false,
+        raw_effect: RawEffect::Keep,
     };
     stage.finish_update(object, live, old, Some(fields), beside).await
 }

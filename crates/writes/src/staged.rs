@@ -1,4 +1,4 @@
-use holdfast_resource::Known;
+use holdfast_resource::{Known, RawForm};
 use holdfast_value::Value;
 
 use crate::AfterCommit;
@@ -10,8 +10,8 @@ pub struct Live {
     pub stored: Value,
     /// Whether that is how clients see it in the version of the request.
     pub shown_as_stored: bool,
-    /// Whether its raw extensions were sent with blanks.
-    pub raw_as_sent: bool,
+    /// Form of its raw extensions.
+    pub raw_form: RawForm,
     /// Whether nothing was written since it was created.
     pub as_created: bool,
     /// What is known of its parts.
@@ -24,8 +24,8 @@ pub struct Staged {
     pub write: Write,
     /// The object in its storage version.
     pub object: Value,
-    /// Whether its raw extensions were sent with blanks.
-    pub raw_as_sent: bool,
+    /// Form of its raw extensions.
+    pub raw_form: RawForm,
     /// What is known of its parts.
     pub known: Known,
     /// Who wants to hear of the end of the write.

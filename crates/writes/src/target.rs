@@ -4,7 +4,7 @@ use std::time::{Instant, SystemTime};
 use holdfast_authorization::User;
 use holdfast_resource::metadata::formats;
 use holdfast_resource::schema::EmptyField;
-use holdfast_resource::{AuditAnnotations, KindType, Registry, Resource, ScaleFields, Subresource};
+use holdfast_resource::{AuditAnnotations, KindType, RawForm, Registry, Resource, ScaleFields, Subresource};
 use holdfast_value::{SmolStr, Value};
 
 use crate::{Error, ErrorKind, WriteOptions, metadata};
@@ -48,8 +48,9 @@ pub struct TargetBody {
     pub reset_fields: Arc<[Vec<SmolStr>]>,
     /// What the body of a POST or PUT gives as empty and the object does not hold for that.
     pub empties: Vec<EmptyField>,
-    /// Whether the body of a POST or PUT has blanks, which its raw extensions keep.
-    pub raw_as_sent: bool,
+    /// Form of the raw extensions in the body of a POST or PUT. `None` if the body does not tell, as protobuf, which carries the
+    /// bytes that a client has read.
+    pub raw_form: Option<RawForm>,
 }
 
 /// Who writes.
@@ -171,7 +172,7 @@ impl Target {
                 reset_fields: reset_fields
                     .map_or_else(Default::default, |fields| untouched(fields, resource, subresource)),
                 empties: Vec::new(),
-                raw_as_sent: false,
+                raw_form: None,
             },
             writer: Writer::new(Arc::clone(user)),
             request: WriteRequest::new(now),

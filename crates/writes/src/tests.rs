@@ -15,7 +15,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use holdfast_authorization::AlwaysDeny;
 use holdfast_resource::access::Access;
-use holdfast_resource::{GroupKind, GroupResource, GroupVersion, Lookup, Resource};
+use holdfast_resource::{GroupKind, GroupResource, GroupVersion, Lookup, RawForm, Resource};
 use holdfast_value::{Limits, Value, json, merge_patch, yaml};
 
 use crate::testing::{UID, World};
@@ -89,7 +89,7 @@ fn update_at(world: &World, target: &Target, live: Option<&Value>, change: &Chan
     let live = live.map(|stored| Live {
         stored: stored.clone(),
         shown_as_stored: true,
-        raw_as_sent: false,
+        raw_form: Default::default(),
         as_created: false,
         known: Default::default(),
     });
@@ -376,17 +376,18 @@ fn an_apply_creates_what_is_not_there_where_its_user_may() {
 }
 
 #[test]
-fn raw_extensions_that_were_sent_with_blanks_are_others_after_a_patch() {
+fn patches_change_raw_extensions_by_their_form() {
     let world = world();
-    let patch = Change::Patch {
-        patch: Ok((Patch::Merge(tree("{metadata: {labels: {a: b}}}")), Vec::new())),
-        validation: FieldValidation::Strict,
-    };
-    let patched = |text: &str, raw_as_sent: bool| {
+    let label = || tree("{metadata: {labels: {a: b}}}");
+    let patched = |text: &str, raw_form: RawForm, patch: Patch| {
+        let patch = Change::Patch {
+            patch: Ok((patch, Vec::new())),
+            validation: FieldValidation::Strict,
+        };
         let live = Live {
             stored: stored(&world, text),
             shown_as_stored: true,
-            raw_as_sent,
+            raw_form,
             as_created: false,
             known: Default::default(),
         };
@@ -394,24 +395,32 @@ fn raw_extensions_that_were_sent_with_blanks_are_others_after_a_patch() {
         run(&world, &target, async |stage| stage.update(&patch, Some(&live)).await)
     };
     let revision = "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: a}, revision: 1, data: {a: 1}}";
-    assert!(patched(revision, false).is_ok());
-    let ErrorKind::Invalid { errors, .. } = kind_of(patched(revision, true)) else {
+    for (raw_form, merges, merges_strategically) in [
+        (RawForm::Marshalled, true, true),
+        (RawForm::Compact, true, false),
+        (RawForm::Verbatim, false, false),
+    ] {
+        let outcome = (
+            patched(revision, raw_form, Patch::Merge(label())).is_ok(),
+            patched(revision, raw_form, Patch::Strategic(label())).is_ok(),
+        );
+        assert_eq!(outcome, (merges, merges_strategically), "{raw_form:?}");
+    }
+    let ErrorKind::Invalid { errors, .. } = kind_of(patched(revision, RawForm::Verbatim, Patch::Merge(label()))) else {
         panic!("another refusal")
     };
     let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(messages, [r#"data: Invalid value: {"a":1}: field is immutable"#]);
-    assert!(
-        patched(&revision.replace("a: 1", ""), true).is_ok(),
-        "no blanks in nothing"
-    );
     let class = "{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: a}, spec: {config: [{opaque: \
                  {driver: d.example.com, parameters: {a: 1}}}]}}";
-    let generation = |raw_as_sent: bool| {
-        let staged = patched(class, raw_as_sent).unwrap();
-        assert!(!staged.raw_as_sent, "a patch leaves no blanks");
+    let generation = |raw_form: RawForm| {
+        let staged = patched(class, raw_form, Patch::Strategic(label())).unwrap();
+        assert_eq!(staged.raw_form, RawForm::Marshalled);
         staged.object.at(&["metadata", "generation"]).and_then(Value::as_i64)
     };
-    assert_eq!((generation(false), generation(true)), (Some(1), Some(2)));
+    assert_eq!(generation(RawForm::Marshalled), Some(1));
+    assert_eq!(generation(RawForm::Compact), Some(2));
+    assert_eq!(generation(RawForm::Verbatim), Some(2));
 }
 
 #[test]
@@ -424,7 +433,7 @@ fn the_first_write_stores_what_reads_fill_in() {
         let live = Live {
             stored: stored(&world, text),
             shown_as_stored: true,
-            raw_as_sent: false,
+            raw_form: Default::default(),
             as_created,
             known: Default::default(),
         };
@@ -448,7 +457,7 @@ fn a_deletion_removes_what_nothing_holds_and_marks_what_waits() {
         let live = Live {
             stored: stored.clone(),
             shown_as_stored: true,
-            raw_as_sent: false,
+            raw_form: Default::default(),
             as_created: false,
             known: Default::default(),
         };

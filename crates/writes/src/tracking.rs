@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use holdfast_merge::{Path, Schema, Set, TypeRef};
 use holdfast_ownership::{Applied, ApplyError, FieldManager, LAST_APPLIED, OneVersion, Versions};
-use holdfast_resource::{ConversionWebhook, GroupResource, KindTypes, Resource};
+use holdfast_resource::{ConversionError, ConversionWebhook, GroupResource, KindTypes, Resource};
 use holdfast_value::{SmolStr, Value};
 use parking_lot::RwLock;
 
@@ -164,6 +164,13 @@ impl Versions for ResourceVersions {
         let known = self.resource.definition.is_some() || served();
         let kind = known.then(|| self.resource.kind_type(api_version));
         kind.flatten()?.merge_type()
+    }
+
+    /// Custom resources convert before they look up the merge type, so a version that their CRD does not list is an error. A
+    /// version that the CRD lists and does not serve is none.
+    fn missing_version_error(&self, api_version: &str) -> Option<String> {
+        let is_missing = self.resource.definition.is_some() && self.resource.kind_type(api_version).is_none();
+        is_missing.then(|| ConversionError::NoSuchTarget(api_version.to_owned()).to_string())
     }
 
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {

@@ -2,11 +2,11 @@
 
 use holdfast_resource::metadata::validate_metadata_update;
 use holdfast_resource::schema::{EmptyField, show_empties};
-use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, Refusal, Resource, ScaleFields};
+use holdfast_resource::{FieldError, FieldPath, GroupKind, Operation, RawForm, Refusal, Resource, ScaleFields};
 use holdfast_value::{SmolStr, Value};
 
 use crate::admission::Seen;
-use crate::change::Next;
+use crate::change::{Next, RawEffect};
 use crate::stage::{check_namespace, check_place, version_number};
 use crate::{Call, Change, Error, Live, Stage, Staged, Write, deletion, metadata, scale, tracking};
 
@@ -15,8 +15,8 @@ pub(crate) struct Beside<'a> {
     pub(crate) warnings: Vec<String>,
     /// What the write gives as empty and the object does not hold for that.
     pub(crate) empties: &'a [EmptyField],
-    /// Whether raw extensions are the very bytes of the object in place.
-    pub(crate) keeps_raw: bool,
+    /// Effect of the write on raw extensions.
+    pub(crate) raw_effect: RawEffect,
 }
 
 impl Stage<'_> {
@@ -51,7 +51,7 @@ impl Stage<'_> {
             warnings,
             empties,
             is_live,
-            keeps_raw,
+            raw_effect,
         } = next;
         self.target.check_deadline()?;
         self.check_place(&mut object)?;
@@ -73,7 +73,7 @@ impl Stage<'_> {
         let beside = Beside {
             warnings,
             empties: &empties,
-            keeps_raw,
+            raw_effect,
         };
         self.finish_update(object, live, old, None, beside).await
     }
@@ -91,7 +91,7 @@ impl Stage<'_> {
         let Beside {
             warnings,
             empties,
-            keeps_raw,
+            raw_effect,
         } = beside;
         self.target.check_deadline()?;
         let name = SmolStr::new(metadata::name(old));
@@ -101,13 +101,20 @@ impl Stage<'_> {
         }
         let of_object = scaled.is_none() && self.target.subresource.is_empty();
         let raw = self.resource().capabilities.raw.filter(|_| of_object);
-        // A patch brings raw extensions back without blanks; a write to a subresource does not touch them, nor does an apply that
-        // changes nothing else.
-        let raw_as_sent = raw.filter(|_| !keeps_raw).map_or(live.raw_as_sent, |raw| {
-            self.target.body.raw_as_sent && (raw.found)(&object)
+        // A write to a subresource leaves raw extensions as they are.
+        let raw_form = raw.map_or(live.raw_form, |raw| match raw_effect {
+            _ if !raw.are_in(&object) => RawForm::Marshalled,
+            RawEffect::Keep => live.raw_form,
+            // Answers show the keys in order, so that a client that sends back what it has read sends them so.
+            RawEffect::Send => match (self.target.body.raw_form, live.raw_form) {
+                (None, stored) | (Some(RawForm::Marshalled), stored @ RawForm::Compact) => stored,
+                (Some(sent), _) => sent,
+            },
+            RawEffect::Compact => live.raw_form.min(RawForm::Compact),
+            RawEffect::Marshal => RawForm::Marshalled,
         });
-        if let Some(raw) = raw.filter(|_| raw_as_sent != live.raw_as_sent) {
-            call = call.with_raw_rewritten((raw.found)(old) && (raw.found)(&object));
+        if let Some(raw) = raw.filter(|_| raw_form != live.raw_form) {
+            call = call.with_raw_rewritten(raw.are_in(old) && raw.are_in(&object));
         }
         call.warn_all(warnings);
         let checked = self.check_changed(&call, &mut object, old, scaled).await;
@@ -129,7 +136,7 @@ impl Stage<'_> {
             write,
             known: call.parts.of_stored(&object, self.stores_form_of_type()),
             object,
-            raw_as_sent,
+            raw_form,
             warnings: call.warnings(),
             after: call.after_commit(),
         })

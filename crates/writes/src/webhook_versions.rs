@@ -85,6 +85,10 @@ impl<V: Versions> Versions for WebhookVersions<V> {
         self.versions.merge_type(api_version)
     }
 
+    fn missing_version_error(&self, api_version: &str) -> Option<String> {
+        self.versions.missing_version_error(api_version)
+    }
+
     fn convert(&self, object: &Value, api_version: &str) -> Result<Value, String> {
         let through = self.step(object, &self.hub)?;
         self.step(&through, api_version)

@@ -10,7 +10,7 @@ use holdfast_gotext::time::{Precision, Timestamp};
 pub(crate) fn text(text: &str) {
     if let Ok(amount) = Quantity::parse(text) {
         let own_text = text_of(text);
-        assert!(own_text.is_ok(), "{text}: {own:?}");
+        assert!(own_text.is_ok(), "{text}: {own_text:?}");
         let own = own_text.unwrap_or_default();
         // The largest amounts lose their suffix, as in the reference.
         assert!(

@@ -4,8 +4,6 @@ use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use crate::validation::may_have_blanks;
-
 /// What only ControllerRevisions do.
 pub(crate) struct ControllerRevision;
 
@@ -44,11 +42,6 @@ impl<'v> Rules<'v> for DataRules {
     }
 }
 
-/// Whether there is data in which blanks may stand.
-pub(super) fn has_blanks(revision: &Value) -> bool {
-    revision.get("data").is_some_and(may_have_blanks)
-}
-
 /// The cells of tables that show more than a path.
 pub(super) const CELLS: &[NamedCell] = &[("controller", |object, _| controller(object))];
 
@@ -69,17 +62,6 @@ mod tests {
     use crate::harness::Harness;
 
     const ONE: &str = "{apiVersion: apps/v1, kind: ControllerRevision, metadata: {name: a}, revision: 1, data: {a: 1}}";
-
-    #[test]
-    fn blanks_stand_between_members() {
-        let may = |data: &str| {
-            let text = format!("{{\"data\":{data}}}");
-            let limits = holdfast_value::Limits::TRUSTED;
-            super::has_blanks(&holdfast_value::json::parse(text.as_bytes(), &limits).unwrap())
-        };
-        assert!(may(r#"{"a":1}"#) && may("[1,2]") && may(r#"[{"a":1}]"#));
-        assert!(!may("{}") && !may("[1]") && !may("[]"));
-    }
 
     #[test]
     fn data_is_an_object_that_stays() {

@@ -20,7 +20,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "controllerrevisions" => kind(controllerrevision::ControllerRevision)
             .cells(controllerrevision::CELLS)
-            .raw(controllerrevision::has_blanks, Some("data"))
+            .raw(&[&["data"]], Some("data"))
             .done(),
         "daemonsets" => kind(daemonset::DaemonSet { config: config() })
             .read_by(at_rest::daemonset)

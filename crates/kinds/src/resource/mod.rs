@@ -31,7 +31,7 @@ const GROUP: &str = "resource.k8s.io";
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "deviceclasses" => kind(deviceclass::DeviceClass)
-            .raw(|class| requests::has_blanks(class, &["spec", "config"]), None)
+            .raw(&[&["spec", "config", "opaque", "parameters"]], None)
             .converts_by(config, GROUP, versions::CLASSES)
             .metadata_checks(generating_any_name(in_order(UpdateOrder::WholeFirst, MOST)))
             .done(),
@@ -39,10 +39,11 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             features: config.features,
         })
         .cells(resourceclaim::CELLS)
-        .raw(
-            |claim| requests::has_blanks(claim, &["spec", "devices", "config"]),
-            Some("spec"),
-        )
+        .raw(&[&["spec", "devices", "config", "opaque", "parameters"]], Some("spec"))
+        .raw_in_status(&[
+            &["status", "allocation", "devices", "config", "opaque", "parameters"],
+            &["status", "devices", "data"],
+        ])
         .takes_of_quotas(quota::DeviceClaims)
         .empty_status()
         .read_by(at_rest::claim)
@@ -54,7 +55,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         .done(),
         "resourceclaimtemplates" => kind(resourceclaimtemplate::ResourceClaimTemplate)
             .raw(
-                |template| requests::has_blanks(template, &["spec", "spec", "devices", "config"]),
+                &[&["spec", "spec", "devices", "config", "opaque", "parameters"]],
                 Some("spec"),
             )
             .read_by(at_rest::template)

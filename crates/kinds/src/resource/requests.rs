@@ -4,14 +4,13 @@
 use std::collections::{HashMap, HashSet};
 
 use holdfast_resource::metadata::formats::{dns_label, label_value};
-use holdfast_resource::table::items;
 use holdfast_resource::{Check, Field, Part, Rules};
 use holdfast_value::{Value, json};
 
 use super::names::{own_text, validate_attribute_name, validate_set};
 use super::selectors::validate_expression;
 use crate::defaults::{change_items, is_zero, none_if_empty, set_missing};
-use crate::validation::{Errors, may_have_blanks, report};
+use crate::validation::{Errors, report};
 
 /// The most names of requests in a list of them.
 const REQUESTS: usize = 32;
@@ -184,14 +183,6 @@ pub(super) enum Stored {
     Yes,
     /// It is new or has changed.
     No,
-}
-
-/// Whether the configurations at `path` have parameters in which blanks may stand.
-pub(super) fn has_blanks(object: &Value, path: &[&str]) -> bool {
-    let mut parameters = items(object, path)
-        .iter()
-        .filter_map(|one| one.at(&["opaque", "parameters"]));
-    parameters.any(may_have_blanks)
 }
 
 /// Reports what is no JSON object of at most `most` bytes: `validateRawExtension`.

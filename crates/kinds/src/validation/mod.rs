@@ -15,15 +15,6 @@ use holdfast_value::{Limits, Value, json};
 /// What is wrong with an object, in the order of the checks.
 pub(crate) type Errors = Vec<FieldError>;
 
-/// Whether JSON of `value` can have blanks between its tokens that JSON of a client may have and compact JSON has not.
-pub(crate) fn may_have_blanks(value: &Value) -> bool {
-    match value {
-        Value::Map(map) => !map.is_empty(),
-        Value::List(list) => list.len() > 1 || list.iter().any(may_have_blanks),
-        _ => false,
-    }
-}
-
 /// Reports each fault of the text at `field`.
 pub(crate) fn report(field: &Field<'_, '_>, faults: Faults, errors: &mut Errors) {
     errors.extend(faults.into_iter().map(|fault| field.invalid_text(fault)));

@@ -124,7 +124,7 @@ impl Node {
             Value::Map(map) => {
                 let mut rebuild = MapRebuild::new(map);
                 for (at, (name, value)) in map.iter().enumerate() {
-                    let below = path.child(name);
+                    let below = self.path_of(path, name);
                     let identity = self.embedded && matches!(name.as_str(), "apiVersion" | "kind");
                     if identity && !matches!(value, Value::String(_)) {
                         if !metadata.drops_malformed {
@@ -160,6 +160,16 @@ impl Node {
         }
     }
 
+    /// Returns the path of a field: `.name` if it is a property, and `[name]` if it is the key of a map. What an embedded object
+    /// is identified by is a property of it, whatever its schema names.
+    fn path_of(&self, path: &FieldPath, name: &str) -> FieldPath {
+        let is_identity = self.embedded && matches!(name, "apiVersion" | "kind" | "metadata");
+        match is_identity || self.property(name).is_some() {
+            true => path.child(name),
+            false => path.key(name),
+        }
+    }
+
     /// What is wrong with the identity and the metadata of embedded objects.
     pub(super) fn validate_embedded(&self, value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         if !self.within.embedded {
@@ -172,7 +182,7 @@ impl Node {
                 }
                 for (name, value) in map {
                     if let Some(of) = self.field(name) {
-                        of.validate_embedded(value, &path.child(name), errors);
+                        of.validate_embedded(value, &self.path_of(path, name), errors);
                     }
                 }
             }
@@ -218,5 +228,52 @@ pub(super) fn identity(object: &Map, path: &FieldPath, errors: &mut Vec<FieldErr
     }
     if let Some(metadata) = object.get("metadata") {
         validate_embedded_metadata(&path.child("metadata"), metadata, errors);
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use holdfast_value::{Limits, json};
+
+    use super::*;
+    use crate::schema::tests::builtin;
+
+    fn tree(text: &str) -> Value {
+        json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default()
+    }
+
+    #[test]
+    fn embedded_objects_in_maps_are_named_by_key() {
+        let node = Node::read(&tree(
+            r#"{"type":"object","properties":{
+                "m":{"type":"object","additionalProperties":{"type":"object","x-kubernetes-embedded-resource":true}},
+                "p":{"type":"object","x-kubernetes-embedded-resource":true}}}"#,
+        ));
+        let object = tree(
+            r##"{"m":{"k":{"apiVersion":"v1"},"l":{"apiVersion":"v1","kind":"A","metadata":{"labels":{"a":"#"}}}},"p":{"kind":"A"}}"##,
+        );
+        let mut errors = Vec::new();
+        node.validate_embedded(&object, &FieldPath::new("spec"), &mut errors);
+        let fields: Vec<String> = errors.iter().map(|error| error.to_string()).collect();
+        let fields: Vec<&str> = fields.iter().filter_map(|text| text.split(": ").next()).collect();
+        assert_eq!(
+            fields,
+            ["spec.m[k].kind", "spec.m[l].metadata.labels", "spec.p.apiVersion"]
+        );
+
+        let types = builtin();
+        let metadata = Metadata {
+            of: types.id(OBJECT_META).unwrap(),
+            types: &types,
+            drops_malformed: false,
+        };
+        let number = tree(r#"{"m":{"k":{"apiVersion":1,"kind":"A"}}}"#);
+        let error = node.read_embedded(&number, &FieldPath::new("spec"), metadata, &mut Dropped::default());
+        let error = error.err().map(|error| error.to_string());
+        assert_eq!(
+            error.as_deref(),
+            Some("spec.m[k].apiVersion: Invalid value: 1: must be a string")
+        );
     }
 }

@@ -23,7 +23,7 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     } = read_new(context, &mut request).await?;
     let mut target = write::target(&request, options.write);
     target.body.empties = decoded.empties;
-    target.body.raw_as_sent = decoded.raw_as_sent;
+    target.body.raw_form = decoded.raw_form;
     let capabilities = &request.served.resource.capabilities;
     let reset = &target.body.reset_fields;
     if !capabilities.keeps_reset_fields_at_creation && !reset.is_empty() {

@@ -22,8 +22,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use holdfast_resource::{KindType, Responder, Verb};
-use holdfast_value::{Value, json};
+use holdfast_resource::{KindType, RawForm, Responder, Verb};
+use holdfast_value::Value;
 use holdfast_writes::WriteOptions;
 
 use crate::api::context::Context;
@@ -171,8 +171,14 @@ fn read_object(
 ) -> Result<(Arc<dyn KindType>, Decoded), ApiError> {
     let (types, kind_type) = (context.write.body_types(), kind_type(context, request)?);
     let mut decoded = decode::object(body, format, types, kind_type.as_ref(), options.field_validation)?;
-    let raw = request.served.resource.capabilities.raw.is_some();
-    decoded.raw_as_sent = raw && format == Format::Json && !json::is_compact(body);
+    if let Some(raw) = request.served.resource.capabilities.raw {
+        decoded.raw_form = match format {
+            Format::Json => Some(raw.form_in(body)),
+            // The reference makes JSON of YAML by way of a tree.
+            Format::Yaml => Some(RawForm::Marshalled),
+            _ => None,
+        };
+    }
     audit::sent(context, request, kind_type.as_ref(), &decoded.object);
     Ok((kind_type, decoded))
 }

@@ -35,7 +35,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     };
     let mut target = write::target(&request, options.write);
     target.body.empties = decoded.empties;
-    target.body.raw_as_sent = decoded.raw_as_sent;
+    target.body.raw_form = decoded.raw_form;
     let result = write::update(&context.write, target, change).await.map_err(warned)?;
     written(context, &request, &result).await
 }

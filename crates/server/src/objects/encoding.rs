@@ -2,6 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
+use holdfast_resource::RawForm;
 use holdfast_resource::schema::{self, TypeId, TypeTable};
 use holdfast_value::{Value, json};
 
@@ -13,28 +14,35 @@ use crate::http::protobuf;
 /// Kind, version and metadata come first in built-in kinds: lists, whose items leave the first two out, take the rest of the
 /// bytes as it is (see [`list_item`]). Answers that show metadata alone cut those out (see [`metadata_place`]).
 pub fn encode(types: &TypeTable, object: &Value) -> holdfast_store::Value {
-    encode_as_sent(types, object, false)
+    encode_with_raw_form(types, object, RawForm::Marshalled)
 }
 
-/// What follows an object whose raw extensions were sent with blanks: a blank, which is no part of the object.
-const RAW_AS_SENT: u8 = b' ';
+/// Byte that follows an object whose raw extensions are in this form, if any. It is white space, so that it is no part of the
+/// object.
+fn raw_form_suffix(raw_form: RawForm) -> Option<u8> {
+    match raw_form {
+        RawForm::Marshalled => None,
+        RawForm::Compact => Some(b'\t'),
+        RawForm::Verbatim => Some(b' '),
+    }
+}
 
-/// As [`encode`]; `raw_as_sent` says that the raw extensions of the object were sent with blanks.
-pub fn encode_as_sent(types: &TypeTable, object: &Value, raw_as_sent: bool) -> holdfast_store::Value {
+/// Encodes an object as [`encode`] does and notes the form of its raw extensions.
+pub fn encode_with_raw_form(types: &TypeTable, object: &Value, raw_form: RawForm) -> holdfast_store::Value {
     let mut bytes = Vec::with_capacity(4096);
     let room = schema::write_object_with_room(types, type_of_object(types, object), object, &mut bytes);
-    if raw_as_sent {
-        bytes.push(RAW_AS_SENT);
-    }
+    bytes.extend(raw_form_suffix(raw_form));
     match room {
         Some(at) => holdfast_store::Value::object(bytes, at),
         None => holdfast_store::Value::plain(bytes),
     }
 }
 
-/// Whether the raw extensions of an object that is stored as `bytes` were sent with blanks.
-pub fn is_raw_as_sent(bytes: &[u8]) -> bool {
-    bytes.last() == Some(&RAW_AS_SENT)
+/// Returns the form of the raw extensions of an object that is stored as `bytes`.
+pub fn raw_form(bytes: &[u8]) -> RawForm {
+    let noted = |form: &RawForm| bytes.last().copied() == raw_form_suffix(*form);
+    let forms = [RawForm::Compact, RawForm::Verbatim];
+    forms.into_iter().find(noted).unwrap_or_default()
 }
 
 /// An object as it is answered, its members in the order of [`encode`].

@@ -22,7 +22,7 @@ pub(crate) use encoded_events::{Converted, EventForm, EventType};
 pub use encoded_events::{EncodedEvent, EventCache};
 pub(crate) use encoding::write_in_order;
 pub use encoding::{
-    encode, encode_answer, encode_as_sent, is_of_version, is_raw_as_sent, list_item, metadata_place,
+    encode, encode_answer, encode_with_raw_form, is_of_version, list_item, metadata_place, raw_form,
     without_managed_fields,
 };
 pub use selection::Selection;

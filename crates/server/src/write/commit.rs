@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use holdfast_proto::write_envelope;
-use holdfast_resource::{Encoding, Resource};
+use holdfast_resource::{Encoding, RawForm, Resource};
 use holdfast_store::{CommitError, Committed, Transaction};
 use holdfast_value::Value;
 use holdfast_writes::{AfterCommit, Staged, Target, Write};
@@ -83,7 +83,7 @@ pub(super) async fn store(
     }
     let Staged {
         object,
-        raw_as_sent,
+        raw_form,
         known,
         after,
         warnings,
@@ -92,7 +92,7 @@ pub(super) async fn store(
     let next = NewVersion {
         resource: &target.resource,
         object: &object,
-        raw_as_sent,
+        raw_form,
         live,
         max_bytes,
     };
@@ -138,8 +138,8 @@ pub(super) async fn store(
 pub(super) struct NewVersion<'a> {
     pub(super) resource: &'a Resource,
     pub(super) object: &'a Value,
-    /// True if raw JSON within the object keeps the bytes that the client sent.
-    pub(super) raw_as_sent: bool,
+    /// Form in which the client sent raw JSON within the object.
+    pub(super) raw_form: RawForm,
     /// The version that is replaced.
     pub(super) live: Option<&'a Arc<Entry>>,
     /// The size limit, in bytes of the form in which kube-apiserver stores the object.
@@ -152,7 +152,7 @@ pub(super) struct NewVersion<'a> {
 /// 500 if the object exceeds the size limit. An object that was stored under a larger limit may be replaced as long as it does
 /// not grow.
 pub(super) fn encode(context: &Context, next: &NewVersion<'_>) -> Result<holdfast_store::Value, ApiError> {
-    let encoded = objects::encode_as_sent(context.types(), next.object, next.raw_as_sent);
+    let encoded = objects::encode_with_raw_form(context.types(), next.object, next.raw_form);
     let (json_bytes, max_bytes) = (encoded.bytes().len(), next.max_bytes);
     let live_bytes = next.live.map_or(0, |live| live.length());
     // Few objects are larger than the limit as JSON, so only for those is the other form made.
@@ -259,7 +259,7 @@ mod tests {
             let staged = Staged {
                 write: Write::Put,
                 object: objects::tree(&old),
-                raw_as_sent: false,
+                raw_form: Default::default(),
                 known: Default::default(),
                 after: AfterCommit::default(),
                 warnings: Vec::new(),
@@ -284,7 +284,7 @@ mod tests {
             let next = NewVersion {
                 resource: &resource,
                 object: &object,
-                raw_as_sent: false,
+                raw_form: RawForm::Marshalled,
                 live,
                 max_bytes,
             };

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use holdfast_gotext::quote::quote;
 use holdfast_proto::{Envelope, Messages};
 use holdfast_resource::schema::EmptyField;
-use holdfast_resource::{GroupVersion, KindType, KindTypes};
+use holdfast_resource::{GroupVersion, KindType, KindTypes, RawForm};
 use holdfast_value::{Limits, Parsed, Value, cbor, json, yaml};
 use holdfast_writes::typed::{Content, Reading, Source, judged, read_as, read_as_stated, typed};
 use holdfast_writes::{FieldValidation, Stated};
@@ -35,8 +35,8 @@ pub(crate) struct Decoded {
     pub(crate) warnings: Vec<String>,
     /// What the body gives as empty and the object does not hold for that.
     pub(crate) empties: Vec<EmptyField>,
-    /// Whether the body has blanks, which raw extensions keep. Known where the kind has some.
-    pub(crate) raw_as_sent: bool,
+    /// Form of the raw extensions in the body, if the kind has some and the body tells.
+    pub(crate) raw_form: Option<RawForm>,
 }
 
 /// Reads the body of a POST or PUT as an object of `kind` in `api_version`, and types it.
@@ -141,7 +141,7 @@ impl Address<'_> {
                 object: typed.object,
                 warnings: judged(typed.findings, self.validation).map_err(refuse)?,
                 empties: typed.empties,
-                raw_as_sent: false,
+                raw_form: None,
             }),
             Reading::Other(findings) => {
                 let warnings = judged(findings, self.validation).map_err(refuse)?;
@@ -324,7 +324,7 @@ fn custom(
         object: typed.object,
         warnings,
         empties: typed.empties,
-        raw_as_sent: false,
+        raw_form: None,
     })
 }
 

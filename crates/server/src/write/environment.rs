@@ -54,11 +54,11 @@ pub(super) fn witnessed_stage<'a>(context: &'a Context, target: &'a Target, witn
 /// 500 where it cannot be read.
 pub(super) fn live(target: &Target, entry: &Entry) -> Result<Live, ApiError> {
     // The first look at the bytes keeps them unpacked for those that follow.
-    let raw_as_sent = objects::is_raw_as_sent(entry.bytes());
+    let raw_form = objects::raw_form(entry.bytes());
     Ok(Live {
         stored: objects::tree_or_refusal(entry)?,
         shown_as_stored: objects::is_shown_as_stored(&target.resource, &target.api_version, entry),
-        raw_as_sent,
+        raw_form,
         as_created: entry.create_revision() == entry.mod_revision(),
         known: entry.known_index().map(Index::known).unwrap_or_default(),
     })

@@ -67,7 +67,7 @@ impl WriteResult {
             let next = NewVersion {
                 resource: &target.resource,
                 object: &staged.object,
-                raw_as_sent: staged.raw_as_sent,
+                raw_form: staged.raw_form,
                 live: entry,
                 max_bytes,
             };

@@ -10,6 +10,7 @@ mod places;
 mod read;
 mod scan;
 mod select;
+mod text;
 mod write;
 
 use std::borrow::Cow;
@@ -22,7 +23,8 @@ pub use places::{number_behind, places};
 pub(crate) use read::{Dialect, Reader};
 use scan::end_of_open_container;
 pub use scan::{end_of_string, end_of_value, is_compact};
-pub use select::{Selected, parse_selected, parse_selected_beside};
+pub use select::{Selected, parse_selected, parse_selected_beside, texts_at};
+pub use text::with_text;
 pub(crate) use write::number_length;
 pub use write::{
     html_safe, length, string_length, to_string, to_vec, write, write_float, write_plain_string, write_pretty,

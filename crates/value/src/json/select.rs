@@ -69,6 +69,55 @@ fn read(reader: &mut Reader<'_>, selected: &Selected) -> Option<Value> {
     }
 }
 
+/// Texts of the values at `path` (member names from the root) of a JSON text that is known to be valid, without the blanks
+/// around them. Lists on the way are followed into each of their items.
+pub fn texts_at<'t>(bytes: &'t [u8], path: &[&str]) -> Vec<&'t [u8]> {
+    let mut found = Vec::new();
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let mut reader = Reader::of_parts(text, &Limits::TRUSTED, Dialect::Json, Duplicates::Replace);
+        reader.skip_space();
+        // An error ends the walk: the caller has found it when it read the text.
+        let _ = collect_ranges(&mut reader, path, &mut found);
+    }
+    let texts = found.into_iter().filter_map(|range| bytes.get(range));
+    texts.map(<[u8]>::trim_ascii).collect()
+}
+
+/// Recursive, as deep as the path is long.
+fn collect_ranges(reader: &mut Reader<'_>, path: &[&str], found: &mut Vec<Range<usize>>) -> Option<()> {
+    let Some((wanted, rest)) = path.split_first() else {
+        let start = reader.at();
+        reader.pass()?;
+        found.push(start..reader.at());
+        return Some(());
+    };
+    match reader.peek()? {
+        b'{' => {
+            skip(reader, b'{');
+            while !reader.take(b'}') {
+                let is_wanted = reader.name().ok()? == *wanted;
+                reader.skip_space();
+                match is_wanted {
+                    true => collect_ranges(reader, rest, found)?,
+                    false => reader.pass()?,
+                }
+                separate(reader, b'}')?;
+            }
+            reader.skip_space();
+        }
+        b'[' => {
+            skip(reader, b'[');
+            while !reader.take(b']') {
+                collect_ranges(reader, path, found)?;
+                separate(reader, b']')?;
+            }
+            reader.skip_space();
+        }
+        _ => reader.pass()?,
+    }
+    Some(())
+}
+
 fn read_members(
     reader: &mut Reader<'_>,
     members: &[(SmolStr, Selected)],
@@ -204,6 +253,15 @@ mod tests {
             found.map(|value| json::to_string(&value)).as_deref(),
             Some(r#"{"a":2,"b":3}"#)
         );
+    }
+
+    #[test]
+    fn texts_are_found_in_maps_and_lists() {
+        let text = br#" { "x" : [1], "a" : [ {"b": { "c" : 1 } }, {"d":2}, 3, {"b":[]} ], "\u0061": {"b":"s"} } "#;
+        let found = texts_at(text, &["a", "b"]);
+        assert_eq!(found, [&br#"{ "c" : 1 }"#[..], b"[]", br#""s""#]);
+        assert!(texts_at(text, &["a", "e"]).is_empty());
+        assert!(texts_at(b"{\"a\":", &["a"]).is_empty());
     }
 
     #[test]

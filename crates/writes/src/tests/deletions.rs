@@ -7,7 +7,7 @@ fn delete(world: &World, stored: &Value, options: &DeleteOptions) -> Result<Stag
     let live = Live {
         stored: stored.clone(),
         shown_as_stored: true,
-        raw_as_sent: false,
+        raw_form: Default::default(),
         as_created: false,
         known: Default::default(),
     };

@@ -30,7 +30,7 @@ fn patched(world: &World, stored: &Value, known: Known, patch: &str) -> Result<S
     let live = Live {
         stored: stored.clone(),
         shown_as_stored: true,
-        raw_as_sent: false,
+        raw_form: Default::default(),
         as_created: false,
         known,
     };
@@ -88,7 +88,7 @@ fn a_write_to_the_status_leaves_known_what_is_known_of_the_rest() {
     let live = Live {
         stored: stored.clone(),
         shown_as_stored: true,
-        raw_as_sent: false,
+        raw_form: Default::default(),
         as_created: false,
         known: staged.known,
     };
