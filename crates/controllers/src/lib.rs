@@ -246,7 +246,7 @@ const ESSENTIAL: [Controller; 12] = [
         name: service_cidr::NAME,
         check: service_cidr::CHECK,
         by_default: true,
-        run: |client, context| beside_others(client, context, |client| Box::pin(service_cidr::run(client))),
+        run: |client, _| Box::pin(service_cidr::run(client)),
     },
     Controller {
         name: token_tracking::NAME,
