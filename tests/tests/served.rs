@@ -547,3 +547,31 @@ async fn dual_stack_services_get_two_addresses() {
         assert!(error.contains(why), "{error}");
     }
 }
+
+#[tokio::test]
+async fn used_service_cidr_stays_until_its_addresses_are_gone() {
+    let controllers = "--controllers=*,service-cidr-controller";
+    let server = Server::start(&Binary::debug().unwrap(), &[controllers]).unwrap();
+    let mut client = Client::of(&server).await;
+    let second = r#"{"metadata":{"name":"second"},"spec":{"cidrs":["10.77.0.0/28"]}}"#;
+    assert_eq!(send(&server, Method::POST, SERVICE_CIDRS, second).await.0, 201);
+    let path = format!("{SERVICE_CIDRS}/second");
+    let ready = |object: &serde_json::Value| object["status"]["conditions"][0]["status"].clone();
+    let made = client.until(&path, |_, object| ready(object) == "True").await;
+    let finalizer = "networking.k8s.io/service-cidr-finalizer";
+    assert_eq!(made["metadata"]["finalizers"], serde_json::json!([finalizer]));
+
+    let wanted = service("wanted", r#","clusterIP":"10.77.0.5""#);
+    assert_eq!(send(&server, Method::POST, SERVICES, &wanted).await.0, 201);
+    assert_eq!(send(&server, Method::DELETE, &path, "").await.0, 200);
+    let kept = client.until(&path, |_, object| ready(object) == "False").await;
+    assert_eq!(kept["status"]["conditions"][0]["reason"], "Terminating");
+    // Nothing is taken of it any more.
+    let other = service("other", r#","clusterIP":"10.77.0.6""#);
+    assert_eq!(send(&server, Method::POST, SERVICES, &other).await.0, 422);
+    assert_eq!(
+        send(&server, Method::DELETE, &format!("{SERVICES}/wanted"), "").await.0,
+        200
+    );
+    client.until(&path, |code, _| code == 404).await;
+}

@@ -216,11 +216,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) disable_admission_plugins: Vec<String>,
 
-    /// The controllers to run: * for all but the last four, NAME for one, -NAME to leave one out. There are
+    /// The controllers to run: * for all but the last five, NAME for one, -NAME to leave one out. There are
     /// namespace-controller, garbage-collector-controller, clusterrole-aggregation-controller, resourcequota-controller,
     /// validatingadmissionpolicy-status-controller, storage-version-migrator-controller, resourcepoolstatusrequest-controller,
     /// storageversion-garbage-collector-controller, serviceaccount-controller, root-ca-certificate-publisher-controller,
-    /// persistentvolumeclaim-protection-controller and persistentvolume-protection-controller
+    /// persistentvolumeclaim-protection-controller, persistentvolume-protection-controller and service-cidr-controller
     #[arg(
         long,
         value_name = "NAMES",
