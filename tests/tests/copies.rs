@@ -39,6 +39,14 @@ async fn create(target: &Target, collection: &str, object: Value) {
 }
 
 /// Asks until the answer is a success: what a definition adds is served a little later.
+/// Returns the uid of an object.
+async fn uid(target: &Target, path: &str) -> Value {
+    served(target, path).await;
+    let (_, object) = get(target, path).await;
+    assert!(object["metadata"]["uid"].is_string(), "{object}");
+    object["metadata"]["uid"].clone()
+}
+
 async fn served(target: &Target, path: &str) {
     let end = Instant::now() + PATIENCE;
     while get(target, path).await.0 != StatusCode::OK {
@@ -178,6 +186,9 @@ async fn objects_go_to_etcd_and_back_as_they_are() {
     first.end();
     first.start_anew(&[IDLE]).unwrap();
     let expected = shown(&Target::of(&first).unwrap()).await;
+    let address = &expected[3]["spec"]["clusterIP"];
+    let address_path = format!("/apis/networking.k8s.io/v1/ipaddresses/{}", address.as_str().unwrap());
+    let ip_address = uid(&Target::of(&first).unwrap(), &address_path).await;
     let (from, to) = (first.data_dir(), etcd.endpoints());
     assert!(refused(&binary, text(&from), &to).contains("in use"));
     first.end();
@@ -194,10 +205,8 @@ async fn objects_go_to_etcd_and_back_as_they_are() {
     let mut second = Server::start(&binary, &[&servers, IDLE]).unwrap();
     let target = Target::of(&second).unwrap();
     assert_eq!(shown(&target).await, expected);
-    // The copied Services have claimed their addresses.
-    let address = &expected[3]["spec"]["clusterIP"];
-    let path = "/apis/networking.k8s.io/v1/ipaddresses";
-    served(&target, &format!("{path}/{}", address.as_str().unwrap())).await;
+    // The addresses of the Services are copied as they are.
+    assert_eq!(uid(&target, &address_path).await, ip_address);
     let mut taken = service("third");
     taken["spec"]["clusterIP"] = address.clone();
     let (code, _) = ask(&target, Method::POST, SERVICES, taken.to_string().into()).await;
@@ -229,6 +238,7 @@ async fn objects_go_to_etcd_and_back_as_they_are() {
     third.start_anew(&[IDLE]).unwrap();
     let target = Target::of(&third).unwrap();
     assert_eq!(shown(&target).await, expected);
+    assert_eq!(uid(&target, &address_path).await, ip_address);
     // What a Service held is free when it is gone.
     let (code, _) = ask(&target, Method::DELETE, &format!("{SERVICES}/web"), Bytes::new()).await;
     assert_eq!(code, StatusCode::OK);

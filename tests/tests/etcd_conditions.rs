@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -303,6 +304,35 @@ async fn the_service_kubernetes_leads_to_the_servers_that_live() {
     client
         .until(ENDPOINTS, |_, endpoints| addresses(endpoints) == ["192.0.2.2"])
         .await;
+}
+
+#[needs(etcd)]
+#[tokio::test]
+async fn loopback_server_registers_address_of_host() {
+    const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints/kubernetes";
+    let etcd = Etcd::one().unwrap();
+    let first = start(&etcd, &["--advertise-address=192.0.2.77"]);
+    let second = start(&etcd, &[]);
+    let mut client = Client::of(&first).await;
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    let route = socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr());
+    match route.ok().filter(|own| !own.ip().is_loopback()) {
+        Some(own) => {
+            let own = format!("\"ip\":\"{}\"", own.ip());
+            client
+                .until(ENDPOINTS, |_, endpoints| {
+                    let text = endpoints.to_string();
+                    text.contains("192.0.2.77") && text.contains(&own)
+                })
+                .await;
+        }
+        None => second
+            .until_logged(&["no other machine reaches this address"])
+            .await
+            .unwrap(),
+    }
+    let (_, endpoints) = client.get(ENDPOINTS).await;
+    assert!(!endpoints.to_string().contains("\"127."), "{endpoints}");
 }
 
 /// So much that the log of etcd, of which there are two parts at first, and a little database have room.

@@ -423,3 +423,155 @@ async fn connections_end_by_chance_where_a_flag_says_so() {
     let mut another = Target::of(&server).unwrap().connect().await.unwrap();
     assert_eq!(another.get("/version", "*/*").await.unwrap().status(), 200);
 }
+
+const SERVICES: &str = "/api/v1/namespaces/default/services";
+const SERVICE_CIDRS: &str = "/apis/networking.k8s.io/v1/servicecidrs";
+const IP_ADDRESSES: &str = "/apis/networking.k8s.io/v1/ipaddresses";
+
+/// A Service named `name` with more fields in its specification.
+fn service(name: &str, more: &str) -> String {
+    format!(r#"{{"metadata":{{"name":"{name}"}},"spec":{{"ports":[{{"port":80}}]{more}}}}}"#)
+}
+
+#[tokio::test]
+async fn second_service_cidr_gives_addresses() {
+    let server = Server::start(&Binary::debug().unwrap(), &["--service-cluster-ip-range=10.0.0.0/29"]).unwrap();
+    let mut client = Client::of(&server).await;
+    let is_ready = |object: &serde_json::Value| {
+        let conditions = object["status"]["conditions"].as_array();
+        conditions.is_some_and(|all| all.iter().any(|one| one["type"] == "Ready" && one["status"] == "True"))
+    };
+    client
+        .until(&format!("{SERVICE_CIDRS}/kubernetes"), |_, object| is_ready(object))
+        .await;
+
+    let wanted = service("wanted", r#","clusterIP":"10.77.0.5""#);
+    let (code, refusal) = send(&server, Method::POST, SERVICES, &wanted).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        refusal["message"],
+        "Service \"wanted\" is invalid: spec.clusterIPs: Invalid value: [\"10.77.0.5\"]: failed to allocate IP 10.77.0.5: the \
+         provided network does not match the current range"
+    );
+    let second = r#"{"metadata":{"name":"second"},"spec":{"cidrs":["10.77.0.0/28"]}}"#;
+    assert_eq!(send(&server, Method::POST, SERVICE_CIDRS, second).await.0, 201);
+    let (code, made) = send(&server, Method::POST, SERVICES, &wanted).await;
+    assert_eq!((code, &made["spec"]["clusterIP"]), (201, &"10.77.0.5".into()));
+    let (code, address) = send(&server, Method::GET, &format!("{IP_ADDRESSES}/10.77.0.5"), "").await;
+    assert_eq!((code, &address["spec"]["parentRef"]["name"]), (200, &"wanted".into()));
+    let again = service("again", r#","clusterIP":"10.77.0.5""#);
+    assert_eq!(send(&server, Method::POST, SERVICES, &again).await.0, 422);
+
+    // The first block has five addresses for Services; after that the second one is used.
+    let mut addresses = Vec::new();
+    for number in 0..7 {
+        let (code, made) = send(&server, Method::POST, SERVICES, &service(&format!("s{number}"), "")).await;
+        assert_eq!(code, 201, "{made}");
+        addresses.push(made["spec"]["clusterIP"].as_str().unwrap().to_owned());
+    }
+    let of_second = addresses.iter().filter(|address| address.starts_with("10.77.0."));
+    assert_eq!(of_second.count(), 2, "{addresses:?}");
+
+    let path = format!("{SERVICES}/wanted");
+    assert_eq!(send(&server, Method::DELETE, &path, "").await.0, 200);
+    let path = format!("{IP_ADDRESSES}/10.77.0.5");
+    assert_eq!(send(&server, Method::GET, &path, "").await.0, 404);
+}
+
+#[tokio::test]
+async fn dual_stack_services_get_two_addresses() {
+    let range = "--service-cluster-ip-range=10.0.0.0/24,fd00:1::/112";
+    let server = Server::start(&Binary::debug().unwrap(), &[range]).unwrap();
+    let (_, cidr) = send(&server, Method::GET, &format!("{SERVICE_CIDRS}/kubernetes"), "").await;
+    assert_eq!(
+        cidr["spec"]["cidrs"],
+        serde_json::json!(["10.0.0.0/24", "fd00:1::/112"])
+    );
+    for (more, families) in [
+        ("", vec!["IPv4"]),
+        (r#","ipFamilyPolicy":"PreferDualStack""#, vec!["IPv4", "IPv6"]),
+        (
+            r#","ipFamilyPolicy":"RequireDualStack","ipFamilies":["IPv6"]"#,
+            vec!["IPv6", "IPv4"],
+        ),
+        (r#","ipFamilies":["IPv6"]"#, vec!["IPv6"]),
+    ] {
+        let path = format!("{SERVICES}?dryRun=All");
+        let (code, made) = send(&server, Method::POST, &path, &service("a", more)).await;
+        assert_eq!(
+            (code, &made["spec"]["ipFamilies"]),
+            (201, &serde_json::json!(families)),
+            "{made}"
+        );
+        assert_eq!(made["spec"]["clusterIPs"].as_array().unwrap().len(), families.len());
+    }
+    let requested = service("b", r#","ipFamilyPolicy":"RequireDualStack","clusterIP":"10.88.0.1""#);
+    let (_, refusal) = send(&server, Method::POST, SERVICES, &requested).await;
+    assert_eq!(
+        refusal["message"],
+        "Service \"b\" is invalid: spec.clusterIPs: Invalid value: [\"10.88.0.1\",\"\"]: failed to allocate IP 10.88.0.1: the \
+         provided network does not match the current range"
+    );
+
+    // A Service becomes dual-stack and single-stack again.
+    let mut client = Client::of(&server).await;
+    let (code, made) = send(&server, Method::POST, SERVICES, &service("c", "")).await;
+    assert_eq!(code, 201, "{made}");
+    let path = format!("{SERVICES}/c");
+    let policy = |policy: &str| serde_json::json!({"spec": {"ipFamilyPolicy": policy}});
+    let (_, dual) = client
+        .ask(Method::PATCH, &path, conformance::MERGE, policy("PreferDualStack"))
+        .await;
+    let addresses = dual["spec"]["clusterIPs"].as_array().unwrap().clone();
+    assert_eq!((addresses.len(), &addresses[0]), (2, &made["spec"]["clusterIP"]));
+    let second = format!("{IP_ADDRESSES}/{}", addresses[1].as_str().unwrap());
+    assert_eq!(send(&server, Method::GET, &second, "").await.0, 200);
+    let (_, single) = client
+        .ask(Method::PATCH, &path, conformance::MERGE, policy("SingleStack"))
+        .await;
+    assert_eq!(
+        single["spec"]["clusterIPs"],
+        serde_json::json!([made["spec"]["clusterIP"]])
+    );
+    assert_eq!(send(&server, Method::GET, &second, "").await.0, 404);
+
+    for (ranges, why) in [
+        ("10.0.0.0/24,10.1.0.0/24", "must be of different IP family"),
+        (
+            "10.0.0.0/24,fd00::/112,10.2.0.0/24",
+            "must not contain more than two entries",
+        ),
+    ] {
+        let flag = format!("--service-cluster-ip-range={ranges}");
+        let error = refused(&[&flag]);
+        assert!(error.contains(why), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn used_service_cidr_stays_until_its_addresses_are_gone() {
+    let controllers = "--controllers=*,service-cidr-controller";
+    let server = Server::start(&Binary::debug().unwrap(), &[controllers]).unwrap();
+    let mut client = Client::of(&server).await;
+    let second = r#"{"metadata":{"name":"second"},"spec":{"cidrs":["10.77.0.0/28"]}}"#;
+    assert_eq!(send(&server, Method::POST, SERVICE_CIDRS, second).await.0, 201);
+    let path = format!("{SERVICE_CIDRS}/second");
+    let ready = |object: &serde_json::Value| object["status"]["conditions"][0]["status"].clone();
+    let made = client.until(&path, |_, object| ready(object) == "True").await;
+    let finalizer = "networking.k8s.io/service-cidr-finalizer";
+    assert_eq!(made["metadata"]["finalizers"], serde_json::json!([finalizer]));
+
+    let wanted = service("wanted", r#","clusterIP":"10.77.0.5""#);
+    assert_eq!(send(&server, Method::POST, SERVICES, &wanted).await.0, 201);
+    assert_eq!(send(&server, Method::DELETE, &path, "").await.0, 200);
+    let kept = client.until(&path, |_, object| ready(object) == "False").await;
+    assert_eq!(kept["status"]["conditions"][0]["reason"], "Terminating");
+    // Nothing is taken of it any more.
+    let other = service("other", r#","clusterIP":"10.77.0.6""#);
+    assert_eq!(send(&server, Method::POST, SERVICES, &other).await.0, 422);
+    assert_eq!(
+        send(&server, Method::DELETE, &format!("{SERVICES}/wanted"), "").await.0,
+        200
+    );
+    client.until(&path, |code, _| code == 404).await;
+}

@@ -261,3 +261,116 @@ fn what_cannot_be_used_ends_the_start() {
     let said = refusal(&["--admission-control-config-file=/nowhere"]);
     assert!(said.contains("--admission-control-config-file: /nowhere"), "{said}");
 }
+
+/// Writes a configuration of admission plugins, and returns the flag for it.
+fn plugins_flag(folder: &Path, plugins: &[Value]) -> String {
+    let config =
+        json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration", "plugins": plugins});
+    let path = folder.join("plugins.yaml");
+    fs::write(&path, config.to_string()).unwrap();
+    format!("--admission-control-config-file={}", path.display())
+}
+
+#[tokio::test]
+async fn limited_resources_need_a_covering_quota() {
+    let folder = TempDir::new().unwrap();
+    let configuration = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "ResourceQuotaConfiguration",
+    "limitedResources": [
+        {"resource": "configmaps", "matchContains": ["count/configmaps"]},
+        {"resource": "pods", "matchScopes": [
+            {"scopeName": "PriorityClass", "operator": "In", "values": ["system-cluster-critical"]}]},
+    ]});
+    let flag = plugins_flag(
+        folder.path(),
+        &[json!({"name": "ResourceQuota", "configuration": configuration})],
+    );
+    let server = Server::start(
+        &Binary::debug().unwrap(),
+        &[&flag, "--disable-admission-plugins=ServiceAccount"],
+    )
+    .unwrap();
+    let mut client = Client::of(&server).await;
+
+    let (status, refusal) = create(&mut client, CONFIG_MAPS, "one").await;
+    assert_eq!(status, StatusCode::FORBIDDEN, "{refusal}");
+    assert_eq!(
+        refusal["message"],
+        "configmaps \"one\" is forbidden: insufficient quota to consume: count/configmaps"
+    );
+    let pod = |class: &str| {
+        json!({"metadata": {"name": "p"}, "spec": {"priorityClassName": class,
+            "containers": [{"name": "c", "image": "i"}]}})
+    };
+    let pods = "/api/v1/namespaces/default/pods?dryRun=All";
+    let json = "application/json";
+    let (status, refusal) = client
+        .ask(Method::POST, pods, json, pod("system-cluster-critical"))
+        .await;
+    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{refusal}");
+    assert_eq!(
+        refusal["message"],
+        "insufficient quota to match these scopes: [{PriorityClass In [system-cluster-critical]}]"
+    );
+    let (status, answer) = client.ask(Method::POST, pods, json, pod("")).await;
+    assert_eq!(status, StatusCode::CREATED, "{answer}");
+
+    let quotas = "/api/v1/namespaces/default/resourcequotas";
+    let quota = json!({"metadata": {"name": "covering"}, "spec": {"hard": {"count/configmaps": "100"}}});
+    let (status, answer) = client.ask(Method::POST, quotas, json, quota).await;
+    assert_eq!(status, StatusCode::CREATED, "{answer}");
+    let path = format!("{quotas}/covering");
+    client
+        .until(&path, |_, quota| {
+            quota["status"]["used"]["count/configmaps"].is_string()
+        })
+        .await;
+    assert_eq!(create(&mut client, CONFIG_MAPS, "one").await.0, StatusCode::CREATED);
+}
+
+#[tokio::test]
+async fn webhooks_are_called_with_kubeconfig_credentials() {
+    let folder = TempDir::new().unwrap();
+    let hook = Hook::start(|_| allow()).await;
+    let token = folder.path().join("token");
+    fs::write(&token, "from-file\n").unwrap();
+    let user = |name: String, user: Value| json!({"name": name, "user": user});
+    let kubeconfig = |users: &[Value]| json!({"apiVersion": "v1", "kind": "Config", "users": users}).to_string();
+    let of_validating = folder.path().join("validating");
+    let of_mutating = folder.path().join("mutating");
+    let address = format!("127.0.0.1:{}", hook.port);
+    fs::write(
+        &of_validating,
+        kubeconfig(&[user(address, json!({"token": "validating-token"}))]),
+    )
+    .unwrap();
+    fs::write(
+        &of_mutating,
+        kubeconfig(&[user("*".to_owned(), json!({"tokenFile": token}))]),
+    )
+    .unwrap();
+    let plugin = |name: &str, file: &Path| {
+        json!({"name": name, "configuration": {"apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration", "kubeConfigFile": file}})
+    };
+    let plugins = [
+        plugin("ValidatingAdmissionWebhook", &of_validating),
+        plugin("MutatingAdmissionWebhook", &of_mutating),
+    ];
+    let flag = plugins_flag(folder.path(), &plugins);
+    let server = Server::start(&Binary::debug().unwrap(), &[&flag]).unwrap();
+    let mut client = Client::of(&server).await;
+    for kind in ["Validating", "Mutating"] {
+        let plural = format!("{}webhookconfigurations", kind.to_lowercase());
+        let webhook = hook.webhook("credentials.example.com", &["CREATE"], "/v1/configmaps", json!({}));
+        let configuration = json!({"metadata": {"name": "credentials"}, "webhooks": [webhook]});
+        let path = format!("/apis/admissionregistration.k8s.io/v1/{plural}");
+        let (status, answer) = client.ask(Method::POST, &path, "application/json", configuration).await;
+        assert_eq!(status, StatusCode::CREATED, "{answer}");
+    }
+    let (status, answer) = create(&mut client, CONFIG_MAPS, "called").await;
+    assert_eq!(status, StatusCode::CREATED, "{answer}");
+    assert_eq!(
+        hook.authorizations(),
+        ["Bearer from-file", "Bearer validating-token"].map(str::to_owned)
+    );
+}

@@ -32,6 +32,7 @@ mod quota;
 mod reconcile;
 mod refusal;
 mod service_cidr;
+mod service_cidr_protection;
 mod storage_protection;
 mod storage_versions;
 mod token_tracking;
@@ -100,7 +101,7 @@ pub struct ControllerContext {
 }
 
 /// All controllers.
-const CONTROLLERS: [Controller; 12] = [
+const CONTROLLERS: [Controller; 13] = [
     Controller {
         name: namespace::NAME,
         check: namespace::NAME,
@@ -153,6 +154,12 @@ const CONTROLLERS: [Controller; 12] = [
         check: storage_protection::VOLUMES,
         by_default: false,
         run: |client, _| Box::pin(storage_protection::run_volumes(client)),
+    },
+    Controller {
+        name: service_cidr_protection::NAME,
+        check: service_cidr_protection::NAME,
+        by_default: false,
+        run: |client, _| Box::pin(service_cidr_protection::run(client)),
     },
     Controller {
         name: policy_status::NAME,
@@ -246,7 +253,7 @@ const ESSENTIAL: [Controller; 12] = [
         name: service_cidr::NAME,
         check: service_cidr::CHECK,
         by_default: true,
-        run: |client, context| beside_others(client, context, |client| Box::pin(service_cidr::run(client))),
+        run: |client, _| Box::pin(service_cidr::run(client)),
     },
     Controller {
         name: token_tracking::NAME,

@@ -1,13 +1,13 @@
 //! The block of addresses that the flags give Services, as an object: it is made where it is missing, and its status says that it is
 //! ready (<https://kubernetes.io/docs/reference/networking/virtual-ips/#ip-address-objects>).
 //!
-//! In the reference this is a part of kube-apiserver, which looks each ten seconds. So does this, where others serve the same
-//! store; a server that has its store to itself gives addresses whatever the object says.
+//! In the reference this is a part of kube-apiserver, which looks every ten seconds, as this does.
 
 use std::time::Duration;
 
 use holdfast_resource::Resource;
 use holdfast_resource::metadata::new_object;
+use holdfast_resource::table::items;
 use holdfast_server::http::negotiation::PatchType;
 use holdfast_server::operations::loopback::{Client, RequestError, path_of};
 use holdfast_value::Value;
@@ -61,6 +61,14 @@ async fn keep(
     };
     match judge(&there, wanted) {
         Decision::Nothing => Ok(()),
+        Decision::AddFamily => {
+            let mut next = there;
+            next.set_at(
+                &["spec", "cidrs"],
+                wanted.at(&["spec", "cidrs"]).cloned().unwrap_or_default(),
+            );
+            put(client, resource, false, &next).await.map(drop)
+        }
         Decision::Report(wrong) => {
             if reported.replace(wrong) != Some(wrong) {
                 tracing::warn!(cidrs = ?there.at(&["spec", "cidrs"]), "{}", wrong.text());
@@ -99,12 +107,20 @@ impl Wrong {
 enum Decision {
     Nothing,
     Report(Wrong),
+    /// The cluster became dual-stack.
+    AddFamily,
     SetReady,
 }
 
 fn judge(there: &Value, wanted: &Value) -> Decision {
     if there.at(&["metadata", "deletionTimestamp"]).is_some() {
         return Decision::Nothing;
+    }
+    let cidrs = items(there, &["spec", "cidrs"]);
+    if let ([only], [first, _]) = (cidrs, items(wanted, &["spec", "cidrs"]))
+        && only == first
+    {
+        return Decision::AddFamily;
     }
     if there.at(&["spec", "cidrs"]) != wanted.at(&["spec", "cidrs"]) {
         return Decision::Report(Wrong::OtherBlocks);
@@ -155,6 +171,16 @@ mod tests {
         assert_eq!(judge(&there, &wanted), Decision::Report(Wrong::NotReady));
         assert_eq!(
             judge(&block("10.1.0.0/24"), &wanted),
+            Decision::Report(Wrong::OtherBlocks)
+        );
+        let mut dual_stack = wanted.clone();
+        dual_stack.set_at(
+            &["spec", "cidrs"],
+            vec!["10.0.0.0/24".into(), "fd00::/112".into()].into(),
+        );
+        assert_eq!(judge(&wanted, &dual_stack), Decision::AddFamily);
+        assert_eq!(
+            judge(&block("10.1.0.0/24"), &dual_stack),
             Decision::Report(Wrong::OtherBlocks)
         );
         let mut goes = wanted.clone();

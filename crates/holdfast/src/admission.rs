@@ -48,6 +48,7 @@ pub(crate) fn settings(flags: &Serve, features: Features) -> Result<PluginSettin
             true => Some(Arc::new(config::image_policy(&configurations)?)),
             false => None,
         },
+        limited_resources: config::limited_resources(&configurations)?,
         event_limits: config::read_for(&configurations, events, &version(events), EventLimit::of)?,
     })
 }

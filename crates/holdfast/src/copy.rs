@@ -61,12 +61,10 @@ const OF_SERVERS: [&str; 3] = [
     "/registry/peerserverleases/",
     "/registry/ranges/",
 ];
-/// What Services claim when they are written to etcd.
+/// Prefix of the objects that Services claim when they are written.
 const CLAIMS: &str = "/registry/ipaddresses/";
 /// The owner of a claim.
 const CLAIMANTS: &str = "/registry/services/specs/";
-/// The label of what is claimed, and who sets it.
-const CLAIMED: (&str, &str) = ("ipaddress.kubernetes.io/managed-by", "ipallocator.k8s.io");
 
 /// How many objects are written by one transaction, and about how many bytes: what an etcd takes by default.
 const BATCH: usize = 128;
@@ -223,22 +221,8 @@ fn is_object(entry: &Entry) -> bool {
     std::str::from_utf8(entry.key()).map_or(true, is_of_clients)
 }
 
-/// Whether an entry is of use to a server that has a store to itself: such a one counts by itself what Services hold, and would
-/// not give an IPAddress back.
-fn is_for_directory(entry: &Entry) -> bool {
-    let (label, manager) = CLAIMED;
-    let is_claim = entry.key().starts_with(CLAIMS.as_bytes())
-        && entry
-            .index()
-            .labels()
-            .get(label)
-            .and_then(holdfast_value::Value::as_str)
-            == Some(manager);
-    is_object(entry) && !is_claim
-}
-
 fn to_directory(snapshot: &Snapshot, to: &Path) -> Result<()> {
-    let objects = of_snapshot(snapshot, is_for_directory)?;
+    let objects = of_snapshot(snapshot, is_object)?;
     let mut progress = Progress::new("copied", objects.len() as u64);
     let is_kept = |key: &[u8]| std::str::from_utf8(key).is_ok_and(|key| objects.contains_key(key));
     match image_of_snapshot(snapshot, is_kept, to, |done| progress.reached(done)) {

@@ -1,7 +1,7 @@
 //! What the flags of kube-apiserver say of the endpoints of the service `kubernetes`, and the leases by which the servers on one
 //! etcd know which of them live: entries of the store that go by themselves, with the keys and bytes of kube-apiserver.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
@@ -71,6 +71,45 @@ impl EndpointFlags {
         };
         KubernetesEndpoints::run(service, reconciler, address, Arc::new(leases))
     }
+}
+
+/// Returns the address that a server registers as an endpoint of the service `kubernetes`: the one that it is reached at, or
+/// the default address of the host if that is on the loopback interface. `None` if validation of Endpoints accepts neither:
+/// a server that registers such an address keeps all servers on the store from writing the endpoints.
+///
+/// upstream: apimachinery/pkg/util/net#ResolveBindAddress
+pub(crate) fn advertised_address(reached: SocketAddr) -> Option<SocketAddr> {
+    let ip = match reached.ip() {
+        ip if ip.is_loopback() || ip.is_unspecified() => default_address(ip.is_ipv4())?,
+        ip => ip,
+    };
+    is_endpoint_address(ip).then(|| SocketAddr::new(ip, reached.port()))
+}
+
+/// Returns the address from which the host reaches others by its default route.
+fn default_address(is_ipv4: bool) -> Option<IpAddr> {
+    // Addresses for documentation. Connecting a socket of datagrams chooses the route and sends nothing.
+    let (any, other): (IpAddr, IpAddr) = match is_ipv4 {
+        true => (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::new(192, 0, 2, 1).into()),
+        false => (
+            Ipv6Addr::UNSPECIFIED.into(),
+            Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+        ),
+    };
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((other, 9)).ok()?;
+    Some(socket.local_addr().ok()?.ip())
+}
+
+/// Returns true if Endpoints may have the address.
+///
+/// upstream: pkg/apis/core/validation#ValidateNonSpecialIP
+fn is_endpoint_address(ip: IpAddr) -> bool {
+    let is_link_local = match ip {
+        IpAddr::V4(ip) => ip.is_link_local() || ip.octets().starts_with(&[224, 0, 0]),
+        IpAddr::V6(ip) => ip.is_unicast_link_local() || ip.segments()[0] & 0xff0f == 0xff02,
+    };
+    !ip.is_loopback() && !ip.is_unspecified() && !is_link_local
 }
 
 /// What the keys of the leases begin with.
@@ -205,6 +244,29 @@ fn identity_lease(there: Option<Value>, reached: SocketAddr, identity: &str) -> 
 #[allow(clippy::unwrap_used, reason = "what fails here is the test")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn loopback_address_is_not_advertised() {
+        for reached in ["127.0.0.1:6443", "[::1]:6443", "0.0.0.0:6443"] {
+            let advertised = advertised_address(reached.parse().unwrap());
+            let is_fit = advertised.is_none_or(|address| is_endpoint_address(address.ip()) && address.port() == 6443);
+            assert!(is_fit, "{reached}: {advertised:?}");
+        }
+        for special in [
+            "127.0.0.9",
+            "::1",
+            "0.0.0.0",
+            "169.254.1.1",
+            "fe80::1",
+            "224.0.0.1",
+            "ff02::1",
+        ] {
+            assert!(!is_endpoint_address(special.parse().unwrap()), "{special}");
+        }
+        let own = "192.0.2.2:443".parse().unwrap();
+        assert_eq!(advertised_address(own), Some(own));
+        assert_eq!(advertised_address("169.254.1.1:443".parse().unwrap()), None);
+    }
 
     #[test]
     fn a_lease_counts_up_and_keeps_what_else_it_says() {

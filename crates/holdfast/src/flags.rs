@@ -192,9 +192,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DIR")]
     pub(crate) cert_dir: Option<PathBuf>,
 
-    /// The addresses that Services get their cluster IPs from
-    #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/24", value_parser = block)]
-    pub(crate) service_cluster_ip_range: Block,
+    /// The addresses that Services get their cluster IPs from: one block, or one of each IP family, separated by a comma
+    #[arg(long, value_name = "CIDR", default_value = "10.0.0.0/24", value_parser = service_blocks)]
+    pub(crate) service_cluster_ip_range: ServiceBlocks,
 
     /// The ports of nodes that Services may take
     #[arg(long, value_name = "FROM-TO", default_value = "30000-32767", value_parser = ports)]
@@ -215,11 +215,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub(crate) disable_admission_plugins: Vec<String>,
 
-    /// The controllers to run: * for all but the last four, NAME for one, -NAME to leave one out. There are
+    /// The controllers to run: * for all but the last five, NAME for one, -NAME to leave one out. There are
     /// namespace-controller, garbage-collector-controller, clusterrole-aggregation-controller, resourcequota-controller,
     /// validatingadmissionpolicy-status-controller, storage-version-migrator-controller, resourcepoolstatusrequest-controller,
     /// storageversion-garbage-collector-controller, serviceaccount-controller, root-ca-certificate-publisher-controller,
-    /// persistentvolumeclaim-protection-controller and persistentvolume-protection-controller
+    /// persistentvolumeclaim-protection-controller, persistentvolume-protection-controller and service-cidr-controller
     #[arg(
         long,
         value_name = "NAMES",
@@ -353,8 +353,36 @@ pub(crate) enum LogFormat {
     Json,
 }
 
-fn block(text: &str) -> Result<Block, String> {
-    Block::read(text).ok_or_else(|| format!("{text:?} is no block of addresses, such as 10.0.0.0/24"))
+/// Blocks of addresses for Services.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServiceBlocks {
+    /// The block of the default family.
+    pub(crate) primary: Block,
+    /// The block of the other family in a dual-stack cluster.
+    pub(crate) secondary: Option<Block>,
+}
+
+/// Reads one block, or one of each family: `10.0.0.0/24,fd00::/112`.
+fn service_blocks(text: &str) -> Result<ServiceBlocks, String> {
+    let read = |text: &str| {
+        let block = Block::read(text.trim());
+        block.ok_or_else(|| format!("{text:?} is no block of addresses, such as 10.0.0.0/24"))
+    };
+    let blocks: Vec<Block> = text.split(',').map(read).collect::<Result<_, _>>()?;
+    match blocks[..] {
+        [primary] => Ok(ServiceBlocks {
+            primary,
+            secondary: None,
+        }),
+        [primary, secondary] if primary.is_ipv4() == secondary.is_ipv4() => Err(
+            "--service-cluster-ip-range[0] and --service-cluster-ip-range[1] must be of different IP family".to_owned(),
+        ),
+        [primary, secondary] => Ok(ServiceBlocks {
+            primary,
+            secondary: Some(secondary),
+        }),
+        _ => Err("--service-cluster-ip-range must not contain more than two entries".to_owned()),
+    }
 }
 
 /// Reads a range of ports: `30000-32767`.

@@ -11,6 +11,7 @@ use holdfast_server::operations::service::Service;
 use holdfast_server::operations::storage_versions::StorageVersionBarrier;
 use holdfast_server::runtime::{Identifiers as _, RandomIdentifiers};
 
+use crate::endpoints;
 use crate::flags::Serve;
 
 /// How long the end of the server waits until its leases are given away.
@@ -38,10 +39,21 @@ impl Presence {
             address: reached.to_string(),
         };
         let is_shared = service.context.shared.store.is_shared();
-        let endpoints = is_shared.then(|| flags.endpoints.run(service, reached, &identity));
+        let endpoints = match endpoints::advertised_address(reached) {
+            _ if !is_shared => None,
+            Some(advertised) => flags.endpoints.run(service, advertised, &identity),
+            None => {
+                tracing::warn!(
+                    %reached,
+                    "no other machine reaches this address, so it is not among the endpoints of the service kubernetes; \
+                     set --advertise-address to one that is neither loopback nor link-local"
+                );
+                None
+            }
+        };
         let lease = features.has(Feature::APIServerIdentity).then(|| identity.run(service));
         Self {
-            endpoints: endpoints.flatten(),
+            endpoints,
             lease: lease.flatten(),
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use arc_swap::ArcSwap;
 use holdfast_audit::Auditor;
 use holdfast_controllers::{ControllerContext, Election, Selection};
@@ -174,7 +174,8 @@ impl Settings {
     /// The built-in kinds of a server that is reached there.
     fn kinds(&self, flags: &Serve, reached: SocketAddr) -> Result<holdfast_kinds::Config> {
         Ok(holdfast_kinds::Config {
-            service_cidr: flags.service_cluster_ip_range,
+            service_cidr: flags.service_cluster_ip_range.primary,
+            secondary_service_cidr: flags.service_cluster_ip_range.secondary,
             node_ports: flags.service_node_port_range.clone(),
             secure_port: reached.port(),
             advertise_address: Some(reached.ip()),
@@ -244,6 +245,8 @@ async fn prepare(
     if store.is_shared() {
         claims::repair(store, &context.registry(), background, shutdown);
     } else {
+        let repaired = claims::repair_once(store, &context.registry()).await;
+        repaired.map_err(|error| anyhow!("cannot repair the allocations of objects: {error}"))?;
         expiry::expire_events(store, background, shutdown, flags.storage.event_ttl);
     }
     milestones.prepared.finish();

@@ -33,6 +33,7 @@ use crate::aggregation::Aggregation;
 use crate::flags::{AuthorizationMode, Serve};
 use crate::health::{self, Milestones};
 use crate::openapi::Documents;
+use crate::static_admission::config;
 use crate::store::Opened;
 use crate::token_keys::TokenKeys;
 use crate::{admission, audit, presence};
@@ -228,9 +229,10 @@ impl Assembly<'_> {
             &flags.disable_admission_plugins,
             &admission::settings(flags, self.kinds.features)?,
         )?;
+        let credentials = config::webhook_credentials(&flags.static_admission.configurations()?)?;
         metrics.time_admission(Arc::clone(admission.timings()))?;
         Ok(Context::new(Parts {
-            webhooks: Webhooks::new(webhooks, Arc::clone(store), Arc::clone(registry)),
+            webhooks: Webhooks::new(webhooks, Arc::clone(store), Arc::clone(registry)).with_credentials(credentials),
             shared: Shared {
                 registry: Arc::clone(registry),
                 policies: Arc::clone(&self.kinds.policies),

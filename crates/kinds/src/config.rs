@@ -16,8 +16,10 @@ use crate::validation::addresses::Block;
 /// What the built-in kinds depend on beside the objects: settings of the server, named after kube-apiserver's flags.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The addresses from which services get theirs: `--service-cluster-ip-range`.
+    /// The block from which Services get their addresses, whose family is the default one: `--service-cluster-ip-range`.
     pub service_cidr: Block,
+    /// The block of the other family in a dual-stack cluster, the second one of `--service-cluster-ip-range`.
+    pub secondary_service_cidr: Option<Block>,
     /// The ports of nodes that services may take: `--service-node-port-range`.
     pub node_ports: RangeInclusive<u16>,
     /// Where the server listens: `--secure-port`.
@@ -56,6 +58,7 @@ impl Default for Config {
         let patterns = PatternMemory::new(PATTERN_MEMORY);
         Self {
             service_cidr: Block::DEFAULT_SERVICES,
+            secondary_service_cidr: None,
             node_ports: 30000..=32767,
             secure_port: 6443,
             advertise_address: None,
@@ -94,6 +97,11 @@ impl Config {
             allow_privileged: self.allow_privileged,
             features: self.features,
         }
+    }
+
+    /// Returns the blocks of the flags that Services get their addresses from; the first one is of the default family.
+    pub(crate) fn service_cidrs(&self) -> impl Iterator<Item = Block> {
+        std::iter::once(self.service_cidr).chain(self.secondary_service_cidr)
     }
 
     /// Where those inside of the cluster reach the server.

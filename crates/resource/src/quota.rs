@@ -80,6 +80,11 @@ impl<'r> Counted<'r> {
         counted.then_some(Self { resource })
     }
 
+    /// Returns true if these are the objects of that group and plural name.
+    pub fn is_of(&self, group: &str, plural: &str) -> bool {
+        self.resource.group == group && self.resource.plural == plural
+    }
+
     /// What the objects take beyond their number.
     pub fn beyond_number(&self) -> Option<&'r dyn QuotaUsage> {
         self.resource.capabilities.quota.usage.as_deref()

@@ -28,11 +28,17 @@ pub trait Indexer: Send + Sync + Sized + 'static {
     /// first needed and did not come with the commit.
     fn index(&self, key: &Key, value: &[u8]) -> Self::Index;
 
-    /// Adds to a transaction what has to be written together with it, seen by `state`, where others write to the same
-    /// storage. Nothing in most cases.
-    fn complete(&self, transaction: Transaction<Self>, state: &Snapshot<Self>) -> Transaction<Self> {
-        let _ = state;
+    /// Adds to a transaction what has to be written together with it, seen by `state`. Nothing in most cases. `is_shared`
+    /// is true if others write to the same storage.
+    fn complete(&self, transaction: Transaction<Self>, state: &Snapshot<Self>, is_shared: bool) -> Transaction<Self> {
+        let _ = (state, is_shared);
         transaction
+    }
+
+    /// Returns true if the object at `key` has claims that are written together with it in every storage.
+    fn has_claims(&self, key: &[u8]) -> bool {
+        let _ = key;
+        false
     }
 
     /// Length of the part of `prefix` that names its table, 0 if `prefix` spans tables.

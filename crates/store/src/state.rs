@@ -131,8 +131,13 @@ impl<X: Indexer> State<X> {
     }
 
     /// A transaction with what has to be written together with it.
-    pub(crate) fn complete(&self, transaction: Transaction<X>, by: &Snapshot<X>) -> Transaction<X> {
-        self.indexer.complete(transaction, by)
+    pub(crate) fn complete(&self, transaction: Transaction<X>, by: &Snapshot<X>, is_shared: bool) -> Transaction<X> {
+        self.indexer.complete(transaction, by, is_shared)
+    }
+
+    /// Returns true if the transaction writes an object with claims.
+    pub(crate) fn has_claims(&self, transaction: &Transaction<X>) -> bool {
+        transaction.ops.iter().any(|op| self.indexer.has_claims(op.key()))
     }
 
     /// The state as it was at `revision`.

@@ -117,8 +117,11 @@ impl<X: Indexer> Store<X> {
     /// # Errors
     /// [`CommitError`]; on each of them nothing was changed, but for what one of several stores did before another refused.
     pub async fn commit(&self, transaction: Transaction<X>) -> Result<Committed<X>, CommitError> {
-        let transaction = match self.engine.is_shared() {
-            true => self.state.complete(transaction, &self.newest()),
+        let is_completed = self.engine.is_shared() || self.state.has_claims(&transaction);
+        let transaction = match is_completed {
+            true => self
+                .state
+                .complete(transaction, &self.newest(), self.engine.is_shared()),
             false => transaction,
         };
         transaction.check()?;

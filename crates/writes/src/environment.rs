@@ -49,7 +49,13 @@ pub trait Identifiers: Send + Sync {
 /// Calls webhooks and counts what admission does.
 pub trait Callers: ConversionCaller {
     /// Sends a review to an admission webhook and gives what it answers with a code of success.
-    fn call<'a>(&'a self, to: &'a ClientConfig, review: Vec<u8>, timeout: Duration) -> WebhookAnswer<'a>;
+    fn call<'a>(
+        &'a self,
+        webhook_type: WebhookType,
+        to: &'a ClientConfig,
+        review: Vec<u8>,
+        timeout: Duration,
+    ) -> WebhookAnswer<'a>;
 
     /// Counts how the call of a webhook ended.
     fn called(&self, call: WebhookCall<'_>, ending: Ending);

@@ -115,7 +115,7 @@ impl ConversionCaller for Unreachable {
 }
 
 impl Callers for Unreachable {
-    fn call<'a>(&'a self, _: &'a ClientConfig, _: Vec<u8>, _: Duration) -> WebhookAnswer<'a> {
+    fn call<'a>(&'a self, _: WebhookType, _: &'a ClientConfig, _: Vec<u8>, _: Duration) -> WebhookAnswer<'a> {
         let (code, why) = (503, UNREACHABLE.to_owned());
         Box::pin(async move { Err(Unanswered { code, why }) })
     }

@@ -136,7 +136,7 @@ async fn what_may_never_be_said_is_refused() {
 }
 
 #[tokio::test]
-async fn a_definition_in_a_built_in_group_adds_to_it_and_takes_nothing() {
+async fn definition_of_built_in_resource_changes_nothing() {
     let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
     let target = Target::of(&server).unwrap();
     let mut ingresses = definition(&sizes());
@@ -154,9 +154,10 @@ async fn a_definition_in_a_built_in_group_adds_to_it_and_takes_nothing() {
     until(&target, &path, |_, definition| is_established(definition)).await;
     let (_, list) = get(&target, "/apis/networking.k8s.io/v1/ingresses").await;
     assert_eq!(list["apiVersion"], "networking.k8s.io/v1");
+    // kube-apiserver's handler takes all paths of the group.
     assert_eq!(
         get(&target, "/apis/networking.k8s.io/v9/ingresses").await.0,
-        StatusCode::OK
+        StatusCode::NOT_FOUND
     );
     let made = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "a"},
         "spec": {"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}}});
@@ -171,6 +172,75 @@ async fn a_definition_in_a_built_in_group_adds_to_it_and_takes_nothing() {
     assert_eq!(code, StatusCode::CREATED, "{answer}");
     assert_eq!(
         answer["spec"]["defaultBackend"]["service"]["name"], "a",
-        "the built-in kind stays what it is"
+        "the built-in kind is served"
     );
+}
+
+/// A definition in a group of Kubernetes.
+fn built_in_group_definition(version: &str) -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object"}});
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": "widgets.networking.k8s.io",
+            "annotations": {"api-approved.kubernetes.io": "unapproved, a test"},
+        },
+        "spec": {
+            "group": "networking.k8s.io",
+            "scope": "Cluster",
+            "names": {"plural": "widgets", "kind": "Ingress"},
+            "versions": [{"name": version, "served": true, "storage": true, "schema": schema}],
+        },
+    })
+}
+
+#[tokio::test]
+async fn definition_in_built_in_group_is_not_served() {
+    const GROUP: &str = "/apis/networking.k8s.io";
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let target = Target::of(&server).unwrap();
+    for version in ["v1", "v9"] {
+        let definition = built_in_group_definition(version);
+        let path = format!("{DEFINITIONS}/widgets.networking.k8s.io");
+        let (code, answer) = ask(&target, Method::POST, DEFINITIONS, JSON, &definition).await;
+        assert_eq!(code, StatusCode::CREATED, "{answer}");
+        until(&target, &path, |_, definition| is_established(definition)).await;
+
+        let (code, answer) = get(&target, &format!("{GROUP}/{version}/widgets")).await;
+        assert_eq!((code, &answer["reason"]), (StatusCode::NOT_FOUND, &json!("NotFound")));
+        let (code, list) = get(&target, &format!("{GROUP}/{version}")).await;
+        let expected = if version == "v1" {
+            StatusCode::OK
+        } else {
+            StatusCode::NOT_FOUND
+        };
+        assert_eq!(code, expected, "{list}");
+        assert!(!list.to_string().contains("widgets"), "{list}");
+        let (code, list) = get(&target, &format!("{GROUP}/v1/ingresses")).await;
+        assert_eq!((code, &list["kind"]), (StatusCode::OK, &json!("IngressList")));
+
+        let (code, document) = get(&target, "/openapi/v3/apis/networking.k8s.io/v1").await;
+        assert_eq!(code, StatusCode::OK);
+        assert!(!document.to_string().contains("widgets"));
+        assert_has_unique_names(&target, "/openapi/v2").await;
+
+        let (code, answer) = ask(&target, Method::DELETE, &path, JSON, &Value::Null).await;
+        assert_eq!(code, StatusCode::OK, "{answer}");
+        until(&target, &path, |code, _| code == StatusCode::NOT_FOUND).await;
+    }
+}
+
+/// Asserts that no object of the document holds a name twice.
+async fn assert_has_unique_names(target: &Target, path: &str) {
+    let mut connection = target.connect().await.unwrap();
+    let (code, bytes) = connection
+        .ask(Method::GET, path, "", bytes::Bytes::new())
+        .await
+        .unwrap();
+    assert_eq!(code, StatusCode::OK);
+    // A parsed object keeps the last of several members of one name, so that writing it again makes the text shorter.
+    let parsed: Value = serde_json::from_slice(&bytes).unwrap();
+    let members = |text: &[u8]| text.iter().filter(|byte| **byte == b':').count();
+    assert_eq!(members(parsed.to_string().as_bytes()), members(&bytes));
 }

@@ -164,11 +164,18 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
             return Ok(());
         }
     }
+    let (reason, message) = match overlaps_built_in(&definition) {
+        true => (
+            "OverlappingBuiltInResource",
+            "instances overlap with built-in resources in storage",
+        ),
+        false => ("InstanceDeletionCompleted", "removed all instances"),
+    };
     let condition = Condition {
         of: "Terminating",
         holds: false,
-        reason: "InstanceDeletionCompleted",
-        message: "removed all instances",
+        reason,
+        message,
     };
     conditions::set(&mut definition, condition, &client.now());
     if let Some(finalizers) = definition
@@ -181,6 +188,20 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
     }
     // One write, as in the reference. Without finalizers the CRD is removed by it; otherwise it waits for the others.
     unless_gone(write_status(client, &path, &definition).await)
+}
+
+/// Returns true if the objects of the definition would be stored where those of a built-in resource are. Deleting them
+/// would delete built-in objects.
+///
+/// upstream: apiextensions-apiserver/pkg/controller/finalizer#OverlappingBuiltInResources
+fn overlaps_built_in(definition: &Value) -> bool {
+    let group = definition.str_at(&["spec", "group"]);
+    let plural = definition.str_at(&["spec", "names", "plural"]);
+    matches!(
+        (group, plural),
+        (Some("apiregistration.k8s.io"), Some("apiservices"))
+            | (Some("apiextensions.k8s.io"), Some("customresourcedefinitions"))
+    )
 }
 
 async fn write_status(client: &Client, path: &str, definition: &Value) -> Result<Value, RequestError> {

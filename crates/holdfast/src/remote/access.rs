@@ -141,7 +141,7 @@ impl Access {
 
 /// Refuses what says to be anything else than a kubeconfig of the one version that there is. Fields that no kubeconfig has are
 /// passed over, as by the reference.
-fn check_version(config: &Value) -> Result<()> {
+pub(super) fn check_version(config: &Value) -> Result<()> {
     let text = |name, usual| match config.str_at(&[name]) {
         None | Some("") => usual,
         Some(text) => text,
@@ -153,7 +153,7 @@ fn check_version(config: &Value) -> Result<()> {
 }
 
 /// The entry `name` of the list `list`, of which the contents stand under `key`.
-fn member<'a>(config: &'a Value, list: &str, key: &str, name: &str) -> Result<&'a Value> {
+pub(super) fn member<'a>(config: &'a Value, list: &str, key: &str, name: &str) -> Result<&'a Value> {
     let entries = config.get(list).and_then(Value::as_list);
     let found = entries.into_iter().flat_map(|entries| entries.iter());
     let mut found = found.filter(|entry| entry.str_at(&["name"]) == Some(name));
@@ -162,7 +162,7 @@ fn member<'a>(config: &'a Value, list: &str, key: &str, name: &str) -> Result<&'
 }
 
 /// What stands in the member `KEY-data` in base64, or in the file that the member `KEY` names.
-fn data(value: &Value, key: &str, folder: &Path) -> Result<Option<Vec<u8>>> {
+pub(super) fn data(value: &Value, key: &str, folder: &Path) -> Result<Option<Vec<u8>>> {
     let inline = format!("{key}-data");
     if let Some(text) = value.str_at(&[&inline]) {
         let bytes = STANDARD

@@ -3,6 +3,7 @@
 mod access;
 mod client;
 mod resource;
+mod users;
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +16,7 @@ use crate::files;
 pub(crate) use access::{Access, AccessFlags};
 pub(crate) use client::{Client, beginning};
 use resource::Resource;
+pub(crate) use users::read_users;
 
 /// Which object is meant, and where it is.
 #[derive(Debug, Args)]

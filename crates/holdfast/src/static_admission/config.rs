@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow, bail, ensure};
-use holdfast_kinds::admission::{ImagePolicy, ImagePolicySettings};
+use holdfast_kinds::admission::{ImagePolicy, ImagePolicySettings, LimitedResource};
 use holdfast_resource::table::items;
+use holdfast_server::webhooks::{WebhookCredentials, WebhookUsers};
 use holdfast_value::{Limits, Value, yaml};
 
 use super::{Plugin, read_file};
+use crate::remote::read_users;
 use crate::webhook::{ImageWebhook, Webhook};
 
 /// The versions of the file, and those of the configurations in it.
@@ -20,7 +22,15 @@ pub(crate) const NODE_SELECTOR: &str = "PodNodeSelector";
 pub(crate) const TOLERATIONS: &str = "PodTolerationRestriction";
 pub(crate) const EVENTS: &str = "EventRateLimit";
 pub(crate) const IMAGES: &str = "ImagePolicyWebhook";
-const OTHERS: [&str; 4] = [NODE_SELECTOR, TOLERATIONS, EVENTS, IMAGES];
+const QUOTAS: &str = "ResourceQuota";
+const OTHERS: [&str; 5] = [NODE_SELECTOR, TOLERATIONS, EVENTS, IMAGES, QUOTAS];
+
+/// Versions and kinds of the configuration of [`QUOTAS`].
+const QUOTA_KINDS: [(&str, &str); 3] = [
+    ("apiserver.config.k8s.io/v1", "ResourceQuotaConfiguration"),
+    ("resourcequota.admission.k8s.io/v1beta1", "Configuration"),
+    ("resourcequota.admission.k8s.io/v1alpha1", "Configuration"),
+];
 
 /// What the configurations of [`NODE_SELECTOR`] and [`IMAGES`] hold. A file of these alone is of the form that there was before
 /// versions.
@@ -106,6 +116,42 @@ pub(crate) fn read_for<T: Default>(
     read.map_err(|why| anyhow!("couldn't init admission plugin {plugin:?}: {place}: {why}"))
 }
 
+/// Reads the resources that can only be consumed where a quota covers them.
+pub(crate) fn limited_resources(configurations: &Configurations) -> Result<Vec<LimitedResource>> {
+    let Some(Configuration { value, place }) = configurations.get(QUOTAS) else {
+        return Ok(Vec::new());
+    };
+    let version = value.str_at(&["apiVersion"]).unwrap_or_default();
+    let known = QUOTA_KINDS.iter().find(|(known, _)| *known == version);
+    let (version, kind) = known.copied().unwrap_or(QUOTA_KINDS[0]);
+    let read = expect(value, &[version], kind)
+        .and_then(|()| LimitedResource::from_configuration(value).map_err(|why| anyhow!(why)));
+    read.map_err(|why| anyhow!("couldn't init admission plugin {QUOTAS:?}: {place}: {why}"))
+}
+
+/// Reads the credentials for webhooks: the users of the kubeconfigs that the configurations of the webhook plugins name.
+pub(crate) fn webhook_credentials(configurations: &Configurations) -> Result<WebhookCredentials> {
+    let users = |plugin: Plugin| {
+        let configuration = configurations.get(plugin.name());
+        let file = configuration.and_then(|configuration| configuration.value.str_at(&["kubeConfigFile"]));
+        let Some(file) = file.filter(|file| !file.is_empty()) else {
+            return Ok(WebhookUsers::default());
+        };
+        let path = Path::new(file);
+        let read = match path.is_absolute() {
+            true => read_users(path),
+            false => Err(anyhow!(
+                "kubeConfigFile: Invalid value: {file:?}: must be an absolute file path"
+            )),
+        };
+        read.map_err(|why| anyhow!("couldn't init admission plugin {:?}: {why:#}", plugin.name()))
+    };
+    Ok(WebhookCredentials {
+        validating: users(Plugin::ValidatingWebhooks)?,
+        mutating: users(Plugin::MutatingWebhooks)?,
+    })
+}
+
 /// The webhook that decides about images.
 pub(crate) fn image_policy(configurations: &Configurations) -> Result<ImagePolicy> {
     let why = |why: String| anyhow!("couldn't init admission plugin {IMAGES:?}: {why}");
@@ -149,11 +195,6 @@ fn folder_of(plugin: Plugin, configuration: &Value, allowed: bool) -> Result<Opt
                 "",
                 &["apiVersion", "kind", "kubeConfigFile", "staticManifestsDir"],
             )?;
-            let kubeconfig = configuration.str_at(&["kubeConfigFile"]).unwrap_or_default();
-            ensure!(
-                kubeconfig.is_empty(),
-                "kubeConfigFile: credentials for webhooks are not supported"
-            );
         }
     }
     const FIELD: &str = "staticManifestsDir";

@@ -32,9 +32,10 @@ use crate::reload::{self, Changes};
 /// What the flags say of files of admission plugins.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StaticAdmissionFlags {
-    /// A file that configures admission plugins, as kube-apiserver reads it: EventRateLimit,
-    /// ImagePolicyWebhook, PodNodeSelector and PodTolerationRestriction, and of the plugins of policies and of webhooks, the directory of those that no client can
-    /// change, which is read again when it changes
+    /// A file that configures admission plugins, as kube-apiserver reads it: EventRateLimit, ImagePolicyWebhook,
+    /// PodNodeSelector, PodTolerationRestriction and ResourceQuota; of the plugins of webhooks, the kubeconfig with the users
+    /// that they are called as; and of those of policies and webhooks, the directory of those that no client can change, which
+    /// is read again when it changes
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
 }

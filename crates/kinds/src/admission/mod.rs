@@ -39,6 +39,7 @@ pub(crate) use certificates::may_use_signer;
 pub use event_rate_limit::EventLimit;
 pub use image_policy_webhook::{ImagePolicy, ImagePolicySettings, ImageReview, ImageReviewer};
 pub use pod_toleration_restriction::TolerationSettings;
+pub use resource_quota::LimitedResource;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -75,6 +76,8 @@ pub struct PluginSettings {
     pub event_limits: Vec<EventLimit>,
     /// Who decides about images.
     pub images: Option<Arc<ImagePolicy>>,
+    /// Resources that can only be consumed where a quota covers them.
+    pub limited_resources: Vec<LimitedResource>,
 }
 
 impl Default for PluginSettings {
@@ -88,6 +91,7 @@ impl Default for PluginSettings {
             tolerations: TolerationSettings::default(),
             event_limits: Vec::new(),
             images: None,
+            limited_resources: Vec::new(),
         }
     }
 }
@@ -144,7 +148,9 @@ pub fn all_plugins(settings: &PluginSettings) -> Vec<Box<dyn AdmissionPlugin>> {
         Box::new(pod_groups::JobValidation),
         Box::new(pod_resize_validator::PodResizeValidator),
         // Behind those, so that nothing is charged for what is refused.
-        Box::new(resource_quota::ResourceQuota),
+        Box::new(resource_quota::ResourceQuota {
+            limited: settings.limited_resources.clone(),
+        }),
         Box::new(always::AlwaysDeny),
     ]
 }

@@ -4,22 +4,35 @@ use holdfast_value::Value;
 
 use super::PodUpdate;
 use crate::features::Feature;
-use crate::validation::resources::quantity;
 use crate::validation::same;
 
-/// What a change of a running Pod needs of its node, the node declares:
+/// Plugin that rejects an update of a running Pod if the update needs a feature that the Pod's node does not declare:
 /// <https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/>.
 pub(super) struct NodeDeclaredFeatureValidator;
 
-/// The features that a change may need, in the order of their names. The others that nodes declare are for the scheduler.
-const FEATURES: [(&str, Needs); 3] = [
-    ("GuaranteedQoSPodCPUResize", resizes_processors_of_guaranteed),
-    ("InPlacePodLevelResourcesVerticalScaling", resizes_whole_pod),
-    ("InPlacePodVerticalScalingInitContainers", resizes_init_containers),
+/// Node features that an update may need, sorted by name.
+///
+/// Kubelets of 1.36 also declare ExtendWebSocketsToKubelet, RestartAllContainersOnContainerExits and
+/// UserNamespacesHostNetworkSupport, which no update needs: only the scheduler and the kubelet's clients read them.
+///
+/// upstream: k8s.io/component-helpers/nodedeclaredfeatures/features#AllFeatures
+const UPDATE_FEATURES: [NodeFeature; 2] = [
+    NodeFeature {
+        name: "InPlacePodLevelResourcesVerticalScaling",
+        is_needed: resizes_pod_level_resources,
+    },
+    NodeFeature {
+        name: "InPlacePodVerticalScalingInitContainers",
+        is_needed: resizes_init_containers,
+    },
 ];
 
-/// Whether the change from one Pod to another needs a feature.
-type Needs = fn(old: &Field<'_, '_>, new: &Field<'_, '_>) -> bool;
+/// Node feature with its rule for updates (`InferForUpdate`).
+struct NodeFeature {
+    name: &'static str,
+    /// Returns true if the update from `old` to `new` needs the feature.
+    is_needed: fn(old: &Field<'_, '_>, new: &Field<'_, '_>) -> bool,
+}
 
 impl AdmissionPlugin for NodeDeclaredFeatureValidator {
     fn name(&self) -> &'static str {
@@ -47,9 +60,16 @@ impl AdmissionPlugin for NodeDeclaredFeatureValidator {
         let Some(update) = PodUpdate::of(object, old) else {
             return Ok(());
         };
+        // The reference compares generations, which change only with the spec.
+        if same(update.old.get("spec"), update.pod.get("spec")) {
+            return Ok(());
+        }
         let (before, after) = (Field::root(update.old), Field::root(update.pod));
-        let needed = FEATURES.iter().filter(|(_, needs)| needs(&before, &after));
-        let needed: Vec<&str> = needed.map(|(feature, _)| *feature).collect();
+        let needed: Vec<&str> = UPDATE_FEATURES
+            .iter()
+            .filter(|feature| (feature.is_needed)(&before, &after))
+            .map(|feature| feature.name)
+            .collect();
         if needed.is_empty() {
             return Ok(());
         }
@@ -68,7 +88,7 @@ impl AdmissionPlugin for NodeDeclaredFeatureValidator {
     }
 }
 
-/// Containers of the same place in a list, before and after.
+/// Pairs the old and the new container at each index of a list.
 fn pairs<'v>(
     old: &Field<'v, '_>,
     new: &Field<'v, '_>,
@@ -84,23 +104,12 @@ fn pairs<'v>(
     slice(old).zip(slice(new))
 }
 
-fn resizes_processors_of_guaranteed(old: &Field<'_, '_>, new: &Field<'_, '_>) -> bool {
-    if old.child("status").child("qosClass").text() != "Guaranteed" {
-        return false;
-    }
-    let requested = |container: &Value| {
-        let amount = container.at(&["resources", "requests", "cpu"]);
-        quantity(&Field::placed(amount, ""))
-    };
-    pairs(old, new, "containers").any(|(old, new)| requested(old) != requested(new))
-}
-
-fn resizes_whole_pod(old: &Field<'_, '_>, new: &Field<'_, '_>) -> bool {
+fn resizes_pod_level_resources(old: &Field<'_, '_>, new: &Field<'_, '_>) -> bool {
     let resources = |pod: &Field<'_, '_>| pod.child("spec").child("resources").value().cloned();
     !same(resources(old).as_ref(), resources(new).as_ref())
 }
 
-/// Those that run beside the containers count as containers.
+/// Returns true if an init container that is not a sidecar is resized.
 fn resizes_init_containers(old: &Field<'_, '_>, new: &Field<'_, '_>) -> bool {
     let mut pairs = pairs(old, new, "initContainers");
     pairs.any(|(old, new)| {
@@ -126,9 +135,8 @@ mod tests {
     }
 
     #[test]
-    fn a_running_pod_changes_as_far_as_its_node_declares() {
+    fn resize_on_node_without_feature_is_forbidden() {
         for (from, to, feature) in [
-            ("cpu: 1", "cpu: 2", "GuaranteedQoSPodCPUResize"),
             ("memory: 1", "memory: 2", "InPlacePodLevelResourcesVerticalScaling"),
             ("cpu: 3", "cpu: 4", "InPlacePodVerticalScalingInitContainers"),
         ] {
@@ -138,11 +146,29 @@ mod tests {
             );
             assert_eq!(resized(feature, from, to), Ok(()));
         }
-        assert_eq!(resized("", "cpu: 1", "cpu: 1000m"), Ok(()));
         assert_eq!(
             resized("", "cpu: ", "cpu: 1").unwrap_err(),
-            "pod update requires features GuaranteedQoSPodCPUResize, InPlacePodLevelResourcesVerticalScaling, \
+            "pod update requires features InPlacePodLevelResourcesVerticalScaling, \
              InPlacePodVerticalScalingInitContainers which are not available on node \"one\""
+        );
+    }
+
+    #[test]
+    fn cpu_resize_of_guaranteed_pod_needs_no_feature() {
+        assert_eq!(resized("", "cpu: 1", "cpu: 2"), Ok(()));
+        let kubelet = "ExtendWebSocketsToKubelet, InPlacePodLevelResourcesVerticalScaling, \
+                       InPlacePodVerticalScalingInitContainers, RestartAllContainersOnContainerExits";
+        assert_eq!(resized(kubelet, "cpu: ", "cpu: 1"), Ok(()));
+    }
+
+    #[test]
+    fn sidecar_resize_needs_no_feature() {
+        let pod = POD.replace("{name: i, image: i,", "{name: i, image: i, restartPolicy: Always,");
+        let new = pod.replace("cpu: 3", "cpu: 4");
+        let harness = Harness::new().with("{apiVersion: v1, kind: Node, metadata: {name: one}}");
+        assert_eq!(
+            harness.admit_update("NodeDeclaredFeatureValidator", Some("resize"), &pod, &new),
+            Ok(())
         );
     }
 }

@@ -4,17 +4,144 @@
 //! stored or neither is, so that of two writes that run for the last place one finds it taken. What is given back is counted
 //! by the controller of quotas.
 
+use std::fmt;
 use std::ops::ControlFlow;
 
 use holdfast_admission::{AdmissionPlugin, Calls, Interest, Reservation};
+use holdfast_gotext::errors::aggregate;
+use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::quota::{Amounts, Counted, amounts};
+use holdfast_resource::table::items;
 use holdfast_resource::{Field, Operation, Refusal, WriteContext};
 use holdfast_value::Value;
 
 use super::group_resource;
 
-/// Refuses what would take more than a quota of the namespace allows.
-pub(super) struct ResourceQuota;
+/// Plugin that rejects a write that takes more than a quota of the namespace allows, or that takes a
+/// [limited resource](LimitedResource) that no quota covers.
+pub(super) struct ResourceQuota {
+    /// Resources that the configuration of the plugin limits.
+    pub(super) limited: Vec<LimitedResource>,
+}
+
+/// Entry of `limitedResources` in the configuration of the plugin: a resource that can only be consumed where a quota
+/// covers it
+/// (<https://kubernetes.io/docs/concepts/policy/resource-quotas/#limit-priority-class-consumption-by-default>).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitedResource {
+    group: String,
+    resource: String,
+    /// Parts of the names under which quotas count the limited amounts.
+    match_contains: Vec<String>,
+    /// Scopes whose objects need a quota with the same scope.
+    match_scopes: Vec<ScopeRequirement>,
+}
+
+/// Requirement on the scope of an object, as in the scope selector of a quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct ScopeRequirement {
+    scope: String,
+    operator: String,
+    values: Vec<String>,
+}
+
+impl LimitedResource {
+    /// Reads `limitedResources` from the configuration of the plugin.
+    ///
+    /// # Errors
+    /// The fields that the reference rejects.
+    pub fn from_configuration(configuration: &Value) -> Result<Vec<Self>, String> {
+        check_fields(configuration, "", &["apiVersion", "kind", "limitedResources"])?;
+        let mut limited = Vec::new();
+        let mut missing = Vec::new();
+        for (index, entry) in items(configuration, &["limitedResources"]).iter().enumerate() {
+            let place = format!("limitedResources[{index}]");
+            check_fields(
+                entry,
+                &format!("{place}."),
+                &["apiGroup", "resource", "matchContains", "matchScopes"],
+            )?;
+            let resource = text(entry, "resource");
+            if resource.is_empty() {
+                missing.push(format!("{place}.resource: Required value"));
+            }
+            let scopes = items(entry, &["matchScopes"]).iter().enumerate();
+            let scopes = scopes.map(|(at, scope)| {
+                let place = format!("{place}.matchScopes[{at}].");
+                check_fields(scope, &place, &["scopeName", "operator", "values"])?;
+                Ok(ScopeRequirement {
+                    scope: text(scope, "scopeName"),
+                    operator: text(scope, "operator"),
+                    values: texts(scope, "values"),
+                })
+            });
+            limited.push(Self {
+                group: text(entry, "apiGroup"),
+                resource,
+                match_contains: texts(entry, "matchContains"),
+                match_scopes: scopes.collect::<Result<_, String>>()?,
+            });
+        }
+        match missing.is_empty() {
+            true => Ok(limited),
+            false => Err(aggregate(&missing)),
+        }
+    }
+}
+
+fn text(object: &Value, field: &str) -> String {
+    object.str_at(&[field]).unwrap_or_default().to_owned()
+}
+
+fn texts(object: &Value, field: &str) -> Vec<String> {
+    let list = items(object, &[field]).iter();
+    list.filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+/// Rejects fields that the configuration does not have, as the strict decoder of the reference does.
+fn check_fields(object: &Value, place: &str, known: &[&str]) -> Result<(), String> {
+    let fields = object.as_map().into_iter().flatten();
+    let unknown = fields
+        .map(|(name, _)| name)
+        .find(|name| !known.contains(&name.as_str()));
+    match unknown {
+        Some(name) => Err(format!("strict decoding error: unknown field \"{place}{name}\"")),
+        None => Ok(()),
+    }
+}
+
+impl ScopeRequirement {
+    /// Returns the requirements of a quota: its scopes, then its scope selector.
+    fn of_quota(quota: &Value) -> Vec<Self> {
+        let scopes = texts(quota.get("spec").unwrap_or(&Value::Null), "scopes");
+        let scopes = scopes.into_iter().map(|scope| Self {
+            scope,
+            operator: "Exists".to_owned(),
+            values: Vec::new(),
+        });
+        let selector = items(quota, &["spec", "scopeSelector", "matchExpressions"]).iter();
+        let selector = selector.map(|expression| Self {
+            scope: text(expression, "scopeName"),
+            operator: text(expression, "operator"),
+            values: texts(expression, "values"),
+        });
+        scopes.chain(selector).collect()
+    }
+
+    fn matches(&self, counted: &Counted<'_>, object: &Value) -> bool {
+        let values: Vec<&str> = self.values.iter().map(String::as_str).collect();
+        let usage = counted.beyond_number();
+        usage.is_some_and(|usage| usage.is_within(object, &self.scope, &self.operator, &values))
+    }
+}
+
+/// Written as Go prints the struct.
+impl fmt::Display for ScopeRequirement {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = self.values.join(" ");
+        write!(formatter, "{{{} {} [{values}]}}", self.scope, self.operator)
+    }
+}
 
 impl AdmissionPlugin for ResourceQuota {
     fn name(&self) -> &'static str {
@@ -49,14 +176,19 @@ impl AdmissionPlugin for ResourceQuota {
             return Ok(Vec::new());
         };
         let of = group_resource("", "resourcequotas");
-        let mut quotas = Vec::new();
+        let (mut quotas, mut covered_scopes) = (Vec::new(), Vec::new());
         context.lookup.list(&of, context.namespace, &mut |quota| {
+            if !self.limited.is_empty() {
+                let scopes = ScopeRequirement::of_quota(quota).into_iter();
+                let matching = scopes.filter(|scope| scope.matches(&counted, object));
+                covered_scopes.extend(matching.map(|scope| scope.scope));
+            }
             if counts(quota, &counted, object) {
                 quotas.push(quota.clone());
             }
             ControlFlow::Continue(())
         });
-        if quotas.is_empty() {
+        if quotas.is_empty() && self.limited.is_empty() {
             return Ok(Vec::new());
         }
         let before = old.map(|read| read());
@@ -70,18 +202,81 @@ impl AdmissionPlugin for ResourceQuota {
         let growth = before
             .as_ref()
             .map(|old| growth(&taken, &counted.usage(old, context.now)));
-        let mut reservations = Vec::new();
-        for quota in quotas {
-            let more = match (&before, &growth) {
-                (Some(old), Some(growth)) if counts(&quota, &counted, old) => growth,
+        let charges: Vec<&Amounts> = quotas
+            .iter()
+            .map(|quota| match (&before, &growth) {
+                (Some(old), Some(growth)) if counts(quota, &counted, old) => growth,
                 _ => &taken,
-            };
-            reservations.extend(reserved(quota, more)?.map(|object| Reservation {
+            })
+            .collect();
+        let uncounted = growth.as_ref().unwrap_or(&taken);
+        let is_zero = |amounts: &&Amounts| amounts.values().all(Quantity::is_zero);
+        let is_unchanged = match charges.is_empty() {
+            true => is_zero(&uncounted),
+            false => charges.iter().all(is_zero),
+        };
+        if is_unchanged {
+            return Ok(Vec::new());
+        }
+        self.check_coverage(&counted, object, &taken, &quotas, &covered_scopes)?;
+        let mut reservations = Vec::new();
+        for (quota, more) in quotas.iter().zip(charges) {
+            reservations.extend(reserved(quota.clone(), more)?.map(|object| Reservation {
                 resource: of.clone(),
                 object,
             }));
         }
         Ok(reservations)
+    }
+}
+
+impl ResourceQuota {
+    /// Rejects a write that takes a limited resource that none of `quotas`, which count the object, covers.
+    /// `covered_scopes` are the scopes of all quotas of the namespace that match the object.
+    ///
+    /// upstream: apiserver/pkg/admission/plugin/resourcequota#CheckRequest
+    fn check_coverage(
+        &self,
+        counted: &Counted<'_>,
+        object: &Value,
+        taken: &Amounts,
+        quotas: &[Value],
+        covered_scopes: &[String],
+    ) -> Result<(), Refusal> {
+        let of_resource = self
+            .limited
+            .iter()
+            .filter(|limited| counted.is_of(&limited.group, &limited.resource));
+        let parts: Vec<&String> = of_resource.flat_map(|limited| &limited.match_contains).collect();
+        let is_limited = |name: &str| parts.iter().any(|part| name.contains(part.as_str()));
+        let is_covered = |name: &str| {
+            let hard = |quota: &Value| quota.at(&["status", "hard", name]).is_some();
+            quotas.iter().any(hard)
+        };
+        let uncovered = taken
+            .iter()
+            .filter(|(name, amount)| amount.is_positive() && is_limited(name) && !is_covered(name))
+            .map(|(name, _)| name.as_str());
+        let uncovered: Vec<&str> = uncovered.collect();
+        if !uncovered.is_empty() {
+            return Err(Refusal::forbidden(format!(
+                "insufficient quota to consume: {}",
+                uncovered.join(",")
+            )));
+        }
+        // The reference compares the scopes of all entries, whatever resource they name.
+        let scopes = self.limited.iter().flat_map(|limited| &limited.match_scopes);
+        let uncovered: Vec<String> = scopes
+            .filter(|scope| scope.matches(counted, object) && !covered_scopes.contains(&scope.scope))
+            .map(ToString::to_string)
+            .collect();
+        match uncovered.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::Failed(format!(
+                "insufficient quota to match these scopes: [{}]",
+                uncovered.join(" ")
+            ))),
+        }
     }
 }
 

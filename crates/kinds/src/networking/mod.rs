@@ -46,7 +46,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
         "servicecidrs" => {
             let wipes_status = config.features.has(Feature::ServiceCIDRStatusFieldWiping);
             let cidrs = kind(servicecidr::ServiceCidr {
-                first: block,
+                default_blocks: config.service_cidrs().collect(),
                 wipes_status,
             });
             let cidrs = match wipes_status {

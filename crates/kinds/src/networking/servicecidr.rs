@@ -9,8 +9,8 @@ use crate::validation::{Errors, immutable};
 
 /// What only ServiceCIDRs do.
 pub(crate) struct ServiceCidr {
-    /// The block that is there from the start.
-    pub(crate) first: Block,
+    /// Blocks of the default ServiceCIDR: those of the flags.
+    pub(crate) default_blocks: Vec<Block>,
     /// Whether only writes to the status change it.
     pub(crate) wipes_status: bool,
 }
@@ -79,7 +79,12 @@ fn validate_blocks(cidrs: &Field<'_, '_>, errors: &mut Errors) {
 impl InitialObjects for ServiceCidr {
     fn initial_objects(&self) -> Vec<Value> {
         let mut object = new_object("networking.k8s.io/v1", "ServiceCIDR", "", "kubernetes");
-        object.set_at(&["spec", "cidrs"], vec![self.first.to_string().into()].into());
+        let cidrs: Vec<Value> = self
+            .default_blocks
+            .iter()
+            .map(|block| block.to_string().into())
+            .collect();
+        object.set_at(&["spec", "cidrs"], cidrs.into());
         vec![object]
     }
 }

@@ -336,8 +336,8 @@ impl Block {
             .then(|| number(address) - (number(self.address) & self.mask()))
     }
 
-    /// Whether the block is of IPv4 addresses.
-    pub(crate) fn is_ipv4(&self) -> bool {
+    /// Returns true if the block is of IPv4 addresses.
+    pub fn is_ipv4(&self) -> bool {
         self.address.is_ipv4()
     }
 

@@ -82,26 +82,26 @@ impl Registry {
         &self.built_in.types
     }
 
-    /// The resource served at `/apis/GROUP/VERSION/…/PLURAL` (`/api/VERSION/…` for the core group). What is built in stays
-    /// what it is, whatever a definition says.
+    /// Returns the resource served at `/apis/GROUP/VERSION/…/PLURAL` (`/api/VERSION/…` for the core group).
+    ///
+    /// A built-in group serves its built-in resources only, in every version: kube-apiserver's handler takes all paths
+    /// below `/apis/GROUP` of a built-in group, so that no request reaches the handler of custom resources.
     pub fn served(&self, group: &str, version: &str, plural: &str) -> Option<&Served> {
-        let built_in = self
-            .built_in
-            .by_path
-            .get(&(SmolStr::new(group), SmolStr::new(version)))
-            .and_then(|served| served.get(plural));
-        built_in.or_else(|| self.groups.get(group)?.served(version, plural))
+        if self.is_built_in_group(group) {
+            let key = (SmolStr::new(group), SmolStr::new(version));
+            return self.built_in.by_path.get(&key)?.get(plural);
+        }
+        self.groups.get(group)?.served(version, plural)
     }
 
-    /// Whether any resource is served in this group and version.
+    /// Returns true if any resource is served in this group and version.
     pub fn serves(&self, group: &str, version: &str) -> bool {
-        self.built_in
-            .by_path
-            .contains_key(&(SmolStr::new(group), SmolStr::new(version)))
-            || self
-                .groups
-                .get(group)
-                .is_some_and(|group| group.version(version).is_some())
+        if self.is_built_in_group(group) {
+            let key = (SmolStr::new(group), SmolStr::new(version));
+            return self.built_in.by_path.contains_key(&key);
+        }
+        let group = self.groups.get(group);
+        group.is_some_and(|group| group.version(version).is_some())
     }
 
     /// The resource of that group and plural name.
@@ -187,16 +187,23 @@ impl Registry {
         self.built_in.listed.contains(group_version) || defined().is_some()
     }
 
-    /// The resources served in a group and version, in the order of discovery.
+    /// Returns true if `/apis/GROUP/VERSION` lists resources. A version that only definitions add to a built-in group is
+    /// [listed](Self::lists) among the versions of the group, but the path itself is not served.
+    pub fn serves_resource_list(&self, group_version: &GroupVersion) -> bool {
+        match self.is_built_in_group(&group_version.group) {
+            true => self.built_in.listed.contains(group_version),
+            false => self.lists(group_version),
+        }
+    }
+
+    /// The resources described for a group and version, in the order of discovery. In a built-in group version these are
+    /// the built-in resources only; definitions can add further versions to a built-in group.
     pub fn served_in<'a>(&'a self, group_version: &'a GroupVersion) -> impl Iterator<Item = Served> + 'a {
+        let is_built_in = self.built_in.listed.contains(group_version);
         let built_in = self.built_in.by_group_version.get(group_version).into_iter().flatten();
-        let group = self.groups.get(&group_version.group);
+        let group = self.groups.get(&group_version.group).filter(|_| !is_built_in);
         let defined = group.and_then(|group| group.version(&group_version.version));
-        let defined = defined.into_iter().flatten().filter(|served| {
-            let is = self.served(&group_version.group, &group_version.version, &served.resource.plural);
-            is.is_some_and(|is| Arc::ptr_eq(&is.resource, &served.resource))
-        });
-        built_in.chain(defined).cloned()
+        built_in.chain(defined.into_iter().flatten()).cloned()
     }
 
     /// What definitions add to the group. As long as it is the same `Arc`, nothing that they add was changed.
@@ -446,21 +453,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_in_stays_what_it_is() {
+    fn definition_in_built_in_group_version_is_hidden() {
         let mut registry = registry();
-        registry.define(resource("apps", "deployments", "Deployment", &["v1", "v2"], 1));
+        registry.define(resource("apps", "deployments", "Deployment", &["v1"], 1));
+        registry.define(resource("apps", "widgets", "Widget", &["v1"], 2));
+        let group_version = GroupVersion::new("apps", "v1");
         let served = registry.served("apps", "v1", "deployments").unwrap();
         assert!(served.resource.definition.is_none());
-        assert!(
-            registry
-                .served("apps", "v2", "deployments")
-                .unwrap()
-                .resource
-                .definition
-                .is_some()
-        );
+        assert!(registry.served("apps", "v1", "widgets").is_none());
+        let described: Vec<Served> = registry.served_in(&group_version).collect();
+        assert_eq!(described.len(), 1);
+        assert!(described[0].resource.definition.is_none());
+        assert_eq!(listed(&registry), ["apps/v1"]);
+    }
+
+    #[test]
+    fn definition_adds_listed_version_to_built_in_group() {
+        let mut registry = registry();
+        registry.define(resource("apps", "widgets", "Widget", &["v2"], 1));
+        let group_version = GroupVersion::new("apps", "v2");
         assert_eq!(listed(&registry), ["apps/v1", "apps/v2"]);
-        assert_eq!(registry.served_in(&GroupVersion::new("apps", "v1")).count(), 1);
+        assert_eq!(registry.served_in(&group_version).count(), 1);
+        assert!(registry.lists(&group_version) && !registry.serves_resource_list(&group_version));
+        assert!(registry.served("apps", "v2", "widgets").is_none() && !registry.serves("apps", "v2"));
     }
 
     #[test]

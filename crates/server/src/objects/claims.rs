@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use holdfast_resource::{Claim, Claims, Registry};
 use holdfast_store::{CommitError, Op, Transaction};
-use holdfast_value::{Limits, Value, json};
+use holdfast_value::{Limits, SmolStr, Value, json};
 
 use super::{Objects, Snapshot, Store, readable};
 use crate::runtime::background::Background;
@@ -20,6 +20,34 @@ const ROUNDS: usize = 3;
 /// The health check of the task.
 const CHECK: &str = "poststarthook/start-service-ip-repair-controllers";
 
+/// Returns the prefixes of the keys of objects with claims.
+pub(super) fn prefixes(registry: &Registry) -> Vec<SmolStr> {
+    let claiming = registry
+        .resources()
+        .filter(|resource| resource.capabilities.claims.is_some());
+    let storages = claiming.filter_map(|resource| resource.storage.as_ref());
+    storages.map(|storage| storage.prefix.clone()).collect()
+}
+
+/// Mends the claims of all kinds once, in a store that no other server writes to: one that an older version wrote has none.
+///
+/// # Errors
+/// Why the store cannot be written to.
+pub async fn repair_once(store: &Store, registry: &Registry) -> Result<(), String> {
+    for resource in registry.resources() {
+        if let (Some(kind), Some(storage)) = (&resource.capabilities.claims, &resource.storage) {
+            let is_kept = |claim: &Claim| is_served(registry, claim);
+            mend(store, &**kind, &storage.namespace_prefix(""), &is_kept).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns true if the claim is an object of a served resource. Others are for the servers that share a store.
+fn is_served(registry: &Registry, claim: &Claim) -> bool {
+    !registry.stored_around(claim.key.as_bytes()).is_empty()
+}
+
 /// Mends the claims of all kinds that have any, now and then, until the server ends.
 pub fn repair(store: &Arc<Store>, registry: &Registry, background: &Background, shutdown: &Shutdown) {
     for resource in registry.resources() {
@@ -29,7 +57,7 @@ pub fn repair(store: &Arc<Store>, registry: &Registry, background: &Background, 
         let (store, kind, prefix) = (Arc::clone(store), Arc::clone(kind), storage.namespace_prefix(""));
         let work = async move {
             loop {
-                if let Err(error) = mend(&store, &*kind, &prefix).await {
+                if let Err(error) = mend(&store, &*kind, &prefix, &|_| true).await {
                     tracing::warn!(
                         error,
                         "the allocations of objects cannot be repaired; tried again later"
@@ -42,14 +70,20 @@ pub fn repair(store: &Arc<Store>, registry: &Registry, background: &Background, 
     }
 }
 
-async fn mend(store: &Store, kind: &dyn Claims, prefix: &str) -> Result<(), String> {
+async fn mend(
+    store: &Store,
+    kind: &dyn Claims,
+    prefix: &str,
+    is_kept: &(dyn Fn(&Claim) -> bool + Sync),
+) -> Result<(), String> {
     for round in 0..ROUNDS {
         let snapshot = store.latest().await.map_err(|error| error.to_string())?;
         let below = |prefix: &str| {
             let entries = snapshot.range(prefix.as_bytes());
             entries.filter_map(|entry| readable(entry)).collect::<Vec<Value>>()
         };
-        let claims = kind.repair(&below(prefix), &below, SystemClock.now());
+        let mut claims = kind.repair(&below(prefix), &below, SystemClock.now());
+        claims.retain(is_kept);
         if claims.is_empty() {
             return Ok(());
         }
@@ -82,12 +116,14 @@ fn written(transaction: Transaction<Objects>, claim: Claim, state: &Snapshot) ->
     }
 }
 
-/// The transaction with the claims of the objects that it writes. Where another server was faster, a guard fails, and the write
+/// Adds the claims of the objects that a transaction writes; in a store that is not shared, only those that are objects of
+/// served resources. Where another server was faster, a guard fails, and the write
 /// is done again from what is there by then.
 pub(super) fn complete(
     registry: &Registry,
     transaction: Transaction<Objects>,
     state: &Snapshot,
+    is_shared: bool,
 ) -> Transaction<Objects> {
     let read = |key: &str| readable(state.get(key.as_bytes())?);
     let mut claims = Vec::new();
@@ -108,6 +144,7 @@ pub(super) fn complete(
     }
     claims
         .into_iter()
+        .filter(|claim| is_shared || is_served(registry, claim))
         .fold(transaction, |transaction, claim| written(transaction, claim, state))
 }
 

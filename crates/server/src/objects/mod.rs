@@ -167,12 +167,15 @@ impl Index {
 /// Makes the index of stored objects from the descriptors of their resources.
 pub struct Objects {
     registry: Arc<ArcSwap<Registry>>,
+    /// Prefixes of the keys of objects with claims. Only built-in resources have any, so that the list never changes.
+    claiming: Vec<SmolStr>,
 }
 
 impl Objects {
     /// An indexer that knows the resources of `registry`, as they are when an index is made.
     pub fn new(registry: Arc<ArcSwap<Registry>>) -> Self {
-        Self { registry }
+        let claiming = claims::prefixes(&registry.load());
+        Self { registry, claiming }
     }
 }
 
@@ -180,8 +183,12 @@ impl Indexer for Objects {
     type Index = Index;
     type Encodings = EncodedEvent;
 
-    fn complete(&self, transaction: Transaction<Self>, state: &Snapshot) -> Transaction<Self> {
-        claims::complete(&self.registry.load(), transaction, state)
+    fn complete(&self, transaction: Transaction<Self>, state: &Snapshot, is_shared: bool) -> Transaction<Self> {
+        claims::complete(&self.registry.load(), transaction, state, is_shared)
+    }
+
+    fn has_claims(&self, key: &[u8]) -> bool {
+        self.claiming.iter().any(|prefix| key.starts_with(prefix.as_bytes()))
     }
 
     fn index(&self, key: &Key, value: &[u8]) -> Index {

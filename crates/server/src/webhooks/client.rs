@@ -23,6 +23,7 @@ use smol_str::SmolStr;
 use tokio::sync::Semaphore;
 
 use super::connector::{ConnectError, Connector};
+use super::credentials::WebhookUser;
 use super::services::Services;
 
 /// Calls webhooks.
@@ -37,6 +38,8 @@ pub struct Client {
 struct Peer {
     authorities: Option<Authorities>,
     of_service: bool,
+    /// Address in memory of the user whose certificate the connections show; users live as long as the server.
+    certificate_user: Option<usize>,
 }
 
 type HttpPool = Pool<Connector, Full<Bytes>>;
@@ -90,11 +93,25 @@ impl Client {
         }
     }
 
-    /// Sends JSON to a webhook and gives what it answers with a code of success.
+    /// Sends JSON to a webhook without credentials and returns the body of a successful answer.
     ///
     /// # Errors
     /// Why there is no such answer.
     pub(crate) async fn call(&self, to: &ClientConfig, body: Vec<u8>, timeout: Duration) -> Result<Bytes, CallError> {
+        self.call_as(None, to, body, timeout).await
+    }
+
+    /// Sends JSON to a webhook as `user` and returns the body of a successful answer.
+    ///
+    /// # Errors
+    /// Why there is no such answer.
+    pub(super) async fn call_as(
+        &self,
+        user: Option<&Arc<WebhookUser>>,
+        to: &ClientConfig,
+        body: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Bytes, CallError> {
         let url = format!(
             "{}?timeout={}",
             to.address.url(),
@@ -105,13 +122,17 @@ impl Client {
             why,
         };
         let unanswered = |why: &str| failed(StatusCode::SERVICE_UNAVAILABLE, format!("Post {url:?}: {why}"));
-        let pool = self.pool(to).map_err(CallError::Unusable)?;
-        let request = Request::post(&url)
+        let pool = self.pool(to, user).map_err(CallError::Unusable)?;
+        let mut request = Request::post(&url)
             .header(ACCEPT, "application/json, */*")
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, "kube-apiserver-admission")
             .body(Full::new(Bytes::from(body)))
             .map_err(|error| unanswered(&error.to_string()))?;
+        if let Some(user) = user {
+            let added = user.add_headers(request.headers_mut()).await;
+            added.map_err(CallError::Unusable)?;
+        }
         let places = self.places(request.uri().authority().map_or("", |authority| authority.as_str()));
         let exchange = async {
             let _place = places.acquire().await;
@@ -139,8 +160,12 @@ impl Client {
         }
     }
 
-    fn pool(&self, to: &ClientConfig) -> Result<HttpPool, String> {
+    fn pool(&self, to: &ClientConfig, user: Option<&Arc<WebhookUser>>) -> Result<HttpPool, String> {
+        let certificate = user.and_then(|user| user.certificate());
         let peer = Peer {
+            certificate_user: user
+                .filter(|_| certificate.is_some())
+                .map(|user| Arc::as_ptr(user).addr()),
             authorities: to.authorities.clone(),
             of_service: matches!(to.address, Address::Service { .. }),
         };
@@ -149,7 +174,7 @@ impl Client {
             return Ok(pool.clone());
         }
         let services = peer.of_service.then(|| Arc::clone(&self.services));
-        let connector = Connector::new(peer.authorities.as_ref().map(Authorities::pem), services)?;
+        let connector = Connector::new(peer.authorities.as_ref().map(Authorities::pem), services, certificate)?;
         let pool: HttpPool = Pool::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())

@@ -49,13 +49,17 @@ const HTTP2: &[u8] = b"h2";
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 impl Connector {
-    /// Trusts `authorities`, in PEM, or those of the system.
+    /// Trusts `authorities`, in PEM, or those of the system, and shows `certificate`.
     ///
     /// # Errors
-    /// Where there are none.
-    pub(super) fn new(authorities: Option<&[u8]>, services: Option<Arc<Services>>) -> Result<Self, String> {
+    /// Missing authorities.
+    pub(super) fn new(
+        authorities: Option<&[u8]>,
+        services: Option<Arc<Services>>,
+        certificate: Option<Arc<dyn ResolvesClientCert>>,
+    ) -> Result<Self, String> {
         let trust = authorities.map_or(Trust::System, Trust::Authorities);
-        let mut config = trust::client_config(trust, None)?;
+        let mut config = trust::client_config(trust, certificate)?;
         // Over HTTP/2 all calls share a connection, and so would reach one endpoint of a service alone.
         let protocols: &[&[u8]] = if services.is_some() { &[HTTP1] } else { &[HTTP2, HTTP1] };
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();

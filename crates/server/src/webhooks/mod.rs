@@ -4,14 +4,17 @@
 mod backend;
 mod client;
 mod connector;
+mod credentials;
 mod routing;
 mod services;
 mod trust;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use holdfast_admission::webhooks::Webhooks as Configured;
+use bytes::Bytes;
+use holdfast_admission::webhooks::{ClientConfig, WebhookType, Webhooks as Configured};
 use holdfast_resource::Registry;
 
 use crate::objects::Store;
@@ -21,6 +24,7 @@ pub(crate) use trust::Trust;
 pub(crate) use backend::Backend;
 pub(crate) use client::CallError;
 pub use client::Client;
+pub use credentials::{UserFields, WebhookCredentials, WebhookUser, WebhookUsers};
 pub use holdfast_admission::webhooks::authorities_fault;
 pub use routing::Routing;
 
@@ -28,6 +32,7 @@ pub use routing::Routing;
 pub struct Webhooks {
     configured: Arc<Configured>,
     client: Arc<Client>,
+    credentials: WebhookCredentials,
 }
 
 impl Webhooks {
@@ -36,7 +41,26 @@ impl Webhooks {
         Self {
             configured,
             client: Arc::new(Client::new(Services::new(store, registry))),
+            credentials: WebhookCredentials::default(),
         }
+    }
+
+    /// Calls the webhooks with credentials.
+    #[must_use]
+    pub fn with_credentials(self, credentials: WebhookCredentials) -> Self {
+        Self { credentials, ..self }
+    }
+
+    /// Calls an admission webhook with the credentials for its type and address.
+    pub(crate) async fn call(
+        &self,
+        webhook_type: WebhookType,
+        to: &ClientConfig,
+        body: Vec<u8>,
+        timeout: Duration,
+    ) -> Result<Bytes, CallError> {
+        let user = self.credentials.user(webhook_type, &to.address);
+        self.client.call_as(user, to, body, timeout).await
     }
 
     /// The webhooks that are configured.

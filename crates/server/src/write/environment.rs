@@ -90,9 +90,15 @@ impl ConversionCaller for Context {
 }
 
 impl Callers for Context {
-    fn call<'a>(&'a self, to: &'a ClientConfig, review: Vec<u8>, timeout: Duration) -> WebhookAnswer<'a> {
+    fn call<'a>(
+        &'a self,
+        webhook_type: WebhookType,
+        to: &'a ClientConfig,
+        review: Vec<u8>,
+        timeout: Duration,
+    ) -> WebhookAnswer<'a> {
         Box::pin(async move {
-            let answer = self.webhooks.client().call(to, review, timeout).await;
+            let answer = self.webhooks.call(webhook_type, to, review, timeout).await;
             answer.map_err(|error| match error {
                 CallError::Unusable(why) => Unanswered {
                     code: UNAVAILABLE,

@@ -133,13 +133,22 @@ impl Identity {
     }
 }
 
+/// A call of a webhook.
+struct Call {
+    /// Path with its query.
+    path: String,
+    /// `Authorization` header; empty where there is none.
+    authorization: String,
+    review: Value,
+}
+
 /// A webhook that runs.
 pub struct Hook {
     /// Where it is.
     pub port: u16,
     /// What its certificate comes from, as a `caBundle`.
     pub bundle: String,
-    calls: Arc<Mutex<Vec<(String, Value)>>>,
+    calls: Arc<Mutex<Vec<Call>>>,
     connections: Arc<AtomicUsize>,
 }
 
@@ -217,12 +226,21 @@ impl Hook {
 
     /// What the webhook was asked, in order.
     pub fn calls(&self) -> Vec<Value> {
-        self.calls.lock().iter().map(|(_, review)| review.clone()).collect()
+        self.calls.lock().iter().map(|call| call.review.clone()).collect()
     }
 
     /// The paths that were called, with their queries.
     pub fn paths(&self) -> Vec<String> {
-        self.calls.lock().iter().map(|(path, _)| path.clone()).collect()
+        self.calls.lock().iter().map(|call| call.path.clone()).collect()
+    }
+
+    /// The `Authorization` headers of the calls; empty where a call had none.
+    pub fn authorizations(&self) -> Vec<String> {
+        self.calls
+            .lock()
+            .iter()
+            .map(|call| call.authorization.clone())
+            .collect()
     }
 
     /// How many connections there were.
@@ -252,13 +270,22 @@ impl Hook {
 async fn respond(
     request: Request<Incoming>,
     answer: &Answer,
-    calls: &Mutex<Vec<(String, Value)>>,
+    calls: &Mutex<Vec<Call>>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().to_string();
+    let authorization = request.headers().get(http::header::AUTHORIZATION);
+    let authorization = authorization
+        .and_then(|header| header.to_str().ok())
+        .unwrap_or_default()
+        .to_owned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let review: Value = serde_json::from_slice(&body).unwrap();
     let reply = answer(&review);
-    calls.lock().push((path, review.clone()));
+    calls.lock().push(Call {
+        path,
+        authorization,
+        review: review.clone(),
+    });
     let media_type = match reply {
         Reply::Raw(..) => "text/plain",
         _ => "application/json",

@@ -32,7 +32,7 @@ impl ConversionCaller for Hooks {
 }
 
 impl Callers for Hooks {
-    fn call<'a>(&'a self, to: &'a ClientConfig, review: Vec<u8>, _: Duration) -> WebhookAnswer<'a> {
+    fn call<'a>(&'a self, _: WebhookType, to: &'a ClientConfig, review: Vec<u8>, _: Duration) -> WebhookAnswer<'a> {
         self.reviews
             .lock()
             .push(json::parse(&review, &Limits::REQUEST).unwrap());

@@ -12,13 +12,16 @@ use holdfast_gotext::time::{Precision, Timestamp};
 use holdfast_resource::{Claim, Claims, GroupResource, Lookup};
 use holdfast_value::{Value, json};
 
-use super::allocation::{Reservation, held};
+use super::allocation::{blocks_of, held};
 use super::{Service, repair};
+use crate::validation::addresses::Block;
 
 /// The key of the ports of the nodes.
 const PORTS: &str = "/registry/ranges/servicenodeports";
 /// What the keys of IPAddresses begin with.
 const ADDRESSES: &str = "/registry/ipaddresses/";
+/// What the keys of ServiceCIDRs begin with.
+const SERVICE_CIDRS: &str = "/registry/servicecidrs/";
 
 /// The labels of an IPAddress that a Service has, and who makes them.
 pub(super) const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
@@ -53,7 +56,9 @@ impl Claims for Service {
     }
 
     fn repair(&self, objects: &[Value], below: &dyn Fn(&str) -> Vec<Value>, now: SystemTime) -> Vec<Claim> {
-        let mut claims = repair::addresses(objects, &below(ADDRESSES), &self.config.service_cidr, now);
+        let mut blocks: Vec<Block> = self.config.service_cidrs().collect();
+        blocks.extend(below(SERVICE_CIDRS).iter().flat_map(blocks_of));
+        let mut claims = repair::addresses(objects, &below(ADDRESSES), &blocks, now);
         let there = below(PORTS).pop();
         let stored = Bits::of(there.as_ref());
         let mut leaks = self.leaks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,15 +72,8 @@ impl Claims for Service {
     }
 }
 
-/// Whether the reservation is of the requested address, and an IPAddress says that it is not this Service's. One that was
-/// drawn is drawn again when it cannot be stored.
-pub(super) fn is_of_another(reserved: &Reservation, requested: &str, service: &Value, lookup: &dyn Lookup) -> bool {
-    let Reservation::Address(address) = reserved else {
-        return false;
-    };
-    if requested.is_empty() {
-        return false;
-    }
+/// Returns true if an IPAddress says that the address is not this Service's.
+pub(super) fn is_of_another(address: IpAddr, service: &Value, lookup: &dyn Lookup) -> bool {
     let addresses = GroupResource {
         group: "networking.k8s.io".into(),
         resource: "ipaddresses".into(),

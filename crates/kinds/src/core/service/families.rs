@@ -97,15 +97,15 @@ fn family_of(ip: &str) -> &'static str {
     }
 }
 
-/// Fills in the families and the policy of a Service that leaves them out, where the cluster has addresses of the one family
-/// `served` (`initIPFamilyFields`).
+/// Fills in the families and the policy of a Service that leaves them out. `served` are the families of the cluster, the
+/// default one first (`initIPFamilyFields`).
 ///
 /// # Errors
 /// Why the Service can have no addresses.
 pub(super) fn complete(
     object: &mut Value,
     old: Option<&Value>,
-    served: &'static str,
+    served: &[&'static str],
     reading: Reading,
 ) -> Result<(), Errors> {
     if is_external(object) || old.is_some_and(|old| keeps_preferring(object, old)) {
@@ -132,7 +132,13 @@ pub(super) fn complete(
         validate_served(&Field::root(object).child("spec"), served, &families, &mut errors);
         refuse(errors)?;
         if families.is_empty() {
-            families.push(served.to_owned());
+            families.extend(served.first().map(|&family| family.to_owned()));
+        }
+        let is_dual_stack = served.len() == 2 && policy(object) != Some("SingleStack");
+        if let [only] = &families[..]
+            && is_dual_stack
+        {
+            families.push(other_family(only).to_owned());
         }
     }
     let families: Vec<Value> = families.into_iter().map(Value::from).collect();
@@ -177,7 +183,7 @@ fn unchanged(object: &Value, old: &Value, part: &str) -> bool {
 }
 
 /// Whether a Service that may have two families stays as it is: it is not to get or lose one because the cluster did.
-fn keeps_preferring(object: &Value, old: &Value) -> bool {
+pub(super) fn keeps_preferring(object: &Value, old: &Value) -> bool {
     policy(object) == Some("PreferDualStack")
         && ["ipFamilyPolicy", "type", "clusterIPs", "ipFamilies"]
             .iter()
@@ -223,14 +229,14 @@ fn validate_single(spec: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 /// Adds the families of addresses for which none is named.
-fn infer(spec: &Field<'_, '_>, served: &str, families: &mut Vec<String>, errors: &mut Errors) {
+fn infer(spec: &Field<'_, '_>, served: &[&str], families: &mut Vec<String>, errors: &mut Errors) {
     let ips = spec.child("clusterIPs");
     for (at, ip) in ips.items().enumerate().take_while(|(_, ip)| ip.text() != "None") {
         let family = family_of(ip.text());
         if at < families.len() {
             continue;
         }
-        if family == served {
+        if served.contains(&family) {
             families.push(family.to_owned());
         } else {
             let shown = ips.value().cloned().unwrap_or_default();
@@ -244,24 +250,31 @@ fn infer(spec: &Field<'_, '_>, served: &str, families: &mut Vec<String>, errors:
 }
 
 /// A headless Service that selects nothing may have families that the cluster has not.
-#[expect(clippy::indexing_slicing, reason = "looked at where it is not empty alone")]
-fn any_families(object: &Value, served: &str, families: &mut Vec<String>) {
+fn any_families(object: &Value, served: &[&str], families: &mut Vec<String>) {
     if families.is_empty() {
-        families.push(served.to_owned());
+        families.extend(served.first().map(|&family| family.to_owned()));
     }
-    if families.len() < 2 && policy(object) != Some("SingleStack") {
-        let other = if families[0] == "IPv4" { "IPv6" } else { "IPv4" };
-        families.push(other.to_owned());
+    if let [only] = &families[..]
+        && policy(object) != Some("SingleStack")
+    {
+        families.push(other_family(only).to_owned());
     }
 }
 
-fn validate_served(spec: &Field<'_, '_>, served: &str, families: &[String], errors: &mut Errors) {
+fn other_family(family: &str) -> &'static str {
+    if family == "IPv4" { "IPv6" } else { "IPv4" }
+}
+
+fn validate_served(spec: &Field<'_, '_>, served: &[&str], families: &[String], errors: &mut Errors) {
     let policy = spec.child("ipFamilyPolicy");
-    if policy.text() == "RequireDualStack" {
+    if policy.text() == "RequireDualStack" && served.len() < 2 {
         errors.push(policy.invalid("this cluster is not configured for dual-stack services"));
     }
     let place = spec.path().child("ipFamilies");
-    for (at, family) in families.iter().enumerate().filter(|(_, family)| *family != served) {
+    for (at, family) in families.iter().enumerate() {
+        if served.contains(&family.as_str()) {
+            continue;
+        }
         errors.push(FieldError::invalid(
             &place.index(at),
             family.as_str(),

@@ -10,16 +10,19 @@ mod validation;
 mod warnings;
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use holdfast_resource::metadata::new_object;
-use holdfast_resource::{Field, FieldError, Followed, InitialObjects, Old, Refusal, Strategy, WriteContext};
+use holdfast_resource::{
+    Field, FieldError, Followed, GroupResource, InitialObjects, Lookup, Old, Refusal, Strategy, WriteContext,
+};
 use holdfast_value::{List, Value};
 
 pub(super) use cells::CELLS;
 pub(super) use proxy::Proxy;
 
-use self::allocation::Allocations;
+use self::allocation::{Allocations, Reservation};
 use self::validation::ServiceRules;
 use crate::config::Config;
 use crate::defaults::{change_items, is_zero, set_missing};
@@ -168,18 +171,19 @@ impl Service {
     /// Sets the address families and allocates the addresses and ports that the Service lacks; they are given back if
     /// the write fails. Faults found here are reported before those of validation.
     fn allocate(&self, context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
-        let served = if self.allocations.is_ipv4() { "IPv4" } else { "IPv6" };
-        families::complete(object, old, served, self.reading()).map_err(Refusal::Invalid)?;
-        let requested = object.str_at(&["spec", "clusterIP"]).unwrap_or_default().to_owned();
-        let taken = self.allocations.allocate(object, old, context.dry_run)?;
-        if taken
-            .iter()
-            .any(|one| claims::is_of_another(one, &requested, object, context.lookup))
-        {
+        families::complete(object, old, &self.allocations.families(), self.reading()).map_err(Refusal::Invalid)?;
+        let requested = texts_at(object, "clusterIPs");
+        let blocks = || self.allocations.ready_blocks(&service_cidrs(context.lookup));
+        let taken = self.allocations.allocate_from(&blocks, object, old, context.dry_run)?;
+        let mut taken_addresses = taken.iter().filter_map(Reservation::address);
+        let of_another = taken_addresses.find(|address| {
+            requested.contains(&address.to_string()) && claims::is_of_another(*address, object, context.lookup)
+        });
+        if let Some(address) = of_another {
             self.allocations.finish(&taken, false);
             return Err(allocation::refused_address(
                 object,
-                &requested,
+                &address.to_string(),
                 allocation::TAKEN_ADDRESS,
             ));
         }
@@ -189,6 +193,20 @@ impl Service {
         }
         Ok(())
     }
+}
+
+/// Returns all ServiceCIDRs.
+fn service_cidrs(lookup: &dyn Lookup) -> Vec<Value> {
+    let resource = GroupResource {
+        group: "networking.k8s.io".into(),
+        resource: "servicecidrs".into(),
+    };
+    let mut found = Vec::new();
+    lookup.list(&resource, "", &mut |service_cidr| {
+        found.push(service_cidr.clone());
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 /// A Service as it is shown: older servers kept one address only, and policies for traffic where there is none.

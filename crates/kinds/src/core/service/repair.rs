@@ -43,8 +43,8 @@ fn names_service(address: &Value) -> bool {
     text("group").is_empty() && text("resource") == "services"
 }
 
-/// What mends the IPAddresses `there` of `services`. One that has to be recreated is removed first, and is missing after that.
-pub(super) fn addresses(services: &[Value], there: &[Value], block: &Block, now: SystemTime) -> Vec<Claim> {
+/// What mends the IPAddresses `there` of `services`, as far as their addresses lie in `blocks`. One that has to be recreated is removed first, and is missing after that.
+pub(super) fn addresses(services: &[Value], there: &[Value], blocks: &[Block], now: SystemTime) -> Vec<Claim> {
     let by_name: HashMap<NamespacedName<'_>, &Value> =
         services.iter().map(|service| (place(service), service)).collect();
     let by_address: HashMap<&str, &Value> = there.iter().map(|address| (place(address).1, address)).collect();
@@ -52,7 +52,10 @@ pub(super) fn addresses(services: &[Value], there: &[Value], block: &Block, now:
     let mut named = HashSet::new();
     for service in services {
         let held: BTreeSet<IpAddr> = held(service).0.into_iter().collect();
-        for address in held.into_iter().filter(|address| block.offset(*address).is_some()) {
+        for address in held
+            .into_iter()
+            .filter(|address| blocks.iter().any(|block| block.contains(*address)))
+        {
             let key = key_of(address);
             let is_new = match by_address.get(address.to_string().as_str()) {
                 None => true,
@@ -182,7 +185,7 @@ mod tests {
 
     fn mends(services: &[Value], there: &[Value], seconds: i64) -> Vec<(String, bool)> {
         let block = Block::read("10.0.0.0/16").unwrap();
-        let claims = addresses(services, there, &block, at(seconds));
+        let claims = addresses(services, there, &[block], at(seconds));
         claims
             .into_iter()
             .map(|claim| (claim.key.replace("/registry/ipaddresses/", ""), claim.object.is_some()))

@@ -144,7 +144,7 @@ impl ApiResourceList {
     /// The resources of a group version, if it is served.
     pub fn new(registry: &Registry, group: &str, version: &str) -> Option<Self> {
         let group_version = GroupVersion::new(group, version);
-        if !registry.lists(&group_version) {
+        if !registry.serves_resource_list(&group_version) {
             return None;
         }
         let mut resources = Vec::new();

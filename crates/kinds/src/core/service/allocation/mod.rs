@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use holdfast_resource::table::items;
 use holdfast_resource::{Field, Refusal};
 use holdfast_value::Value;
 
@@ -22,7 +23,8 @@ use crate::validation::addresses::Block;
 
 /// The addresses and ports of all Services.
 pub(super) struct Allocations {
-    block: Block,
+    /// Blocks of the flags; the first one is of the default family.
+    blocks: Vec<Block>,
     ports: RangeInclusive<u16>,
     random: fn() -> u64,
     taken: Mutex<Taken>,
@@ -49,6 +51,16 @@ enum Hold {
 pub(super) enum Reservation {
     Address(IpAddr),
     Port(u16),
+}
+
+impl Reservation {
+    /// Returns the address, unless a port is reserved.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Address(address) => Some(*address),
+            Self::Port(_) => None,
+        }
+    }
 }
 
 /// The start of a range is left for clients that ask for a certain address or port, as long as others are free: how much of
@@ -97,33 +109,61 @@ fn around(from: u128, to: u128, random: u64) -> impl Iterator<Item = u128> {
 impl Allocations {
     pub(super) fn new(config: &Config) -> Self {
         Self {
-            block: config.service_cidr,
+            blocks: config.service_cidrs().collect(),
             ports: config.node_ports.clone(),
             random: config.random,
             taken: Mutex::default(),
         }
     }
 
-    pub(super) fn is_ipv4(&self) -> bool {
-        self.block.is_ipv4()
+    /// Returns the families of the cluster, the default one first.
+    pub(super) fn families(&self) -> Vec<&'static str> {
+        self.blocks.iter().map(family_of).collect()
+    }
+
+    /// Returns the blocks that new addresses are taken from: those of ServiceCIDRs that are ready, those of the flags first.
+    /// A block of the flags that no ServiceCIDR has is ready, since the default ServiceCIDR is created later.
+    ///
+    /// upstream: pkg/registry/core/service/ipallocator#MetaAllocator
+    pub(super) fn ready_blocks(&self, service_cidrs: &[Value]) -> Vec<Block> {
+        let mut listed: Vec<(Block, bool)> = Vec::new();
+        for service_cidr in service_cidrs {
+            let is_ready = is_ready(service_cidr);
+            listed.extend(blocks_of(service_cidr).map(|block| (block, is_ready)));
+        }
+        let own = |block: &Block| self.blocks.contains(block);
+        let is_usable = |block: &Block| {
+            let mut states = listed.iter().filter(|(known, _)| known == block).peekable();
+            states.peek().is_none() || states.any(|(_, is_ready)| *is_ready)
+        };
+        let mut ready: Vec<Block> = self.blocks.iter().copied().filter(|block| is_usable(block)).collect();
+        for (block, is_ready) in &listed {
+            if *is_ready && !own(block) && !ready.contains(block) {
+                ready.push(*block);
+            }
+        }
+        ready
     }
 
     /// Gives `object` the addresses and ports that it needs and lacks, and reserves those that it asks for and did not
-    /// have. On failure nothing stays reserved. A dry run reserves nothing, and what it is given is a stand-in.
-    pub(super) fn allocate(
+    /// have. On failure nothing stays reserved. A dry run reserves nothing, and what it is given is a stand-in. `blocks`
+    /// returns the [blocks](Self::ready_blocks) to take addresses from; it is called only if an address is needed.
+    pub(super) fn allocate_from(
         &self,
+        blocks: &dyn Fn() -> Vec<Block>,
         object: &mut Value,
         old: Option<&Value>,
         dry_run: bool,
     ) -> Result<Vec<Reservation>, Refusal> {
         let mut taking = Taking {
             allocations: self,
+            blocks,
             dry_run,
             ports: BTreeSet::new(),
             made: Vec::new(),
         };
         let result = taking
-            .take_address(object, old)
+            .take_addresses(object, old)
             .and_then(|()| taking.take_ports(object, old))
             .and_then(|()| taking.take_health_check(object, old));
         match result {
@@ -180,8 +220,8 @@ impl Allocations {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn reserve_address(&self, address: IpAddr) -> Result<(), String> {
-        if !self.block.offset(address).is_some_and(|offset| self.usable(offset)) {
+    fn reserve_address(&self, blocks: &[Block], address: IpAddr) -> Result<(), String> {
+        if !blocks.iter().any(|block| is_usable(block, address)) {
             return Err("the provided network does not match the current range".to_owned());
         }
         match self.taken().addresses.entry(address) {
@@ -193,24 +233,26 @@ impl Allocations {
         }
     }
 
-    /// The first address names the block, and the last of IPv4 reaches all of them.
-    fn usable(&self, offset: u128) -> bool {
-        offset > 0 && (!self.is_ipv4() || offset + 1 < self.block.size())
+    /// Reserves a free address of the first of `blocks` that has one.
+    fn free_address(&self, blocks: &[Block]) -> Option<IpAddr> {
+        blocks.iter().find_map(|block| self.free_address_of(block))
     }
 
-    fn free_address(&self) -> Option<IpAddr> {
+    fn free_address_of(&self, block: &Block) -> Option<IpAddr> {
         let mut taken = self.taken();
-        // The first address names the block, the second is the API server's own, and the last of IPv4 reaches all of them.
-        let end = self.block.size().saturating_sub(u128::from(self.is_ipv4()));
-        let middle = ADDRESSES.of(self.block.size()).clamp(2, end.max(2));
+        // The first address names the block, and the last of IPv4 reaches all of them. The second address of the first block
+        // is the API server's own.
+        let end = block.size().saturating_sub(u128::from(block.is_ipv4()));
+        let start = if self.blocks.first() == Some(block) { 2 } else { 1 };
+        let middle = ADDRESSES.of(block.size()).clamp(start, end.max(start));
         let random = (self.random)();
         // Of more addresses than are taken one is free, so the search ends.
         let enough = taken.addresses.len().saturating_add(1);
         let offsets = around(middle, end, random)
             .take(enough)
-            .chain(around(2, middle.min(end), random));
+            .chain(around(start, middle.min(end), random));
         for offset in offsets {
-            let address = self.block.nth(offset);
+            let address = block.nth(offset);
             if let Entry::Vacant(free) = taken.addresses.entry(address) {
                 free.insert(Hold::Reserved);
                 return Some(address);
@@ -252,6 +294,32 @@ impl Allocations {
         taken.ports.insert(free?, Hold::Reserved);
         free
     }
+}
+
+/// Returns true if Services may have the address of the block: the first one names the block, and the last one of IPv4 is
+/// the broadcast address.
+fn is_usable(block: &Block, address: IpAddr) -> bool {
+    let offset = block.offset(address);
+    offset.is_some_and(|offset| offset > 0 && (!block.is_ipv4() || offset + 1 < block.size()))
+}
+
+fn family_of(block: &Block) -> &'static str {
+    if block.is_ipv4() { "IPv4" } else { "IPv6" }
+}
+
+/// Returns the blocks of a ServiceCIDR.
+pub(super) fn blocks_of(service_cidr: &Value) -> impl Iterator<Item = Block> {
+    let cidrs = items(service_cidr, &["spec", "cidrs"]).iter();
+    cidrs.filter_map(|cidr| Block::read(cidr.as_str()?))
+}
+
+/// Returns true if addresses can be taken from a ServiceCIDR. One without the condition is ready, since not every cluster
+/// has the controller that sets it.
+fn is_ready(service_cidr: &Value) -> bool {
+    let conditions = items(service_cidr, &["status", "conditions"]).iter();
+    let mut conditions = conditions.filter(|condition| condition.str_at(&["type"]) == Some("Ready"));
+    let status = conditions.next().and_then(|condition| condition.str_at(&["status"]));
+    service_cidr.at(&["metadata", "deletionTimestamp"]).is_none() && status.is_none_or(|status| status == "True")
 }
 
 fn finish_one<K: std::hash::Hash + Eq>(holds: &mut HashMap<K, Hold>, key: &K, stored: bool) {

@@ -7,13 +7,16 @@ use holdfast_gotext::quote::quote;
 use holdfast_resource::{FieldError, FieldPath, Refusal};
 use holdfast_value::Value;
 
+use super::super::families::keeps_preferring;
 use super::super::{is_external, needs_health_check, ports_of, sort_of, takes_node_ports, texts_at};
-use super::{Allocations, DRY_RUN_PORT, Reservation, TAKEN_PORT};
-use crate::validation::addresses::lenient_address;
+use super::{Allocations, DRY_RUN_PORT, Reservation, TAKEN_PORT, family_of, is_usable};
+use crate::validation::addresses::{Block, lenient_address};
 
 /// What one write takes.
 pub(super) struct Taking<'a> {
     pub(super) allocations: &'a Allocations,
+    /// Returns the blocks that addresses are taken from.
+    pub(super) blocks: &'a dyn Fn() -> Vec<Block>,
     pub(super) dry_run: bool,
     /// The ports that the write has taken so far.
     pub(super) ports: BTreeSet<i64>,
@@ -21,32 +24,74 @@ pub(super) struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    /// Takes the address of a Service that is new or had none by its type; others keep theirs.
-    pub(super) fn take_address(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
-        let keeps = old.is_some_and(|old| !is_external(old));
-        if is_external(object) || keeps || texts_at(object, "clusterIPs").first().is_some_and(|ip| ip == "None") {
+    /// Takes the addresses of a Service that is new or had none by its type, and the second address of one that becomes
+    /// dual-stack; others keep theirs.
+    #[expect(clippy::indexing_slicing, reason = "the list has an entry for each family")]
+    pub(super) fn take_addresses(&mut self, object: &mut Value, old: Option<&Value>) -> Result<(), Refusal> {
+        let first = match old.filter(|old| !is_external(old)) {
+            _ if is_external(object) => return Ok(()),
+            Some(old) if adds_family(object, old) => 1,
+            Some(_) => return Ok(()),
+            None => 0,
+        };
+        let mut addresses = texts_at(object, "clusterIPs");
+        if addresses.first().is_some_and(|ip| ip == "None") {
             return Ok(());
         }
-        let requested = object.str_at(&["spec", "clusterIP"]).unwrap_or_default();
-        if !requested.is_empty() {
+        if addresses.is_empty() {
+            let ip = object.str_at(&["spec", "clusterIP"]).filter(|ip| !ip.is_empty());
+            addresses.extend(ip.map(str::to_owned));
+        }
+        let mut families = texts_at(object, "ipFamilies");
+        if families.is_empty() {
+            families.extend(self.allocations.families().first().map(|&family| family.to_owned()));
+        }
+        if addresses.len() < families.len() {
+            addresses.resize(families.len(), String::new());
+        }
+        // The reference reports empty texts for addresses that it has yet to choose.
+        let shown = match addresses.iter().any(String::is_empty) {
+            true => list_of(&addresses),
+            false => object.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default(),
+        };
+        for (at, family) in families.iter().enumerate().skip(first) {
+            let requested = addresses[at].clone();
+            if requested.is_empty() {
+                addresses[at] = self.draw_address(object, family, &shown)?;
+                continue;
+            }
             let taken = self
-                .address(requested)
-                .and_then(|()| self.check_parent(object, requested));
-            return taken.map_err(|fault| refused_address(object, requested, &fault));
+                .address(&requested)
+                .and_then(|()| self.check_parent(object, &requested));
+            taken.map_err(|fault| refused_address_of(shown.clone(), &requested, &fault))?;
         }
-        let address = self
-            .next_address()
-            .ok_or_else(|| Refusal::Internal("failed to allocate a serviceIP: range is full".to_owned()))?;
-        if let Err(fault) = self.check_parent(object, &address.to_string()) {
-            let shown: Value = vec![Value::from("")].into();
-            let detail = format!("failed to allocate IP: {fault}");
-            let place = FieldPath::new("spec.clusterIPs");
-            return Err(Refusal::Invalid(vec![FieldError::invalid(&place, shown, detail)]));
+        if first == 0 {
+            object.set_at(&["spec", "clusterIP"], addresses[0].as_str().into());
         }
-        let text = Value::from(address.to_string());
-        object.set_at(&["spec", "clusterIP"], text.clone());
-        object.set_at(&["spec", "clusterIPs"], vec![text].into());
+        object.set_at(&["spec", "clusterIPs"], list_of(&addresses));
         Ok(())
+    }
+
+    fn draw_address(&mut self, object: &Value, family: &str, shown: &Value) -> Result<String, Refusal> {
+        let address = self.next_address(family).ok_or_else(|| {
+            let name = quote(object.str_at(&["metadata", "name"]).unwrap_or_default());
+            Refusal::Internal(format!(
+                "failed to allocate a serviceIP for Service {name}: range is full"
+            ))
+        })?;
+        let address = address.to_string();
+        match self.check_parent(object, &address) {
+            Ok(()) => Ok(address),
+            Err(fault) => {
+                let detail = format!("failed to allocate IP: {fault}");
+                let place = FieldPath::new("spec.clusterIPs");
+                Err(Refusal::Invalid(vec![FieldError::invalid(
+                    &place,
+                    shown.clone(),
+                    detail,
+                )]))
+            }
+        }
     }
 
     /// The reference makes an object of each address before it looks at the Service that this is for, which must have a name.
@@ -67,26 +112,30 @@ impl Taking<'_> {
             return Ok(());
         };
         if !self.dry_run {
-            allocations.reserve_address(address)?;
+            allocations.reserve_address(&(self.blocks)(), address)?;
             self.made.push(Reservation::Address(address));
             return Ok(());
         }
-        let offset = allocations.block.offset(address);
-        if offset.is_some_and(|offset| allocations.usable(offset)) {
-            return Ok(());
+        // A dry run of the reference looks at one block of the family.
+        let blocks = (self.blocks)();
+        let mut of_family = blocks.iter().filter(|block| block.is_ipv4() == address.is_ipv4());
+        match of_family.next() {
+            Some(block) if is_usable(block, address) || of_family.any(|block| is_usable(block, address)) => Ok(()),
+            Some(block) => Err(format!(
+                "the provided IP ({address}) is not in the valid range. The range of valid IPs is {block}"
+            )),
+            None => Err("allocator not ready".to_owned()),
         }
-        Err(format!(
-            "the provided IP ({address}) is not in the valid range. The range of valid IPs is {}",
-            allocations.block
-        ))
     }
 
     /// A free address; a dry run is shown the one that names the block.
-    fn next_address(&mut self) -> Option<IpAddr> {
+    fn next_address(&mut self, family: &str) -> Option<IpAddr> {
+        let mut blocks = (self.blocks)();
+        blocks.retain(|block| family_of(block) == family);
         if self.dry_run {
-            return Some(self.allocations.block.nth(0));
+            return Some(blocks.first()?.nth(0));
         }
-        let address = self.allocations.free_address()?;
+        let address = self.allocations.free_address(&blocks)?;
         self.made.push(Reservation::Address(address));
         Some(address)
     }
@@ -224,9 +273,25 @@ impl Taking<'_> {
 /// What is said of an address that a Service asks for and cannot have.
 pub(in super::super) fn refused_address(object: &Value, requested: &str, fault: &str) -> Refusal {
     let shown = object.at(&["spec", "clusterIPs"]).cloned().unwrap_or_default();
+    refused_address_of(shown, requested, fault)
+}
+
+fn refused_address_of(shown: Value, requested: &str, fault: &str) -> Refusal {
     let detail = format!("failed to allocate IP {requested}: {fault}");
     let place = FieldPath::new("spec.clusterIPs");
     Refusal::Invalid(vec![FieldError::invalid(&place, shown, detail)])
+}
+
+/// Returns true if an update makes a Service dual-stack that had an address of one family.
+fn adds_family(object: &Value, old: &Value) -> bool {
+    let count = |object: &Value| texts_at(object, "ipFamilies").len();
+    let is_headless = texts_at(old, "clusterIPs").first().is_some_and(|ip| ip == "None");
+    count(old) == 1 && count(object) == 2 && !is_headless && !keeps_preferring(object, old)
+}
+
+fn list_of(texts: &[String]) -> Value {
+    let texts: Vec<Value> = texts.iter().map(|text| text.as_str().into()).collect();
+    texts.into()
 }
 
 /// The port and the port of the nodes of each port.

@@ -2,6 +2,13 @@ use super::super::ports_of;
 use super::taking::numbers_of;
 use super::*;
 
+impl Allocations {
+    /// Allocates from the blocks of the flags.
+    fn allocate(&self, object: &mut Value, old: Option<&Value>, dry_run: bool) -> Result<Vec<Reservation>, Refusal> {
+        self.allocate_from(&|| self.ready_blocks(&[]), object, old, dry_run)
+    }
+}
+
 fn service(type_name: &str, ip: &str) -> Value {
     let mut object = Value::empty_map();
     object.set_at(&["metadata", "name"], "s".into());

@@ -1,0 +1,271 @@
+//! Keeps ServiceCIDRs for as long as Services have addresses of them, and reports whether they are ready
+//! (<https://kubernetes.io/docs/tasks/network/extend-service-ip-ranges/>).
+//!
+//! upstream: pkg/controller/servicecidrs
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_gotext::time::{Precision, Timestamp};
+use holdfast_resource::Resource;
+use holdfast_resource::metadata::new_object;
+use holdfast_resource::table::items;
+use holdfast_server::http::negotiation::PatchType;
+use holdfast_server::operations::loopback::{Change, Changes, Client, Lost, Object, Objects, path_of};
+use holdfast_value::{SmolStr, Value};
+use tokio::time::Instant;
+
+use crate::conditions;
+use crate::queue::Queue;
+use crate::reconcile::{self, Reconcile, Work};
+use crate::refusal::unless_gone;
+
+/// The name of the controller, and of its field manager.
+pub(crate) const NAME: &str = "service-cidr-controller";
+
+const GROUP: &str = "networking.k8s.io";
+const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
+const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+const ALLOCATOR: &str = "ipallocator.k8s.io";
+
+/// How long a deleted ServiceCIDR stays, so that every server has stopped to take addresses of it.
+const DELETION_GRACE_PERIOD: Duration = Duration::from_secs(10);
+
+/// Runs the controller until the server ends.
+pub(crate) async fn run(client: Client) {
+    let service_cidrs = client.resource(GROUP, "servicecidrs");
+    let (Some(service_cidrs), Some(addresses)) = (service_cidrs, client.resource(GROUP, "ipaddresses")) else {
+        return;
+    };
+    let controller = Protection {
+        client: client.clone(),
+        service_cidrs,
+        addresses,
+    };
+    reconcile::run(client, controller).await;
+}
+
+struct Protection {
+    client: Client,
+    service_cidrs: Arc<Resource>,
+    addresses: Arc<Resource>,
+}
+
+impl Protection {
+    fn push_all(&self, queue: &mut Queue<SmolStr>) {
+        let all = self.client.list(&self.service_cidrs, "");
+        all.iter().for_each(|one| queue.push(one.name().into()));
+    }
+
+    /// Returns true if no address of a Service would be without a ServiceCIDR (`canDeleteCIDR`).
+    fn is_deletable(&self, name: &str, service_cidr: &Value) -> bool {
+        let all = self.client.list(&self.service_cidrs, "");
+        let others = all.iter().filter(|other| other.name() != name);
+        let others: Vec<Block> = others.flat_map(|other| blocks(&other.tree())).collect();
+        let own = blocks(service_cidr);
+        if own.iter().all(|block| others.iter().any(|other| other.covers(block))) {
+            return true;
+        }
+        let addresses = self.client.list(&self.addresses, "");
+        let mut orphans = addresses.iter().filter(|address| {
+            let is_managed = || address.tree().str_at(&["metadata", "labels", MANAGED_BY]) == Some(ALLOCATOR);
+            let contains = |block: &Block| address.name().parse().is_ok_and(|address| block.contains(address));
+            own.iter().any(contains) && !others.iter().any(contains) && is_managed()
+        });
+        orphans.next().is_none()
+    }
+}
+
+impl Reconcile for Protection {
+    type Item = SmolStr;
+    type Outcome = ();
+
+    const NAME: &'static str = NAME;
+    const QUEUE: &'static str = "servicecidrs";
+    const PARALLEL: usize = 1;
+
+    fn watch(&mut self, client: &Client) -> Result<(Objects, Changes), Lost> {
+        let changes = client.watch_both(&self.service_cidrs, &self.addresses)?;
+        // They are read after the watch began, so that none is missed.
+        Ok((client.list(&self.service_cidrs, ""), changes))
+    }
+
+    fn seen(&mut self, object: &Object, queue: &mut Queue<SmolStr>) {
+        queue.push(object.name().into());
+    }
+
+    fn changed(&mut self, change: &Change, queue: &mut Queue<SmolStr>) {
+        // A new ServiceCIDR may cover one that waits, and an address that is gone may have been the last one.
+        let object = change.current();
+        if object.is_of(&self.service_cidrs) || change.is_removal() && object.is_of(&self.addresses) {
+            self.push_all(queue);
+        }
+    }
+
+    fn work(&mut self, name: &SmolStr, queue: &mut Queue<SmolStr>) -> Option<Work<()>> {
+        let mut service_cidr = self.client.get(&self.service_cidrs, "", name)?.tree();
+        let client = self.client.clone();
+        let path = path_of(&self.service_cidrs, "", name)?;
+        let deleted = service_cidr.str_at(&["metadata", "deletionTimestamp"]);
+        let deleted = deleted.and_then(|text| Timestamp::parse(text, Precision::Seconds).ok());
+        let has_finalizer = finalizers(&service_cidr)
+            .iter()
+            .any(|one| one.as_str() == Some(FINALIZER));
+        let condition = match deleted {
+            Some(_) if !has_finalizer => return None,
+            Some(_) if !self.is_deletable(name, &service_cidr) => Ready::TERMINATING,
+            Some(deleted) => {
+                let passed = Timestamp::from(self.client.time())
+                    .seconds
+                    .saturating_sub(deleted.seconds);
+                let passed = Duration::from_secs(u64::try_from(passed).unwrap_or(0));
+                if let Some(left) = DELETION_GRACE_PERIOD.checked_sub(passed).filter(|left| !left.is_zero()) {
+                    queue.push_at(name.clone(), Instant::now() + left);
+                    return None;
+                }
+                let kept = finalizers(&service_cidr)
+                    .iter()
+                    .filter(|one| one.as_str() != Some(FINALIZER));
+                let kept: Vec<Value> = kept.cloned().collect();
+                service_cidr.set_at(&["metadata", "finalizers"], kept.into());
+                return Some(Box::pin(async move {
+                    unless_gone(client.update(&path, &service_cidr).await)
+                }));
+            }
+            None if !has_finalizer => {
+                let mut next = finalizers(&service_cidr).to_vec();
+                next.push(FINALIZER.into());
+                service_cidr.set_at(&["metadata", "finalizers"], next.into());
+                return Some(Box::pin(async move {
+                    unless_gone(client.update(&path, &service_cidr).await)
+                }));
+            }
+            None => Ready::TRUE,
+        };
+        if condition.is_set(&service_cidr) {
+            return None;
+        }
+        let applied = condition.applied(name, &client.now());
+        let path = format!("{path}/status?fieldManager={NAME}&force=true");
+        Some(Box::pin(async move {
+            unless_gone(client.patch(&path, PatchType::Apply, &applied).await)
+        }))
+    }
+}
+
+fn finalizers(object: &Value) -> &[Value] {
+    items(object, &["metadata", "finalizers"])
+}
+
+/// State of the condition `Ready`.
+#[derive(Clone, Copy)]
+struct Ready {
+    status: &'static str,
+    reason: &'static str,
+    message: &'static str,
+}
+
+impl Ready {
+    const TRUE: Self = Self {
+        status: "True",
+        reason: "",
+        message: "Kubernetes Service CIDR is ready",
+    };
+    const TERMINATING: Self = Self {
+        status: "False",
+        reason: "Terminating",
+        message: "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR",
+    };
+
+    fn is_set(&self, object: &Value) -> bool {
+        let Some(condition) = conditions::find(object, "Ready") else {
+            return false;
+        };
+        let text = |field: &str| condition.str_at(&[field]).unwrap_or_default();
+        (text("status"), text("reason"), text("message")) == (self.status, self.reason, self.message)
+    }
+
+    fn applied(&self, name: &str, now: &str) -> Value {
+        let mut condition = Value::empty_map();
+        for (field, text) in [
+            ("type", "Ready"),
+            ("status", self.status),
+            ("reason", self.reason),
+            ("message", self.message),
+            ("lastTransitionTime", now),
+        ] {
+            condition.set_at(&[field], text.into());
+        }
+        let mut applied = new_object("networking.k8s.io/v1", "ServiceCIDR", "", name);
+        applied.set_at(&["status", "conditions"], vec![condition].into());
+        applied
+    }
+}
+
+/// Block of addresses.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    address: IpAddr,
+    prefix: u32,
+}
+
+impl Block {
+    fn read(text: &str) -> Option<Self> {
+        let (address, prefix) = text.split_once('/')?;
+        Some(Self {
+            address: address.parse().ok()?,
+            prefix: prefix.parse().ok()?,
+        })
+    }
+
+    fn contains(&self, address: IpAddr) -> bool {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
+            IpAddr::V6(address) => u128::from(address),
+        };
+        let shift = 128u32.saturating_sub(self.prefix);
+        let network = |address: IpAddr| bits(address).checked_shr(shift).unwrap_or(0);
+        self.address.is_ipv4() == address.is_ipv4() && network(self.address) == network(address)
+    }
+
+    /// Returns true if all addresses of `inner` are in this block.
+    fn covers(&self, inner: &Self) -> bool {
+        self.prefix <= inner.prefix && self.contains(inner.address)
+    }
+}
+
+fn blocks(service_cidr: &Value) -> Vec<Block> {
+    let cidrs = items(service_cidr, &["spec", "cidrs"]).iter();
+    cidrs.filter_map(|cidr| Block::read(cidr.as_str()?)).collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "what fails here is the test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn block_covers_smaller_blocks_of_its_family() {
+        let block = |text: &str| Block::read(text).unwrap();
+        for (outer, inner, covers) in [
+            ("10.0.0.0/16", "10.0.3.0/24", true),
+            ("10.0.0.0/24", "10.0.0.0/24", true),
+            ("10.0.0.0/24", "10.0.0.0/16", false),
+            ("10.0.0.0/16", "10.1.0.0/24", false),
+            ("fd00::/64", "fd00::1:0/112", true),
+            ("::/0", "10.0.0.0/8", false),
+        ] {
+            assert_eq!(block(outer).covers(&block(inner)), covers, "{outer} {inner}");
+        }
+    }
+
+    #[test]
+    fn applied_condition_is_recognised() {
+        for ready in [Ready::TRUE, Ready::TERMINATING] {
+            let applied = ready.applied("two", "2026-01-01T00:00:00Z");
+            assert!(ready.is_set(&applied));
+            assert!(!ready.is_set(&new_object("networking.k8s.io/v1", "ServiceCIDR", "", "two")));
+        }
+    }
+}
