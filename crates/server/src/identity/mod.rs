@@ -6,6 +6,7 @@
 pub mod authorization;
 mod bearer_protocol;
 mod certificate;
+pub(crate) mod forwarding;
 mod front_proxy;
 mod impersonation;
 mod keys;
@@ -13,8 +14,8 @@ mod service_accounts;
 mod tokens;
 
 pub use certificate::{CertificateError, ClientCertificate, user_of_certificate};
+pub(crate) use front_proxy::name_user;
 pub use front_proxy::{FrontProxy, RequestHeaders};
-pub(crate) use front_proxy::{UID, name_user};
 pub use impersonation::{Impersonation, Judged};
 pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
 pub use service_accounts::{AccountsContext, ServiceAccounts, TokenConfig};
