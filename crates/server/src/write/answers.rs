@@ -53,7 +53,7 @@ pub(crate) async fn connect(
     verb: Verb,
     connecter: &dyn Connecter,
     options: Value,
-) -> Result<Connection, ApiError> {
+) -> Result<(Connection, Vec<String>), ApiError> {
     let snapshot = context.shared.store.snapshot();
     let lookup = lookup(context, &target.registry, &snapshot);
     Ok(stage(context, target, &lookup)
