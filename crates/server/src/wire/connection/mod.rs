@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, UPGRADE};
 use http::{Method, StatusCode, Version};
 use hyper::server::conn::{http1, http2};
