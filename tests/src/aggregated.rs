@@ -204,16 +204,33 @@ impl MetricsServer {
 
 const GROUP: &str = "/apis/metrics.k8s.io/v1beta1";
 
-/// Upgrades a connection as requested, and says from then on what is said to it.
+/// Upgrades a connection as requested, and echoes its bytes from then on.
 fn echo(request: Request<Incoming>) -> Response<Full<Bytes>> {
     let protocol = request.headers()["upgrade"].clone();
+    let received = headers_as_json(&request);
     tokio::spawn(async move {
         let connection = hyper::upgrade::on(request).await.unwrap();
         let (mut from, mut to) = tokio::io::split(TokioIo::new(connection));
         let _ = tokio::io::copy(&mut from, &mut to).await;
     });
     let response = Response::builder().status(101).header("Connection", "Upgrade");
+    let response = response.header("X-Received-Headers", received.to_string());
     response.header("Upgrade", protocol).body(Full::default()).unwrap()
+}
+
+/// Returns the values of each header of a request.
+fn headers_as_json(request: &Request<Incoming>) -> Value {
+    let values = |name| -> Vec<String> {
+        let values = request.headers().get_all(name).iter();
+        values
+            .map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned())
+            .collect()
+    };
+    let headers = request
+        .headers()
+        .keys()
+        .map(|name| (name.to_string(), json!(values(name))));
+    Value::Object(headers.collect())
 }
 
 fn answer(request: &Request<Incoming>, requests: &Mutex<Vec<String>>) -> Response<Full<Bytes>> {
@@ -232,7 +249,7 @@ fn answer(request: &Request<Incoming>, requests: &Mutex<Vec<String>>) -> Respons
         Some("" | "/") => (StatusCode::OK, resources()),
         Some("/forwarded") => (
             StatusCode::OK,
-            json!({"kind": "Forwarded", "for": header("x-forwarded-for")}),
+            json!({"kind": "Forwarded", "headers": headers_as_json(request)}),
         ),
         Some("/closed") => (StatusCode::OK, json!({"kind": "Closed"})),
         Some("/nodes") => (StatusCode::OK, list("NodeMetricsList", vec![node()])),

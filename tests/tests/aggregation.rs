@@ -475,7 +475,7 @@ async fn metrics_come_from_a_small_server_behind() {
     assert_eq!(schema["$ref"], "#/components/schemas/NodeMetrics");
     assert_eq!(document["openapi"], "3.0.0");
     let forwarded = read(&before, "/apis/metrics.k8s.io/v1beta1/forwarded", JSON).await;
-    assert_eq!(forwarded["for"], "127.0.0.1");
+    assert_eq!(forwarded["headers"]["x-forwarded-for"], json!(["127.0.0.1"]));
     let (code, reported) = get(&before, "/apis/metrics.k8s.io/v1beta1/redirected").await;
     assert_eq!(
         (code, reported.as_str()),
@@ -484,6 +484,68 @@ async fn metrics_come_from_a_small_server_behind() {
             "the backend attempted to redirect this request, which is not permitted"
         )
     );
+}
+
+/// Headers with which a client tries to remove the identity that aggregated servers trust, or to state another one.
+const FORGED_HEADERS: &str = "x-remote-user, x-remote-group, x-remote-uid, X-Remote-Extra-Scopes, audit-id, x-forwarded-for\r\n\
+    X-Remote-User: forged\r\nX-Remote-Group: forged\r\nX-Remote-Uid: forged\r\nX-Remote-Extra-Scopes: forged\r\n\
+    Impersonate-User: \r\nX-Forwarded-For: forged\r\nKeep-Alive: forged";
+
+/// Sends a request with [`FORGED_HEADERS`] and returns the first bytes of the answer that are complete.
+async fn send_forged(before: &Target, connection: &str, path: &str, complete: impl Fn(&str) -> bool) -> String {
+    let mut socket = before.raw().await.unwrap();
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer admintoken\r\nAudit-ID: request-1\r\n\
+         {connection}, {FORGED_HEADERS}\r\n\r\n"
+    );
+    socket.write_all(request.as_bytes()).await.unwrap();
+    let mut seen = Vec::new();
+    let read = async {
+        loop {
+            let text = String::from_utf8_lossy(&seen).into_owned();
+            if complete(&text) {
+                return text;
+            }
+            assert_ne!(socket.read_buf(&mut seen).await.unwrap(), 0, "{text}");
+        }
+    };
+    tokio::time::timeout(PATIENCE, read).await.unwrap()
+}
+
+#[tokio::test]
+async fn connection_header_does_not_remove_forwarded_identity() {
+    let (_certificates, _server, before, _metrics) = before_metrics().await;
+    let check = |headers: &Value| {
+        assert_eq!(headers["x-remote-user"], json!(["admin"]), "{headers}");
+        let groups = json!(["system:masters", "system:authenticated"]);
+        assert_eq!(headers["x-remote-group"], groups, "{headers}");
+        assert_eq!(headers["audit-id"], json!(["request-1"]), "{headers}");
+        assert_eq!(headers["x-forwarded-for"], json!(["127.0.0.1"]), "{headers}");
+        assert!(!headers.to_string().contains("forged"), "{headers}");
+        for absent in ["authorization", "impersonate-user", "keep-alive"] {
+            assert!(headers.get(absent).is_none(), "{headers}");
+        }
+    };
+    let path = "/apis/metrics.k8s.io/v1beta1/forwarded";
+    let answer = send_forged(&before, "Connection: close", path, |text| text.contains("}}")).await;
+    let body = &answer[answer.find("\r\n\r\n").unwrap()..];
+    let body = &body[body.find('{').unwrap()..=body.rfind('}').unwrap()];
+    let body: Value = serde_json::from_str(body).unwrap();
+    check(&body["headers"]);
+    assert!(body["headers"].get("connection").is_none(), "{body}");
+
+    let answer = send_forged(&before, "Upgrade: SPDY/3.1\r\nConnection: Upgrade", path, |text| {
+        text.contains("\r\n\r\n")
+    })
+    .await;
+    assert!(answer.starts_with("HTTP/1.1 101"), "{answer}");
+    let line = answer
+        .lines()
+        .find_map(|line| line.strip_prefix("x-received-headers: "));
+    let headers: Value = serde_json::from_str(line.unwrap()).unwrap();
+    check(&headers);
+    assert_eq!(headers["connection"], json!(["Upgrade"]), "{headers}");
+    assert_eq!(headers["upgrade"], json!(["SPDY/3.1"]), "{headers}");
 }
 
 #[tokio::test]

@@ -51,7 +51,7 @@ pub use api_services::ClusterTrust;
 pub use election::Election;
 pub use endpoints::{Address, KubernetesEndpoints, Reconciler, ServerLeases};
 pub use identity::{Identity, IdentityLease};
-pub use storage_versions::StorageVersions;
+pub use storage_versions::{CHECK as STORAGE_VERSIONS, StorageVersions};
 
 /// The health check of the controllers of definitions, as kube-apiserver has it.
 pub const DEFINITIONS: &str = "poststarthook/start-apiextensions-controllers";
@@ -259,7 +259,7 @@ const ESSENTIAL: [Controller; 12] = [
         name: token_tracking::NAME,
         check: token_tracking::CHECK,
         by_default: true,
-        run: |client, context| beside_others(client, context, |client| Box::pin(token_tracking::run(client))),
+        run: |client, _| Box::pin(token_tracking::run(client)),
     },
     Controller {
         name: "storage-version-updater",

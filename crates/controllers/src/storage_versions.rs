@@ -22,7 +22,7 @@ use crate::refusal::{delete_unchanged, unless_gone};
 /// The name of the controller that removes reports of servers that no longer exist.
 pub(crate) const COLLECTOR: &str = "storageversion-garbage-collector-controller";
 /// The health check of the updater, as kube-apiserver has it.
-pub(crate) const CHECK: &str = "poststarthook/built-in-resources-storage-version-updater";
+pub const CHECK: &str = "poststarthook/built-in-resources-storage-version-updater";
 
 /// How often the updater checks that all is as this server reported it.
 const PERIOD: Duration = Duration::from_secs(600);

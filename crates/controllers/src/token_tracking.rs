@@ -2,7 +2,7 @@
 //! was not used before that day
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#legacy-serviceaccount-token-tracking-controller>).
 //!
-//! In the reference this is a part of kube-apiserver. It is kept where others serve the same store.
+//! In the reference this is a part of kube-apiserver, too.
 
 use std::time::Duration;
 

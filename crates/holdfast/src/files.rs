@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
@@ -21,10 +21,45 @@ fn unreadable(path: &Path) -> String {
     format!("cannot read {}", path.display())
 }
 
-/// Makes the folder `path`, and those it lies in; only this user may enter it.
+/// Makes the folder `path`, and those it lies in; only this user may enter it. Reports an existing folder that other users may
+/// enter. Its mode stays, because the folder may serve others, too.
 pub(crate) fn private_folder(path: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.with_context(|| format!("cannot make the folder {}", path.display()))
+    made.with_context(|| format!("cannot make the folder {}", path.display()))?;
+    if let Some(mode) = loose_mode(path) {
+        tracing::warn!(folder = %path.display(), mode = format!("{mode:o}"), "other users may enter the folder; run chmod 700");
+    }
+    Ok(())
+}
+
+/// Removes the rights of other users to the file `path`, and reports that they had some. A missing file is left alone.
+pub(crate) fn restrict(path: &Path) {
+    let Some(mode) = loose_mode(path) else { return };
+    let (file, mode) = (path.display(), format!("{mode:o}"));
+    match fs::set_permissions(path, fs::Permissions::from_mode(0o600)) {
+        Ok(()) => tracing::warn!(%file, mode, "other users had rights to the file, which are removed now"),
+        Err(error) => {
+            tracing::warn!(%file, mode, %error, "other users have rights to the file, which cannot be removed")
+        }
+    }
+}
+
+/// Returns the permission bits of `path` if they include any for other users.
+fn loose_mode(path: &Path) -> Option<u32> {
+    let mode = fs::metadata(path).ok()?.permissions().mode() & 0o777;
+    (mode & 0o077 != 0).then_some(mode)
+}
+
+/// Opens the file `path` for locking. It is made where it is missing, for this user only.
+pub(crate) fn open_lock(path: &Path) -> std::io::Result<fs::File> {
+    let opened = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)?;
+    restrict(path);
+    Ok(opened)
 }
 
 /// Writes the file `path`, which only this user may read. A reader sees the old text or the new one, each whole.
@@ -48,8 +83,6 @@ pub(crate) fn write_private(path: &Path, text: &str) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
@@ -63,5 +96,24 @@ mod tests {
         }
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn loose_modes_of_files_are_tightened() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("key");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        restrict(&path);
+        assert!(!path.exists());
+        fs::write(&path, "key").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        restrict(&path);
+        assert_eq!(mode(), 0o600);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        open_lock(&path).unwrap();
+        assert_eq!((mode(), fs::read_to_string(&path).unwrap().as_str()), (0o600, "key"));
+        fs::remove_file(&path).unwrap();
+        open_lock(&path).unwrap();
+        assert_eq!(mode(), 0o600);
     }
 }

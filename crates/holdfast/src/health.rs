@@ -6,6 +6,7 @@ use holdfast_controllers::Selection;
 use holdfast_kinds::features::{Feature, Features};
 use holdfast_server::objects::Store;
 use holdfast_server::operations::health::{Endpoint, Health, Hook};
+use holdfast_server::operations::storage_versions::StorageVersionBarrier;
 use holdfast_server::runtime::background::{self, Background};
 use holdfast_server::runtime::shutdown::Shutdown;
 use time::OffsetDateTime;
@@ -108,12 +109,28 @@ fn stored(store: &Arc<Store>) -> impl Fn() -> Result<(), String> + Send + Sync +
     move || store.health()
 }
 
+/// Adds the check of the task that publishes storage versions. The server is not ready before writes are accepted, which wait for
+/// that task.
+fn with_storage_versions(health: Health, barrier: Arc<StorageVersionBarrier>, background: &Background) -> Health {
+    const NAME: &str = holdfast_controllers::STORAGE_VERSIONS;
+    let (ready, live) = (background.clone(), background.clone());
+    health
+        .with(NAME, &[Endpoint::Healthz, Endpoint::Readyz], move || {
+            if !barrier.is_complete() {
+                return Err("not finished".to_owned());
+            }
+            ready.outcome(NAME)
+        })
+        .with(NAME, &[Endpoint::Livez], move || live.outcome(NAME))
+}
+
 /// The checks of health, in the order of kube-apiserver.
 pub(crate) fn checks(
     flags: &Serve,
     (store, overrides): (Arc<Store>, &[usize]),
     (milestones, features): (&Milestones, Features),
     controllers: &Selection,
+    storage_versions: Option<Arc<StorageVersionBarrier>>,
     ending: Shutdown,
 ) -> Health {
     let certificate_end = Arc::clone(&milestones.certificate_end);
@@ -132,12 +149,8 @@ pub(crate) fn checks(
                 Ok(())
             }
         })
-        // Readiness has this check on an etcd alone: the recorded reference leaves it out, and the published one has it.
-        .with(
-            "etcd",
-            if store.is_shared() { Endpoint::ALL } else { LIVE },
-            stored(&store),
-        );
+        // Monitoring asks for this name, which stands for the embedded store, too.
+        .with("etcd", Endpoint::ALL, stored(&store));
     let health = match store.is_shared() {
         true => with_etcds(health, &store, overrides),
         false => health,
@@ -159,6 +172,10 @@ pub(crate) fn checks(
         holdfast_controllers::FLOW_CONTROL if !flags.fairness.enable_priority_and_fairness => health,
         name => health.with_hook(name, &milestones.prepared, background, flags.livez_grace_period),
     });
+    let hooks = match storage_versions {
+        Some(barrier) => with_storage_versions(hooks, barrier, background),
+        None => hooks,
+    };
     let hooks = hooks.with_tasks(controllers.names(), background);
     hooks.with("shutdown", &[Endpoint::Readyz], move || {
         if ending.is_ready() {

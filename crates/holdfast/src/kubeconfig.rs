@@ -45,6 +45,7 @@ contexts:
         certificate = encoded(&pki.administrator.certificate)?,
         key = STANDARD.encode(client_key(files::read(&pki.administrator.key)?)),
     );
+    files::restrict(path);
     if fs::read_to_string(path).is_ok_and(|old| old == text) {
         return Ok(());
     }

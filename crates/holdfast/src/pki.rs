@@ -82,7 +82,7 @@ impl Pki {
     pub(crate) fn ensure(folder: &Path, names: &Names, now: OffsetDateTime) -> Result<Self> {
         files::private_folder(folder)?;
         // Two processes that start at once would mix their keys and certificates; the lock goes with the file.
-        let lock = fs::File::create(folder.join("lock")).and_then(|file| file.lock().map(|()| file));
+        let lock = files::open_lock(&folder.join("lock")).and_then(|file| file.lock().map(|()| file));
         let _lock = lock.with_context(|| format!("cannot lock {}", folder.display()))?;
         let pki = Self {
             authority: Pair::at(folder, "ca"),
@@ -187,9 +187,12 @@ fn is_usable(pair: &Pair, names: Option<&Names>, now: OffsetDateTime) -> Result<
     let shown = pair.certificate.display();
     let pem = certificate_pem(pair)?;
     let certificate = pem.parse_x509().with_context(|| format!("{shown} is no certificate"))?;
-    if certificate.validity().not_after.to_datetime() < now + RENEWAL {
+    let validity = certificate.validity();
+    // A certificate that was made while the clock was ahead is not valid yet.
+    if validity.not_after.to_datetime() < now + RENEWAL || validity.not_before.to_datetime() > now {
         return Ok(false);
     }
+    files::restrict(&pair.key);
     let Some(names) = names else { return Ok(true) };
     let held = certificate.subject_alternative_name();
     let held = held.with_context(|| format!("{shown} cannot be read"))?;
@@ -273,6 +276,17 @@ mod tests {
         let later = ensure(now + LIFE - RENEWAL + Duration::days(1));
         assert_eq!(later[0], first[0]);
         assert_ne!((&later[1], &later[2]), (&first[1], &first[2]));
+    }
+
+    #[test]
+    fn certificate_that_is_not_valid_yet_is_renewed() {
+        let folder = tempfile::tempdir().unwrap();
+        let now = OffsetDateTime::now_utc();
+        let ensure = |now| texts(&Pki::ensure(folder.path(), &names(&["localhost"]), now).unwrap());
+        let ahead = ensure(now + Duration::days(7));
+        let made = ensure(now);
+        assert!(ahead.iter().zip(&made).all(|(ahead, made)| ahead != made));
+        assert_eq!(ensure(now), made);
     }
 
     #[test]

@@ -18,7 +18,6 @@ use crate::flags::Serve;
 pub(crate) const RELEASE_LIMIT: Duration = Duration::from_secs(5);
 
 /// What a server writes of itself: its lease, so that others know that it lives, and its endpoint in a store that it shares.
-#[derive(Default)]
 pub(crate) struct Presence {
     endpoints: Option<Arc<KubernetesEndpoints>>,
     lease: Option<Arc<IdentityLease>>,

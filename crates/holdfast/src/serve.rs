@@ -295,10 +295,7 @@ impl Serving {
             answers_pool_requests: features.has(Feature::DRAResourcePoolStatus),
             storage_versions: presence::storage_versions(features, &settings.host, service.storage_versions.as_ref()),
         };
-        let presence = match store.is_shared() || context.storage_versions.is_some() {
-            true => Presence::begin(flags, service, features, settings.host, reached),
-            false => Presence::default(),
-        };
+        let presence = Presence::begin(flags, service, features, settings.host, reached);
         let released = settings.controllers.run(service, &context, settings.election);
         Ok(Self {
             server,

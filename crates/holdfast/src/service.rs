@@ -21,6 +21,7 @@ use holdfast_server::metrics::Metrics;
 use holdfast_server::operations::health::{Endpoint, Health};
 use holdfast_server::operations::paths::{Pages, Paths};
 use holdfast_server::operations::service::Service;
+use holdfast_server::operations::storage_versions::StorageVersionBarrier;
 use holdfast_server::runtime::shutdown::Shutdown;
 use holdfast_server::runtime::version::Build;
 use holdfast_server::runtime::{RandomIdentifiers, SystemClock};
@@ -105,7 +106,8 @@ impl Assembly<'_> {
         let auditor = flags
             .audit
             .auditor(observer, &self.milestones.background, &self.shutdown)?;
-        let health = self.checks(auditor.is_some());
+        let storage_versions = presence::barrier(self.kinds.features, &registry.load());
+        let health = self.checks(auditor.is_some(), storage_versions.clone());
         let paths = Paths::new(
             Arc::clone(registry),
             health,
@@ -138,7 +140,7 @@ impl Assembly<'_> {
             browsers: flags.transport.browsers()?,
             go_away: flags.transport.go_away()?,
             parts_from_unknown: has(Feature::UnauthenticatedHTTP2DOSMitigation),
-            storage_versions: presence::barrier(self.kinds.features, &registry.load()),
+            storage_versions,
         };
         Ok((Arc::new(service), aggregation))
     }
@@ -179,7 +181,7 @@ impl Assembly<'_> {
         Ok(Arc::new(metrics))
     }
 
-    fn checks(&self, audited: bool) -> Health {
+    fn checks(&self, audited: bool, storage_versions: Option<Arc<StorageVersionBarrier>>) -> Health {
         let overrides = self.opened.clusters.as_ref();
         let stores = (
             Arc::clone(&self.opened.store),
@@ -190,6 +192,7 @@ impl Assembly<'_> {
             stores,
             (self.milestones, self.kinds.features),
             self.controllers,
+            storage_versions,
             self.shutdown.clone(),
         );
         let background = self.milestones.background.clone();

@@ -52,6 +52,7 @@ fn own(folder: &Path) -> Result<Signing> {
         tracing::info!(key = %path.display(), "making a key for tokens of service accounts");
         files::write_private(&path, &KeyPair::generate()?.serialize_pem())?;
     }
+    files::restrict(&path);
     let own = read(&path, signing_key)?;
     let (path, public) = (folder.join("sa.pub"), pem("PUBLIC KEY", &own.public_der));
     if !std::fs::read_to_string(&path).is_ok_and(|there| there == public) {

@@ -8,7 +8,7 @@ use crate::webhooks::{self, Options};
 use crate::{Error, Stage};
 
 impl Stage<'_> {
-    /// Admits a request with `verb` and `options`, and connects it through `connecter`.
+    /// Admits a request with `verb` and `options`, and connects it through `connecter`. Returns the warnings for the client, too.
     ///
     /// # Errors
     /// Why admission refuses the request.
@@ -17,7 +17,7 @@ impl Stage<'_> {
         verb: Verb,
         connecter: &dyn Connecter,
         mut options: Value,
-    ) -> Result<Connection, Error> {
+    ) -> Result<(Connection, Vec<String>), Error> {
         let target = self.target;
         let call = self.call(Operation::Connect, &target.name);
         if connecter.connects() {
@@ -33,8 +33,9 @@ impl Stage<'_> {
         self.check_verb(verb, connecter).map_err(|error| call.refused(error))?;
         target.check_key().map_err(|error| call.refused(error))?;
         let connection = connecter.connect(&call, &options);
+        let warnings = call.warnings();
         call.after_commit().stored();
-        Ok(connection)
+        Ok((connection, warnings))
     }
 
     /// Refuses a request with `verb` whose user lacks the permission that the connection needs besides.

@@ -13,7 +13,7 @@ use crate::http::ApiError;
 use crate::http::negotiation::View;
 use crate::http::options;
 use crate::http::request::ResourceRequest;
-use crate::http::response::Response;
+use crate::http::response::{self, Response};
 use crate::wire::body::ResponseBody;
 use crate::write;
 
@@ -38,17 +38,20 @@ pub(super) async fn connect(
             options.insert(parameter.name, value);
         }
     }
-    match write::connect(&context.write, &target, request.verb, connecter, Value::Map(options)).await? {
+    let connected = write::connect(&context.write, &target, request.verb, connecter, Value::Map(options));
+    let (connection, warnings) = connected.await?;
+    match connection {
         Connection::Nothing => {
             check_view(request.representation.view)?;
             let mut answer = Response::new(ResponseBody::empty());
             *answer.status_mut() = StatusCode::NO_CONTENT;
+            response::add_warnings(answer.headers_mut(), &warnings);
             Ok(answer)
         }
         Connection::Refused(refusal) => {
             let resource = &request.served.resource;
             let (named, kind) = (resource.group_resource(), resource.stored_kind());
-            Err(ApiError::refusal(refusal, &named, &kind, &request.name))
+            Err(ApiError::refusal(refusal, &named, &kind, &request.name).with_warnings(warnings))
         }
     }
 }

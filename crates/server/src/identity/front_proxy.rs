@@ -34,8 +34,8 @@ pub struct RequestHeaders {
 
 /// What headers of users are called among API servers.
 const USER: HeaderName = HeaderName::from_static("x-remote-user");
-/// The header in which API servers pass on the uid of a user.
-pub(crate) const UID: HeaderName = HeaderName::from_static("x-remote-uid");
+/// Header in which API servers pass on the uid of a user.
+pub(super) const UID: HeaderName = HeaderName::from_static("x-remote-uid");
 const GROUP: HeaderName = HeaderName::from_static("x-remote-group");
 const EXTRA: &str = "x-remote-extra-";
 

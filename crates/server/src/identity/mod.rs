@@ -6,6 +6,7 @@
 pub mod authorization;
 mod bearer_protocol;
 mod certificate;
+pub(crate) mod forwarding;
 mod front_proxy;
 mod impersonation;
 mod keys;
@@ -13,8 +14,8 @@ mod service_accounts;
 mod tokens;
 
 pub use certificate::{CertificateError, ClientCertificate, user_of_certificate};
+pub(crate) use front_proxy::name_user;
 pub use front_proxy::{FrontProxy, RequestHeaders};
-pub(crate) use front_proxy::{UID, name_user};
 pub use impersonation::{Impersonation, Judged};
 pub use keys::{IssuerDocuments, KeyError, Keys, SigningKey, VerifyingKey};
 pub use service_accounts::{AccountsContext, ServiceAccounts, TokenConfig};
@@ -174,9 +175,12 @@ pub(crate) fn is_anonymous(user: &User) -> bool {
     user.name == impersonation::ANONYMOUS || user.is_in(UNAUTHENTICATED)
 }
 
-/// Puts a user who was authenticated into the group of all such users.
+/// Adds an authenticated user to the group `system:authenticated`. A credential that names the anonymous user or its group
+/// gains nothing.
+///
+/// upstream: pkg/authentication/group#AuthenticatedGroupAdder
 fn authenticated(mut user: User) -> User {
-    if !user.is_in(AUTHENTICATED) {
+    if !is_anonymous(&user) && !user.is_in(AUTHENTICATED) {
         user.groups.push(SmolStr::new_static(AUTHENTICATED));
     }
     user
@@ -270,6 +274,22 @@ mod tests {
             let headers = HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_static(text))]);
             assert_eq!(warning(&headers).is_some(), warned, "{text}");
         }
+    }
+
+    #[test]
+    fn credential_of_anonymous_user_is_not_authenticated() {
+        let groups = |name: &str, group: &str| {
+            let user = User {
+                name: name.into(),
+                groups: vec![group.into()],
+                ..User::default()
+            };
+            authenticated(user).groups
+        };
+        assert_eq!(groups("system:anonymous", "devs"), ["devs"]);
+        assert_eq!(groups("alice", UNAUTHENTICATED), [UNAUTHENTICATED]);
+        assert_eq!(groups("alice", AUTHENTICATED), [AUTHENTICATED]);
+        assert_eq!(groups("alice", "devs"), ["devs", AUTHENTICATED]);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct TokenFile {
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
     /// The file cannot be read at all.
-    #[error("cannot read the token file {}: {source}", path.display())]
+    #[error("cannot read the token file: {source}")]
     Read {
         /// The file.
         path: PathBuf,

@@ -10,7 +10,7 @@ use holdfast_audit::{Auditor, Layer, Recorder};
 use holdfast_authorization::User;
 use holdfast_gotext::duration;
 use holdfast_resource::AuditAnnotations as _;
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, Uri, Version};
 use rustls::pki_types::CertificateDer;
 
@@ -23,6 +23,7 @@ use crate::http::request_info::{RequestInfo, ResourcePath};
 use crate::http::response::{self, Response};
 use crate::http::status::RETRY_SECONDS;
 use crate::identity::authorization;
+use crate::identity::forwarding::AUDIT_ID;
 use crate::identity::{self, Authenticated, Authenticator, ClientCertificate, Impersonation, Judged};
 use crate::metrics::Recording;
 use crate::operations::aggregation::api_services::Proxied;
@@ -82,9 +83,6 @@ impl GoAway {
         share < self.chance
     }
 }
-
-/// The header that names a request.
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
 /// The log reports requests that take longer, except watches.
 const SLOW: Duration = Duration::from_millis(500);

@@ -38,6 +38,11 @@ impl StorageVersionBarrier {
         self.completed.store(true, Ordering::Release);
     }
 
+    /// True if the versions of all resources are published, so that no write waits.
+    pub fn is_complete(&self) -> bool {
+        self.completed.load(Ordering::Acquire)
+    }
+
     /// Refuses a write to a resource whose version was not published yet.
     ///
     /// # Errors

@@ -53,7 +53,7 @@ pub(crate) async fn connect(
     verb: Verb,
     connecter: &dyn Connecter,
     options: Value,
-) -> Result<Connection, ApiError> {
+) -> Result<(Connection, Vec<String>), ApiError> {
     let snapshot = context.shared.store.snapshot();
     let lookup = lookup(context, &target.registry, &snapshot);
     Ok(stage(context, target, &lookup)
@@ -112,7 +112,7 @@ mod tests {
         let options = Value::empty_map();
         let connected = connect(&world.context, &target, Verb::Get, connecter, options).await;
         assert!(
-            matches!(&connected, Ok(Connection::Refused(_))) || connected.is_err(),
+            matches!(&connected, Ok((Connection::Refused(_), _))) || connected.is_err(),
             "there is no such pod"
         );
     }

@@ -1,6 +1,6 @@
 //! A request for another server, passed on in the name of its user, and the answer on its way back.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,7 +20,7 @@ use super::api_services::Proxied;
 use super::upgrade;
 use crate::http::request_info::RequestInfo;
 use crate::http::response::{self, Response};
-use crate::identity::{self, RequestHeaders};
+use crate::identity::forwarding::{ForwardedHeaders, remove_hop_by_hop_headers};
 use crate::wire::body::{Broken, RequestBody, ResponseBody};
 
 /// A request to be passed on, that its user may make.
@@ -40,28 +40,10 @@ pub(crate) struct Forwarded<'a> {
 /// How long discovery may take, which all clients wait for.
 const DISCOVERY: Duration = Duration::from_secs(5);
 
-/// The header that names a request.
-const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
-
 /// Where the request came to, for the other server.
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-
-/// By which addresses the request came.
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-
-/// Headers that are about one connection alone (RFC 9110, section 7.6.1), beside those that `Connection` names.
-const OF_CONNECTION: [HeaderName; 8] = [
-    header::CONNECTION,
-    HeaderName::from_static("keep-alive"),
-    HeaderName::from_static("proxy-connection"),
-    header::PROXY_AUTHENTICATE,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
 
 /// Headers of answers that are for this server to give.
 const OF_ORIGIN: [HeaderName; 4] = [
@@ -105,22 +87,21 @@ impl Aggregator {
             deadline = deadline.into_iter().chain(soon).min();
         }
         let own_deadline = deadline == forwarding.deadline;
-        let audit_id = forwarding.audit_id;
         let mut headers = forwarding.head.headers;
-        self.clean(&mut headers);
-        identity::name_user(&mut headers, &forwarding.user).map_err(|_| {
+        let rewritten = ForwardedHeaders {
+            user: Some(&forwarding.user),
+            hides_uid: self.config.hides_uids,
+            front_proxy: self.config.front_proxy.as_deref(),
+            audit_id: forwarding.audit_id,
+            peer: forwarding.peer.map(|peer| peer.ip()),
+            is_upgrade: upgrade.is_some(),
+        }
+        .rewrite(&mut headers);
+        rewritten.map_err(|_| {
             let why = "the user cannot be named in headers";
             failed(StatusCode::INTERNAL_SERVER_ERROR, why)
         })?;
-        if self.config.hides_uids {
-            headers.remove(identity::UID);
-        }
-        headers.insert(AUDIT_ID, audit_id.clone());
-        if let Some(peer) = forwarding.peer {
-            came_from(&mut headers, peer.ip());
-        }
         if upgrade.is_none() {
-            remove_connection_headers(&mut headers);
             forwarded(&mut headers, &forwarding.head.uri, &authority);
         }
         let request = request(&authority, &forwarding.head.uri).and_then(|uri| {
@@ -155,21 +136,6 @@ impl Aggregator {
         }
     }
 
-    /// Takes away what says who asks: that is for this server alone.
-    fn clean(&self, headers: &mut HeaderMap) {
-        headers.remove(header::AUTHORIZATION);
-        headers.remove(header::HOST);
-        RequestHeaders::standard().clear(headers);
-        if let Some(front_proxy) = &self.config.front_proxy {
-            front_proxy.headers().clear(headers);
-        }
-        let impersonation = RequestHeaders {
-            extra_prefixes: vec!["impersonate-".into()],
-            ..RequestHeaders::default()
-        };
-        impersonation.clear(headers);
-    }
-
     /// The answer as the client gets it.
     fn answer(&self, answer: http::Response<Incoming>, deadline: Option<Instant>, authority: &str) -> Response {
         let (mut head, body) = answer.into_parts();
@@ -180,7 +146,7 @@ impl Aggregator {
                 Bytes::from_static(REDIRECTED.as_bytes()),
             );
         }
-        remove_connection_headers(&mut head.headers);
+        remove_hop_by_hop_headers(&mut head.headers);
         for name in OF_ORIGIN {
             head.headers.remove(name);
         }
@@ -257,33 +223,6 @@ fn forwarded(headers: &mut HeaderMap, uri: &Uri, authority: &str) {
     set(FORWARDED_URI, uri.path());
     set(FORWARDED_HOST, authority);
     set(FORWARDED_PROTO, "https");
-}
-
-/// Adds the address that the request came from behind those that earlier proxies added.
-fn came_from(headers: &mut HeaderMap, peer: IpAddr) {
-    let mut addresses: Vec<u8> = Vec::new();
-    for before in headers.get_all(FORWARDED_FOR) {
-        addresses.extend_from_slice(before.as_bytes());
-        addresses.extend_from_slice(b", ");
-    }
-    addresses.extend_from_slice(peer.to_canonical().to_string().as_bytes());
-    if let Ok(value) = HeaderValue::from_bytes(&addresses) {
-        headers.insert(FORWARDED_FOR, value);
-    }
-}
-
-/// Takes away what is about one connection alone.
-fn remove_connection_headers(headers: &mut HeaderMap) {
-    let named: Vec<HeaderName> = headers
-        .get_all(header::CONNECTION)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|name| HeaderName::from_bytes(name.trim().as_bytes()).ok())
-        .collect();
-    for name in named.iter().chain(&OF_CONNECTION) {
-        headers.remove(name);
-    }
 }
 
 /// A redirect to a path of the other server, with the server.
@@ -366,33 +305,6 @@ mod tests {
         let is_one = |uri: &str| is_discovery(&RequestInfo::parse(&Method::GET, &uri.parse().unwrap()).unwrap());
         assert!(is_one("/apis/a.example/v1") && is_one("/apis/a.example/v1/"));
         assert!(!is_one("/apis/a.example/v1/things") && !is_one("/apis/a.example"));
-    }
-
-    #[test]
-    fn what_is_about_one_connection_is_not_passed_on() {
-        let mut headers = HeaderMap::new();
-        for (name, value) in [
-            (header::CONNECTION, "close, X-Own"),
-            (HeaderName::from_static("x-own"), "1"),
-            (header::TE, "trailers"),
-            (header::TRANSFER_ENCODING, "chunked"),
-            (header::ACCEPT, "*/*"),
-        ] {
-            headers.insert(name, HeaderValue::from_static(value));
-        }
-        remove_connection_headers(&mut headers);
-        assert_eq!(headers.keys().collect::<Vec<_>>(), [header::ACCEPT]);
-    }
-
-    #[test]
-    fn the_client_stands_behind_the_proxies_that_it_came_by() {
-        let mut headers = HeaderMap::new();
-        came_from(&mut headers, "::ffff:10.0.0.1".parse().unwrap());
-        assert_eq!(headers[FORWARDED_FOR], "10.0.0.1");
-        headers.append(FORWARDED_FOR, HeaderValue::from_static("10.0.0.2, 10.0.0.3"));
-        came_from(&mut headers, "fd00::1".parse().unwrap());
-        let hops: Vec<_> = headers.get_all(FORWARDED_FOR).iter().collect();
-        assert_eq!(hops, ["10.0.0.1, 10.0.0.2, 10.0.0.3, fd00::1"]);
     }
 
     #[test]

@@ -11,7 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::header::UPGRADE;
+use bytes::Bytes;
+use http::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue, UPGRADE};
+use http::{Method, StatusCode, Version};
 use hyper::server::conn::{http1, http2};
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -315,6 +317,38 @@ impl<S: Service> Acceptor<S> {
     }
 }
 
+/// Validates the Host header of an HTTP/1 request, as Go's server does. HTTP/2 has a pseudo-header instead.
+fn check_host<B>(request: &http::Request<B>) -> Result<(), &'static str> {
+    let version = request.version();
+    if version > Version::HTTP_11 {
+        return Ok(());
+    }
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) if version == Version::HTTP_11 && request.method() != Method::CONNECT => {
+            Err("missing required Host header")
+        }
+        (_, Some(_)) => Err("too many Host headers"),
+        (Some(host), None) if !host.as_bytes().iter().copied().all(is_host_byte) => Err("malformed Host header"),
+        _ => Ok(()),
+    }
+}
+
+/// True if the byte may be part of a Host header (RFC 3986, `authority` without user information).
+fn is_host_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!$%&'()*+,-.:;=[]_~".contains(&byte)
+}
+
+/// Answer to a request that is not valid HTTP. It ends the connection.
+fn bad_request(why: &str) -> Response {
+    let mut response = Response::new(Bytes::from(format!("400 Bad Request: {why}")).into());
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
 /// Answers a request, and reports to its connection what the answer means for it. `last` learns that no request is to follow.
 async fn respond<S: Service>(
     service: Arc<S>,
@@ -323,6 +357,9 @@ async fn respond<S: Service>(
     peer: SocketAddr,
     last: Arc<Notify>,
 ) -> Result<Response, Infallible> {
+    if let Err(why) = check_host(&request) {
+        return Ok(bad_request(why));
+    }
     let mut response = service.respond(request, client.as_ref(), Some(peer)).await;
     if response.extensions().get::<Last>().is_some() {
         last.notify_one();
