@@ -6,6 +6,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use holdfast_admission::AdmissionChain;
+use holdfast_kinds::admission::{PluginSettings, all_plugins, names};
 use holdfast_kinds::apis::Apis;
 use holdfast_kinds::features::{Claim, Feature, FeatureGates};
 use holdfast_kinds::{Config, registry, tables};
@@ -287,11 +289,15 @@ fn claims_about_gates_agree_with_the_code() {
             !next.is_some_and(|next| next.is_ascii_alphanumeric())
         })
     };
-    for gate in FeatureGates::default().iter().filter(|gate| !gate.is_of_stage()) {
+    let plugins = AdmissionChain::new(all_plugins(&PluginSettings::default()));
+    let plugin_gates: BTreeSet<&str> = names().into_iter().filter_map(|name| plugins.gate(name)).collect();
+    let gates = FeatureGates::default();
+    for gate in gates.iter().filter(|gate| !gate.is_of_stage()) {
         let name = gate.name;
         let is_read = contains_word(&code, &format!("Feature::{name}"))
             || contains_word(&marks, &format!("+gate({name}"))
-            || contains_word(&marks, &format!("  feature {name}"));
+            || contains_word(&marks, &format!("  feature {name}"))
+            || plugin_gates.contains(name);
         let is_feature = Feature::named(name).is_some();
         assert_eq!(is_feature, is_read, "{name}: listed as a feature, read by the code");
         match gate.claim() {
