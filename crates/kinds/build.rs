@@ -32,7 +32,7 @@ use k8s_openapi::apimachinery::pkg::version;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1 as apiregistration;
 use k8s_openapi::schemars::SchemaGenerator;
 use k8s_openapi::schemars::generate::SchemaSettings;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Asks the generator for each type; those within come along.
 macro_rules! gather {
@@ -52,7 +52,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut generator = SchemaSettings::openapi3().into_generator();
     gather_kinds(&mut generator);
     gather_more_kinds(&mut generator);
-    let definitions: BTreeMap<String, Value> = generator.take_definitions(true).into_iter().collect();
+    let mut definitions: BTreeMap<String, Value> = generator.take_definitions(true).into_iter().collect();
+    move_words_of_watch_events(&mut definitions);
+    add_lists(&mut definitions);
     let mut table = String::new();
     for (name, schema) in &definitions {
         writeln!(table, "{name}\t{}", words(schema))?;
@@ -66,6 +68,46 @@ fn main() -> Result<(), Box<dyn Error>> {
     encoder.write_all(table.as_bytes())?;
     std::fs::write(out.join("descriptions.deflate"), encoder.finish()?)?;
     Ok(())
+}
+
+/// Gives the field `object` of watch events its description, which the crate appends to that of the type.
+fn move_words_of_watch_events(definitions: &mut BTreeMap<String, Value>) {
+    let Some(event) = definitions.get_mut("io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent") else {
+        return;
+    };
+    let whole = event["description"].as_str().unwrap_or_default();
+    if let Some((of_type, of_object)) = whole.split_once("\n\nObject is:") {
+        let (of_type, of_object) = (of_type.to_owned(), format!("Object is:{}", of_object.trim_end()));
+        event["description"] = of_type.into();
+        event["properties"]["object"]["description"] = of_object.into();
+    }
+}
+
+/// Adds the lists of all kinds. The crate has one generic type for them, so their descriptions are made by rule.
+fn add_lists(definitions: &mut BTreeMap<String, Value>) {
+    const LIST_METADATA: &str = "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds";
+    let has_field = |schema: &Value, field: &str| schema["properties"].get(field).is_some();
+    let kinds = definitions
+        .iter()
+        .filter(|(_, schema)| has_field(schema, "apiVersion") && has_field(schema, "metadata"));
+    let lists: Vec<(String, Value)> = kinds
+        .map(|(name, schema)| {
+            let kind = name.rsplit('.').next().unwrap_or_default();
+            let list = json!({
+                "description": format!("{kind}List is a list of {kind} objects."),
+                "properties": {
+                    "apiVersion": {"description": schema["properties"]["apiVersion"]["description"]},
+                    "items": {"description": format!("List of {kind} objects.")},
+                    "kind": {"description": schema["properties"]["kind"]["description"]},
+                    "metadata": {"description": LIST_METADATA},
+                },
+            });
+            (format!("{name}List"), list)
+        })
+        .collect();
+    for (name, list) in lists {
+        definitions.entry(name).or_insert(list);
+    }
 }
 
 fn words(schema: &Value) -> String {
@@ -136,6 +178,7 @@ fn gather_kinds(generator: &mut SchemaGenerator) {
         meta::APIVersions,
         meta::DeleteOptions,
         meta::ListMeta,
+        meta::Patch,
         meta::Status,
         meta::WatchEvent<core::Pod>,
         networking::Ingress,

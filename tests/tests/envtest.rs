@@ -179,6 +179,14 @@ fn flags_of_kube_apiserver_are_taken_and_others_end_the_start() {
         String::from_utf8_lossy(&refused.stderr).contains("--no-such-flag"),
         "{refused:?}"
     );
+    let flag = "--encryption-provider-config=/encryption.yaml";
+    let refused = Command::new(&api_server).arg(flag).output().unwrap();
+    assert!(!refused.status.success());
+    let log = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        log.contains("not supported by Holdfast yet: --encryption-provider-config"),
+        "{log}"
+    );
     let refused = Command::new(&api_server).output().unwrap();
     assert!(
         String::from_utf8_lossy(&refused.stderr).contains("--etcd-servers must be specified"),

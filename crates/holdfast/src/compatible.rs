@@ -1,91 +1,100 @@
-//! Flags of kube-apiserver 1.36 that mean nothing here, so that command lines written for it are taken as they are
+//! Flags of kube-apiserver 1.36 and what Holdfast does with each of them
 //! (<https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver/>).
+//!
+//! Command lines written for kube-apiserver start Holdfast: flags without effect are removed and logged. A flag that Holdfast
+//! does not support yet ends the process with an error that names it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 
 use clap::Command;
 
-/// What a flag is followed by.
+/// State of a flag of kube-apiserver in Holdfast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    /// Nothing: `--flag` or `--flag=true`.
-    Switch,
-    /// A value: `--flag=value` or `--flag value`.
-    Value,
+pub(crate) enum FlagState {
+    /// The flag does what it does in kube-apiserver.
+    Supported,
+    /// The flag is accepted and has no effect, for this reason.
+    NoEffect(&'static str),
+    /// The flag is rejected.
+    Unsupported,
 }
 
-/// Switches of kube-apiserver.
-const SWITCHES: [&str; 11] = [
-    "contention-profiling",
-    "emulation-forward-compatible",
-    "enable-logs-handler",
-    "log-json-split-stream",
-    "log-text-split-stream",
-    "permit-address-sharing",
-    "permit-port-sharing",
-    "profiling",
-    "runtime-config-emulation-forward-compatible",
-    "service-account-lookup",
-    "shutdown-send-retry-after",
-];
-
-/// Flags of kube-apiserver that have a value.
-const VALUES: [&str; 31] = [
-    "allow-metric-labels",
-    "allow-metric-labels-manifest",
-    "coordinated-leadership-lease-duration",
-    "coordinated-leadership-renew-deadline",
-    "coordinated-leadership-retry-period",
-    "debug-socket-path",
-    "disabled-metrics",
-    "emulated-version",
-    "external-hostname",
-    "kubelet-certificate-authority",
-    "kubelet-client-certificate",
-    "kubelet-client-key",
-    "kubelet-preferred-address-types",
-    "kubelet-timeout",
-    "kubernetes-service-node-port",
-    "log-flush-frequency",
-    "log-json-info-buffer-size",
-    "log-text-info-buffer-size",
-    "logging-format",
-    "max-connection-bytes-per-sec",
-    "min-compatibility-version",
-    "peer-advertise-ip",
-    "peer-advertise-port",
-    "peer-ca-file",
-    "show-hidden-metrics-for-version",
-    "shutdown-watch-termination-grace-period",
-    "storage-initialization-timeout",
-    "tls-curve-preferences",
-    "tracing-config-file",
-    "vmodule",
-    "service-account-signing-endpoint",
-];
-
-/// The flags that mean nothing, in the order of the alphabet.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    let names: BTreeSet<&str> = SWITCHES.iter().chain(&VALUES).copied().collect();
-    names.into_iter()
+/// A flag of kube-apiserver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReferenceFlag {
+    /// Name without hyphens in front.
+    pub(crate) name: &'static str,
+    /// State of the flag in Holdfast.
+    pub(crate) state: FlagState,
+    /// True if a value always follows: `--flag=value` or `--flag value`. Otherwise `--flag` and `--flag=true` are the same.
+    /// Unused for supported flags, which the command line of Holdfast describes.
+    takes_value: bool,
 }
 
-/// A command line without the flags that mean nothing.
+impl ReferenceFlag {
+    /// Parses a line of the table. Returns `None` for comments.
+    fn parse(line: &'static str) -> Option<Self> {
+        let (name, rest) = line.split_once(' ').filter(|(name, _)| !name.starts_with('#'))?;
+        let (kind, state) = rest.split_once(' ').unwrap_or(("", rest));
+        let state = match state.strip_prefix("no-effect ") {
+            Some(reason) => FlagState::NoEffect(reason),
+            None if state == "unsupported" => FlagState::Unsupported,
+            None => FlagState::Supported,
+        };
+        Some(Self {
+            name,
+            state,
+            takes_value: kind == "value",
+        })
+    }
+
+    /// True if the flag asks for nothing: an empty value, or a switch that is off. It is accepted even if unsupported.
+    fn is_unset(&self, value: Option<&OsStr>) -> bool {
+        let off: &[&str] = match self.takes_value {
+            true => &[""],
+            false => &["false", "False", "FALSE", "f", "F", "0"],
+        };
+        value.is_some_and(|value| off.iter().any(|off| value == *off))
+    }
+}
+
+/// Returns all flags of kube-apiserver, in the order of the alphabet.
+pub(crate) fn reference_flags() -> impl Iterator<Item = ReferenceFlag> {
+    include_str!("kube_apiserver_flags.txt")
+        .lines()
+        .filter_map(ReferenceFlag::parse)
+}
+
+/// A command line without the flags that have no effect.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reduced {
-    /// What is left of it.
+    /// Remaining words.
     pub(crate) words: Vec<OsString>,
-    /// The flags that were taken away, each once.
+    /// Removed flags without effect, each once.
     pub(crate) ignored: BTreeSet<String>,
+    /// Removed flags that Holdfast does not support, each once.
+    pub(crate) unsupported: BTreeSet<String>,
 }
 
-/// Takes flags of kube-apiserver that `command` does not know away from a command line that serves. Underscores in names of
-/// flags are hyphens, as kube-apiserver has them.
+impl Reduced {
+    /// Returns the error that names the unsupported flags, if there are any.
+    pub(crate) fn error(&self) -> Option<String> {
+        if self.unsupported.is_empty() {
+            return None;
+        }
+        let flags: Vec<String> = self.unsupported.iter().map(|name| format!("--{name}")).collect();
+        Some(format!("not supported by Holdfast yet: {}", flags.join(", ")))
+    }
+}
+
+/// Removes flags of kube-apiserver that `command` does not know from a command line that serves. Underscores in names of flags
+/// become hyphens, as in kube-apiserver.
 pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Command) -> Reduced {
     let mut reduced = Reduced {
         words: Vec::new(),
         ignored: BTreeSet::new(),
+        unsupported: BTreeSet::new(),
     };
     let mut words = words.into_iter().peekable();
     reduced.words.extend(words.next());
@@ -94,29 +103,36 @@ pub(crate) fn reduce(words: impl IntoIterator<Item = OsString>, command: &Comman
         reduced.words.extend(words);
         return reduced;
     }
+    let own: BTreeSet<&str> = command
+        .get_arguments()
+        .filter_map(|argument| argument.get_long())
+        .collect();
+    let unknown: BTreeMap<&str, ReferenceFlag> = reference_flags()
+        .filter(|flag| !own.contains(flag.name))
+        .map(|flag| (flag.name, flag))
+        .collect();
     while let Some(word) = words.next() {
-        let Some((name, value)) = flag(&word) else {
+        let Some((name, mut value)) = flag(&word) else {
             reduced.words.push(word);
             continue;
         };
-        let known = command
-            .get_arguments()
-            .any(|argument| argument.get_long() == Some(&name));
-        match (known, kind(&name)) {
-            (false, Some(kind)) => {
-                if kind == Kind::Value && value.is_none() {
-                    words.next();
-                }
-                reduced.ignored.insert(name);
+        let state = unknown.get(name.as_str()).map(|flag| (flag, flag.state));
+        let Some((flag, state @ (FlagState::NoEffect(_) | FlagState::Unsupported))) = state else {
+            let mut word = OsString::from(format!("--{name}"));
+            if let Some(value) = value {
+                word.push("=");
+                word.push(value);
             }
-            _ => {
-                let mut word = OsString::from(format!("--{name}"));
-                if let Some(value) = value {
-                    word.push("=");
-                    word.push(value);
-                }
-                reduced.words.push(word);
-            }
+            reduced.words.push(word);
+            continue;
+        };
+        if flag.takes_value && value.is_none() {
+            value = words.next();
+        }
+        if state == FlagState::Unsupported && !flag.is_unset(value.as_deref()) {
+            reduced.unsupported.insert(name);
+        } else {
+            reduced.ignored.insert(name);
         }
     }
     reduced
@@ -144,13 +160,6 @@ fn flag(word: &OsStr) -> Option<(String, Option<OsString>)> {
         None => (text, None),
     };
     Some((name.replace('_', "-"), value))
-}
-
-fn kind(name: &str) -> Option<Kind> {
-    if SWITCHES.contains(&name) {
-        return Some(Kind::Switch);
-    }
-    VALUES.contains(&name).then_some(Kind::Value)
 }
 
 #[cfg(test)]
@@ -211,22 +220,90 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_are_known_stand_in_no_list() {
-        let command = Arguments::command();
-        let known: BTreeSet<&str> = command
-            .get_arguments()
-            .filter_map(|argument| argument.get_long())
-            .collect();
-        let doubled: Vec<&&str> = SWITCHES
-            .iter()
-            .chain(&VALUES)
-            .filter(|name| known.contains(**name))
-            .collect();
-        assert!(doubled.is_empty(), "{doubled:?}");
+    fn unsupported_flags_are_rejected_by_name() {
+        let error = |words: &[&str]| {
+            let words = std::iter::once("holdfast")
+                .chain(words.iter().copied())
+                .map(OsString::from);
+            reduce(words, &Arguments::command()).error()
+        };
+        assert_eq!(
+            error(&[
+                "--oidc-issuer-url",
+                "https://a",
+                "--enable-bootstrap-token-auth",
+                "--secure-port=1"
+            ])
+            .as_deref(),
+            Some("not supported by Holdfast yet: --enable-bootstrap-token-auth, --oidc-issuer-url")
+        );
+        assert_eq!(
+            error(&["--encryption_provider_config=a"]).as_deref(),
+            Some("not supported by Holdfast yet: --encryption-provider-config")
+        );
+        assert_eq!(
+            error(&[
+                "--enable-bootstrap-token-auth=false",
+                "--oidc-issuer-url=",
+                "--profiling"
+            ]),
+            None
+        );
     }
 
     #[test]
-    fn no_flag_stands_in_two_lists() {
-        assert_eq!(names().count(), SWITCHES.len() + VALUES.len());
+    fn command_line_has_every_supported_flag() {
+        let mut command = Arguments::command();
+        command.build();
+        let own: BTreeSet<&str> = command
+            .get_arguments()
+            .filter_map(|argument| argument.get_long())
+            .collect();
+        for flag in reference_flags() {
+            match flag.state {
+                FlagState::Supported => assert!(own.contains(flag.name), "{} is unknown", flag.name),
+                FlagState::Unsupported => assert!(!own.contains(flag.name), "{} is known", flag.name),
+                FlagState::NoEffect(reason) => assert!(!reason.is_empty(), "{} has no reason", flag.name),
+            }
+        }
+    }
+
+    #[test]
+    fn reference_flags_are_in_order_and_unique() {
+        let names: Vec<&str> = reference_flags().map(|flag| flag.name).collect();
+        assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
+        let lines = include_str!("kube_apiserver_flags.txt").lines();
+        assert_eq!(names.len(), lines.filter(|line| !line.starts_with('#')).count());
+    }
+
+    #[test]
+    fn security_flags_are_never_without_effect() {
+        let of_security = [
+            "anonymous-",
+            "api-audiences",
+            "audit-",
+            "authentication-",
+            "authorization-",
+            "client-ca-",
+            "egress-",
+            "enable-admission",
+            "enable-bootstrap-",
+            "encryption-",
+            "oidc-",
+            "requestheader-",
+            "service-account-issuer",
+            "service-account-key-",
+            "service-account-signing-",
+            "strict-transport-",
+            "tls-",
+            "token-auth-",
+        ];
+        for flag in reference_flags().filter(|flag| of_security.iter().any(|prefix| flag.name.starts_with(prefix))) {
+            assert!(
+                !matches!(flag.state, FlagState::NoEffect(_)),
+                "{} is ignored",
+                flag.name
+            );
+        }
     }
 }

@@ -45,6 +45,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _};
 
 use crate::envtest::Role;
@@ -74,6 +75,9 @@ fn main() -> ExitCode {
 fn read(words: Vec<OsString>) -> Arguments {
     let mut command = Arguments::command();
     let reduced = compatible::reduce(words, &command);
+    if let Some(error) = reduced.error() {
+        command.error(ErrorKind::UnknownArgument, error).exit();
+    }
     let matches = command.clone().get_matches_from(reduced.words);
     let mut arguments = Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
     arguments.serve.ignored = reduced.ignored;

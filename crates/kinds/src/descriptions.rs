@@ -10,26 +10,6 @@ use holdfast_resource::openapi;
 
 const COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptions.deflate"));
 
-/// The fields that the lists of all kinds have.
-const LIST_FIELDS: [(&str, &str); 4] = [
-    ("apiVersion", "The group and version of the list and its items."),
-    ("items", "The objects."),
-    ("kind", "The kind of the list."),
-    (
-        "metadata",
-        "Standard list metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds",
-    ),
-];
-
-/// What the crate says nothing of, although the reference does: a published field with words is written otherwise than one
-/// without.
-const OTHER_FIELDS: [(&str, &str, &str); 1] = [(
-    "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent",
-    "object",
-    "The object: as it is after it was added or modified, as it last was before it was deleted. With a bookmark, its \
-     resource version alone; with an error, usually a Status.",
-)];
-
 /// The descriptions of the built-in types.
 pub struct Descriptions {
     /// The name of each type, its words, and where its fields begin among `fields`; in the order of names.
@@ -72,19 +52,7 @@ impl openapi::Descriptions for Descriptions {
 
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     fn of_field(&self, name: &str, field: &str) -> Option<&str> {
-        let other = OTHER_FIELDS
-            .iter()
-            .find(|(of, known, _)| (*of, *known) == (name, field));
-        if let Some((.., words)) = other {
-            return Some(*words);
-        }
-        let Some(at) = self.place(name) else {
-            // The crate has one type for the lists of all kinds, without words.
-            return LIST_FIELDS
-                .iter()
-                .find(|(known, _)| *known == field && name.ends_with("List"))
-                .map(|(_, words)| *words);
-        };
+        let at = self.place(name)?;
         let end = self.types.get(at + 1).map_or(self.fields.len(), |(.., begin)| *begin);
         let fields = self.fields.get(self.types[at].2..end)?;
         let place = fields.binary_search_by(|(known, _)| known.as_str().cmp(field)).ok()?;

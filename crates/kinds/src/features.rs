@@ -6,15 +6,15 @@
 
 mod gates;
 
-pub use gates::{FeatureError, FeatureGates, Gate, Stage, truth};
+pub use gates::{Claim, FeatureError, FeatureGates, Gate, Stage, truth};
 
 /// Names the gates that change something here.
 macro_rules! features {
-    ($($(#[$doc:meta])* $name:ident,)+) => {
+    ($(#[doc = $doc:literal] $name:ident,)+) => {
         /// A gate that changes something here, by the reference's name.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Feature {
-            $($(#[$doc])* $name,)+
+            $(#[doc = $doc] $name,)+
         }
 
         impl Feature {
@@ -25,6 +25,13 @@ macro_rules! features {
             pub fn name(self) -> &'static str {
                 match self {
                     $(Feature::$name => stringify!($name),)+
+                }
+            }
+
+            /// Returns the effect of the gate.
+            pub fn effect(self) -> &'static str {
+                match self {
+                    $(Feature::$name => $doc.trim_ascii(),)+
                 }
             }
 
@@ -67,7 +74,7 @@ features! {
     ContainerRestartRules,
     /// Containers may name the signal that ends them.
     ContainerStopSignals,
-    /// Leases name a strategy and a preferred holder.
+    /// Leases keep `spec.strategy` and `spec.preferredHolder`.
     CoordinatedLeaderElection,
     /// The source of a claim may stand in another namespace.
     CrossNamespaceVolumeDataSource,

@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use holdfast_admission::AdmissionChain;
+use holdfast_kinds::admission::{PluginSettings, all_plugins, names};
 use holdfast_kinds::apis::Apis;
-use holdfast_kinds::features::FeatureGates;
+use holdfast_kinds::features::{Claim, Feature, FeatureGates};
 use holdfast_kinds::{Config, registry, tables};
 use holdfast_resource::openapi::{NoDescriptions, Publication};
 use holdfast_value::Value;
@@ -260,4 +262,49 @@ fn literals(code: &str) -> Vec<String> {
         };
     }
     found
+}
+
+/// Returns the code of all crates, without tests, except the list of features itself.
+fn code_that_may_read_gates() -> String {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let files = sources(&crates).into_iter().filter(|path| {
+        let path = path.to_string_lossy();
+        path.contains("/src/") && path.ends_with(".rs") && !path.ends_with("kinds/src/features.rs")
+    });
+    files
+        .map(|path| code_of(&fs::read_to_string(path).unwrap()).to_owned())
+        .collect()
+}
+
+#[test]
+fn claims_about_gates_agree_with_the_code() {
+    let code = code_that_may_read_gates();
+    let tables = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/tables");
+    let marks = ["types.txt", "marks.txt", "more_marks.txt", "more_resources.txt"]
+        .map(|name| fs::read_to_string(tables.join(name)).unwrap())
+        .concat();
+    let contains_word = |text: &str, word: &str| {
+        text.match_indices(word).any(|(at, _)| {
+            let next = text.get(at + word.len()..).and_then(|rest| rest.chars().next());
+            !next.is_some_and(|next| next.is_ascii_alphanumeric())
+        })
+    };
+    let plugins = AdmissionChain::new(all_plugins(&PluginSettings::default()));
+    let plugin_gates: BTreeSet<&str> = names().into_iter().filter_map(|name| plugins.gate(name)).collect();
+    let gates = FeatureGates::default();
+    for gate in gates.iter().filter(|gate| !gate.is_of_stage()) {
+        let name = gate.name;
+        let is_read = contains_word(&code, &format!("Feature::{name}"))
+            || contains_word(&marks, &format!("+gate({name}"))
+            || contains_word(&marks, &format!("  feature {name}"))
+            || plugin_gates.contains(name);
+        let is_feature = Feature::named(name).is_some();
+        assert_eq!(is_feature, is_read, "{name}: listed as a feature, read by the code");
+        match gate.claim() {
+            Some(Claim::Lacks(_)) => assert!(is_feature, "{name} lacks a part of nothing"),
+            Some(Claim::Always(_)) => assert!(!is_feature && gate.on && gate.is_locked(), "{name} may be off"),
+            Some(Claim::Absent(_) | Claim::NoEffect(_)) => assert!(!is_feature, "{name} is read by the code"),
+            None => assert!(is_feature != !gate.components().is_empty(), "{name} has no claim"),
+        }
+    }
 }

@@ -363,3 +363,24 @@ fn lease(pair: &Pair, event: &str) -> u64 {
     let lease = answer["kvs"][0]["lease"].as_str();
     lease.map_or(0, |lease| lease.parse().unwrap())
 }
+
+#[needs(kube_apiserver)]
+#[test]
+fn every_flag_of_kube_apiserver_has_a_state() {
+    let program = test_support::kube_apiserver::named().unwrap();
+    let help = std::process::Command::new(program).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let flags = help.lines().filter_map(|line| {
+        let (_, flag) = line.split_once("--").filter(|(before, _)| before.trim().len() <= 3)?;
+        flag.split_whitespace().next()
+    });
+    let flags: Vec<&str> = flags.collect();
+    assert!(flags.len() > 150, "{flags:?}");
+    let page = std::fs::read_to_string(conformance::root().join("docs/reference/flags.md")).unwrap();
+    let (_, table) = page.split_once("## Flags of kube-apiserver 1.36").unwrap();
+    let missing: Vec<&&str> = flags
+        .iter()
+        .filter(|flag| !table.contains(&format!("| `--{flag}` |")))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}

@@ -450,6 +450,11 @@ async fn documents_have_custom_resources_and_follow_their_definition() {
     define(&target, &sizes()).await;
     let (code, document) = get(&target, "/openapi/v3/apis/example.com/v1").await;
     assert_eq!(code, StatusCode::OK);
+    assert_eq!(
+        document["info"],
+        json!({"title": "Kubernetes CRD Swagger", "version": "v0.1.0"})
+    );
+    assert_eq!(document["components"].get("securitySchemes"), None);
     let size = |document: &Value| {
         let schema = &document["components"]["schemas"]["com.example.v1.Widget"];
         schema["properties"]["spec"]["properties"]["size"].clone()

@@ -6,9 +6,10 @@ use anyhow::Result;
 use clap::{Arg, Command, ValueEnum};
 use holdfast_admission::AdmissionChain;
 use holdfast_kinds::admission::{PluginSettings, all_plugins, names};
-use holdfast_kinds::features::{Feature, FeatureGates, Stage};
+use holdfast_kinds::features::{Claim, Feature, FeatureGates, Gate, Stage};
 
 use super::shown;
+use crate::compatible::FlagState;
 use crate::{admission, compatible};
 
 /// A page.
@@ -44,15 +45,26 @@ fn flags() -> String {
          ## Of the server\n\n",
     );
     table_of_flags(&mut page, &command);
-    page += "\n## Taken and without meaning\n\nCommand lines that were written for kube-apiserver are taken as they are: these \
-             flags change nothing, and the log names those that were set.\n\n";
-    let ignored: Vec<String> = compatible::names().map(|name| format!("`--{name}`")).collect();
-    page += &ignored.join(", ");
-    page += "\n";
+    table_of_reference_flags(&mut page);
     for command in command.get_subcommands() {
         of_command(&mut page, "holdfast", command);
     }
     page
+}
+
+/// Writes the section that lists all flags of kube-apiserver with their state.
+fn table_of_reference_flags(page: &mut String) {
+    *page += "\n## Flags of kube-apiserver 1.36\n\nCommand lines written for kube-apiserver are accepted. A flag without effect is \
+              accepted and logged. A flag that is not supported yet ends the process with an error that names it, unless its value is \
+              empty or `false`: ignoring it could weaken security or hide a missing feature.\n\n| flag | state |\n|---|---|\n";
+    for flag in compatible::reference_flags() {
+        let state = match flag.state {
+            FlagState::Supported => "supported".to_owned(),
+            FlagState::NoEffect(reason) => format!("no effect: {reason}"),
+            FlagState::Unsupported => "not supported yet".to_owned(),
+        };
+        let _ = writeln!(page, "| `--{}` | {} |", flag.name, cell(&state));
+    }
 }
 
 /// A section about a command, and the sections of those below it.
@@ -148,9 +160,13 @@ fn cell(text: &str) -> String {
 
 fn feature_gates() -> String {
     let mut page = String::from(
-        "# Feature gates\n\nAll gates of kube-apiserver 1.36 are known to `--feature-gates`, with its stages and defaults. The \
-         last column says which change something here, and of others why not, or the components in which alone they mean something; \
-         what is locked is as it says.\n\n| gate | stage | default | changes something |\n|---|---|---|---|\n",
+        "# Feature gates\n\n`--feature-gates` knows all gates of kube-apiserver 1.36, with its stages and defaults. The last column \
+         says what each gate does in Holdfast:\n\n\
+         - *effect*: the gate switches the behaviour.\n\
+         - *always*: Holdfast always has the behaviour.\n\
+         - *absent*: Holdfast does not have the behaviour, whatever the gate says.\n\
+         - *no effect*: the gate belongs to another component, or changes nothing here.\n\n\
+         | gate | stage | default | in Holdfast |\n|---|---|---|---|\n",
     );
     for gate in FeatureGates::default().iter() {
         let stage = match gate.stage {
@@ -161,15 +177,30 @@ fn feature_gates() -> String {
         };
         let default = if gate.on { "on" } else { "off" };
         let locked = if gate.is_locked() { ", locked" } else { "" };
-        let felt = match Feature::named(gate.name) {
-            Some(_) => "yes".to_owned(),
-            None if gate.is_of_stage() => "all gates of its stage".to_owned(),
-            None if gate.components().is_empty() => gate.idle().map(|why| format!("no: {why}")).unwrap_or_default(),
-            None => format!("no: {}", gate.components().join(", ")),
-        };
-        let _ = writeln!(page, "| `{}` | {stage} | {default}{locked} | {felt} |", gate.name);
+        let _ = writeln!(
+            page,
+            "| `{}` | {stage} | {default}{locked} | {} |",
+            gate.name,
+            cell(&gate_effect(gate))
+        );
     }
     page
+}
+
+/// Returns what a gate does in Holdfast.
+fn gate_effect(gate: &Gate) -> String {
+    if gate.is_of_stage() {
+        return "effect: sets all gates of its stage".to_owned();
+    }
+    let effect = Feature::named(gate.name).map(Feature::effect);
+    match (effect, gate.claim()) {
+        (Some(effect), Some(Claim::Lacks(missing))) => format!("effect: {effect} Absent: {missing}"),
+        (Some(effect), _) => format!("effect: {effect}"),
+        (None, Some(Claim::Always(behaviour))) => format!("always: {behaviour}"),
+        (None, Some(Claim::Absent(reason) | Claim::Lacks(reason))) => format!("absent: {reason}"),
+        (None, Some(Claim::NoEffect(reason))) => format!("no effect: {reason}"),
+        (None, None) => format!("no effect: only {} reads it", gate.components().join(", ")),
+    }
 }
 
 fn admission_plugins() -> Result<String> {
@@ -242,6 +273,8 @@ mod tests {
         assert!(flags.contains("| `--secure-port PORT` | `6443` |"), "{flags}");
         assert!(flags.contains("`--log-format FORMAT` | `text` | The form of log lines: `text`, `json` |"));
         assert!(flags.contains("## `holdfast snapshot save`"));
+        assert!(flags.contains("| `--encryption-provider-config` | not supported yet |"));
+        assert!(flags.contains("| `--profiling` | no effect: Holdfast serves no profiles |"));
         assert!(!flags.contains("holdfast reference"));
         let plugins = Page::AdmissionPlugins.text().unwrap();
         for row in [

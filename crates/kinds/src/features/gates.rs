@@ -44,13 +44,49 @@ pub struct Gate {
     locked: bool,
     needs: Vec<&'static str>,
     components: Vec<&'static str>,
-    idle: Option<&'static str>,
+    claim: Option<Claim>,
+}
+
+/// Text of the table on what a gate does in Holdfast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// Holdfast always behaves as the gate says; the behaviour.
+    Always(&'static str),
+    /// Holdfast does not have the behaviour of the gate; the reason.
+    Absent(&'static str),
+    /// The gate is a [`Feature`]; the part of it that is missing.
+    Lacks(&'static str),
+    /// The gate has no effect in Holdfast; the reason.
+    NoEffect(&'static str),
+}
+
+impl Claim {
+    /// Splits the claim from the end of a line of the table.
+    fn split(line: &'static str) -> (&'static str, Option<Self>) {
+        let claims: [(&str, fn(&'static str) -> Self); 4] = [
+            (" always ", Self::Always),
+            (" absent ", Self::Absent),
+            (" lacks ", Self::Lacks),
+            (" because ", Self::NoEffect),
+        ];
+        // The first of the words begins the claim, whose text may contain others.
+        let first = claims
+            .iter()
+            .filter_map(|(word, claim)| Some((line.find(word)?, word, claim)));
+        match first
+            .min_by_key(|(at, ..)| *at)
+            .and_then(|(_, word, claim)| Some((line.split_once(word)?, claim)))
+        {
+            Some(((line, text), claim)) => (line, Some(claim(text))),
+            None => (line, None),
+        }
+    }
 }
 
 impl Gate {
-    /// Why it changes nothing here, where that is said.
-    pub fn idle(&self) -> Option<&'static str> {
-        self.idle
+    /// Returns what the table says of the gate in Holdfast. Features, and gates of other components, may have no claim.
+    pub fn claim(&self) -> Option<Claim> {
+        self.claim
     }
 
     /// The components in which alone it means something; none where it is one of API servers.
@@ -70,10 +106,7 @@ impl Gate {
 
     /// The gate that a line of the table describes.
     fn of(line: &'static str) -> Option<Self> {
-        let (line, idle) = match line.split_once(" because ") {
-            Some((line, why)) => (line, Some(why)),
-            None => (line, None),
-        };
+        let (line, claim) = Claim::split(line);
         let mut words = line.split(' ');
         let (name, stage, on) = (words.next()?, words.next()?, words.next()?);
         let stage = match stage {
@@ -90,7 +123,7 @@ impl Gate {
             locked: false,
             needs: Vec::new(),
             components: Vec::new(),
-            idle,
+            claim,
         };
         while let Some(word) = words.next() {
             let list = match word {

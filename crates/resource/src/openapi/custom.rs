@@ -20,6 +20,15 @@ pub(super) fn named_types() -> [String; 2] {
     ["ObjectMeta", "ListMeta"].map(|name| format!("{META}{name}"))
 }
 
+/// Returns the title and version of the document of a group version that serves custom resources only.
+/// upstream: apiextensions-apiserver/pkg/controller/openapi/builder#getOpenAPIV3Config
+pub(super) fn info() -> Value {
+    object([
+        ("title", Value::from("Kubernetes CRD Swagger")),
+        ("version", Value::from("v0.1.0")),
+    ])
+}
+
 /// The schemas of the custom resources of a group version, and of lists of them, by their definition names.
 pub(super) fn schemas(
     registry: &Registry,

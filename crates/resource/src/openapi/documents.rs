@@ -97,7 +97,17 @@ impl<'a> Publication<'a> {
             Subject::GroupVersion(group_version) => Some(group_version),
             _ => None,
         };
-        let mut schemas = self.schemas(Form::V3, types, marked.as_ref());
+        // The reference writes the document of custom resources with another builder: it has a title and a version of its own,
+        // no security schemes, and names all kinds of a type of many kinds.
+        let is_custom = marked
+            .as_ref()
+            .is_some_and(|marked| paths::all_custom(self.registry, marked));
+        let kinds = match &marked {
+            _ if is_custom => ListedKinds::All,
+            Some(group_version) => ListedKinds::CoreAnd(group_version),
+            None => ListedKinds::Core,
+        };
+        let mut schemas = self.schemas(Form::V3, types, kinds);
         if let Some(group_version) = &marked {
             self.add_custom(Form::V3, group_version, &mut schemas);
         }
@@ -105,10 +115,12 @@ impl<'a> Publication<'a> {
         if schemas.as_map().is_some_and(|schemas| !schemas.is_empty()) {
             components.insert("schemas", schemas);
         }
-        components.insert("securitySchemes", security());
+        if !is_custom {
+            components.insert("securitySchemes", security());
+        }
         let mut document = Map::new();
         document.insert("openapi", "3.0.0");
-        document.insert("info", self.info());
+        document.insert("info", if is_custom { custom::info() } else { self.info() });
         document.insert("paths", write_paths(&items, Form::V3));
         document.insert("components", components);
         Some(Value::Map(document))
@@ -126,7 +138,10 @@ impl<'a> Publication<'a> {
             }
         }
         let published = self.types.iter().filter(|(_, of)| of.published).map(|(id, _)| id);
-        take("definitions", self.schemas(Form::V2, published.collect(), None));
+        take(
+            "definitions",
+            self.schemas(Form::V2, published.collect(), ListedKinds::All),
+        );
         for group_version in self.registry.group_versions() {
             for (name, schema) in custom::schemas(self.registry, group_version, Form::V2, self.descriptions) {
                 take("definitions", Value::Map([(name, schema)].into_iter().collect()));
@@ -214,8 +229,8 @@ impl<'a> Publication<'a> {
         named
     }
 
-    /// The schemas of types. Of a type of many kinds only those of the core group and of `marked` are named, if there is such.
-    fn schemas(&self, form: Form, types: BTreeSet<TypeId>, marked: Option<&GroupVersion>) -> Value {
+    /// Returns the schemas of types, with the `kinds` of those that have many.
+    fn schemas(&self, form: Form, types: BTreeSet<TypeId>, kinds: ListedKinds<'_>) -> Value {
         let writer = SchemaWriter {
             table: self.types,
             descriptions: self.descriptions,
@@ -226,15 +241,28 @@ impl<'a> Publication<'a> {
         let entries = types.into_iter().map(|id| {
             let of = self.types.get(id);
             let schema = writer.schema(of, &|kind| {
-                form == Form::V2
-                    || of.kinds.len() == 1
-                    || kind.group_version == core
-                    || marked == Some(&kind.group_version)
+                let is_core = of.kinds.len() == 1 || kind.group_version == core;
+                match kinds {
+                    ListedKinds::All => true,
+                    ListedKinds::Core => is_core,
+                    ListedKinds::CoreAnd(group_version) => is_core || kind.group_version == *group_version,
+                }
             });
             (of.name.clone(), schema)
         });
         Value::Map(entries.collect())
     }
+}
+
+/// Kinds that a document names for a type of many kinds, such as `DeleteOptions`.
+#[derive(Clone, Copy)]
+enum ListedKinds<'a> {
+    /// All kinds.
+    All,
+    /// The kind of the core group.
+    Core,
+    /// The kinds of the core group and of the group version of the document.
+    CoreAnd(&'a GroupVersion),
 }
 
 fn add_fingerprint(print: &mut Vec<u8>, resource: &Resource) {

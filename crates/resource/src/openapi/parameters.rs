@@ -37,6 +37,8 @@ const fn path(name: &'static str, description: &'static str) -> Parameter {
 pub(super) enum Request {
     /// Lists and watches.
     List,
+    /// Gets of custom resources. The reference publishes no options for those of built-in kinds.
+    GetCustom,
     /// Creations and replacements.
     Write,
     /// Patches.
@@ -47,7 +49,7 @@ pub(super) enum Request {
     DeleteCollection,
 }
 
-use Request::{Delete, DeleteCollection, List, Patch, Write};
+use Request::{Delete, DeleteCollection, GetCustom, List, Patch, Write};
 
 /// The options that requests may carry in their query, by name: the type of each, the requests, and what it means. The server
 /// reads them in `http/options.rs`.
@@ -133,7 +135,7 @@ const OPTIONS: &[(&str, &str, &[Request], &str)] = &[
     (
         "resourceVersion",
         "string",
-        &[List, DeleteCollection],
+        &[List, GetCustom, DeleteCollection],
         "Which state the answer may be from; a watch begins after it. Defaults to the newest.",
     ),
     (

@@ -390,12 +390,14 @@ impl Paths<'_> {
     fn delete_collection(&self, scope: &str) -> Operation {
         let kind = &self.resource.kind;
         let id = format!("delete{}Collection{scope}{kind}", self.spelled);
+        // The reference publishes the options of lists for the deletion of custom resources.
+        let (request, body) = match is_custom(self.resource) {
+            true => (Request::List, Body::None),
+            false => (Request::DeleteCollection, self.delete_options()),
+        };
         Operation {
-            parameters: [&self.path_parameters(false)[..], &options_of(Request::DeleteCollection)].concat(),
-            body: match is_custom(self.resource) {
-                true => Body::None,
-                false => self.delete_options(),
-            },
+            parameters: [&self.path_parameters(false)[..], &options_of(request)].concat(),
+            body,
             answer: self.status(),
             ..self.operation("delete", "deletecollection", id, format!("delete collection of {kind}"))
         }
@@ -423,7 +425,11 @@ impl Paths<'_> {
 
     fn get(&self, scope: &str, sub: Option<&Subresource>) -> Operation {
         let id = self.id("read", scope, sub);
-        self.of_subresource(self.operation("get", "get", id, self.description("read", sub)), sub)
+        let mut operation = self.operation("get", "get", id, self.description("read", sub));
+        if is_custom(self.resource) {
+            operation.parameters.extend(options_of(Request::GetCustom));
+        }
+        self.of_subresource(operation, sub)
     }
 
     fn replace(&self, scope: &str, sub: Option<&Subresource>) -> Operation {

@@ -93,7 +93,7 @@ impl SchemaWriter<'_> {
             (shape, _) if self.lists_values => self.shape(shape, &field.enum_values),
             (shape, _) => self.shape(shape, &[]),
         };
-        if let Some(description) = self.descriptions.of_field(&of.name, &field.name) {
+        if let Some(description) = self.field_description(of, field) {
             schema.insert("description", description);
         }
         if let Some(default) = stated_default(self.table, field).filter(|_| self.form == Form::V3) {
@@ -141,6 +141,18 @@ impl SchemaWriter<'_> {
             schema.insert("allOf", Value::from(vec![reference]));
         }
         Value::Map(schema)
+    }
+
+    /// Returns the description of a field. A field that holds one of a fixed set of values lists them after its text, so that
+    /// `kubectl explain` shows them. The items of lists and the values of maps are not listed.
+    fn field_description(&self, of: &Type, field: &Field) -> Option<String> {
+        let text = self.descriptions.of_field(&of.name, &field.name)?;
+        let is_collection = matches!(field.shape, Shape::List(_) | Shape::Map(_));
+        if !self.lists_values || is_collection || field.enum_values.is_empty() {
+            return Some(text.to_owned());
+        }
+        let lines = field.enum_values.iter().map(|value| format!("\n - `\"{value}\"`"));
+        Some(format!("{text}\n\nPossible enum values:{}", lines.collect::<String>()))
     }
 
     /// The schema of a shape; listed values belong to the scalar at its bottom.
