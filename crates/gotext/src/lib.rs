@@ -4,6 +4,7 @@
 //!
 //! Invariant: nothing here knows of objects, kinds or requests.
 
+pub mod address;
 pub mod calendar;
 pub mod duration;
 pub mod errors;
