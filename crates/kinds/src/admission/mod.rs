@@ -48,6 +48,7 @@ use holdfast_admission::{AdmissionPlugin, DynamicPlugin};
 use holdfast_resource::{Field, GroupResource, Refusal, WriteContext};
 use holdfast_value::Value;
 
+use crate::counters::Counters;
 use crate::features::{Feature, Features};
 
 /// The plugins that are on unless flags turn them off, in the order in which writes pass them.
@@ -75,6 +76,8 @@ pub struct PluginSettings {
     pub event_limits: Vec<EventLimit>,
     /// Who decides about images.
     pub images: Option<Arc<ImagePolicy>>,
+    /// Counters of the plugins.
+    pub counters: Counters,
 }
 
 impl Default for PluginSettings {
@@ -88,6 +91,7 @@ impl Default for PluginSettings {
             tolerations: TolerationSettings::default(),
             event_limits: Vec::new(),
             images: None,
+            counters: Counters::default(),
         }
     }
 }
@@ -110,7 +114,9 @@ pub fn all_plugins(settings: &PluginSettings) -> Vec<Box<dyn AdmissionPlugin>> {
         Box::new(image_policy_webhook::ImagePolicyWebhook {
             policy: settings.images.clone(),
         }),
-        Box::new(pod_security::PodSecurity),
+        Box::new(pod_security::PodSecurity {
+            counters: settings.counters.clone(),
+        }),
         Box::new(pod_node_selector::PodNodeSelector {
             selectors: settings.node_selectors.clone(),
         }),
