@@ -8,7 +8,7 @@ use clap::Args;
 use holdfast_admission::AdmissionChain;
 use holdfast_gotext::errors::aggregate;
 use holdfast_kinds::admission::{EventLimit, PluginSettings, TolerationSettings, all_plugins, names};
-use holdfast_kinds::features::{Feature, Features};
+use holdfast_kinds::features::Feature;
 
 use crate::flags::Serve;
 use crate::static_admission::config;

@@ -54,7 +54,7 @@ impl CounterFamily {
     }
 
     fn add(&self, values: &[&str], events: u64) {
-        let values: Vec<SmolStr> = values.iter().map(|value| SmolStr::new(value)).collect();
+        let values: Vec<SmolStr> = values.iter().map(SmolStr::new).collect();
         let mut counts = self.counts.lock();
         if counts.len() < MAX_COUNTERS || counts.contains_key(&values) {
             *counts.entry(values).or_default() += events;
@@ -77,7 +77,7 @@ mod tests {
         let family = CounterFamily::new("n", "h", &["a", "b"]).with_zero(&["x", ""]);
         family.increment(&["y", "z"]);
         family.increment(&["y", "z"]);
-        let shown = |values: &[&str]| values.iter().map(|value| SmolStr::new(value)).collect::<Vec<_>>();
+        let shown = |values: &[&str]| values.iter().map(SmolStr::new).collect::<Vec<_>>();
         assert_eq!(family.counts(), [(shown(&["x", ""]), 0), (shown(&["y", "z"]), 2)]);
         for at in 0..2 * MAX_COUNTERS {
             family.increment(&["many", &at.to_string()]);

@@ -49,7 +49,7 @@ impl Line {
         let host = member.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = member.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
-        let stream: Box<dyn Stream> = match socket {
+        let plain: Box<dyn Stream> = match socket {
             Some(path) => Box::new(UnixStream::connect(path).await?),
             None => {
                 let stream = TcpStream::connect((host, port)).await?;
@@ -57,11 +57,11 @@ impl Line {
                 Box::new(stream)
             }
         };
-        let stream = match tls {
-            None => stream,
+        let stream: Box<dyn Stream> = match tls {
+            None => plain,
             Some(config) => {
                 let name = ServerName::try_from(host.to_owned()).map_err(Error::other)?;
-                Box::new(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?)
+                Box::new(TlsConnector::from(Arc::clone(config)).connect(name, plain).await?)
             }
         };
         let authority = member.authority().map_or(host, |authority| authority.as_str());

@@ -167,10 +167,10 @@ impl PodSecurity {
 
     /// Counts an evaluation. Like the reference, callers count only violations of the standards of audits and warnings.
     fn count(&self, context: &WriteContext<'_>, standard: Standard, mode: Mode, allowed: bool) {
-        let version = match standard.version.0 {
+        // The lowest level is the same in all versions.
+        let minor = standard.version.0.filter(|_| standard.level != Level::Privileged);
+        let version = match minor {
             None => "latest".to_owned(),
-            // The lowest level is the same in all versions.
-            Some(_) if standard.level == Level::Privileged => "latest".to_owned(),
             Some(minor) if minor > LATEST_MINOR => "future".to_owned(),
             Some(minor) => format!("v1.{minor}"),
         };
