@@ -465,7 +465,7 @@ mod tests {
 
     #[test]
     fn field_managers_and_dry_runs_are_checked() {
-        let parse = |query| CreateOptions::parse(&Query::parse(query)).map_err(|error| error.to_string());
+        let parse = |query: &str| CreateOptions::parse(&Query::parse(query)).map_err(|error| error.to_string());
         assert_eq!(
             parse("fieldManager=bad%0Aname").unwrap_err(),
             "CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"bad\\nname\": invalid character U+000A (at position 3)"
