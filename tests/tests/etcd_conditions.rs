@@ -17,6 +17,7 @@ use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, 
 use serde_json::{Value, json};
 use test_support::etcd::{Etcd, Settings};
 use test_support::needs;
+use tokio::net::{TcpStream, UnixListener};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const JSON: &str = "application/json";
@@ -93,6 +94,25 @@ impl Certificates {
         self.folder.path().join(name)
     }
 
+    /// Returns the flags of an etcd that requires certificates of its clients.
+    fn flags_of_etcd(&self) -> Vec<String> {
+        vec![
+            self.flag("--cert-file", "server.pem"),
+            self.flag("--key-file", "server-key.pem"),
+            self.flag("--trusted-ca-file", "ca.pem"),
+            "--client-cert-auth".to_owned(),
+        ]
+    }
+
+    /// Returns the flags of a server that is a client of this etcd.
+    fn flags_of_server(&self) -> [String; 3] {
+        [
+            self.flag("--etcd-cafile", "ca.pem"),
+            self.flag("--etcd-certfile", "client.pem"),
+            self.flag("--etcd-keyfile", "client-key.pem"),
+        ]
+    }
+
     fn flag(&self, flag: &str, name: &str) -> String {
         format!("{flag}={}", Path::display(&self.path(name)))
     }
@@ -103,21 +123,12 @@ impl Certificates {
 async fn etcd_is_reached_by_tls_with_a_certificate_of_ones_own() {
     let certificates = Certificates::new();
     let etcd = Etcd::start(Settings {
-        flags: vec![
-            certificates.flag("--cert-file", "server.pem"),
-            certificates.flag("--key-file", "server-key.pem"),
-            certificates.flag("--trusted-ca-file", "ca.pem"),
-            "--client-cert-auth".to_owned(),
-        ],
+        flags: certificates.flags_of_etcd(),
         tls: true,
         ..Settings::default()
     })
     .unwrap();
-    let own = [
-        certificates.flag("--etcd-cafile", "ca.pem"),
-        certificates.flag("--etcd-certfile", "client.pem"),
-        certificates.flag("--etcd-keyfile", "client-key.pem"),
-    ];
+    let own = certificates.flags_of_server();
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let (one, other) = (start(&etcd, &own), start(&etcd, &own));
     let (mut one, mut other) = (Client::of(&one).await, Client::of(&other).await);
@@ -126,6 +137,50 @@ async fn etcd_is_reached_by_tls_with_a_certificate_of_ones_own() {
         assert_eq!(
             other.get(&format!("{CONFIG_MAPS}/c{round}")).await,
             (StatusCode::OK, made)
+        );
+    }
+}
+
+/// Passes the connections to a Unix socket on to the first member of an etcd.
+fn listen_for(etcd: &Etcd, socket: &Path) {
+    let (listener, member) = (UnixListener::bind(socket).unwrap(), etcd.client(0));
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut etcd = TcpStream::connect(member).await?;
+                tokio::io::copy_bidirectional(&mut client, &mut etcd).await
+            });
+        }
+    });
+}
+
+#[needs(etcd)]
+#[tokio::test(flavor = "multi_thread")]
+async fn etcd_is_reached_through_unix_sockets() {
+    let certificates = Certificates::new();
+    let secure = Settings {
+        flags: certificates.flags_of_etcd(),
+        tls: true,
+        ..Settings::default()
+    };
+    for (scheme, settings, flags) in [
+        ("unix", Settings::default(), Vec::new()),
+        ("unixs", secure, certificates.flags_of_server().to_vec()),
+    ] {
+        let etcd = Etcd::start(settings).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        // The certificate has the name of the file.
+        let socket = folder.path().join("localhost");
+        listen_for(&etcd, &socket);
+        let servers = format!("--etcd-servers={scheme}://{}", socket.display());
+        let flags: Vec<&str> = flags.iter().map(String::as_str).chain([servers.as_str()]).collect();
+        let server = Server::start(&Binary::debug().unwrap(), &flags).unwrap();
+        let mut client = Client::of(&server).await;
+        let made = client.make(CONFIG_MAPS, config_map("a", 10)).await;
+        assert_eq!(
+            client.get(&format!("{CONFIG_MAPS}/a")).await,
+            (StatusCode::OK, made),
+            "{scheme}"
         );
     }
 }

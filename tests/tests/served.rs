@@ -50,6 +50,8 @@ async fn metrics_show_admission_queues_and_the_store() {
         format!("apiserver_admission_step_admission_duration_seconds_summary{{{step},type=\"validate\",quantile=\"0.9\"}} "),
         format!("apiserver_admission_controller_admission_duration_seconds_count{{name=\"Priority\",{step},type=\"admit\"}} "),
         format!("apiserver_admission_controller_admission_duration_seconds_count{{name=\"ResourceQuota\",{step},type=\"validate\"}} "),
+        "pod_security_evaluations_total{decision=\"allow\",mode=\"enforce\",policy_level=\"privileged\",policy_version=\"latest\",request_operation=\"create\",resource=\"pod\",subresource=\"\"} 1\n".to_owned(),
+        "pod_security_exemptions_total{request_operation=\"update\",resource=\"controller\",subresource=\"\"} 0\n".to_owned(),
         "workqueue_adds_total{name=\"autoregister\"} ".to_owned(),
         "workqueue_depth{name=\"namespace\"} 0\n".to_owned(),
         "apiserver_storage_size_bytes{storage_cluster_id=\"embedded\"} ".to_owned(),
@@ -112,6 +114,98 @@ async fn pages_and_checks_go_with_their_gates() {
     assert_eq!(seen(&server).await, [false; 4]);
     let server = server.restart(&[]).unwrap();
     assert_eq!(seen(&server).await, [true; 4]);
+}
+
+/// Status, content type and body of the answer to a request that accepts `accept`.
+async fn answer(server: &Server, path: &str, accept: &str) -> (u16, String, Bytes) {
+    let mut connection = Target::of(server).unwrap().connect().await.unwrap();
+    let response = connection.get(path, accept).await.unwrap();
+    let content_type = response.headers()["content-type"].to_str().unwrap().to_owned();
+    let status = response.status().as_u16();
+    (
+        status,
+        content_type,
+        response.into_body().collect().await.unwrap().to_bytes(),
+    )
+}
+
+#[tokio::test]
+async fn pages_are_served_as_cbor_with_the_gate() {
+    const CBOR_TAG: [u8; 3] = [0xd9, 0xd9, 0xf7];
+    let server = Server::start(
+        &Binary::debug().unwrap(),
+        &["--feature-gates=CBORServingAndStorage=true"],
+    )
+    .unwrap();
+    for (path, kind, deprecated) in [("/statusz", "Statusz", "v1alpha1"), ("/flagz", "Flagz", "v1alpha1")] {
+        for version in ["v1beta1", deprecated] {
+            let wanted = format!("application/cbor;g=config.k8s.io;v={version};as={kind}");
+            let (status, content_type, body) = answer(&server, path, &wanted).await;
+            assert_eq!((status, content_type), (200, wanted));
+            assert!(body.starts_with(&CBOR_TAG), "{body:?}");
+        }
+        let (status, content_type, body) = answer(&server, path, "application/cbor").await;
+        assert_eq!((status, content_type.as_str()), (406, "application/cbor"));
+        assert!(body.starts_with(&CBOR_TAG), "{body:?}");
+    }
+    let server = server.restart(&[]).unwrap();
+    let wanted = "application/cbor;g=config.k8s.io;v=v1beta1;as=Statusz";
+    let (status, content_type, _) = answer(&server, "/statusz", wanted).await;
+    assert_eq!((status, content_type.as_str()), (406, "application/json"));
+}
+
+#[tokio::test]
+async fn json_answers_end_as_in_the_reference() {
+    let server = Server::start(&Binary::debug().unwrap(), &[]).unwrap();
+    let json = "application/json";
+    let group = "g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let meta = "g=meta.k8s.io;v=v1";
+    let (table, partial) = (
+        format!("{json};as=Table;{meta}"),
+        format!("{json};as=PartialObjectMetadata;{meta}"),
+    );
+    let partials = format!("{json};as=PartialObjectMetadataList;{meta}");
+    let discovery = format!("{json};{group}");
+    let status = format!("{json};as=Statusz;g=config.k8s.io;v=v1beta1");
+    let namespaces = "/api/v1/namespaces";
+    let namespace = format!("{namespaces}/default");
+    for (path, accept) in [
+        (namespace.as_str(), json),
+        (namespaces, json),
+        ("/api/v1/namespaces/default/configmaps?limit=1", json),
+        ("/api/v1/namespaces/default/secrets", json),
+        (namespace.as_str(), table.as_str()),
+        (namespaces, table.as_str()),
+        (namespace.as_str(), partial.as_str()),
+        (namespaces, partials.as_str()),
+        ("/api/v1/namespaces/none", json),
+        ("/apis/apps/v1/none", json),
+        ("/apis", json),
+        ("/apis", discovery.as_str()),
+        ("/api/v1", json),
+        ("/statusz", status.as_str()),
+        ("/api/v1/namespaces?watch=true&timeoutSeconds=1", json),
+    ] {
+        let (_, _, body) = answer(&server, path, accept).await;
+        assert!(body.ends_with(b"}\n"), "{path} {accept}");
+        if path.contains("watch") {
+            continue;
+        }
+        let separator = if path.contains('?') { '&' } else { '?' };
+        let (_, _, pretty) = answer(&server, &format!("{path}{separator}pretty=true"), accept).await;
+        assert!(pretty.ends_with(b"\n}"), "{path} {accept}");
+        let read = |body: &Bytes| serde_json::from_slice::<serde_json::Value>(body).unwrap();
+        assert_eq!(read(&pretty)["kind"], read(&body)["kind"]);
+    }
+    for path in ["/version", "/openapi/v2", "/openapi/v3/apis/apps/v1", "/openid/v1/jwks"] {
+        let (_, _, body) = answer(&server, path, "*/*").await;
+        assert!(body.ends_with(b"}"), "{path}");
+    }
+    let (_, _, body) = answer(&server, &namespace, "text/html").await;
+    assert!(
+        body.ends_with(b"\n}"),
+        "an answer that the client does not accept is indented"
+    );
 }
 
 #[test]

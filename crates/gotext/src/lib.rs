@@ -4,6 +4,7 @@
 //!
 //! Invariant: this crate knows nothing of objects, kinds or requests.
 
+pub mod address;
 pub mod calendar;
 pub mod duration;
 pub mod errors;

@@ -8,7 +8,7 @@ use clap::Args;
 use holdfast_admission::AdmissionChain;
 use holdfast_gotext::errors::aggregate;
 use holdfast_kinds::admission::{EventLimit, PluginSettings, TolerationSettings, all_plugins, names};
-use holdfast_kinds::features::{Feature, Features};
+use holdfast_kinds::features::Feature;
 
 use crate::flags::Serve;
 use crate::static_admission::config;
@@ -29,14 +29,15 @@ pub(crate) struct TolerationFlags {
 ///
 /// # Errors
 /// What is wrong with the file.
-pub(crate) fn settings(flags: &Serve, features: Features) -> Result<PluginSettings> {
+pub(crate) fn settings(flags: &Serve, kinds: &holdfast_kinds::Config) -> Result<PluginSettings> {
     let configurations = flags.static_admission.configurations()?;
     let version = |plugin: &str| format!("{}.admission.k8s.io/v1alpha1", plugin.to_ascii_lowercase());
     let (events, tolerations) = (config::EVENTS, config::TOLERATIONS);
     Ok(PluginSettings {
         not_ready_seconds: flags.tolerations.default_not_ready_toleration_seconds,
         unreachable_seconds: flags.tolerations.default_unreachable_toleration_seconds,
-        features,
+        features: kinds.features,
+        counters: kinds.counters.clone(),
         node_selectors: config::node_selectors(&configurations)?,
         tolerations: config::read_for(
             &configurations,

@@ -48,8 +48,8 @@ enum StoreLocation {
 
 #[expect(clippy::unnecessary_wraps, reason = "what clap takes as a parser")]
 fn location(text: &str) -> Result<StoreLocation, String> {
-    let is_url = text.starts_with("http://") || text.starts_with("https://");
-    Ok(match is_url {
+    let is_url = ["http://", "https://", "unix:", "unixs:"];
+    Ok(match is_url.iter().any(|scheme| text.starts_with(scheme)) {
         true => StoreLocation::Etcd(text.split(',').map(str::to_owned).collect()),
         false => StoreLocation::Directory(text.into()),
     })

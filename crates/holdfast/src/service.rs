@@ -128,6 +128,7 @@ impl Assembly<'_> {
                 .with_pages(Pages {
                     flagz: has(Feature::ComponentFlagz),
                     statusz: has(Feature::ComponentStatusz),
+                    cbor: has(Feature::CBORServingAndStorage),
                 })
                 .with_openapi(documents)
                 .with_aggregator(Arc::clone(&aggregation.aggregator))
@@ -172,6 +173,7 @@ impl Assembly<'_> {
         let metrics = Metrics::new()?;
         metrics.count_objects(Arc::clone(&self.opened.store), Arc::clone(&self.registry))?;
         metrics.time_rules(Arc::clone(&self.kinds.rule_timings))?;
+        metrics.count_kinds(self.kinds.counters.families())?;
         metrics.record_build(&BUILD)?;
         let gates = self.gates.iter();
         metrics.record_features(gates.map(|gate| (gate.name, gate.stage.name(), gate.on)))?;
@@ -230,7 +232,7 @@ impl Assembly<'_> {
         let admission = admission::chain(
             &flags.enable_admission_plugins,
             &flags.disable_admission_plugins,
-            &admission::settings(flags, self.kinds.features)?,
+            &admission::settings(flags, self.kinds)?,
         )?;
         let credentials = config::webhook_credentials(&flags.static_admission.configurations()?)?;
         metrics.time_admission(Arc::clone(admission.timings()))?;

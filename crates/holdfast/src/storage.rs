@@ -26,7 +26,8 @@ const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// Flags about storage.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StorageFlags {
-    /// The etcd to keep objects in, in place of the data directory: its members, such as http://127.0.0.1:2379
+    /// The etcd to keep objects in, in place of the data directory: its members, such as http://127.0.0.1:2379 or
+    /// unix:///run/etcd.sock
     #[arg(long, value_name = "URLS", value_delimiter = ',')]
     pub(crate) etcd_servers: Vec<String>,
 

@@ -10,6 +10,7 @@ use holdfast_cel::PatternMemory;
 use holdfast_resource::structural::RuleTimings;
 
 use crate::apis::Apis;
+use crate::counters::Counters;
 use crate::features::Features;
 use crate::validation::addresses::Block;
 
@@ -47,6 +48,8 @@ pub struct Config {
     pub patterns: PatternMemory,
     /// Where is noted how long the rules of custom resources take.
     pub rule_timings: Arc<RuleTimings>,
+    /// Counters of the kinds and plugins.
+    pub counters: Counters,
 }
 
 /// What all compiled regular expressions of schemas and policies may take together, in bytes.
@@ -72,6 +75,7 @@ impl Default for Config {
             policies: Arc::new(Policies::new(&patterns)),
             patterns,
             rule_timings: Arc::default(),
+            counters: Counters::default(),
         }
     }
 }

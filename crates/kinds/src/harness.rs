@@ -320,6 +320,14 @@ impl Harness {
         })
     }
 
+    /// Returns the warnings of a write to a subresource that changes nothing.
+    pub(crate) fn subresource_warnings(&self, subresource: &str, text: &str) -> Vec<String> {
+        let object = self.read(text);
+        self.call(&object, Some(&object), Some(subresource), |resource, context| {
+            resource.strategy.warnings(context, &object, Some(&object))
+        })
+    }
+
     fn prepare(&self, object: &mut Value, old: Option<&Value>, subresource: Option<&str>) -> Result<(), Refusal> {
         let shown = object.clone();
         self.run(&shown, old, subresource, |stage, call| match old {

@@ -25,6 +25,7 @@ mod certificates;
 mod config;
 mod coordination;
 mod core;
+pub mod counters;
 mod defaults;
 mod descriptions;
 mod discovery;

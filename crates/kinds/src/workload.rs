@@ -111,7 +111,18 @@ pub(crate) fn name_warnings(context: &WriteContext<'_>, subject: &str, warnings:
     }
 }
 
-/// What is said of a workload: of its name when it is new, of its template when it is new or of another generation.
+/// True if a write goes to the status of a workload. A write to the Scale is one to the workload itself.
+pub(crate) fn is_status_write(context: &WriteContext<'_>) -> bool {
+    context.subresource.is_some_and(|subresource| subresource != "scale")
+}
+
+/// True if a write of a workload warns of its specification: it creates the workload or changes its generation.
+pub(crate) fn warns_of_spec(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> bool {
+    let generation = |object: &Value| object.at(&["metadata", "generation"]).cloned();
+    !is_status_write(context) && !old.is_some_and(|old| generation(object) == generation(old))
+}
+
+/// Returns the warnings of a workload: of its name when it is created, and of its Pod template.
 pub(crate) fn workload_warnings(
     context: &WriteContext<'_>,
     object: &Value,
@@ -119,18 +130,13 @@ pub(crate) fn workload_warnings(
     template: &[&str],
     names_pods: bool,
 ) -> Vec<String> {
-    // A write to the Scale is one to the object itself, in other words.
-    if context.subresource.is_some_and(|subresource| subresource != "scale") {
-        return Vec::new();
-    }
     let mut warnings = Vec::new();
-    let generation = |object: &Value| object.at(&["metadata", "generation"]).cloned();
-    match old {
-        None if names_pods => name_warnings(context, "Pod names and hostnames", &mut warnings),
-        Some(old) if generation(object) == generation(old) => return warnings,
-        _ => {}
+    if warns_of_spec(context, object, old) {
+        if names_pods && old.is_none() {
+            name_warnings(context, "Pod names and hostnames", &mut warnings);
+        }
+        warnings.extend(template_warnings(&context.parts, object, template));
     }
-    warnings.extend(template_warnings(&context.parts, object, template));
     warnings
 }
 
@@ -159,6 +165,10 @@ impl<S: Strategy + ?Sized> Strategy for WithPodTemplate<S> {
 
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         self.kind.prepare_for_create(context, object)
+    }
+
+    fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Refusal> {
+        self.kind.authorize_update(context, object, old)
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {

@@ -29,7 +29,7 @@ pub use error::{ApplyError, Conflict, Conflicts};
 pub use field_manager::{Applied, FieldManager, FieldManagerBuilder};
 pub use last_applied::LAST_APPLIED;
 pub use managed::check as check_managed_fields;
-pub use manager_name::{MANAGER_NAME_LIMIT, manager_name, validate_manager_name};
+pub use manager_name::manager_name;
 pub use scale::ScaleOwnership;
 pub use times::{Comparison, keep_times};
 pub use versions::{OneVersion, Versions};

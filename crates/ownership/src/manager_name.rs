@@ -1,12 +1,8 @@
 //! Name of the field manager of a write.
 
-use holdfast_resource::{FieldError, FieldPath};
-use holdfast_value::SmolStr;
-
 use holdfast_gotext::quote::is_printable;
-
-/// Maximum length of a field manager's name in bytes.
-pub const MANAGER_NAME_LIMIT: usize = 128;
+use holdfast_resource::metadata::FIELD_MANAGER_MAX_BYTES;
+use holdfast_value::SmolStr;
 
 /// Returns the manager of a write other than apply: the parameter `fieldManager`, or if it is empty the part of the
 /// User-Agent before its first slash. Empty if both are; entries then name it `unknown`.
@@ -24,26 +20,11 @@ pub fn manager_name(field_manager: &str, user_agent: &str) -> SmolStr {
     let agent = user_agent.split('/').next().unwrap_or_default();
     let mut name = String::new();
     for character in agent.chars().filter(|character| is_printable(*character)) {
-        if name.len() + character.len_utf8() <= MANAGER_NAME_LIMIT {
+        if name.len() + character.len_utf8() <= FIELD_MANAGER_MAX_BYTES {
             name.push(character);
         }
     }
     SmolStr::from(name)
-}
-
-/// Validates the parameter `fieldManager`. An empty one counts as missing.
-pub fn validate_manager_name(field_manager: &str, field: &FieldPath) -> Vec<FieldError> {
-    let mut errors = Vec::new();
-    if field_manager.len() > MANAGER_NAME_LIMIT {
-        errors.push(FieldError::too_long(field, MANAGER_NAME_LIMIT));
-    }
-    for (at, character) in field_manager.char_indices() {
-        if !is_printable(character) {
-            let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(character));
-            errors.push(FieldError::invalid(field, field_manager, detail));
-        }
-    }
-    errors
 }
 
 #[cfg(test)]
@@ -68,23 +49,5 @@ mod tests {
     fn a_long_user_agent_is_cut() {
         let agent = "é".repeat(100);
         assert_eq!(manager_name("", &agent).len(), 128);
-    }
-
-    #[test]
-    fn names_are_bounded_and_printable() {
-        let field = FieldPath::new("fieldManager");
-        let messages = |name: &str| -> Vec<String> {
-            validate_manager_name(name, &field)
-                .iter()
-                .map(FieldError::message)
-                .collect()
-        };
-        assert_eq!(messages("Müller & Söhne/ops v2"), Vec::<String>::new());
-        assert_eq!(messages(&"m".repeat(128)), Vec::<String>::new());
-        assert_eq!(messages(&"m".repeat(129)), ["Too long: may not be more than 128 bytes"]);
-        assert_eq!(
-            messages("tab\there"),
-            ["Invalid value: \"tab\\there\": invalid character U+0009 (at position 3)"]
-        );
     }
 }

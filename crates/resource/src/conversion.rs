@@ -4,8 +4,10 @@
 //! Who sends it is the server. A webhook has a say in what objects hold, and in their labels and annotations; what else
 //! stands in their metadata stays as it was, whatever it answers.
 
+use std::fmt;
 use std::time::Duration;
 
+use holdfast_gotext::quote::quote;
 use holdfast_value::{Limits, SmolStr, Value, json};
 
 use crate::metadata::labels::validate_labels;
@@ -222,26 +224,85 @@ fn read(answer: &[u8], version: ConversionReviewVersion) -> Result<Value, String
     if review.as_map().is_none() {
         return Err(unreadable(&"json: cannot unmarshal into Go value of type struct"));
     }
-    let text = |name: &str| review.str_at(&[name]).unwrap_or_default();
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
-    if api_version.is_empty() || kind.is_empty() {
-        return Ok(review);
+    let written = WrittenKind::read(&review)?;
+    let completed = written.completed(version);
+    if completed.version.is_empty() {
+        return Err(format!(
+            "Object 'apiVersion' is missing in '{}'",
+            json::to_string(&review)
+        ));
     }
-    let known = api_version.strip_prefix(GROUP).and_then(|rest| rest.strip_prefix('/'));
-    match known.and_then(ConversionReviewVersion::named).filter(|_| kind == KIND) {
+    let (api_version, kind) = (completed.api_version(), completed.kind);
+    let known = ConversionReviewVersion::named(completed.version);
+    match known.filter(|_| completed.group == GROUP && kind == KIND) {
         Some(found) if found == version => Ok(review),
         Some(found) => Err(format!(
             "converting ({}.{KIND}) to ({}.{KIND}): unknown conversion",
             found.name(),
             version.name()
         )),
-        None if is_unversioned(api_version, kind) => Err(format!(
+        None if is_unversioned(&api_version, kind) => Err(format!(
             "converting (v1.{kind}) to ({}.{KIND}): unknown conversion",
             version.name()
         )),
         None => Err(format!(
-            "no kind {kind:?} is registered for version {api_version:?} in scheme \"holdfast\""
+            "no kind {} is registered for version {} in scheme \"holdfast\"",
+            quote(kind),
+            quote(&api_version)
         )),
+    }
+}
+
+/// Group, version and kind of an answer, as it was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct WrittenKind<'a> {
+    group: &'a str,
+    version: &'a str,
+    kind: &'a str,
+}
+
+impl<'a> WrittenKind<'a> {
+    fn read(review: &'a Value) -> Result<Self, String> {
+        let text = |name: &str| review.str_at(&[name]).unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let (group, version) = match api_version.split_once('/') {
+            Some((_, version)) if version.contains('/') => {
+                return Err(format!("unexpected GroupVersion string: {api_version}"));
+            }
+            Some(parts) => parts,
+            None => ("", api_version),
+        };
+        Ok(Self { group, version, kind })
+    }
+
+    /// Returns the kind with what was left out taken from the review that was sent.
+    ///
+    /// upstream: `apimachinery/pkg/runtime/serializer/json#gvkWithDefaults`.
+    fn completed(self, sent: ConversionReviewVersion) -> Self {
+        let mut completed = self;
+        if completed.kind.is_empty() {
+            completed.kind = KIND;
+        }
+        if completed.group.is_empty() && completed.version.is_empty() {
+            completed.group = GROUP;
+        }
+        if completed.version.is_empty() && completed.group == GROUP {
+            completed.version = sent.name();
+        }
+        completed
+    }
+
+    fn api_version(&self) -> String {
+        match self.group {
+            "" => self.version.to_owned(),
+            group => format!("{group}/{}", self.version),
+        }
+    }
+}
+
+impl fmt::Display for WrittenKind<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}, Kind={}", self.group, self.version, self.kind)
     }
 }
 
@@ -253,16 +314,15 @@ pub fn is_unversioned(api_version: &str, kind: &str) -> bool {
 
 /// The objects that stand in the response of a review.
 fn of_response(review: &Value, uid: &str, version: ConversionReviewVersion) -> Result<Vec<Value>, String> {
-    let text = |name: &str| review.str_at(&[name]).unwrap_or_default();
     let strict = version == ConversionReviewVersion::V1;
-    if strict && (text("apiVersion").is_empty() || text("kind").is_empty()) {
-        let slash = if text("apiVersion").is_empty() { "/" } else { "" };
-        return Err(format!(
-            "expected webhook response of {GROUP}/{}, Kind={KIND}, got {slash}{}, Kind={}",
-            version.name(),
-            text("apiVersion"),
-            text("kind")
-        ));
+    let expected = WrittenKind {
+        group: GROUP,
+        version: version.name(),
+        kind: KIND,
+    };
+    let written = WrittenKind::read(review)?;
+    if strict && written != expected {
+        return Err(format!("expected webhook response of {expected}, got {written}"));
     }
     let response = review.get("response").filter(|response| response.as_map().is_some());
     let response = response.ok_or("no response provided")?;
@@ -517,6 +577,41 @@ mod tests {
             )
         );
         assert_eq!(read("[").kind, WebhookFailureKind::Call);
+        for (answer, why) in [
+            (
+                r#"{"apiVersion":"apiextensions.k8s.io/v1"}"#,
+                "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1, \
+                 Kind=",
+            ),
+            (
+                r#"{"kind":"ConversionReview"}"#,
+                "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got /, Kind=ConversionReview",
+            ),
+            (
+                r#"{"apiVersion":"apiextensions.k8s.io/","kind":"ConversionReview"}"#,
+                "expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/, \
+                 Kind=ConversionReview",
+            ),
+            (
+                r#"{"apiVersion":"apiextensions.k8s.io/v1beta1"}"#,
+                "converting (v1beta1.ConversionReview) to (v1.ConversionReview): unknown conversion",
+            ),
+            (
+                r#"{"apiVersion":"v1"}"#,
+                r#"no kind "ConversionReview" is registered for version "v1" in scheme "holdfast""#,
+            ),
+            (
+                r#"{"kind":"Pod"}"#,
+                r#"no kind "Pod" is registered for version "apiextensions.k8s.io/v1" in scheme "holdfast""#,
+            ),
+            (r#"{"apiVersion":"a/b/c"}"#, "unexpected GroupVersion string: a/b/c"),
+            (
+                r#"{"apiVersion":"a/"}"#,
+                r#"Object 'apiVersion' is missing in '{"apiVersion":"a/"}'"#,
+            ),
+        ] {
+            assert_eq!(read(answer).message, format!("{start} failed: {why}"), "{answer}");
+        }
         assert_eq!(
             read(r#"{"apiVersion":"apiextensions.k8s.io/v1beta1","kind":"ConversionReview"}"#).message,
             format!(

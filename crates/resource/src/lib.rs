@@ -14,6 +14,7 @@ mod capability;
 mod check;
 pub mod conversion;
 pub mod convert;
+pub mod counters;
 pub mod durations;
 mod field;
 pub mod field_error;

@@ -34,6 +34,13 @@ pub trait Strategy: Send + Sync {
         Ok(())
     }
 
+    /// Checks whether the user may make this update, on the object as mutating admission leaves it: what the update left out,
+    /// such as the uid or the resource version, is not filled in yet.
+    fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Refusal> {
+        let _ = (context, object, old);
+        Ok(())
+    }
+
     /// Shapes an object that is about to take the place of `old`: what this write may not touch is taken from `old`. The
     /// fields that the descriptor names for this write (such as the status) are taken from `old` already, and fields whose
     /// feature is off are gone.

@@ -224,6 +224,56 @@ async fn users_grant_only_what_they_hold() {
 }
 
 #[tokio::test]
+async fn unchanged_put_without_metadata_is_an_escalation() {
+    let server = Server::start().await;
+    let resources = ["roles", "rolebindings", "clusterroles", "clusterrolebindings"];
+    let rules =
+        json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": resources, "verbs": ["update", "patch"]}]);
+    let role = json!({"metadata": {"name": "editor"}, "rules": rules}).to_string();
+    assert_eq!(server.post(&format!("{RBAC}/clusterroles"), &role).await.code, 201);
+    let cluster_bindings = format!("{RBAC}/clusterrolebindings");
+    let answer = server
+        .post(&cluster_bindings, &binding("editor", "ClusterRole", "editor"))
+        .await;
+    assert_eq!(answer.code, 201);
+    let secrets = json!([{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]);
+    let role = json!({"metadata": {"name": "secrets"}, "rules": secrets}).to_string();
+    for (resource, body) in [
+        (format!("{RBAC}/clusterroles"), role.clone()),
+        (format!("{RBAC}/namespaces/default/roles"), role),
+        (cluster_bindings, binding("secrets", "ClusterRole", "secrets")),
+        (bindings(), binding("secrets", "Role", "secrets")),
+    ] {
+        assert_eq!(server.post(&resource, &body).await.code, 201);
+        let path = format!("{resource}/secrets");
+        let whole = server.get(&path).await.body;
+        let send = async |method: &str, content_type: &str, body: &serde_json::Value| {
+            let body = body.to_string();
+            server.send_as("ann", method, &path, content_type, &body).await
+        };
+        let put = async |body: &serde_json::Value| send("PUT", "application/json", body).await;
+        until(200, async || put(&whole).await).await;
+        assert_eq!(send("PATCH", MERGE, &json!({})).await.code, 200, "{path}");
+        let mut owned = whole.clone();
+        owned["metadata"]["finalizers"] = json!(["example.com/a"]);
+        let owned = put(&owned).await;
+        assert_eq!(owned.code, 200, "{path}");
+        for field in ["uid", "creationTimestamp", "resourceVersion"] {
+            let mut without = owned.body.clone();
+            without["metadata"].as_object_mut().unwrap().remove(field);
+            let answer = put(&without).await;
+            assert_eq!(answer.code, 403, "{path} without {field}");
+            assert!(
+                answer.message().contains("is attempting to grant RBAC permissions"),
+                "{path}"
+            );
+        }
+        // The permissions come before the version, which differs, too.
+        assert_eq!(put(&whole).await.code, 403, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn only_who_may_do_everything_lets_a_role_gather_others() {
     let server = Server::start().await;
     let rules =

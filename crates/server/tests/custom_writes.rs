@@ -181,3 +181,19 @@ async fn the_first_deletion_of_a_definition_marks_it_alone() {
         deleted.body
     );
 }
+
+#[tokio::test]
+async fn create_of_an_existing_invalid_crd_is_invalid() {
+    let schema = json!({"type": "object"});
+    let server = start(schema.clone(), schema).await;
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let mut existing = server.get(&format!("{definitions}/gadgets.x.example.com")).await.body;
+    existing["metadata"] = json!({"name": "gadgets.x.example.com"});
+    let mut invalid = existing.clone();
+    invalid["spec"]["names"]["kind"] = "not_a_kind".into();
+    for query in ["", "?dryRun=All"] {
+        let path = format!("{definitions}{query}");
+        assert_eq!(server.post(&path, &invalid.to_string()).await.code, 422, "{path}");
+        assert_eq!(server.post(&path, &existing.to_string()).await.code, 409, "{path}");
+    }
+}

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use holdfast_proto::Messages;
-use holdfast_server::http::negotiation::Format;
+use holdfast_server::http::negotiation::Representation;
 use holdfast_server::operations::discovery::Catalog;
 use holdfast_server::operations::discovery::aggregated::{Documents, Root};
 use holdfast_server::operations::discovery::legacy::{ApiGroup, ApiGroupList, ApiResourceList, ApiVersions};
@@ -102,7 +102,7 @@ async fn aggregated_documents_are_those_of_the_reference() {
     ] {
         let catalog = Arc::new(Catalog::new(Arc::clone(&registry), None));
         let headers = HeaderMap::new();
-        let response = documents.respond(&messages, catalog, root, Format::Json, &headers);
+        let response = documents.respond(&messages, catalog, root, &Representation::default(), &headers);
         let body = response.unwrap().into_body().collect().await.unwrap().to_bytes();
         assert_same(file, &serde_json::from_slice(&body).unwrap(), &read(facts.join(file)));
     }

@@ -166,6 +166,7 @@ impl Stage<'_> {
             }
         }
         target.check_deadline()?;
+        resource.strategy.authorize_update(call, object, old).map_err(refuse)?;
         call.warn_all(metadata::drop_repeated_owners(object, true));
         self.check_version(object, old)?;
         self.prepare_changed(call, object, old).map_err(refuse)?;

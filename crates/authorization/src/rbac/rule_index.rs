@@ -4,6 +4,7 @@
 //! rules, and grants by user and group, so that a decision reads only the roles of its user. A request takes a snapshot
 //! and never waits; a change creates the next snapshot.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -147,7 +148,7 @@ impl Authorizer for RuleIndex {
     fn rules(&self, user: &User, namespace: &str) -> UserRules {
         let state = self.0.load();
         let mut found = UserRules::default();
-        for (namespace, grant) in state.grants(user, namespace) {
+        for (namespace, grant) in state.grants_by_binding(user, namespace) {
             match state.rules(namespace, &grant.role) {
                 Some(rules) => found.rules.extend(rules.iter().cloned()),
                 None => note_missing(&grant.role, &mut found.errors),
@@ -165,22 +166,45 @@ fn note_missing(role: &RoleRef, missing: &mut Vec<String>) {
     }
 }
 
+/// The places whose bindings hold in a namespace: the whole cluster and the namespace itself.
+fn places(namespace: &str) -> impl Iterator<Item = &str> {
+    std::iter::once("").chain(Some(namespace).filter(|namespace| !namespace.is_empty()))
+}
+
 impl State {
     /// Iterates over the grants of `user`, first cluster-wide and then in `namespace`, each with the namespace of its
     /// binding.
     fn grants<'a>(&'a self, user: &'a User, namespace: &'a str) -> impl Iterator<Item = (&'a str, &'a Grant)> {
-        let namespaces = std::iter::once("").chain(Some(namespace).filter(|namespace| !namespace.is_empty()));
-        namespaces.flat_map(move |namespace| {
-            let users = self.users.get(namespace);
-            let groups = self.groups.get(namespace);
-            let of_user = users.and_then(|users| users.get(user.name.as_str()));
-            let of_groups = groups.into_iter().flat_map(move |groups| {
-                let names = user.groups.iter();
-                names.filter_map(|name| groups.get(name.as_str()))
-            });
-            let grants = of_user.into_iter().chain(of_groups);
+        places(namespace).flat_map(move |namespace| {
+            let grants = self.grants_in(user, namespace);
             grants.flat_map(move |grants| grants.values().map(move |grant| (namespace, grant)))
         })
+    }
+
+    /// Returns the same grants ordered by the names of their bindings. A binding that names the user several times, such as
+    /// by name and by group, grants once.
+    fn grants_by_binding<'a>(
+        &'a self,
+        user: &'a User,
+        namespace: &'a str,
+    ) -> impl Iterator<Item = (&'a str, &'a Grant)> {
+        places(namespace).flat_map(move |namespace| {
+            let grants = self.grants_in(user, namespace).flat_map(OrdMap::iter);
+            let by_binding: BTreeMap<&SmolStr, &Grant> = grants.collect();
+            by_binding.into_values().map(move |grant| (namespace, grant))
+        })
+    }
+
+    /// Returns what the user and each of the user's groups are granted in one place.
+    fn grants_in<'a>(&'a self, user: &'a User, namespace: &str) -> impl Iterator<Item = &'a Grants> {
+        let users = self.users.get(namespace);
+        let groups = self.groups.get(namespace);
+        let of_user = users.and_then(|users| users.get(user.name.as_str()));
+        let of_groups = groups.into_iter().flat_map(move |groups| {
+            let names = user.groups.iter();
+            names.filter_map(|name| groups.get(name.as_str()))
+        });
+        of_user.into_iter().chain(of_groups)
     }
 
     /// Returns the rules of the role that a binding in `namespace` refers to.
@@ -434,6 +458,35 @@ mod tests {
         assert_eq!(verbs, ["get", "list"]);
         assert_eq!(found.errors, ["role.rbac.authorization.k8s.io \"gone\" not found"]);
         assert_eq!(policy.rules(&user("ann", &[]), "b").rules.len(), 1);
+    }
+
+    #[test]
+    fn binding_of_user_and_group_gives_its_rules_once() {
+        let policy = RuleIndex::default();
+        role(&policy, "", "pods", READ_PODS);
+        role(
+            &policy,
+            "",
+            "other",
+            "{verbs: [list], apiGroups: [''], resources: [pods]}",
+        );
+        bind(
+            &policy,
+            "",
+            "b",
+            "{kind: ClusterRole, name: pods}",
+            "{kind: User, name: ann}, {kind: Group, name: team}",
+        );
+        bind(
+            &policy,
+            "",
+            "a",
+            "{kind: ClusterRole, name: other}",
+            "{kind: Group, name: team}",
+        );
+        let found = policy.rules(&user("ann", &["team"]), "");
+        let verbs: Vec<&str> = found.rules.iter().map(|rule| rule.verbs[0].as_str()).collect();
+        assert_eq!(verbs, ["list", "get"]);
     }
 
     /// Prints the time of a decision with 10,000 bindings: `cargo test --release -- --nocapture decision_reads`.

@@ -233,7 +233,7 @@ fn metrics() -> Result<String> {
          with `etcd_`, on an etcd. Those of health checks are at `/metrics/slis`.\n\n\
          | metric | type | stability | labels | what it says |\n|---|---|---|---|---|\n",
     );
-    for family in holdfast_server::metrics::families()? {
+    for family in holdfast_server::metrics::families(holdfast_kinds::Config::default().counters.families())? {
         let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
         let _ = writeln!(
             page,

@@ -49,6 +49,7 @@ use holdfast_admission::{AdmissionPlugin, DynamicPlugin};
 use holdfast_resource::{Field, GroupResource, Refusal, WriteContext};
 use holdfast_value::Value;
 
+use crate::counters::Counters;
 use crate::features::{Feature, Features};
 
 /// The plugins that are on unless flags turn them off, in the order in which writes pass them.
@@ -78,6 +79,8 @@ pub struct PluginSettings {
     pub images: Option<Arc<ImagePolicy>>,
     /// Resources that can only be consumed where a quota covers them.
     pub limited_resources: Vec<LimitedResource>,
+    /// Counters of the plugins.
+    pub counters: Counters,
 }
 
 impl Default for PluginSettings {
@@ -92,6 +95,7 @@ impl Default for PluginSettings {
             event_limits: Vec::new(),
             images: None,
             limited_resources: Vec::new(),
+            counters: Counters::default(),
         }
     }
 }
@@ -114,7 +118,9 @@ pub fn all_plugins(settings: &PluginSettings) -> Vec<Box<dyn AdmissionPlugin>> {
         Box::new(image_policy_webhook::ImagePolicyWebhook {
             policy: settings.images.clone(),
         }),
-        Box::new(pod_security::PodSecurity),
+        Box::new(pod_security::PodSecurity {
+            counters: settings.counters.clone(),
+        }),
         Box::new(pod_node_selector::PodNodeSelector {
             selectors: settings.node_selectors.clone(),
         }),

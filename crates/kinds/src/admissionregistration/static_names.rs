@@ -34,10 +34,12 @@ impl StaticNames {
         is_refused.then(|| name.invalid(reserved()))
     }
 
-    /// `WarningsForStaticSuffix`, of an object that is made.
+    /// Warns of the name on every update, and on creation if the name is not rejected.
+    ///
+    /// upstream: `pkg/apis/admissionregistration/validation#WarningsForStaticSuffix`.
     pub(super) fn warnings(self, object: &Value, old: Option<&Value>) -> Vec<String> {
         let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
-        let is_warned_of = self == Self::WarnedOf && old.is_none() && name.ends_with(SUFFIX);
+        let is_warned_of = (self == Self::WarnedOf || old.is_some()) && name.ends_with(SUFFIX);
         let warning = is_warned_of.then(|| format!("metadata.name: {}", reserved()));
         warning.into_iter().collect()
     }
@@ -72,6 +74,12 @@ mod tests {
             assert_eq!(off.errors(object), [""; 0]);
             assert_eq!(off.warnings(object), [format!("metadata.name: {reserved}")]);
             assert!(off.warnings(&object.replace("a.static", "a")).is_empty());
+            for harness in [on, off] {
+                assert_eq!(
+                    harness.update_warnings(object, object),
+                    [format!("metadata.name: {reserved}")]
+                );
+            }
         }
     }
 }

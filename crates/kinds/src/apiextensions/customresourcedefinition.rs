@@ -2,11 +2,13 @@
 //!
 //! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
+use holdfast_gotext::quote::quote;
 use holdfast_resource::structural::{CompileContext, read_embedded_defaults, unknown_formats};
 use holdfast_resource::{Defines, DefiningObject, FieldError, Refusal, Resource, Strategy, WriteContext};
-use holdfast_value::Value;
+use holdfast_value::{SmolStr, Value};
 
 use super::define::{condition, define};
 use super::validation;
@@ -112,17 +114,15 @@ impl Strategy for CustomResourceDefinition {
         Ok(())
     }
 
-    fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         if context.subresource.is_some() {
             return Vec::new();
         }
-        let versions = object.at(&["spec", "versions"]).and_then(Value::as_list);
-        let versions = versions.into_iter().flat_map(|list| list.iter());
-        let schemas = versions.filter_map(|version| version.at(&["schema", "openAPIV3Schema"]));
-        let unknown = schemas.flat_map(unknown_formats);
-        unknown
-            .map(|format| format!("unrecognized format {format:?}"))
-            .collect()
+        let known_before: HashSet<SmolStr> = old.map(unrecognized_formats).unwrap_or_default().into_iter().collect();
+        let mut formats = unrecognized_formats(object);
+        formats.retain(|format| !known_before.contains(format));
+        let warning = |format: SmolStr| format!("unrecognized format {}", quote(&format));
+        formats.into_iter().map(warning).collect()
     }
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
@@ -148,6 +148,14 @@ impl Defines for CustomResourceDefinition {
 /// Whether its objects are to go first.
 pub(super) fn holds_deletion(object: &Value) -> bool {
     object.at(&["metadata", "deletionTimestamp"]).is_none()
+}
+
+/// Returns the formats in the schemas of all versions that the server does not know.
+fn unrecognized_formats(crd: &Value) -> Vec<SmolStr> {
+    let versions = crd.at(&["spec", "versions"]).and_then(Value::as_list);
+    let versions = versions.into_iter().flat_map(|list| list.iter());
+    let schemas = versions.filter_map(|version| version.at(&["schema", "openAPIV3Schema"]));
+    schemas.flat_map(unknown_formats).collect()
 }
 
 /// Gives embedded objects in the defaults of schemas metadata in the form of its type.
@@ -184,7 +192,7 @@ fn storage_version(definition: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_value::Value;
+    use holdfast_value::{SmolStr, Value};
 
     use crate::harness::{Harness, at};
 
@@ -208,6 +216,30 @@ spec:
         );
         assert_eq!(at(&created, "spec.conversion"), r#"{"strategy":"None"}"#);
         assert_eq!(at(&created, "status.storedVersions"), r#"["v1"]"#);
+    }
+
+    #[test]
+    fn update_warns_of_newly_unrecognized_formats() {
+        let with = |formats: &[&str]| {
+            let properties: Vec<String> = formats
+                .iter()
+                .enumerate()
+                .map(|(at, format)| format!("p{at}: {{type: string, format: {format}}}"))
+                .collect();
+            let schema = format!("{{type: object, properties: {{{}}}}}", properties.join(", "));
+            GADGETS.replace("{type: object}", &schema)
+        };
+        let harness = Harness::new();
+        assert_eq!(harness.warnings(&with(&["odd"])), [r#"unrecognized format "odd""#]);
+        assert!(
+            harness
+                .update_warnings(&with(&["odd"]), &with(&["odd", "odd"]))
+                .is_empty()
+        );
+        assert_eq!(
+            harness.update_warnings(&with(&["odd"]), &with(&["odd", "new"])),
+            [r#"unrecognized format "new""#]
+        );
     }
 
     #[test]

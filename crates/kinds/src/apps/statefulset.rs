@@ -13,7 +13,7 @@ use crate::defaults::{change_items, set_missing_at};
 use crate::features::{Feature, Features};
 use crate::validation::resources::fractional_claim;
 use crate::validation::{Errors, numbers, same};
-use crate::workload::{at_most_count, collisions_only_grow, validate_selector, workload_warnings};
+use crate::workload::{at_most_count, collisions_only_grow, is_status_write, validate_selector, workload_warnings};
 
 /// What only StatefulSets do.
 pub(crate) struct StatefulSet {
@@ -58,6 +58,9 @@ impl Strategy for StatefulSet {
     }
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        if is_status_write(context) {
+            return Vec::new();
+        }
         let mut warnings = workload_warnings(context, object, old, &["spec", "template"], false);
         let root = Field::root(object);
         let spec = root.child("spec");
@@ -68,11 +71,11 @@ impl Strategy for StatefulSet {
             let place = place.to_string();
             fractional_claim(&Field::placed(claim.child("spec").value(), &place), &mut warnings);
         }
-        let limit = object.at(&["spec", "revisionHistoryLimit"]).and_then(Value::as_i64);
-        let before = old
-            .and_then(|old| old.at(&["spec", "revisionHistoryLimit"]))
-            .and_then(Value::as_i64);
-        if limit.is_some_and(|limit| limit < 0) && (old.is_none() || limit != before) {
+        if spec
+            .child("revisionHistoryLimit")
+            .number()
+            .is_some_and(|limit| limit < 0)
+        {
             warnings.push(
                 "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
                     .to_owned(),
@@ -367,6 +370,23 @@ spec:
             .map(|(_, claim)| claim)
             .unwrap_or_default();
         assert!(harness.errors(&format!("{DB}{claim}")).is_empty());
+    }
+
+    #[test]
+    fn negative_history_limit_warns_on_every_write() {
+        let negative = DB.replace(
+            "spec:\n  serviceName",
+            "spec:\n  revisionHistoryLimit: -1\n  serviceName",
+        );
+        let warning =
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended";
+        let harness = Harness::new();
+        assert_eq!(harness.warnings(&negative), [warning]);
+        assert_eq!(harness.update_warnings(&negative, &negative), [warning]);
+        assert_eq!(harness.update_warnings(DB, &negative), [warning]);
+        assert!(harness.update_warnings(&negative, DB).is_empty());
+        assert!(harness.subresource_warnings("status", &negative).is_empty());
+        assert_eq!(harness.subresource_warnings("scale", &negative), [warning]);
     }
 
     #[test]

@@ -15,12 +15,16 @@ impl Review for RulesReview {
             return Err(Refusal::BadRequest("no namespace on request".to_owned()));
         }
         let found = context.access.authorizer.rules(context.user, namespace);
-        let (paths, resources): (Vec<&Rule>, Vec<&Rule>) =
-            found.rules.iter().partition(|rule| !rule.non_resource_urls.is_empty());
         let mut status = Map::new();
-        let shown = |rules: Vec<&Rule>| Value::List(rules.into_iter().map(shown).collect::<List>());
-        status.insert("resourceRules", shown(resources));
-        status.insert("nonResourceRules", shown(paths));
+        // A rule of both kinds is listed twice, and one of neither is not listed.
+        for (list, kind, fields) in [
+            ("resourceRules", "resources", &RESOURCE_FIELDS[..]),
+            ("nonResourceRules", "nonResourceURLs", &PATH_FIELDS[..]),
+        ] {
+            let rules = found.rules.iter().filter(|rule| !texts(rule, kind).is_empty());
+            let rules = rules.map(|rule| listed(rule, fields));
+            status.insert(list, Value::List(rules.collect::<List>()));
+        }
         status.insert("incomplete", Value::Bool(found.incomplete));
         if !found.errors.is_empty() {
             status.insert("evaluationError", Value::from(aggregate(&found.errors)));
@@ -37,19 +41,27 @@ impl Review for RulesReview {
     }
 }
 
-fn shown(rule: &Rule) -> Value {
+/// Fields of a rule in the lists of the answer.
+const RESOURCE_FIELDS: [&str; 4] = ["verbs", "apiGroups", "resources", "resourceNames"];
+const PATH_FIELDS: [&str; 2] = ["verbs", "nonResourceURLs"];
+
+fn texts<'r>(rule: &'r Rule, field: &str) -> &'r [SmolStr] {
+    match field {
+        "verbs" => &rule.verbs,
+        "apiGroups" => &rule.api_groups,
+        "resources" => &rule.resources,
+        "resourceNames" => &rule.resource_names,
+        _ => &rule.non_resource_urls,
+    }
+}
+
+fn listed(rule: &Rule, fields: &[&'static str]) -> Value {
     let mut map = Map::new();
-    let fields: [(&'static str, &[SmolStr]); 5] = [
-        ("verbs", &rule.verbs),
-        ("apiGroups", &rule.api_groups),
-        ("resources", &rule.resources),
-        ("resourceNames", &rule.resource_names),
-        ("nonResourceURLs", &rule.non_resource_urls),
-    ];
-    for (name, texts) in fields {
-        if !texts.is_empty() || name == "verbs" {
+    for name in fields {
+        let texts = texts(rule, name);
+        if !texts.is_empty() || *name == "verbs" {
             let texts = texts.iter().map(|text| Value::from(text.clone()));
-            map.insert(name, Value::List(texts.collect::<List>()));
+            map.insert(*name, Value::List(texts.collect::<List>()));
         }
     }
     Value::Map(map)

@@ -4,7 +4,7 @@ use holdfast_resource::table::NamedCell;
 use holdfast_resource::{Check, Field, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::job::validate_job_spec;
+use super::job::{indexed_warning, validate_job_spec};
 use super::schedule;
 use crate::config::{Config, PodSettings};
 use crate::core::pod_spec::template_warnings;
@@ -40,13 +40,29 @@ impl Strategy for CronJob {
 
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
-        if context.subresource.is_some() || old.is_some_and(|old| same(object.get("spec"), old.get("spec"))) {
+        if context.subresource.is_some() {
             return warnings;
         }
         if old.is_none() {
             name_warnings(context, "Pod names and hostnames", &mut warnings);
         }
-        warnings.extend(template_warnings(&context.parts, object, &TEMPLATE));
+        if !old.is_some_and(|old| same(object.get("spec"), old.get("spec"))) {
+            let root = Field::root(object);
+            let jobs = root.child("spec");
+            let jobs = jobs.child("jobTemplate");
+            warnings.extend(indexed_warning(&jobs.child("spec")));
+            warnings.extend(template_warnings(&context.parts, object, &TEMPLATE));
+        }
+        let schedule = object.str_at(&["spec", "schedule"]).unwrap_or_default();
+        // Validation rejects a new CronJob with such a schedule; one that exists keeps it.
+        if old.is_some() && schedule.contains("TZ") {
+            // The reference names the field so.
+            warnings.push(
+                "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+                 https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+                    .to_owned(),
+            );
+        }
         warnings
     }
 }
@@ -164,6 +180,20 @@ mod tests {
             harness.update_errors(&zoned("UTC"), &zoned("Europe/Berlin")),
             Vec::<String>::new()
         );
+    }
+
+    #[test]
+    fn update_with_time_zone_in_schedule_warns() {
+        let zoned = NIGHTLY.replace("'@daily'", "'CRON_TZ=UTC 0 0 * * *'");
+        let harness = Harness::new();
+        assert_eq!(
+            harness.update_warnings(&zoned, &zoned),
+            [
+                "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
+                 https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
+            ]
+        );
+        assert!(harness.update_warnings(NIGHTLY, NIGHTLY).is_empty());
     }
 
     const NIGHTLY: &str = "

@@ -29,7 +29,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
                 ..DeletionRules::default()
             })
             .selector_words(SelectorWords::NamesKind)
-            .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
+            .pod_template(&["spec", "template"], TemplateWarnings::Own)
             .empty_status()
             .metadata_checks(in_order(UpdateOrder::ObjectFirst, MOST))
             .done(),

@@ -7,13 +7,16 @@ use holdfast_resource::table::{NamedCell, condition, duration};
 use holdfast_resource::{Check, Field, FieldError, Part, Refusal, Rules, Strategy, WriteContext};
 use holdfast_value::{SmolStr, Value};
 
-use super::pem::{certificate_fault, request_fault};
+use super::pem::{certificate_fault, lifetime_seconds, request_fault};
+use crate::counters::Counters;
 use crate::defaults::is_zero;
 use crate::time::time_text;
 use crate::validation::Errors;
 
 /// What only CertificateSigningRequests do.
-pub(crate) struct CertificateSigningRequest;
+pub(crate) struct CertificateSigningRequest {
+    pub(crate) counters: Counters,
+}
 
 const LEGACY_SIGNER: &str = "kubernetes.io/legacy-unknown";
 const SIGNER_DOMAIN: usize = 253;
@@ -51,6 +54,7 @@ impl Strategy for CertificateSigningRequest {
             for type_name in [APPROVED, DENIED] {
                 keep_conditions(object, old, type_name);
             }
+            self.count_duration(context, object, old);
         }
         if context.subresource.is_some() {
             fill_in_times(context, object, old);
@@ -158,6 +162,46 @@ fn of_type<'v>(conditions: &Field<'v, '_>, type_name: &str) -> Vec<&'v Value> {
     let list = conditions.slice().iter();
     list.filter(|condition| condition.str_at(&["type"]) == Some(type_name))
         .collect()
+}
+
+impl CertificateSigningRequest {
+    /// Counts a certificate that is issued to a request for a duration, once it is stored.
+    ///
+    /// upstream: `pkg/registry/certificates/certificates/storage#countCSRDurationMetric`.
+    fn count_duration(&self, context: &WriteContext<'_>, object: &Value, old: &Value) {
+        let certificate = |object: &Value| {
+            let encoded = object.str_at(&["status", "certificate"]).unwrap_or_default();
+            encoded.to_owned()
+        };
+        let wanted = old.at(&["spec", "expirationSeconds"]).and_then(Value::as_i64);
+        let (Some(wanted), issued) = (wanted, certificate(object)) else {
+            return;
+        };
+        if context.dry_run || issued.is_empty() || !certificate(old).is_empty() {
+            return;
+        }
+        let signer = old.str_at(&["spec", "signerName"]).unwrap_or_default();
+        let signer = match signer.starts_with("kubernetes.io/") {
+            true => SmolStr::new(signer),
+            false => SmolStr::new_static("other"),
+        };
+        let counters = self.counters.clone();
+        context.on_outcome(move |stored| {
+            if !stored {
+                return;
+            }
+            counters.csr_requested_durations.increment(&[&signer]);
+            if lifetime_seconds(&issued).is_some_and(|lifetime| is_honored(wanted, lifetime)) {
+                counters.csr_honored_durations.increment(&[&signer]);
+            }
+        });
+    }
+}
+
+/// True if a lifetime is the wanted one, except for five minutes and a twentieth of it.
+fn is_honored(wanted: i64, lifetime: i64) -> bool {
+    let difference = (i128::from(wanted) - i128::from(lifetime)).abs();
+    20 * difference < 20 * 300 + i128::from(wanted)
 }
 
 impl<'v> Rules<'v> for CertificateSigningRequest {
@@ -390,5 +434,27 @@ mod tests {
                 .unwrap()
                 .starts_with("only CERTIFICATE PEM blocks are allowed")
         );
+    }
+
+    #[test]
+    fn duration_is_honored_within_its_tolerance() {
+        // Five minutes and a twentieth of the wanted duration, exclusively.
+        for (wanted, lifetime, honored) in [
+            (600, 600, true),
+            (600, 929, true),
+            (600, 930, false),
+            (600, 271, true),
+            (600, 270, false),
+            (i64::MAX, i64::MIN, false),
+        ] {
+            assert_eq!(is_honored(wanted, lifetime), honored, "{wanted} {lifetime}");
+        }
+        let key = rcgen::KeyPair::generate().unwrap();
+        let mut params = rcgen::CertificateParams::default();
+        params.not_before = rcgen::date_time_ymd(2026, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2026, 1, 2);
+        let certificate = STANDARD.encode(params.self_signed(&key).unwrap().pem());
+        assert_eq!(lifetime_seconds(&certificate), Some(86_400));
+        assert_eq!(lifetime_seconds("!"), None);
     }
 }

@@ -22,13 +22,15 @@ const BUNDLES: Versions = Versions::alike(&["certificates.k8s.io/v1beta1", "cert
 /// The kinds of the group, each with its capabilities, by the plural names of their resources.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
-        "certificatesigningrequests" => kind(certificatesigningrequest::CertificateSigningRequest)
-            .keeps_reset_fields_at_creation()
-            .cells(certificatesigningrequest::CELLS)
-            .unowned_fields(&[("status", "status.conditions")])
-            .empty_status()
-            .metadata_checks(in_order(UpdateOrder::ObjectFirst, with_status(MOST, 1, 1)))
-            .done(),
+        "certificatesigningrequests" => kind(certificatesigningrequest::CertificateSigningRequest {
+            counters: config.counters.clone(),
+        })
+        .keeps_reset_fields_at_creation()
+        .cells(certificatesigningrequest::CELLS)
+        .unowned_fields(&[("status", "status.conditions")])
+        .empty_status()
+        .metadata_checks(in_order(UpdateOrder::ObjectFirst, with_status(MOST, 1, 1)))
+        .done(),
         "clustertrustbundles" => kind(clustertrustbundle::ClusterTrustBundle)
             .named_by(clustertrustbundle::name_faults)
             .converts_by(config, "certificates.k8s.io", BUNDLES)

@@ -153,6 +153,16 @@ pub(super) fn certificate_fault(encoded: &str) -> Option<String> {
     (found == 0).then(|| format!("must contain at least one {CERTIFICATE} PEM block"))
 }
 
+/// Returns the lifetime of the first of the certificates that a field holds as the base64 of their PEM.
+pub(super) fn lifetime_seconds(encoded: &str) -> Option<i64> {
+    let text = STANDARD.decode(encoded).ok()?;
+    let block = blocks(&text).find(|block| block.label == CERTIFICATE && !block.has_headers)?;
+    let certificates = der::certificates(&block.contents).ok()?;
+    let (_, certificate) = X509Certificate::from_der(certificates.first()?).ok()?;
+    let validity = certificate.validity();
+    Some(validity.not_after.timestamp() - validity.not_before.timestamp())
+}
+
 /// What a block of a bundle of trust anchors is.
 pub(super) enum Anchor {
     /// The certificate of an authority, as DER.

@@ -22,6 +22,11 @@ pub(crate) struct Endpoints {
     pub(crate) reading: Reading,
 }
 
+/// The label that names the controller of Endpoints, and the name of Kubernetes' own controller, whose addresses are
+/// canonical and get no warnings.
+const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
+const ENDPOINTS_CONTROLLER: &str = "endpoint-controller";
+
 impl Strategy for Endpoints {
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let own = own_address(self.server, context);
@@ -38,9 +43,11 @@ impl Strategy for Endpoints {
     }
 
     fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
-        let root = Field::root(object);
         let mut warnings = Vec::new();
-        for subset in root.child("subsets").items() {
+        if object.str_at(&["metadata", "labels", MANAGED_BY]) == Some(ENDPOINTS_CONTROLLER) {
+            return warnings;
+        }
+        for subset in Field::root(object).child("subsets").items() {
             let (ready, waiting) = (subset.child("addresses"), subset.child("notReadyAddresses"));
             for address in ready.items().chain(waiting.items()) {
                 warnings.extend(address_warning(&address.child("ip")));
@@ -186,10 +193,24 @@ mod tests {
     use super::of_subsets;
     use super::*;
     use crate::discovery::endpointslice::EndpointSlice;
-    use crate::harness::at;
+    use crate::harness::{Harness, at};
 
     fn server(address: &str) -> Option<SocketAddr> {
         Some(address.parse().unwrap())
+    }
+
+    #[test]
+    fn addresses_of_the_controller_get_no_warnings() {
+        let endpoints = |labels: &str| {
+            format!(
+                "{{apiVersion: v1, kind: Endpoints, metadata: {{name: a, labels: {{{labels}}}}}, subsets: [{{addresses: [{{ip: \
+                 010.1.2.3}}], ports: [{{port: 1}}]}}]}}"
+            )
+        };
+        let harness = Harness::new();
+        assert_eq!(harness.warnings(&endpoints("")).len(), 1);
+        let managed = endpoints("endpoints.kubernetes.io/managed-by: endpoint-controller");
+        assert!(harness.warnings(&managed).is_empty());
     }
 
     #[test]

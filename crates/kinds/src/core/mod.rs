@@ -141,7 +141,7 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
             .done(),
         "replicationcontrollers" => kind(replicationcontroller::ReplicationController { config: config() })
             .counted_by_plural()
-            .pod_template(&["spec", "template"], TemplateWarnings::OfWorkload { names_pods: true })
+            .pod_template(&["spec", "template"], TemplateWarnings::Own)
             .empty_status()
             .metadata_checks(generating_any_name(metadata_checks::of_core(0, 1)))
             .done(),

@@ -129,18 +129,22 @@ impl Strategy for Node {
         errors
     }
 
-    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+    /// upstream: `pkg/registry/core/node#nodeWarnings`.
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
         let mut warnings = Vec::new();
+        if context.subresource.is_some() {
+            return warnings;
+        }
         let root = Field::root(object);
         let spec = root.child("spec");
-        if old.is_none() {
-            let blocks = spec.child("podCIDRs");
-            warnings.extend(blocks.items().filter_map(|block| block_warning(&block)));
+        if spec.child("configSource").is_set() {
+            warnings.push("spec.configSource: the feature is removed".to_owned());
         }
-        let external = |object: &Value| !is_zero(object.at(&["spec", "externalID"]));
-        if external(object) && !old.is_some_and(external) {
+        if !spec.child("externalID").text().is_empty() {
             warnings.push("spec.externalID: this field is deprecated, and is unused by Kubernetes".to_owned());
         }
+        let blocks = spec.child("podCIDRs");
+        warnings.extend(blocks.items().filter_map(|block| block_warning(&block)));
         warnings
     }
 }
@@ -423,6 +427,20 @@ mod tests {
         assert!(connect("").contains("no preferred addresses found; known addresses: []"));
         assert!(connect("{type: Other, address: a}").contains("known addresses: [{Other a}]"));
         assert!(connect("{type: InternalIP, address: 10.0.0.1}").contains("cannot be reached"));
+    }
+
+    #[test]
+    fn odd_specification_warns_on_every_write() {
+        let node = "{apiVersion: v1, kind: Node, metadata: {name: one}, spec: {externalID: x, configSource: {configMap: {}}, \
+                    podCIDRs: ['2001:DB8::/64']}}";
+        let expected = [
+            "spec.configSource: the feature is removed",
+            "spec.externalID: this field is deprecated, and is unused by Kubernetes",
+            "spec.podCIDRs[0]: IPv6 CIDR value \"2001:DB8::/64\" should be in RFC 5952 canonical format (\"2001:db8::/64\")",
+        ];
+        let harness = Harness::new();
+        assert_eq!(harness.update_warnings(node, node), expected);
+        assert!(harness.subresource_warnings("status", node).is_empty());
     }
 
     #[test]

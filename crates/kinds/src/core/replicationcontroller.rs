@@ -1,13 +1,16 @@
 //! ReplicationControllers: <https://kubernetes.io/docs/concepts/workloads/controllers/replicationcontroller/>.
 
 use holdfast_resource::metadata::labels::LabelSelector;
-use holdfast_resource::{Check, Part, Rules, Strategy};
+use holdfast_resource::{Check, Part, Parts, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-use super::pod_spec::{Template, validate_template_of_replicas};
+use super::pod_spec::{Template, template_warnings, validate_template_of_replicas};
 use crate::apps::replicaset::validate_replica_bounds;
 use crate::config::Config;
 use crate::defaults::is_zero;
+use crate::workload::{warns_of_spec, workload_warnings};
+
+const TEMPLATE: [&str; 2] = ["spec", "template"];
 
 /// What only ReplicationControllers do.
 pub(crate) struct ReplicationController {
@@ -29,6 +32,18 @@ impl Strategy for ReplicationController {
 
     fn rules<'v>(&self) -> &dyn Rules<'v> {
         self
+    }
+
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        match old {
+            None => workload_warnings(context, object, None, &TEMPLATE, true),
+            // The reference exchanges both templates: an update warns of the one that it replaces. What is found there
+            // does not hold for the new template, so it is not kept.
+            Some(old) if warns_of_spec(context, object, Some(old)) => {
+                template_warnings(&Parts::default(), old, &TEMPLATE)
+            }
+            Some(_) => Vec::new(),
+        }
     }
 }
 
@@ -86,5 +101,27 @@ spec:
             Harness::new().errors("{apiVersion: v1, kind: ReplicationController, metadata: {name: a}, spec: {}}"),
             ["spec.selector: Required value", "spec.template: Required value"]
         );
+    }
+
+    #[test]
+    fn update_warns_of_the_replaced_template() {
+        let generation = |text: &str, generation: u8| {
+            text.replace(
+                "metadata: {name: old}",
+                &format!("metadata: {{name: old, generation: {generation}}}"),
+            )
+        };
+        let deprecated = OLD.replace(
+            "{containers",
+            "{nodeSelector: {beta.kubernetes.io/os: linux}, containers",
+        );
+        let warning = "spec.template.spec.nodeSelector[beta.kubernetes.io/os]: deprecated since v1.14; use \
+                       \"kubernetes.io/os\" instead";
+        let harness = Harness::new();
+        assert_eq!(harness.warnings(&deprecated), [warning]);
+        let update = |old: &str, new: &str| harness.update_warnings(&generation(old, 1), &generation(new, 2));
+        assert_eq!(update(&deprecated, OLD), [warning]);
+        assert!(update(OLD, &deprecated).is_empty());
+        assert!(harness.update_warnings(&deprecated, &deprecated).is_empty());
     }
 }

@@ -32,6 +32,14 @@ const ADDRESSES: usize = 100;
 const PORTS: usize = 20_000;
 const HINTS: usize = 8;
 
+/// The label that names the controller of a slice, and the names of Kubernetes' own controllers, whose addresses are
+/// canonical and get no warnings.
+const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+const CONTROLLERS: [&str; 2] = [
+    "endpointslice-controller.k8s.io",
+    "endpointslicemirroring-controller.k8s.io",
+];
+
 impl Strategy for EndpointSlice {
     fn prepare_for_create(&self, _context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         drop_topology(object);
@@ -59,6 +67,10 @@ impl Strategy for EndpointSlice {
         let mut warnings = Vec::new();
         if old.is_none() && object.str_at(&["addressType"]) == Some("FQDN") {
             warnings.push("spec.addressType: FQDN endpoints are deprecated".to_owned());
+        }
+        let controller = object.str_at(&["metadata", "labels", MANAGED_BY]).unwrap_or_default();
+        if CONTROLLERS.contains(&controller) {
+            return warnings;
         }
         for endpoint in Field::root(object).child("endpoints").items() {
             let addresses = endpoint.child("addresses");
@@ -389,6 +401,15 @@ mod tests {
                 r#"endpoints[0].addresses[0]: non-standard IP address "010.1.2.3" is invalid: use "10.1.2.3""#
             ]
         );
+        for (controller, warnings) in [
+            ("endpointslice-controller.k8s.io", 0),
+            ("endpointslicemirroring-controller.k8s.io", 0),
+            ("other", 1),
+        ] {
+            let metadata = format!("metadata: {{labels: {{endpointslice.kubernetes.io/managed-by: {controller}}}, ");
+            let managed = slice("IPv4", "010.1.2.3").replace("metadata: {", &metadata);
+            assert_eq!(harness.warnings(&managed).len(), warnings, "{controller}");
+        }
     }
 
     #[test]

@@ -32,8 +32,10 @@ pub(super) fn is_exempt(context: &WriteContext<'_>, verb: &str, group: &str, res
     context.access.authorizer.authorize(context.user, &attributes).allows()
 }
 
-/// Whether an update touches nothing but what the garbage collector writes, which needs no rights on what the object
-/// grants.
+/// True if an update touches only what the garbage collector writes, which needs no rights on what the object grants. An
+/// update that leaves out other metadata, such as the uid or the resource version, touches it.
+///
+/// upstream: `pkg/registry/rbac#IsOnlyMutatingGCFields`.
 pub(crate) fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
     const FIELDS: [&str; 4] = ["ownerReferences", "finalizers", "managedFields", "selfLink"];
     let without = |object: &Value| {

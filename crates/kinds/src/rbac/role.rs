@@ -22,7 +22,7 @@ impl Strategy for Role {
         self.check_escalation(context, "", object, None)
     }
 
-    fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
+    fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Refusal> {
         if escalation::changes_ownership_alone(object, old) {
             return Ok(());
         }

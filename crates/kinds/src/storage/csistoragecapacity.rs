@@ -1,7 +1,9 @@
 //! CSIStorageCapacities: <https://kubernetes.io/docs/concepts/storage/storage-capacity/>.
 
-use holdfast_resource::{Check, Part, Rules, Strategy};
+use holdfast_resource::{Check, Field, Part, Rules, Strategy, WriteContext};
+use holdfast_value::Value;
 
+use crate::core::pod_spec::node_label_selector_warnings;
 use crate::validation::resources::validate_amount;
 
 /// What only CSIStorageCapacities do.
@@ -10,6 +12,10 @@ pub(crate) struct CsiStorageCapacity;
 impl Strategy for CsiStorageCapacity {
     fn rules<'v>(&self) -> &dyn Rules<'v> {
         self
+    }
+
+    fn warnings(&self, _context: &WriteContext<'_>, object: &Value, _old: Option<&Value>) -> Vec<String> {
+        node_label_selector_warnings(&Field::root(object).child("nodeTopology"))
     }
 }
 
@@ -41,5 +47,20 @@ mod tests {
                  \"operator\":\"Exists\"}]}: field is immutable"
             ]
         );
+    }
+
+    #[test]
+    fn topology_with_deprecated_labels_warns() {
+        let capacity = "{apiVersion: storage.k8s.io/v1, kind: CSIStorageCapacity, metadata: {name: a}, storageClassName: c,
+            nodeTopology: {matchLabels: {beta.kubernetes.io/os: linux, kubernetes.io/os: linux},
+            matchExpressions: [{key: kubernetes.io/os, operator: Exists}, {key: node-role.kubernetes.io/master, operator: Exists}]}}";
+        let expected = [
+            "nodeTopology.matchExpressions[1].key: node-role.kubernetes.io/master is use \
+             \"node-role.kubernetes.io/control-plane\" instead",
+            "nodeTopology.matchLabels.beta.kubernetes.io/os: deprecated since v1.14; use \"kubernetes.io/os\" instead",
+        ];
+        let harness = Harness::new();
+        assert_eq!(harness.warnings(capacity), expected);
+        assert_eq!(harness.update_warnings(capacity, capacity), expected);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub(crate) use holdfast_gotext::address::lenient_address;
+use holdfast_gotext::address::without_leading_zeros;
 use holdfast_resource::Field;
 use holdfast_resource::metadata::formats::Faults;
 
@@ -143,35 +145,14 @@ pub(crate) fn interface_address(field: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// An IP address as older versions read it: numbers may have leading zeros.
-pub(crate) fn lenient_address(text: &str) -> Option<IpAddr> {
-    text.parse().ok().or_else(|| {
-        let digits = |part: &str| match part.trim_start_matches('0') {
-            "" if !part.is_empty() => "0".to_owned(),
-            rest => rest.to_owned(),
-        };
-        let (head, tail) = text.rsplit_once(':').unwrap_or(("", text));
-        let tail = tail.split('.').map(digits).collect::<Vec<_>>().join(".");
-        let text = if head.is_empty() && !text.contains(':') {
-            tail
-        } else {
-            let head: Vec<String> = head.split(':').map(digits).collect();
-            format!("{}:{tail}", head.join(":"))
-        };
-        text.parse().ok()
-    })
-}
-
 /// A block of IP addresses as older versions read it: numbers may have leading zeros.
 pub(crate) fn lenient_block(text: &str) -> Option<Block> {
     let (address, prefix) = text.split_once('/')?;
-    let number = prefix.trim_start_matches('0');
-    let number = if number.is_empty() && !prefix.is_empty() {
-        "0"
-    } else {
-        number
-    };
-    Block::read(&format!("{}/{number}", lenient_address(address)?))
+    Block::read(&format!(
+        "{}/{}",
+        lenient_address(address)?,
+        without_leading_zeros(prefix)
+    ))
 }
 
 fn is_mapped(address: IpAddr) -> bool {

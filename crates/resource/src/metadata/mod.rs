@@ -10,8 +10,9 @@ mod validation;
 
 pub(crate) use validation::validate_embedded_metadata;
 pub use validation::{
-    rest_of_metadata_update, validate_annotations, validate_managed_fields, validate_metadata,
-    validate_metadata_update, validate_metadata_whole, validate_scale_metadata,
+    FIELD_MANAGER_MAX_BYTES, rest_of_metadata_update, validate_annotations, validate_field_manager,
+    validate_managed_fields, validate_metadata, validate_metadata_update, validate_metadata_whole,
+    validate_scale_metadata,
 };
 
 /// An object that has no more than its kind and its name yet; it is in no namespace where that is empty.

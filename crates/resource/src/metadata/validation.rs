@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use holdfast_gotext::quote::{is_printable, quote};
 use holdfast_value::{Map, SmolStr, Value};
 
 use super::formats;
@@ -14,8 +15,8 @@ const ANNOTATIONS_MAX: usize = 256 * 1024;
 /// Finalizers that need no domain.
 const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDeletion"];
 
-/// The most bytes that the name of a field manager may have.
-const MANAGER_MAX: usize = 128;
+/// Maximum length of a field manager's name.
+pub const FIELD_MANAGER_MAX_BYTES: usize = 128;
 
 /// The most bytes that the name of a subresource in `managedFields` may have.
 const SUBRESOURCE_MAX: usize = 256;
@@ -446,7 +447,7 @@ fn no_new_finalizers(root: &FieldPath, metadata: &Value, old: &Value, errors: &m
         .filter(|name| !before.contains(name))
         .collect();
     if !added.is_empty() {
-        let names: Vec<String> = added.iter().map(|name| format!("{name:?}")).collect();
+        let names: Vec<String> = added.iter().map(|name| quote(name)).collect();
         errors.push(FieldError::forbidden(
             &root.child("finalizers"),
             format!(
@@ -486,7 +487,7 @@ fn managed_fields(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldErro
             ));
         }
         let manager = entry.str_at(&["manager"]).unwrap_or_default();
-        field_manager(|| field().child("manager"), manager, errors);
+        validate_field_manager(|| field().child("manager"), manager, errors);
         let subresource = entry.str_at(&["subresource"]).unwrap_or_default();
         if subresource.len() > SUBRESOURCE_MAX {
             errors.push(FieldError::too_long(&field().child("subresource"), SUBRESOURCE_MAX));
@@ -494,22 +495,19 @@ fn managed_fields(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldErro
     }
 }
 
-/// Reports what is wrong with the name of a field manager.
-fn field_manager(field: impl Fn() -> FieldPath, manager: &str, errors: &mut Vec<FieldError>) {
-    if manager.len() > MANAGER_MAX {
-        errors.push(FieldError::too_long(&field(), MANAGER_MAX));
+/// Validates the name of a field manager. An empty name is valid.
+///
+/// upstream: `apimachinery/pkg/apis/meta/v1/validation#ValidateFieldManager`.
+pub fn validate_field_manager(field: impl Fn() -> FieldPath, manager: &str, errors: &mut Vec<FieldError>) {
+    if manager.len() > FIELD_MANAGER_MAX_BYTES {
+        errors.push(FieldError::too_long(&field(), FIELD_MANAGER_MAX_BYTES));
     }
-    for (at, letter) in manager.char_indices() {
-        if !is_printable(letter) {
-            let detail = format!("invalid character U+{:04X} (at position {at})", letter as u32);
+    for (at, character) in manager.char_indices() {
+        if !is_printable(character) {
+            let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(character));
             errors.push(FieldError::invalid(&field(), manager, detail));
         }
     }
-}
-
-/// Whether a letter shows: neither a control character nor a space other than the ASCII one.
-fn is_printable(letter: char) -> bool {
-    letter == ' ' || (!letter.is_control() && !letter.is_whitespace())
 }
 
 fn texts<'a>(metadata: &'a Value, field: &str) -> impl Iterator<Item = &'a SmolStr> + use<'a> {

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::OnceLock;
 
+use holdfast_gotext::address::{lenient_address, without_leading_zeros};
 use holdfast_gotext::duration;
 use holdfast_value::{SmolStr, Value};
 use regex::Regex;
@@ -27,7 +28,7 @@ const FORMS: [(&str, Check); 26] = [
         matches!(digits.len(), 3 | 6) && is_hex(digits)
     }),
     ("hostname", is_host_name),
-    ("ipv4", |text| text.contains('.') && text.parse::<IpAddr>().is_ok()),
+    ("ipv4", |text| text.contains('.') && lenient_address(text).is_some()),
     ("ipv6", |text| text.contains(':') && text.parse::<Ipv6Addr>().is_ok()),
     ("isbn", |text| is_isbn10(text) || is_isbn13(text)),
     ("isbn10", is_isbn10),
@@ -123,15 +124,17 @@ fn is_base64(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
+/// True for a block in CIDR notation, whose numbers may have leading zeros.
 fn is_cidr(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else {
         return false;
     };
-    let most = match address.parse::<IpAddr>() {
-        Ok(IpAddr::V4(_)) => 32,
-        Ok(IpAddr::V6(_)) => 128,
-        Err(_) => return false,
+    let most = match lenient_address(address) {
+        Some(IpAddr::V4(_)) => 32,
+        Some(IpAddr::V6(_)) => 128,
+        None => return false,
     };
+    let bits = without_leading_zeros(bits);
     let digits = !bits.is_empty() && bits.len() <= 3 && bits.bytes().all(|byte| byte.is_ascii_digit());
     digits && bits.parse::<u16>().is_ok_and(|bits| bits <= most)
 }
@@ -333,7 +336,12 @@ mod tests {
             ("creditcard", "4111-1111-1111-1111", "1234567812345670"),
             ("ssn", "111 22 3333", "111223333"),
             ("ipv4", "1.2.3.4", "1.2.3"),
+            ("ipv4", "010.1.2.3", "010.1.2.256"),
+            ("ipv4", "::ffff:010.1.2.3", "::ffff:a01"),
+            ("cidr", "010.0.0.0/08", "010.0.0.0/033"),
+            ("cidr", "::ffff:010.0.0.0/0104", "010.0.0.0/"),
             ("ipv6", "::1", "1.2.3.4"),
+            ("ipv6", "::ffff:10.1.2.3", "::ffff:010.1.2.3"),
             ("isbn10", "0-306-40615-2", "0-306-40615-3"),
             ("isbn13", "978-0-306-40615-7", "978-0-306-40615-8"),
             ("mac", "00:00:5e:00:53:01", "00:00"),

@@ -5,6 +5,7 @@
 //! reference. What is read but makes no sense is refused with a 422 that names the options' kind.
 
 use holdfast_gotext::number::parse_int;
+use holdfast_resource::metadata::validate_field_manager;
 use holdfast_resource::selector::{FieldSelector, LabelSelector, SelectorError};
 use holdfast_resource::{FieldError, FieldPath};
 use holdfast_writes::{DeleteOptions, FieldValidation, WriteOptions, dry_run, named};
@@ -160,7 +161,7 @@ impl PatchOptions {
 
 fn write_options(query: &Query, errors: &mut Vec<FieldError>) -> WriteOptions {
     let field_manager = query.get("fieldManager").unwrap_or_default().to_owned();
-    check_field_manager(&field_manager, errors);
+    validate_field_manager(|| FieldPath::new("fieldManager"), &field_manager, errors);
     let dry_run = dry_run(query.all("dryRun"), errors);
     let text = query.get("fieldValidation").unwrap_or_default();
     let names = FieldValidation::NAMES;
@@ -340,22 +341,6 @@ fn refuse(options: &'static str, errors: Vec<FieldError>) -> Result<(), ApiError
     }
 }
 
-/// The longest name of a field manager, in bytes.
-const MAX_FIELD_MANAGER: usize = 128;
-
-fn check_field_manager(name: &str, errors: &mut Vec<FieldError>) {
-    let field = FieldPath::new("fieldManager");
-    if name.len() > MAX_FIELD_MANAGER {
-        errors.push(FieldError::too_long(&field, MAX_FIELD_MANAGER));
-    }
-    for (at, character) in name.char_indices() {
-        if character != ' ' && (character.is_control() || character.is_whitespace()) {
-            let detail = format!("invalid character U+{:04X} (at position {at})", u32::from(character));
-            errors.push(FieldError::invalid(&field, name, detail));
-        }
-    }
-}
-
 /// The integer in the parameter `name`.
 fn integer(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
     query.get(name).map(whole_number).transpose()
@@ -480,10 +465,25 @@ mod tests {
 
     #[test]
     fn field_managers_and_dry_runs_are_checked() {
-        let parse = |query| CreateOptions::parse(&Query::parse(query)).map_err(|error| error.to_string());
+        let parse = |query: &str| CreateOptions::parse(&Query::parse(query)).map_err(|error| error.to_string());
         assert_eq!(
             parse("fieldManager=bad%0Aname").unwrap_err(),
             "CreateOptions.meta.k8s.io \"\" is invalid: fieldManager: Invalid value: \"bad\\nname\": invalid character U+000A (at position 3)"
+        );
+        for (name, character) in [
+            ("a%E2%80%8Bb", "U+200B"),
+            ("a%C2%ADb", "U+00AD"),
+            ("a%EE%80%80b", "U+E000"),
+        ] {
+            let error = parse(&format!("fieldManager={name}")).unwrap_err();
+            assert!(
+                error.ends_with(&format!("invalid character {character} (at position 1)")),
+                "{error}"
+            );
+        }
+        assert_eq!(
+            parse("fieldManager=e%CC%81%20%E8%AA%9E"),
+            parse("fieldManager=e%CC%81+%E8%AA%9E")
         );
         assert_eq!(
             parse("dryRun=Some").unwrap_err(),

@@ -75,7 +75,7 @@ pub(crate) fn document_bytes(
     Ok(body.into())
 }
 
-/// An answer of one object whose JSON exists already, in the form that the client asked for: as it is, indented, as YAML,
+/// An answer of one object whose JSON exists already, in the form that the client asked for: as a line, indented, as YAML,
 /// or in protobuf by `messages`.
 ///
 /// # Errors
@@ -87,15 +87,30 @@ pub fn encoded(
     text: impl Into<Bytes>,
 ) -> Result<Response, ApiError> {
     let text = text.into();
-    let body = match (representation.format, representation.pretty) {
+    let body: ResponseBody = match (representation.format, representation.pretty) {
+        (Format::Json, false) => line(text),
         (Format::Json, true) => {
             let mut out = Vec::new();
             json::Indenter::default().write(&text, &mut out);
             out.into()
         }
-        (format, _) => converted(messages, format, text)?,
+        (format, _) => converted(messages, format, text)?.into(),
     };
     Ok(bytes(code, representation.format.content_type(), body))
+}
+
+/// Texts up to this length are copied to append their line end. Longer ones are sent in two runs of bytes.
+const MAX_COPIED_BYTES: usize = 16 * 1024;
+
+/// Returns a body of `text` and a line end, which kube-apiserver writes behind JSON that is not indented.
+fn line(text: Bytes) -> ResponseBody {
+    if text.len() > MAX_COPIED_BYTES {
+        return ResponseBody::chunks(vec![text, Bytes::from_static(b"\n")]);
+    }
+    let mut line = Vec::with_capacity(text.len() + 1);
+    line.extend_from_slice(&text);
+    line.push(b'\n');
+    line.into()
 }
 
 /// An answer of one object in protobuf by `messages`.
@@ -291,6 +306,28 @@ mod tests {
             "Internal Server Error: \"/api/v1/watch?a=1&amp;b=2\": failed to create RequestInfo: unable to determine \
              kind and namespace from url, /api/v1/watch?a=1&amp;b=2\n"
         );
+    }
+
+    #[tokio::test]
+    async fn json_ends_with_a_line_end_unless_indented() {
+        use http_body_util::BodyExt as _;
+
+        let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
+        let long = format!(r#"{{"a":"{}"}}"#, "x".repeat(MAX_COPIED_BYTES));
+        for (text, pretty, expected) in [
+            (r#"{"a":1}"#, false, "{\"a\":1}\n".to_owned()),
+            (r#"{"a":1}"#, true, "{\n  \"a\": 1\n}".to_owned()),
+            (&long, false, format!("{long}\n")),
+        ] {
+            let representation = Representation {
+                pretty,
+                ..Representation::default()
+            };
+            let answer = encoded(&messages, StatusCode::OK, &representation, text.to_owned()).unwrap();
+            assert_eq!(answer.body().length(), Some(expected.len() as u64));
+            let body = answer.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(body, expected);
+        }
     }
 
     #[test]

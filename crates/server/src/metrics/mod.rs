@@ -13,6 +13,7 @@ mod fairness;
 mod families;
 mod features;
 mod identities;
+mod kinds;
 mod lists;
 mod manifests;
 mod policies;
@@ -32,6 +33,7 @@ use arc_swap::ArcSwap;
 use holdfast_admission::timings::Timings;
 use holdfast_resource::Registry;
 use holdfast_resource::conversion::WebhookFailureKind;
+use holdfast_resource::counters::CounterFamily;
 use holdfast_resource::structural::RuleTimings;
 use http::{HeaderValue, StatusCode, header};
 use prometheus::core::Collector;
@@ -171,6 +173,14 @@ impl Metrics {
     /// As for [`Metrics::new`].
     pub fn time_rules(&self, timings: Arc<RuleTimings>) -> prometheus::Result<()> {
         self.families.register(rules::Rules::new(timings)?)
+    }
+
+    /// Shows counters that kinds and admission plugins keep.
+    ///
+    /// # Errors
+    /// As for [`Metrics::new`].
+    pub fn count_kinds(&self, families: Vec<Arc<CounterFamily>>) -> prometheus::Result<()> {
+        self.families.register(kinds::KindCounters::new(families)?)
     }
 
     /// Shows what `calls` counts.
@@ -328,11 +338,11 @@ pub(crate) struct ServiceLevel<'a> {
     pub(crate) successes: u64,
 }
 
-/// Every metric that a server may show, in the order of their names.
+/// Every metric that a server may show, in the order of their names. `kinds` are the counters of the kinds and plugins.
 ///
 /// # Errors
 /// As for [`Metrics::new`].
-pub fn families() -> prometheus::Result<Vec<Family>> {
+pub fn families(kinds: Vec<Arc<CounterFamily>>) -> prometheus::Result<Vec<Family>> {
     let metrics = Metrics::new()?;
     metrics.record_build(&Build::default())?;
     metrics.record_features(std::iter::empty())?;
@@ -340,6 +350,7 @@ pub fn families() -> prometheus::Result<Vec<Family>> {
     metrics.families.register(stored::Counts::new()?)?;
     metrics.families.register(admission::Admission::new(None)?)?;
     metrics.time_rules(Arc::default())?;
+    metrics.count_kinds(kinds)?;
     let mut families = metrics.families.known();
     families.extend(fairness::families());
     for (name, kind, labels, help) in [

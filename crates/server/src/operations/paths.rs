@@ -27,7 +27,7 @@ use crate::operations::flagz::Flagz;
 use crate::operations::health::Health;
 use crate::operations::openapi::{self, OpenApi};
 use crate::operations::statusz::Statusz;
-use crate::operations::zpage;
+use crate::operations::zpage::{self, PageRequest};
 use crate::runtime::Clock;
 use crate::runtime::version::{Build, VersionInfo};
 use crate::wire::fairness::Fairness;
@@ -62,12 +62,15 @@ pub struct Pages {
     pub flagz: bool,
     /// What runs here and since when: `/statusz`.
     pub statusz: bool,
+    /// True if pages are served as CBOR.
+    pub cbor: bool,
 }
 
 impl Pages {
     const ALL: Self = Self {
         flagz: true,
         statusz: true,
+        cbor: false,
     };
 }
 
@@ -275,6 +278,15 @@ impl Paths {
         self.fairness.as_ref().map(|fairness| &*fairness.levels)
     }
 
+    fn page_request<'a>(&self, document: &Document<'a>) -> PageRequest<'a> {
+        PageRequest {
+            messages: document.messages,
+            headers: document.headers,
+            query: document.query,
+            cbor: self.pages.cbor,
+        }
+    }
+
     fn statusz(&self, document: &Document<'_>) -> Result<Response, ApiError> {
         let page = Statusz {
             started: self.started,
@@ -282,18 +294,23 @@ impl Paths {
             version: &self.version,
             paths: self.list(document.catalog),
         };
-        zpage::respond(&page, document.messages, document.headers, document.query)
+        zpage::respond(&page, &self.page_request(document))
     }
 
     fn flagz(&self, document: &Document<'_>) -> Result<Response, ApiError> {
         let page = Flagz { flags: &self.flags };
-        zpage::respond(&page, document.messages, document.headers, document.query)
+        zpage::respond(&page, &self.page_request(document))
     }
 
     fn aggregated(&self, document: &Document<'_>, root: Root, format: Format) -> Result<Response, ApiError> {
         let catalog = Arc::clone(document.catalog);
+        let representation = Representation {
+            format,
+            pretty: negotiation::pretty(document.headers, document.query),
+            ..Representation::default()
+        };
         self.discovery
-            .respond(document.messages, catalog, root, format, document.headers)
+            .respond(document.messages, catalog, root, &representation, document.headers)
     }
 
     /// All paths that can be asked for, in the order of the alphabet.

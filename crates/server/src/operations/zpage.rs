@@ -17,12 +17,19 @@ const COMPONENT: &str = "apiserver";
 
 const GROUP: &str = "config.k8s.io";
 
-/// The media types, in the order in which the reference looks for one that a clause accepts.
-static TYPES: [(&str, Option<Format>); 3] = [
+/// Media types in the order in which the reference matches them with a clause. Text has no format.
+static TYPES: [(&str, Option<Format>); 4] = [
     ("application/json", Some(Format::Json)),
     ("application/yaml", Some(Format::Yaml)),
     ("text/plain", None),
+    ("application/cbor", Some(Format::Cbor)),
 ];
+
+/// Returns the media types that are served; CBOR only if its feature gate is on.
+fn media_types(cbor: bool) -> impl Iterator<Item = (&'static str, Option<Format>)> + Clone {
+    let served = move |(_, format): &(&str, Option<Format>)| cbor || *format != Some(Format::Cbor);
+    TYPES.iter().copied().filter(served)
+}
 
 /// A page.
 pub(super) trait Page {
@@ -58,26 +65,40 @@ enum Form {
     Object(Format, &'static str),
 }
 
-/// The answer to a request of any method.
+/// A request for a page, of any method.
+pub(super) struct PageRequest<'a> {
+    pub(super) messages: &'a Messages,
+    pub(super) headers: &'a HeaderMap,
+    pub(super) query: &'a Query,
+    /// True if CBOR is served.
+    pub(super) cbor: bool,
+}
+
+/// Answers a request for a page, with 406 if the client accepts none of its forms.
 ///
 /// # Errors
-/// 406 where the client accepts none of the forms.
-pub(super) fn respond<P: Page>(
-    page: &P,
-    messages: &Messages,
-    headers: &HeaderMap,
-    query: &Query,
-) -> Result<Response, ApiError> {
-    let (format, version) = match form(headers, P::KIND)? {
-        Form::Text => {
+/// 500 if the page has no JSON form.
+pub(super) fn respond<P: Page>(page: &P, request: &PageRequest<'_>) -> Result<Response, ApiError> {
+    let &PageRequest {
+        messages,
+        headers,
+        query,
+        cbor,
+    } = request;
+    let (format, version) = match form(headers, P::KIND, cbor) {
+        Ok(Form::Text) => {
             let text = Bytes::from(whole_text(page));
             return Ok(response::bytes(StatusCode::OK, response::PLAIN_TEXT, text));
         }
-        Form::Object(format, version) => (format, version),
+        Ok(Form::Object(format, version)) => (format, version),
+        Err(error) => {
+            let representation = Representation::of_page_errors(headers, query, cbor);
+            return Ok(response::error(messages, &error, &representation));
+        }
     };
     let representation = Representation {
         format,
-        pretty: Representation::of_errors(headers, query).pretty,
+        pretty: negotiation::pretty(headers, query),
         ..Representation::default()
     };
     let document = Document {
@@ -107,15 +128,15 @@ fn whole_text<P: Page>(page: &P) -> String {
     )
 }
 
-/// The form that the client accepts: text where it says nothing.
-fn form(headers: &HeaderMap, kind: &str) -> Result<Form, ApiError> {
+/// Returns the form that the client accepts: text if it sends no `Accept`.
+fn form(headers: &HeaderMap, kind: &str, cbor: bool) -> Result<Form, ApiError> {
     let accepted = negotiation::clauses(headers);
     let mut forms = accepted.iter().flat_map(|clause| {
-        let accepted = TYPES.iter().filter(move |(media_type, _)| clause.accepts(media_type));
-        accepted.filter_map(move |(_, format)| form_of(clause, *format, kind))
+        let accepted = media_types(cbor).filter(move |(media_type, _)| clause.accepts(media_type));
+        accepted.filter_map(move |(_, format)| form_of(clause, format, kind))
     });
     forms.next().ok_or_else(|| {
-        let types: Vec<&str> = TYPES.iter().map(|(media_type, _)| *media_type).collect();
+        let types: Vec<&str> = media_types(cbor).map(|(media_type, _)| media_type).collect();
         let types = types.join(", ");
         ApiError::not_acceptable(format!("only the following media types are accepted: {types}"))
     })
@@ -145,14 +166,18 @@ mod tests {
     use super::*;
 
     fn accepting(text: &'static str) -> Result<Form, ()> {
+        accepting_with(text, false)
+    }
+
+    fn accepting_with(text: &'static str, cbor: bool) -> Result<Form, ()> {
         let mut headers = HeaderMap::new();
         headers.insert(ACCEPT, HeaderValue::from_static(text));
-        form(&headers, "Statusz").map_err(|_| ())
+        form(&headers, "Statusz", cbor).map_err(|_| ())
     }
 
     #[test]
     fn objects_are_requested_by_their_kind_and_text_by_nothing() {
-        assert_eq!(form(&HeaderMap::new(), "Flagz").ok(), Some(Form::Text));
+        assert_eq!(form(&HeaderMap::new(), "Flagz", false).ok(), Some(Form::Text));
         assert_eq!(accepting("*/*").ok(), Some(Form::Text));
         assert_eq!(
             accepting("application/json;as=Statusz;g=config.k8s.io;v=v1beta1").ok(),
@@ -171,5 +196,21 @@ mod tests {
         ] {
             assert!(accepting(refused).is_err(), "{refused}");
         }
+    }
+
+    #[test]
+    fn cbor_is_served_with_its_gate() {
+        let accept = "application/cbor;as=Statusz;g=config.k8s.io;v=v1beta1";
+        assert_eq!(accepting_with(accept, true), Ok(Form::Object(Format::Cbor, "v1beta1")));
+        assert_eq!(accepting_with(accept, false), Err(()));
+        assert_eq!(accepting_with("application/cbor", true), Err(()));
+        assert_eq!(accepting_with("*/*", true), Ok(Form::Text));
+        let message = |cbor| {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT, HeaderValue::from_static("text/html"));
+            form(&headers, "Flagz", cbor).unwrap_err().to_string()
+        };
+        assert!(message(false).ends_with("application/json, application/yaml, text/plain"));
+        assert!(message(true).ends_with("application/json, application/yaml, text/plain, application/cbor"));
     }
 }

@@ -344,6 +344,9 @@ impl Body {
                 }
                 Ok(None) => {
                     self.writer.end(self.first, &mut self.run);
+                    if self.indenter.is_none() {
+                        self.run.push(b'\n');
+                    }
                     self.ended = true;
                     Ok(())
                 }

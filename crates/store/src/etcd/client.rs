@@ -20,6 +20,7 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity
 use tonic::{Code, Status, Streaming};
 use tonic_prost::ProstCodec;
 
+use super::address::{Address, SocketConnector};
 use super::line::{self, Line};
 use super::metrics::{Observer, Operation};
 use super::proto::{
@@ -44,7 +45,7 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Where etcd is and who one is there.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
-    /// The members: `http://` or `https://` and where each listens for clients.
+    /// The members: `http://`, `https://`, `unix://` or `unixs://` and where each listens for clients.
     pub servers: Vec<String>,
     /// Authorities that sign the certificates of the members (PEM); those of the system where there is none.
     pub authorities: Option<Vec<u8>>,
@@ -135,6 +136,7 @@ fn is_connect_error(status: &Status) -> bool {
 
 struct Member {
     name: String,
+    address: Address,
     uri: Uri,
     channel: Channel,
 }
@@ -161,13 +163,19 @@ impl Client {
     /// Where an address or a certificate cannot be read.
     pub(crate) fn new(connection: &Connection, observer: Box<dyn Observer>) -> Result<Self, OpenError> {
         let members = connection.servers.iter().map(|server| {
-            let channel = endpoint(server, connection).map_err(|detail| OpenError::Etcd {
+            let refused = |detail| OpenError::Etcd {
                 detail: format!("{server}: {detail}"),
-            })?;
+            };
+            let address = Address::parse(server).map_err(refused)?;
+            let endpoint = endpoint(&address, connection).map_err(refused)?;
             Ok(Member {
                 name: server.clone(),
-                uri: channel.uri().clone(),
-                channel: channel.connect_lazy(),
+                uri: endpoint.uri().clone(),
+                channel: match &address.socket {
+                    Some(path) => endpoint.connect_with_connector_lazy(SocketConnector(path.clone())),
+                    None => endpoint.connect_lazy(),
+                },
+                address,
             })
         });
         let members = members.collect::<Result<Vec<_>, OpenError>>()?;
@@ -175,7 +183,7 @@ impl Client {
             let detail = "no server is named".to_owned();
             return Err(OpenError::Etcd { detail });
         }
-        let secure = members.iter().any(|member| member.uri.scheme_str() == Some("https"));
+        let secure = members.iter().any(|member| member.address.secure);
         let tls = match secure {
             true => Some(line::tls(connection).map_err(|detail| OpenError::Etcd { detail })?),
             false => None,
@@ -301,8 +309,8 @@ impl Client {
     /// A connection of its own to the member that is used.
     pub(crate) async fn line(&self) -> std::io::Result<Line> {
         let member = self.member(self.calls.load(Ordering::Relaxed));
-        let secure = member.uri.scheme_str() == Some("https");
-        Line::open(&member.uri, self.tls.as_ref().filter(|_| secure)).await
+        let tls = self.tls.as_ref().filter(|_| member.address.secure);
+        Line::open(&member.uri, member.address.socket.as_deref(), tls).await
     }
 
     /// Asks another member from now on, unless another caller did so already.
@@ -396,17 +404,12 @@ where
     Ok(answer.into_inner())
 }
 
-fn endpoint(server: &str, connection: &Connection) -> Result<Endpoint, String> {
-    let secure = match server.split_once("://") {
-        Some(("http", _)) => false,
-        Some(("https", _)) => true,
-        _ => return Err("a server begins with http:// or https://".to_owned()),
-    };
+fn endpoint(address: &Address, connection: &Connection) -> Result<Endpoint, String> {
     let refused = |error: tonic::transport::Error| match std::error::Error::source(&error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
     };
-    let endpoint = Endpoint::from_shared(server.to_owned()).map_err(refused)?;
+    let endpoint = Endpoint::from_shared(address.url.clone()).map_err(refused)?;
     if endpoint.uri().host().is_none_or(str::is_empty) {
         return Err("the server has no name".to_owned());
     }
@@ -418,7 +421,7 @@ fn endpoint(server: &str, connection: &Connection) -> Result<Endpoint, String> {
         .keep_alive_while_idle(true)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW);
-    if !secure {
+    if !address.secure {
         return Ok(endpoint);
     }
     let mut tls = ClientTlsConfig::new();

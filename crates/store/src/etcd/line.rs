@@ -5,6 +5,7 @@
 //! etcd has closed meanwhile fails the next question, which is put in the usual way then.
 
 use std::io::{Error, Result};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::TlsConnector;
 
 use super::client::Connection as Settings;
@@ -43,18 +44,24 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// Connects to a member.
-    pub(super) async fn open(member: &Uri, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
+    /// Connects to a member, through `socket` if it listens on a Unix socket.
+    pub(super) async fn open(member: &Uri, socket: Option<&Path>, tls: Option<&Arc<ClientConfig>>) -> Result<Self> {
         let host = member.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = member.port_u16().unwrap_or(if tls.is_some() { 443 } else { 80 });
-        let stream = TcpStream::connect((host, port)).await?;
-        stream.set_nodelay(true)?;
+        let plain: Box<dyn Stream> = match socket {
+            Some(path) => Box::new(UnixStream::connect(path).await?),
+            None => {
+                let stream = TcpStream::connect((host, port)).await?;
+                stream.set_nodelay(true)?;
+                Box::new(stream)
+            }
+        };
         let stream: Box<dyn Stream> = match tls {
-            None => Box::new(stream),
+            None => plain,
             Some(config) => {
                 let name = ServerName::try_from(host.to_owned()).map_err(Error::other)?;
-                Box::new(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?)
+                Box::new(TlsConnector::from(Arc::clone(config)).connect(name, plain).await?)
             }
         };
         let authority = member.authority().map_or(host, |authority| authority.as_str());

@@ -4,6 +4,7 @@
 //! transaction that is guarded by the revisions of keys. A read that must be the most recent learns etcd's revision first,
 //! by one request that all share who wait, and waits until the state is there.
 
+mod address;
 mod ahead;
 mod client;
 mod commit;

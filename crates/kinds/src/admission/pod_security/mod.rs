@@ -15,9 +15,12 @@ use holdfast_value::Value;
 use self::checks::{Checked, Violation};
 use self::policy::{Level, OPEN, Policy, Standard};
 use super::group_resource;
+use crate::counters::Counters;
 
 /// Refuses Pods that violate what their namespace enforces, and warns of Pods and templates.
-pub(super) struct PodSecurity;
+pub(super) struct PodSecurity {
+    pub(super) counters: Counters,
+}
 
 /// How many Pods are checked when a namespace begins to enforce more.
 const PODS_LOOKED_AT: usize = 3000;
@@ -53,11 +56,11 @@ impl AdmissionPlugin for PodSecurity {
         let named = (context.resource.group.as_str(), context.resource.plural.as_str());
         match named {
             ("", "namespaces") => check_namespace(context, object, old),
-            ("", "pods") => check_pod(context, object, old),
+            ("", "pods") => self.check_pod(context, object, old),
             _ => {
                 let path = context.resource.capabilities.pod_template;
                 if let Some(template) = path.and_then(|path| object.at(path)) {
-                    warn_of_template(context, template);
+                    self.warn_of_template(context, template);
                 }
                 Ok(())
             }
@@ -79,20 +82,6 @@ fn policy(context: &WriteContext<'_>) -> Option<(Policy, Vec<FieldError>)> {
     Some(Policy::of_namespace(&namespace))
 }
 
-/// Records in the audit log how a pod violates the standard that is audited, and what is wrong with the labels that say so.
-fn audit(context: &WriteContext<'_>, pod: &Value, standard: Standard, errors: &[FieldError]) {
-    if context.audit.is_none() {
-        return;
-    }
-    if !errors.is_empty() {
-        context.annotate(ERROR, || format!("Failed to parse policy: {}", Aggregate(errors)));
-    }
-    let found = violations(pod, standard);
-    if !found.is_empty() {
-        context.annotate(VIOLATIONS, || would_violate(standard, &found));
-    }
-}
-
 fn would_violate(standard: Standard, found: &[Violation]) -> String {
     format!(
         "would violate PodSecurity \"{standard}\": {}",
@@ -109,47 +98,109 @@ fn violations(pod: &Value, standard: Standard) -> Vec<Violation> {
     })
 }
 
-fn check_pod(context: &WriteContext<'_>, pod: &Value, old: Option<&Value>) -> Result<(), Refusal> {
-    let unchanged = old.is_some_and(|old| !matters(pod, old));
-    if unchanged && context.audit.is_none() {
-        return Ok(());
+/// What a standard is evaluated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Enforce,
+    Audit,
+    Warn,
+}
+
+impl PodSecurity {
+    fn check_pod(&self, context: &WriteContext<'_>, pod: &Value, old: Option<&Value>) -> Result<(), Refusal> {
+        let Some((policy, errors)) = policy(context) else {
+            return Ok(());
+        };
+        if policy.is_open() && errors.is_empty() {
+            self.count(context, policy.enforce, Mode::Enforce, true);
+            context.annotate(ENFORCED, || OPEN.to_string());
+            return Ok(());
+        }
+        if old.is_some_and(|old| !matters(pod, old)) {
+            return Ok(());
+        }
+        context.annotate(ENFORCED, || policy.enforce.to_string());
+        let found = violations(pod, policy.enforce);
+        self.count(context, policy.enforce, Mode::Enforce, found.is_empty());
+        self.audit(context, pod, policy.audit, &errors);
+        if !found.is_empty() {
+            return Err(Refusal::forbidden(format!(
+                "violates PodSecurity \"{}\": {}",
+                policy.enforce,
+                checks::violations_text(&found)
+            )));
+        }
+        self.warn(context, pod, policy.warn);
+        Ok(())
     }
-    let Some((policy, errors)) = policy(context) else {
-        return Ok(());
+
+    fn warn_of_template(&self, context: &WriteContext<'_>, template: &Value) {
+        if let Some((policy, errors)) = policy(context) {
+            self.audit(context, template, policy.audit, &errors);
+            self.warn(context, template, policy.warn);
+        }
+    }
+
+    /// Records in the audit log how a pod violates the standard that is audited, and what is wrong with the labels that
+    /// state it.
+    fn audit(&self, context: &WriteContext<'_>, pod: &Value, standard: Standard, errors: &[FieldError]) {
+        if !errors.is_empty() {
+            let [operation, resource, subresource] = request_labels(context);
+            let values = ["false", operation, resource, subresource];
+            self.counters.pod_security_errors.increment(&values);
+            context.annotate(ERROR, || format!("Failed to parse policy: {}", Aggregate(errors)));
+        }
+        let found = violations(pod, standard);
+        if !found.is_empty() {
+            self.count(context, standard, Mode::Audit, false);
+            context.annotate(VIOLATIONS, || would_violate(standard, &found));
+        }
+    }
+
+    fn warn(&self, context: &WriteContext<'_>, pod: &Value, standard: Standard) {
+        let found = violations(pod, standard);
+        if !found.is_empty() {
+            self.count(context, standard, Mode::Warn, false);
+            context.warn(would_violate(standard, &found));
+        }
+    }
+
+    /// Counts an evaluation. Like the reference, callers count only violations of the standards of audits and warnings.
+    fn count(&self, context: &WriteContext<'_>, standard: Standard, mode: Mode, allowed: bool) {
+        // The lowest level is the same in all versions.
+        let minor = standard.version.0.filter(|_| standard.level != Level::Privileged);
+        let version = match minor {
+            None => "latest".to_owned(),
+            Some(minor) if minor > LATEST_MINOR => "future".to_owned(),
+            Some(minor) => format!("v1.{minor}"),
+        };
+        let mode = match mode {
+            Mode::Enforce => "enforce",
+            Mode::Audit => "audit",
+            Mode::Warn => "warn",
+        };
+        let decision = if allowed { "allow" } else { "deny" };
+        let [operation, resource, subresource] = request_labels(context);
+        let level = standard.level.name();
+        let values = [decision, level, &version, mode, operation, resource, subresource];
+        self.counters.pod_security_evaluations.increment(&values);
+    }
+}
+
+/// Minor version of the newest standards.
+const LATEST_MINOR: u32 = 36;
+
+/// Returns the labels that all metrics of the plugin have: operation, resource and subresource.
+fn request_labels<'c>(context: &'c WriteContext<'_>) -> [&'c str; 3] {
+    let operation = match context.operation {
+        Operation::Create => "create",
+        _ => "update",
     };
-    if policy.is_open() && errors.is_empty() {
-        context.annotate(ENFORCED, || OPEN.to_string());
-        return Ok(());
-    }
-    if unchanged {
-        return Ok(());
-    }
-    context.annotate(ENFORCED, || policy.enforce.to_string());
-    audit(context, pod, policy.audit, &errors);
-    let found = violations(pod, policy.enforce);
-    if !found.is_empty() {
-        return Err(Refusal::forbidden(format!(
-            "violates PodSecurity \"{}\": {}",
-            policy.enforce,
-            checks::violations_text(&found)
-        )));
-    }
-    warn(context, pod, policy.warn);
-    Ok(())
-}
-
-fn warn_of_template(context: &WriteContext<'_>, template: &Value) {
-    if let Some((policy, errors)) = policy(context) {
-        audit(context, template, policy.audit, &errors);
-        warn(context, template, policy.warn);
-    }
-}
-
-fn warn(context: &WriteContext<'_>, pod: &Value, standard: Standard) {
-    let found = violations(pod, standard);
-    if !found.is_empty() {
-        context.warn(would_violate(standard, &found));
-    }
+    let resource = match (context.resource.group.as_str(), context.resource.plural.as_str()) {
+        ("", "pods") => "pod",
+        _ => "controller",
+    };
+    [operation, resource, context.subresource.unwrap_or_default()]
 }
 
 /// Whether an update changes what is checked: images, the number of containers, annotations of seccomp.
@@ -253,6 +304,9 @@ fn warn_of_pods(context: &WriteContext<'_>, standard: Standard) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use crate::admission::PluginSettings;
     use crate::harness::Harness;
 
     const PLUGIN: &str = "PodSecurity";
@@ -276,6 +330,49 @@ mod tests {
     fn refusal(labels: &str, spec: &str, container: &str) -> String {
         let harness = Harness::new().with(&namespace(labels));
         harness.admit(PLUGIN, &pod(spec, container)).map(|_| ()).unwrap_err()
+    }
+
+    #[test]
+    fn evaluations_are_counted_as_in_the_reference() {
+        let counted = |labels: &str, writes: &dyn Fn(&Harness)| {
+            let settings = PluginSettings::default();
+            let family = Arc::clone(&settings.counters.pod_security_evaluations);
+            let harness = Harness::new().with_plugins(settings).with(&namespace(labels));
+            writes(&harness);
+            let counted = family.counts().into_iter().filter(|(_, count)| *count > 0);
+            counted
+                .map(|(values, count)| format!("{} {count}", values.join(" ")))
+                .collect::<Vec<_>>()
+        };
+        let make = |harness: &Harness| drop(harness.admit(PLUGIN, &pod("hostPID: true,", "")));
+        assert_eq!(counted("", &make), ["allow privileged latest enforce create pod  1"]);
+        assert_eq!(
+            counted(
+                "enforce=baseline enforce-version=v1.30 audit=baseline warn=baseline",
+                &make
+            ),
+            [
+                "deny baseline latest audit create pod  1",
+                "deny baseline v1.30 enforce create pod  1",
+            ],
+            "a rejected Pod gets no warning"
+        );
+        assert_eq!(
+            counted(
+                "enforce=privileged enforce-version=v1.99 warn=restricted warn-version=v1.99",
+                &make
+            ),
+            [
+                "allow privileged latest enforce create pod  1",
+                "deny restricted future warn create pod  1",
+            ]
+        );
+        let deployment =
+            "{apiVersion: apps/v1, kind: Deployment, metadata: {name: d}, spec: {template: {spec: {hostPID: true}}}}";
+        assert_eq!(
+            counted("enforce=baseline", &|harness| drop(harness.admit(PLUGIN, deployment))),
+            ["deny baseline latest warn create controller  1"]
+        );
     }
 
     #[test]

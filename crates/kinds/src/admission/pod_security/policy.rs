@@ -14,6 +14,17 @@ pub(super) enum Level {
     Restricted,
 }
 
+impl Level {
+    /// Returns the name that labels of namespaces use.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Privileged => "privileged",
+            Self::Baseline => "baseline",
+            Self::Restricted => "restricted",
+        }
+    }
+}
+
 /// A minor version of the standards; `None` is the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Version(pub(super) Option<u32>);
@@ -70,11 +81,7 @@ impl Standard {
 
 impl fmt::Display for Standard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let level = match self.level {
-            Level::Privileged => "privileged",
-            Level::Baseline => "baseline",
-            Level::Restricted => "restricted",
-        };
+        let level = self.level.name();
         match self.version.0 {
             None => write!(f, "{level}:latest"),
             Some(minor) => write!(f, "{level}:v1.{minor}"),

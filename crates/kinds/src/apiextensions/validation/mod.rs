@@ -14,6 +14,7 @@ mod version;
 use std::collections::HashSet;
 
 use holdfast_admission::webhooks::authorities_fault;
+use holdfast_gotext::quote::is_printable;
 use holdfast_resource::metadata::formats::{Faults, dns_label_1035, dns_subdomain};
 use holdfast_resource::schema::TypeTable;
 use holdfast_resource::structural::{Node, RuleTimings};
@@ -252,8 +253,7 @@ fn deprecation(version: &Value, field: &FieldPath, errors: &mut Errors) {
     if warning.len() > 256 {
         invalid("must be <= 256 characters long".to_owned());
     }
-    let hidden = |letter: char| letter.is_control() || letter.is_whitespace() && letter != ' ';
-    if let Some((at, _)) = warning.char_indices().find(|(_, letter)| hidden(*letter)) {
+    if let Some((at, _)) = warning.char_indices().find(|(_, character)| !is_printable(*character)) {
         invalid(format!(
             "must only contain printable UTF-8 characters; non-printable character found at index {at}"
         ));

@@ -159,6 +159,23 @@ fn increasing(before: Option<i64>, index: i64) -> Result<(), String> {
     }
 }
 
+/// Warns of an Indexed Job that is too large to track.
+///
+/// upstream: `pkg/api/job#WarningsForJobSpec`.
+pub(in crate::batch) fn indexed_warning(spec: &Field<'_, '_>) -> Option<String> {
+    let count = |name: &str| spec.child(name).number().unwrap_or_default();
+    let is_large = spec.child("completionMode").text() == "Indexed"
+        && count("completions") > MANY_COMPLETIONS
+        && count("parallelism") > PARALLELISM_OF_MANY;
+    is_large.then(|| {
+        format!(
+            "{}: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, Kubernetes \
+             might not be able to track completedIndexes when a big number of indexes fail",
+            spec.path()
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::{count_indexes, overlap};

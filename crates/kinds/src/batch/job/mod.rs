@@ -11,9 +11,12 @@ use holdfast_resource::metadata::formats::label_value;
 use holdfast_resource::{Field, FieldError, Old, Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
+pub(super) use self::indexed::indexed_warning;
 pub(super) use self::validation::validate_job_spec;
 use crate::config::Config;
+use crate::core::pod_spec::template_warnings;
 use crate::defaults::{is_zero, set_missing};
+use crate::workload::{name_warnings, warns_of_spec};
 
 /// What only Jobs do: they make up the selector that finds their own Pods.
 pub(crate) struct Job {
@@ -102,6 +105,18 @@ impl Strategy for Job {
         errors.extend(context.check_changes(object, old, &rules));
         errors
     }
+
+    fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if warns_of_spec(context, object, old) {
+            if old.is_none() {
+                name_warnings(context, "Pod names and hostnames", &mut warnings);
+            }
+            warnings.extend(indexed_warning(&Field::root(object).child("spec")));
+            warnings.extend(template_warnings(&context.parts, object, &["spec", "template"]));
+        }
+        warnings
+    }
 }
 
 /// A Job as it is kept: a new one without labels of its own or of its template has none, and each read fills in those that
@@ -182,6 +197,29 @@ spec:
       restartPolicy: Never
       containers: [{name: main, image: busybox:1}]
 ";
+    #[test]
+    fn large_indexed_job_warns_when_its_spec_changes() {
+        let large = "{apiVersion: batch/v1, kind: Job, metadata: {name: a, generation: 1}, spec: {completionMode: Indexed, \
+                     completions: 100001, parallelism: 10001}}";
+        let next = large.replace("generation: 1", "generation: 2");
+        let is_warned_of = |warnings: Vec<String>| {
+            let starts = |warning: &String| warning.starts_with("spec: In Indexed Jobs with a number of completions");
+            warnings.iter().any(starts)
+        };
+        let harness = Harness::new();
+        assert!(is_warned_of(harness.warnings(large)));
+        assert!(is_warned_of(harness.update_warnings(large, &next)));
+        assert!(!is_warned_of(harness.update_warnings(large, large)));
+        assert!(!is_warned_of(harness.subresource_warnings("status", large)));
+        for small in [
+            large.replace("100001", "100000"),
+            large.replace("10001,", "10000,").replace("10001}", "10000}"),
+            large.replace("Indexed", "NonIndexed"),
+        ] {
+            assert!(!is_warned_of(harness.warnings(&small)), "{small}");
+        }
+    }
+
     const UID: &str = "11111111-2222-4333-8444-555555555555";
 
     fn with(line: &str) -> String {

@@ -30,7 +30,9 @@ pub(crate) use template::{
     Template, validate_restarting, validate_selected, validate_template, validate_template_metadata,
     validate_template_of_replicas,
 };
-pub(crate) use warnings::{deprecated_node_label, node_selector_warnings, pod_spec_warnings, template_warnings};
+pub(crate) use warnings::{
+    deprecated_node_label, node_label_selector_warnings, node_selector_warnings, pod_spec_warnings, template_warnings,
+};
 
 use holdfast_resource::metadata::labels::validate_label_name;
 use holdfast_resource::table::items;

@@ -16,24 +16,38 @@ const BYTES: [&str; 2] = ["memory", "ephemeral-storage"];
 /// How many warnings there may be before ports are no longer compared: an answer takes fewer.
 const MOST_OF_PORTS: usize = 500;
 
-/// Labels of nodes that have a newer name: label, since when, what to use instead.
-const DEPRECATED_NODE_LABELS: [(&str, &str, &str); 5] = [
-    ("beta.kubernetes.io/arch", "v1.14", "kubernetes.io/arch"),
-    ("beta.kubernetes.io/os", "v1.14", "kubernetes.io/os"),
+/// Deprecated labels of nodes and the text of their warning.
+///
+/// upstream: `pkg/api/node/util.go#deprecatedNodeLabels`.
+const DEPRECATED_NODE_LABELS: [(&str, &str); 8] = [
+    (
+        "beta.kubernetes.io/arch",
+        "deprecated since v1.14; use \"kubernetes.io/arch\" instead",
+    ),
+    (
+        "beta.kubernetes.io/os",
+        "deprecated since v1.14; use \"kubernetes.io/os\" instead",
+    ),
     (
         "failure-domain.beta.kubernetes.io/region",
-        "v1.17",
-        "topology.kubernetes.io/region",
+        "deprecated since v1.17; use \"topology.kubernetes.io/region\" instead",
     ),
     (
         "failure-domain.beta.kubernetes.io/zone",
-        "v1.17",
-        "topology.kubernetes.io/zone",
+        "deprecated since v1.17; use \"topology.kubernetes.io/zone\" instead",
     ),
     (
         "beta.kubernetes.io/instance-type",
-        "v1.17",
-        "node.kubernetes.io/instance-type",
+        "deprecated since v1.17; use \"node.kubernetes.io/instance-type\" instead",
+    ),
+    ("app.kubernetes.io/created-by", "deprecated since v1.9"),
+    (
+        "scheduler.alpha.kubernetes.io/preferAvoidPods",
+        "deprecated since v1.22; use Taints and Tolerations instead",
+    ),
+    (
+        "node-role.kubernetes.io/master",
+        "use \"node-role.kubernetes.io/control-plane\" instead",
     ),
 ];
 
@@ -53,10 +67,12 @@ const DEPRECATED_ANNOTATIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// The text that deprecates a label of nodes, if it is deprecated.
-pub(crate) fn deprecated_node_label(label: &str) -> Option<String> {
-    let (_, since, instead) = DEPRECATED_NODE_LABELS.iter().find(|(old, ..)| *old == label)?;
-    Some(format!("deprecated since {since}; use \"{instead}\" instead"))
+/// Returns the text of the warning if a label of nodes is deprecated.
+pub(crate) fn deprecated_node_label(label: &str) -> Option<&'static str> {
+    let (_, text) = DEPRECATED_NODE_LABELS
+        .iter()
+        .find(|(deprecated, _)| *deprecated == label)?;
+    Some(text)
 }
 
 /// What is to be said of the template at `path` of a workload, if it is new or changed.
@@ -226,6 +242,23 @@ pub(crate) fn node_selector_warnings(selector: &Field<'_, '_>, warnings: &mut Ve
             deprecated_key(&expression, warnings);
         }
     }
+}
+
+/// Warns of deprecated node labels in a label selector.
+///
+/// upstream: `pkg/api/node#GetWarningsForNodeSelector`.
+pub(crate) fn node_label_selector_warnings(selector: &Field<'_, '_>) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for expression in selector.child("matchExpressions").items() {
+        deprecated_key(&expression, &mut warnings);
+    }
+    let labels = selector.child("matchLabels");
+    for (label, _) in labels.entries() {
+        if let Some(text) = deprecated_node_label(label) {
+            warnings.push(format!("{}: {text}", labels.path().child(label)));
+        }
+    }
+    warnings
 }
 
 fn deprecated_key(expression: &Field<'_, '_>, warnings: &mut Vec<String>) {

@@ -59,6 +59,26 @@ fn managers_and_subresources_have_a_length() {
 }
 
 #[test]
+fn field_manager_with_hidden_character_is_invalid() {
+    let errors = |manager: &str| {
+        let mut errors = Vec::new();
+        validate_field_manager(|| FieldPath::new("fieldManager"), manager, &mut errors);
+        errors.iter().map(FieldError::message).collect::<Vec<_>>()
+    };
+    for valid in ["", "Müller & Söhne/ops v2", "e\u{301}", "語🚀", &"m".repeat(128)] {
+        assert_eq!(errors(valid), Vec::<String>::new(), "{valid}");
+    }
+    assert_eq!(errors(&"m".repeat(129)), ["Too long: may not be more than 128 bytes"]);
+    assert_eq!(
+        errors("é\u{200b}b\t"),
+        [
+            r#"Invalid value: "é\u200bb\t": invalid character U+200B (at position 2)"#,
+            r#"Invalid value: "é\u200bb\t": invalid character U+0009 (at position 6)"#,
+        ]
+    );
+}
+
+#[test]
 fn a_finalizer_without_a_domain_must_be_a_standard_one() {
     let json = r#"{"finalizers":["kubernetes","example.com/a","plain"]}"#;
     assert_eq!(

@@ -115,6 +115,16 @@ impl Representation {
         })
     }
 
+    /// Returns the form of errors of the pages `/statusz` and `/flagz`, which have no protobuf form: indented JSON if the
+    /// client accepts none.
+    pub(crate) fn of_page_errors(headers: &HeaderMap, query: &Query, cbor: bool) -> Self {
+        let served = |format, view| view == View::Whole && format != Format::Protobuf;
+        Self::negotiate(headers, query, cbor, served).unwrap_or(Self {
+            pretty: true,
+            ..Self::default()
+        })
+    }
+
     /// The form of an answer that holds an object, a list or a `Status`. Where objects have no protobuf form, their metadata
     /// still do.
     ///
@@ -195,8 +205,8 @@ pub fn check_acceptable(headers: &HeaderMap, produced: &[&str]) -> Result<(), Ap
     }
 }
 
-/// Whether JSON is to be indented: as `pretty` says, and for people's tools where it says nothing.
-fn pretty(headers: &HeaderMap, query: &Query) -> bool {
+/// True if JSON is to be indented: as the parameter `pretty` asks, or by default for people's tools.
+pub(crate) fn pretty(headers: &HeaderMap, query: &Query) -> bool {
     if let Some(text) = query.get("pretty").filter(|text| !text.is_empty()) {
         return matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True");
     }

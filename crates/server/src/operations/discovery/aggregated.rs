@@ -92,7 +92,7 @@ impl Documents {
         messages: &Messages,
         catalog: Arc<Catalog>,
         root: Root,
-        format: Format,
+        representation: &Representation,
         headers: &HeaderMap,
     ) -> Result<Response, ApiError> {
         let made = self.of(catalog);
@@ -106,7 +106,7 @@ impl Documents {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             response
         } else {
-            document.respond(messages, format)?
+            document.respond(messages, representation)?
         };
         let headers = response.headers_mut();
         headers.insert(header::ETAG, document.etag.clone());
@@ -174,20 +174,19 @@ impl Document {
         }
     }
 
-    fn respond(&self, messages: &Messages, format: Format) -> Result<Response, ApiError> {
+    fn respond(&self, messages: &Messages, representation: &Representation) -> Result<Response, ApiError> {
+        let format = representation.format;
         let body = match (format, self.protobuf.get()) {
             (Format::Protobuf, Some(made)) => made.clone(),
             (Format::Protobuf, None) => {
                 let made = Bytes::from(protobuf::from_json(messages, &self.json)?);
                 self.protobuf.get_or_init(|| made).clone()
             }
-            (Format::Json, _) => self.json.clone(),
-            (Format::Yaml | Format::Cbor, _) => {
-                let yaml = Representation {
-                    format,
-                    ..Representation::default()
-                };
-                let mut response = response::encoded(messages, StatusCode::OK, &yaml, self.json.clone())?;
+            (Format::Json, _) if !representation.pretty => self.json.clone(),
+            (Format::Json | Format::Yaml | Format::Cbor, _) => {
+                // Without its line end, which indented JSON does not have.
+                let json = self.json.slice(..self.json.len().saturating_sub(1));
+                let mut response = response::encoded(messages, StatusCode::OK, representation, json)?;
                 response
                     .headers_mut()
                     .insert(header::CONTENT_TYPE, content_type(format));
