@@ -272,18 +272,6 @@ const ESSENTIAL: [Controller; 12] = [
     },
 ];
 
-/// Runs a controller that has nothing to do where the server has its store to itself.
-fn beside_others(
-    client: Client,
-    context: &ControllerContext,
-    run: fn(Client) -> BoxFuture<'static, ()>,
-) -> BoxFuture<'static, ()> {
-    match context.shares_store {
-        true => run(client),
-        false => idle(client),
-    }
-}
-
 /// A controller that has nothing to do.
 fn idle(client: Client) -> BoxFuture<'static, ()> {
     Box::pin(async move { client.shutdown().closing().await })

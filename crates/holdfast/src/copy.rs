@@ -356,7 +356,7 @@ async fn write(store: &Store, batch: Batch<'_>) -> Result<u64> {
     let there = store.snapshot();
     let created_only = batch.iter().filter_map(|(key, object)| {
         let entry = there.get(key.as_bytes())?;
-        let is_due = object.is_updated && !is_updated(&entry);
+        let is_due = object.is_updated && !is_updated(entry);
         is_due.then(|| Put::new(key, object, entry.mod_revision()))
     });
     put_all(store, created_only.collect()).await?;

@@ -192,7 +192,7 @@ fn storage_version(definition: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use holdfast_value::{SmolStr, Value};
+    use holdfast_value::Value;
 
     use crate::harness::{Harness, at};
 

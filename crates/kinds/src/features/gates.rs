@@ -63,23 +63,22 @@ pub enum Claim {
 impl Claim {
     /// Splits the claim from the end of a line of the table.
     fn split(line: &'static str) -> (&'static str, Option<Self>) {
-        let claims: [(&str, fn(&'static str) -> Self); 4] = [
-            (" always ", Self::Always),
-            (" absent ", Self::Absent),
-            (" lacks ", Self::Lacks),
-            (" because ", Self::NoEffect),
-        ];
         // The first of the words begins the claim, whose text may contain others.
-        let first = claims
-            .iter()
-            .filter_map(|(word, claim)| Some((line.find(word)?, word, claim)));
-        match first
-            .min_by_key(|(at, ..)| *at)
-            .and_then(|(_, word, claim)| Some((line.split_once(word)?, claim)))
-        {
-            Some(((line, text), claim)) => (line, Some(claim(text))),
-            None => (line, None),
-        }
+        let first = [" always ", " absent ", " lacks ", " because "]
+            .into_iter()
+            .filter_map(|word| Some((line.find(word)?, word)))
+            .min();
+        let Some((at, word)) = first else {
+            return (line, None);
+        };
+        let text = line.get(at + word.len()..).unwrap_or_default();
+        let claim = match word {
+            " always " => Self::Always(text),
+            " absent " => Self::Absent(text),
+            " lacks " => Self::Lacks(text),
+            _ => Self::NoEffect(text),
+        };
+        (line.get(..at).unwrap_or_default(), Some(claim))
     }
 }
 
