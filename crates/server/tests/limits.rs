@@ -85,6 +85,24 @@ async fn a_handshake_that_does_not_come_is_given_up_in_its_time() {
 }
 
 #[tokio::test]
+async fn request_without_exactly_one_host_is_bad() {
+    let server = server(Limits::default()).await;
+    for (hosts, expected) in [
+        ("", "400 Bad Request: missing required Host header"),
+        ("Host: a\r\nHost: a\r\n", "400 Bad Request: too many Host headers"),
+        ("Host: a/b\r\n", "400 Bad Request: malformed Host header"),
+        ("Host: [::1]:6443\r\nConnection: close\r\n", "ok"),
+    ] {
+        let mut stream = server.connect(b"http/1.1", None).await.unwrap();
+        let head = format!("GET /livez HTTP/1.1\r\n{hosts}\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        // The answer ends the connection, or the read would not end.
+        let answer = read_all(&mut stream).await;
+        assert!(answer.ends_with(expected), "{hosts:?}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_head_that_does_not_end_is_given_up_in_its_time() {
     let limits = |head| Limits {
         head,

@@ -345,6 +345,31 @@ async fn policies_see_what_is_connected_through_before_anybody_looks_for_it() {
 }
 
 #[tokio::test]
+async fn warnings_on_connect_reach_the_client() {
+    let server = Server::start().await;
+    let spec = on(r#""pods/exec","pods/attach","pods/portforward","pods/proxy","services/proxy","nodes/proxy""#)
+        + r#","validations":[{"expression":"false","message":"avoid connections"}]"#;
+    validating(&server, "p", &spec, r#""validationActions":["Warn"],"#).await;
+    let pod = "/api/v1/namespaces/default/pods/none";
+    for path in [
+        format!("{pod}/exec?command=ls"),
+        format!("{pod}/attach"),
+        format!("{pod}/portforward?ports=80"),
+        format!("{pod}/proxy"),
+        "/api/v1/namespaces/default/services/none/proxy".to_owned(),
+        "/api/v1/nodes/none/proxy".to_owned(),
+    ] {
+        let answer = server.get(&path).await;
+        let warning = answer.headers.get("warning").and_then(|warning| warning.to_str().ok());
+        let expected = "avoid connections";
+        assert!(
+            warning.is_some_and(|warning| warning.contains(expected)),
+            "{path}: {warning:?}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_plugin_that_is_off_asks_no_policies() {
     for (off, code) in [("ValidatingAdmissionPolicy", 201), ("ValidatingAdmissionWebhook", 422)] {
         let server = Server::start_without_plugin(off).await;
