@@ -92,8 +92,6 @@ pub struct ControllerContext {
     pub trust: Option<Arc<ClusterTrust>>,
     /// How often the use of all quotas is counted again; never where it is zero.
     pub quota_sync_period: Duration,
-    /// Whether others may serve the same store.
-    pub shares_store: bool,
     /// Whether ResourcePoolStatusRequests are answered: the gate `DRAResourcePoolStatus`.
     pub answers_pool_requests: bool,
     /// What this server needs to report the versions that it keeps objects in, where it does so: the gate `StorageVersionAPI`.

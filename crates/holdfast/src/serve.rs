@@ -291,7 +291,6 @@ impl Serving {
                 .aggregation
                 .trust(flags.client_ca_file.is_some(), certificates.tls.client_authorities),
             quota_sync_period: flags.controller.resource_quota_sync_period,
-            shares_store: store.is_shared(),
             answers_pool_requests: features.has(Feature::DRAResourcePoolStatus),
             storage_versions: presence::storage_versions(features, &settings.host, service.storage_versions.as_ref()),
         };
