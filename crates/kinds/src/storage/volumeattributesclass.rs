@@ -6,7 +6,7 @@ use holdfast_value::Value;
 use super::storageclass::{validate_parameters, validate_provisioner};
 use crate::validation::same;
 
-/// What only VolumeAttributesClasses do.
+/// Strategy of VolumeAttributesClasses.
 pub(crate) struct VolumeAttributesClass;
 
 impl Strategy for VolumeAttributesClass {
