@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::kind::{self, Kind};
 use access_review::{About, AccessReview};
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     let review = |about| {
         let review = kind::generic().review("", AccessReview(about));
