@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_cannot_be_changed() {
+    fn mutating_policy_for_delete_is_rejected() {
         assert_eq!(
             errors("[CREATE]", "[DELETE]"),
             [

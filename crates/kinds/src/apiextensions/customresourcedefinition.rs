@@ -249,7 +249,7 @@ spec:
     }
 
     #[test]
-    fn embedded_objects_in_defaults_have_metadata_alone_that_there_is() {
+    fn unknown_metadata_in_embedded_default_is_dropped() {
         let schema = "{type: object, properties: {p: {type: object, x-kubernetes-preserve-unknown-fields: true,
             x-kubernetes-embedded-resource: true, default: {apiVersion: v1, kind: Pod, metadata: {name: a, nope: 1}}}}}";
         let created = Harness::new().create(&GADGETS.replace("{type: object}", schema));
@@ -261,7 +261,7 @@ spec:
     }
 
     #[test]
-    fn what_names_a_definition_stays() {
+    fn names_of_crd_are_immutable() {
         let errors = Harness::new().update_errors(GADGETS, &GADGETS.replace("plural: gadgets", "plural: gizmos"));
         assert_eq!(
             errors,

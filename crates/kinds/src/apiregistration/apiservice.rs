@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_here_is_available_at_once() {
+    fn local_apiservice_is_available_on_create() {
         let local = Harness::new().create(&service("v1.a.example.com", ""));
         assert_eq!(at(&local, "status.conditions.0.reason"), r#""Local""#);
         let remote = Harness::new().create(&service("v1.a.example.com", ", service: {namespace: ns, name: s}"));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_looks_after_is_put_right_at_a_start() {
+    fn managed_apiservice_is_restored_at_startup() {
         use holdfast_resource::InitialObjects as _;
         let kind = super::ApiService::new(&super::Config::default());
         let mut initial = kind.initial_objects();

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_without_a_selector_selects_by_the_labels_of_its_template() {
+    fn missing_selector_becomes_the_template_labels() {
         let kept = r#"{"apiVersion":"extensions/v1beta1","spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}"#;
         let shown = r#"{"apiVersion":"extensions/v1beta1","spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}}}}}"#;
         assert_eq!(read(with_selector, kept), shown);

@@ -186,7 +186,7 @@ spec:
     }
 
     #[test]
-    fn a_selector_that_cannot_be_read_is_reported_where_it_is_wrong_alone() {
+    fn invalid_selector_has_one_error() {
         let harness = Harness::new();
         assert_eq!(
             harness.errors(&AGENT.replace(

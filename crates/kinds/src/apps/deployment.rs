@@ -142,7 +142,7 @@ spec:
     }
 
     #[test]
-    fn what_the_writer_says_of_the_status_is_dropped() {
+    fn status_on_create_is_dropped() {
         let created = Harness::new().create(&format!("{WEB}status: {{replicas: 7}}\n"));
         assert_eq!(at(&created, "status"), "{}");
     }

@@ -431,7 +431,7 @@ spec:
     }
 
     #[test]
-    fn labels_of_the_template_are_reported_twice_and_selectors_in_their_order() {
+    fn template_labels_are_reported_twice_and_selectors_in_order() {
         let harness = Harness::new();
         let errors = harness.errors(&DB.replace("labels: {app: db}", "labels: {app: db, x/: v}"));
         assert_eq!(errors.len(), 4, "{errors:?}");
@@ -458,7 +458,7 @@ spec:
     }
 
     #[test]
-    fn what_the_controller_sets_in_pods_and_claims_is_not_checked() {
+    fn fields_set_by_the_controller_are_not_validated() {
         let harness = Harness::new();
         let named = DB.replace(
             "    spec:\n      containers",

@@ -160,7 +160,7 @@ mod tests {
     use crate::harness::{Harness, at};
 
     #[test]
-    fn a_time_zone_in_the_schedule_is_refused_beside_what_is_wrong_with_it() {
+    fn time_zone_in_schedule_is_rejected_after_parse_errors() {
         let zoned = |zone: &str| NIGHTLY.replace("'@daily'", &format!("'TZ={zone} 0 0 * * *'"));
         let refused = |zone: &str| {
             format!(
@@ -231,7 +231,7 @@ spec:
     }
 
     #[test]
-    fn what_is_kept_is_checked_after_the_job() {
+    fn history_limits_are_validated_after_the_job() {
         let bad = format!("{NIGHTLY}  successfulJobsHistoryLimit: -1\n")
             .replace("jobTemplate:", "timeZone: Nowhere\n  jobTemplate:");
         let errors = Harness::new().errors(&bad);

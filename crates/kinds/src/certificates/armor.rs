@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_is_passed_over() {
+    fn malformed_blocks_are_skipped() {
         let plain = "-----BEGIN A-----\nAQI=\n-----END A-----\n";
         for broken in [
             "-----BEGIN A-----\n!!!!\n-----END A-----\n",

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_reported_by_the_types_of_its_blocks() {
+    fn key_pair_with_wrong_block_types_is_reported() {
         let (certificate, key) = (block(CERTIFICATE), block("PRIVATE KEY"));
         let none = "tls: failed to find any PEM data in certificate input";
         assert_eq!(fault(BROKEN, &key).as_deref(), Some(none));

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn topology_of_an_earlier_version_is_dropped_and_hints_have_forms() {
+    fn deprecated_topology_is_dropped_and_hints_are_validated() {
         let harness = Harness::new();
         let with = |more: &str| slice("IPv4", "10.1.2.3").replace("'10.1.2.3']", &format!("'10.1.2.3'], {more}"));
         let created = harness.create(&with("deprecatedTopology: {'a b': c}"));

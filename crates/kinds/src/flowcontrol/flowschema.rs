@@ -195,7 +195,7 @@ mod tests {
     const WHO: &str = "subjects: [{kind: User, user: {name: u}}]";
 
     #[test]
-    fn a_schema_names_a_level_and_leaves_the_first_place_to_the_exempt() {
+    fn schema_without_level_or_with_precedence_1_is_rejected() {
         assert_eq!(
             schema(""),
             ["spec.priorityLevelConfiguration.name: Required value: must reference a priority level"]

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_updates_itself_gets_the_spec_of_this_version_and_what_does_not_keeps_its_own() {
+    fn reconcile_updates_only_fixed_or_auto_update_objects() {
         let cases = [
             (stored("system", Some("true"), 2, 30), None),
             (stored("system", Some("true"), 2, 99), Some((30, "true"))),

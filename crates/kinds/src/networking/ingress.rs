@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ingress_leads_to_has_a_form() {
+    fn ingress_with_invalid_backend_is_rejected() {
         let (name, resource) = (
             ingress("defaultBackend: {service: {name: a.b, port: {number: 80}}}"),
             ingress("defaultBackend: {resource: {apiGroup: '', kind: K, name: r}}"),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_by_annotation_is_deprecated_where_the_field_names_none() {
+    fn class_annotation_without_class_field_warns() {
         let class = |spec: &str| {
             Harness::new().warnings(&format!(
                 "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: i, annotations: \

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_are_given_as_none_count_as_a_change_and_types_do_not() {
+    fn empty_rules_change_generation_but_empty_types_do_not() {
         let policy = |spec: &str| {
             format!(
                 "{{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {{name: a}}, spec: {{podSelector: {{}}{spec}}}}}"

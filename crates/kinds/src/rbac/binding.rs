@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_shown_with_their_namespace_even_where_it_is_empty() {
+    fn service_account_with_empty_namespace_shows_the_slash() {
         let binding = Harness::new().read(&BINDING.replace("kind: User", "kind: ServiceAccount"));
         assert_eq!(super::subjects(&binding, "ServiceAccount", ", "), "/ann".into());
     }
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_the_whole_binding_are_reported_before_those_of_its_change() {
+    fn binding_errors_precede_errors_of_its_change() {
         let wrong = BINDING
             .replace("name: b}", "name: b, labels: {a: '-'}}")
             .replace("name: r}", "name: ..}");

@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_from_a_role_comes_back_and_what_was_added_stays() {
+    fn reconciled_role_regains_rules_and_keeps_added_ones() {
         let roles = roles(true);
         let initial = named(&roles, "system:node-problem-detector");
         assert_eq!(reconcile_role(initial, initial), None);

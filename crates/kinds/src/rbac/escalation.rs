@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_is_reported_by_resource() {
+    fn missing_permissions_are_reported_by_resource() {
         let held = "{verbs: [get], apiGroups: [''], resources: [configmaps]}";
         let wanted = "{verbs: [get, list, watch], apiGroups: [''], resources: [configmaps]}, \
                       {verbs: [get], apiGroups: [''], resources: [secrets], resourceNames: [a, b]}, \

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_allocated_says_nothing() {
+    fn status_of_deallocated_device_is_dropped() {
         let devices = "devices: [{driver: d, pool: p, device: x}]";
         let harness = Harness::new();
         let old = harness.read(&claim(&format!("{ALLOCATION}, {devices}")));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn results_name_requests_of_the_claim_and_the_spec_never_changes() {
+    fn result_without_request_or_changed_spec_is_rejected() {
         let harness = Harness::new();
         let status = |request: &str| {
             let allocation = format!(

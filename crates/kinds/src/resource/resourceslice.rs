@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_requests_may_take_of_a_capacity_fits_it() {
+    fn request_policy_outside_of_capacity_is_rejected() {
         let errors = |policy: &str| {
             let capacity = format!("capacity: {{m: {{value: '4', requestPolicy: {{{policy}}}}}}}");
             errors_of(&format!("allowMultipleAllocations: true, {capacity}"))
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_say_when_they_were_added_and_hidden_fields_are_dropped() {
+    fn taint_times_are_set_and_gated_fields_are_dropped() {
         let device = "taints: [{key: k, effect: None}], attributes: {a: {int: 1, strings: [b]}}";
         let object = Harness::new().create(&slice(&format!(
             "{POOL}, nodeName: one, devices: [{{name: a, {device}}}]"

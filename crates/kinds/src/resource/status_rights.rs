@@ -149,7 +149,7 @@ mod tests {
     const DEVICES: &str = "devices: [{driver: d.io, pool: p, device: one}]";
 
     #[test]
-    fn who_allocates_needs_the_right_to_bind() {
+    fn allocation_without_binding_permission_is_denied() {
         assert_eq!(
             errors(ON, &[], "", ALLOCATED),
             [

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_features_hold_back_is_dropped() {
+    fn fields_of_disabled_features_are_dropped() {
         let sent = group(&format!(
             "{POLICY}, priority: 3, schedulingConstraints: {{topology: [{{key: zone}}]}}"
         ));

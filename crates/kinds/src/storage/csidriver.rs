@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_more_is_said_of_a_request_for_tokens_that_is_a_duplicate() {
+    fn duplicate_token_request_has_one_error() {
         let twice = driver("tokenRequests: [{audience: a}, {audience: a, expirationSeconds: 1}]");
         assert_eq!(
             Harness::new().errors(&twice),
@@ -146,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_feature_gate_holds_back_is_dropped() {
+    fn fields_of_disabled_features_are_dropped() {
         let object = Harness::new().create(&driver("preventPodSchedulingIfMissing: true"));
         assert!(object.at(&["spec", "preventPodSchedulingIfMissing"]).is_none());
     }
 
     #[test]
-    fn tokens_in_attributes_are_warned_of_when_they_are_first_requested() {
+    fn first_token_request_warns() {
         let harness = Harness::new();
         let asks = driver("tokenRequests: [{audience: a}]");
         assert_eq!(harness.warnings(&asks).len(), 1);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_volumes_were_made_with_stays() {
+    fn parameters_are_immutable() {
         let harness = Harness::new();
         assert!(harness.errors(FAST).is_empty());
         assert_eq!(

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_table_is_a_column_of_a_resource_and_has_words() {
+    fn every_table_line_is_a_column_with_description() {
         let columns = Columns::read();
         let lines = TABLE
             .lines()
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_is_described_as_the_field_that_it_shows_or_in_its_own_words() {
+    fn column_description_is_that_of_its_field_or_its_own() {
         let columns = Columns::read();
         let description = |plural, name: &str| {
             let columns = columns.of("v1", plural, cells_of("v1", plural)).unwrap();

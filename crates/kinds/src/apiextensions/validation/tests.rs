@@ -200,7 +200,7 @@ fn each_part_is_refused_in_its_place_and_words() {
 }
 
 #[test]
-fn what_versions_do_not_share_is_reported_in_each() {
+fn errors_in_unshared_schemas_name_the_version() {
     let mut definition = value(WIDGETS);
     let first = definition.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
     let mut second = first.clone();

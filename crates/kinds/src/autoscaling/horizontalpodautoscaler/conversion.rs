@@ -348,7 +348,7 @@ mod tests {
         "status":{"currentMetrics":null,"desiredReplicas":0}}"#;
 
     #[test]
-    fn what_v1_has_no_field_for_stands_in_annotations() {
+    fn fields_missing_in_v1_become_annotations() {
         let v1 = to_v1(read(V2));
         assert_eq!(
             v1.at(&["spec", "targetCPUUtilizationPercentage"]),
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_metrics_of_cpu_v1_has_the_first_and_of_several_uses_the_last() {
+    fn v1_has_first_cpu_target_and_last_cpu_utilization() {
         let mut v2 = read(V2);
         let of = |percentage: i64| cpu_metric(&percentage.into());
         v2.set_at(&["spec", "metrics"], vec![of(3), of(70)].into());

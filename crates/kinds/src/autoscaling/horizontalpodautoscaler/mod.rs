@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_references_are_checked_unless_they_were_odd_before() {
+    fn reference_version_is_validated_unless_old_is_invalid() {
         let of_object = |version: &str| {
             let described = format!("describedObject: {{apiVersion: {version}, kind: K, name: o}}");
             let object = format!("{{{described}, metric: {{name: m}}, target: {{type: Value, value: 1}}}}");

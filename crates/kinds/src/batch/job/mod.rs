@@ -288,7 +288,7 @@ spec:
     }
 
     #[test]
-    fn where_pods_run_may_change_while_none_of_them_is_left() {
+    fn scheduling_directives_change_only_without_active_pods() {
         const ON: &str = "MutableSchedulingDirectivesForSuspendedJobs=true";
         const OFF: &str = "MutableSchedulingDirectivesForSuspendedJobs=false";
         let template = ["spec", "template", "spec"];
@@ -317,7 +317,7 @@ spec:
     }
 
     #[test]
-    fn how_often_a_job_runs_depends_on_what_is_given() {
+    fn unset_counts_default_by_the_other_fields() {
         let harness = Harness::new();
         let counts = |text: &str| {
             let job = harness.read(text);

@@ -223,7 +223,7 @@ fn fields_are_dropped_while_their_features_are_off() {
 }
 
 #[test]
-fn old_fields_take_addresses_that_not_all_read_alike_where_that_is_allowed() {
+fn legacy_addresses_are_accepted_only_without_strict_gate() {
     const OBJECTS: [&str; 7] = [
         "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}], hostAliases: [{ip: \
          010.1.2.3}], dnsConfig: {nameservers: ['::ffff:1.2.3.4']}}}",
