@@ -1,4 +1,4 @@
-//! Rights to write parts of a claim's status: the allocation, and the status of each device of a driver
+//! Rights to write parts of a claim's status: the allocation, and the device status of each driver
 //! (<https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/>, KEP-4817).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -35,7 +35,7 @@ pub(super) const SLICES: Versions = reshaped(|object, from, to| {
         (_, V1BETA1) => change_items(spec, "devices", is_map, put_in),
         _ => return,
     }
-    // Only one of these distinguishes unset from empty.
+    // Only one of the two versions distinguishes unset from empty.
     for name in ["nodeName", "allNodes"] {
         if is_zero(spec.get(name)) {
             spec.remove_at(&[name]);

@@ -98,8 +98,8 @@ fn has_breaks(text: &str) -> bool {
 }
 
 /// Validates the expressions of a structural schema with valid defaults. `wrong` are the other errors of the schema:
-/// rules above them are skipped. If the schema is `unchanged`, there is no cost limit for its rules. `timings` records
-/// the compilation times.
+/// rules above them are skipped. If the schema is `unchanged`, only the total cost of its rules has a limit. `timings`
+/// records the compilation times.
 pub(super) fn expressions(
     schema: &Node,
     field: &FieldPath,
@@ -283,7 +283,7 @@ impl RuleCheck<'_> {
         }
     }
 
-    /// Adds the cost of an expression that is evaluated at most `times` times.
+    /// Adds the cost of an expression that is evaluated at most `times` times. Reports a cost above the limit of one rule.
     fn cost(&mut self, program: &Program, times: u64, what: &str, field: FieldPath) {
         let cost = program.estimate_cost().max.saturating_mul(times);
         if !self.unchanged

@@ -12,7 +12,7 @@ use crate::validation::Errors;
 /// Maximum depth of the traversal. Deeper schemas are rejected earlier.
 const MAX_DEPTH: usize = 130;
 
-/// Returns the reasons why the schema is not structural, in the order of the messages.
+/// Returns the reasons why the schema is not structural, sorted by message.
 pub(super) fn validate(schema: &Value, field: &FieldPath) -> Errors {
     let mut walk = StructuralCheck {
         errors: Errors::new(),

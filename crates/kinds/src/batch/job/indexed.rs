@@ -6,7 +6,7 @@ use crate::validation::Errors;
 
 const PARALLELISM: i64 = 100_000;
 const FAILED_INDEXES: i64 = 100_000;
-/// Number of completions above which parallelism and failures are limited further, so that the lists of indexes stay
+/// Number of completions with stricter limits on parallelism and failures above it. They keep the lists of indexes
 /// short.
 const MANY_COMPLETIONS: i64 = 100_000;
 const PARALLELISM_OF_MANY: i64 = 10_000;
