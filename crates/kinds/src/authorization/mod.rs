@@ -1,4 +1,4 @@
-//! The kinds of the group `authorization.k8s.io`: reviews, which are answered and never stored
+//! Kinds of the API group `authorization.k8s.io`: reviews, which are answered and never stored
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access>).
 
 mod access_review;

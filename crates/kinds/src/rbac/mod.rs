@@ -1,4 +1,4 @@
-//! The kinds of the group `rbac.authorization.k8s.io`: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
+//! Kinds of the API group `rbac.authorization.k8s.io`: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 //!
 //! Roles and bindings feed a [`RuleIndex`](holdfast_authorization::rbac::RuleIndex), the authorizer of the mode `RBAC`.
 //! Their strategies deny grants of permissions that the writer does not hold.

@@ -283,7 +283,8 @@ impl RuleCheck<'_> {
         }
     }
 
-    /// Adds the cost of an expression that is evaluated at most `times` times. Reports a cost above the limit of one rule.
+    /// Adds the cost of an expression that is evaluated at most `times` times. Reports a cost above the limit of a
+    /// rule.
     fn cost(&mut self, program: &Program, times: u64, what: &str, field: FieldPath) {
         let cost = program.estimate_cost().max.saturating_mul(times);
         if !self.unchanged

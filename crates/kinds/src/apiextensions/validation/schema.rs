@@ -36,7 +36,7 @@ const AT_ROOT: [(&str, &str); 22] = [
     ("x-kubernetes-validations", "XValidations"),
 ];
 
-/// Rejects keywords at the root of a schema with a status subresource that would be lost.
+/// Rejects root keywords that the schema of a version with a status subresource would lose.
 pub(super) fn beside_status(schema: &Value, field: &FieldPath, errors: &mut Errors) {
     for (keyword, value) in schema.as_map().into_iter().flatten() {
         if keyword == "type" && value.as_str().is_some_and(|of| !of.is_empty() && of != "object") {
