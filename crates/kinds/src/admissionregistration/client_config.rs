@@ -1,4 +1,4 @@
-//! How a webhook is reached: by URL or by service.
+//! Address of a webhook: a URL or a service.
 
 use holdfast_gotext::url;
 use holdfast_resource::Field;
@@ -8,7 +8,7 @@ use crate::validation::Errors;
 
 const FORM: &str = "desired format: https://host[/path]";
 
-/// Reports what is wrong with the client configuration of a webhook.
+/// Validates the client configuration of a webhook.
 pub(crate) fn validate(client: &Field<'_, '_>, errors: &mut Errors) {
     let (url, service) = (client.child("url"), client.child("service"));
     match (url.is_set(), service.is_set()) {
@@ -18,7 +18,7 @@ pub(crate) fn validate(client: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `ValidateWebhookURL`
+/// Mirrors `ValidateWebhookURL` of the reference.
 fn validate_url(field: &Field<'_, '_>, errors: &mut Errors) {
     let url = match url::parse(field.text()) {
         Ok(url) => url,
@@ -47,7 +47,7 @@ fn validate_url(field: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 fn validate_service(service: &Field<'_, '_>, errors: &mut Errors) {
-    // The reference takes the one for the other where it reports which is missing.
+    // The reference swaps the two fields when it reports the missing one.
     for (name, missing) in [("namespace", "name"), ("name", "namespace")] {
         if service.child(name).text().is_empty() {
             errors.push(service.child(missing).required(""));
@@ -77,7 +77,7 @@ fn validate_path(path: &Field<'_, '_>, errors: &mut Errors) {
     if !text.starts_with('/') {
         errors.push(path.invalid("must start with a '/'"));
     }
-    // The first byte is taken for the slash that it should be; the rest of a longer character is no name.
+    // The first byte is treated as the missing slash. The remaining bytes of a longer character are not a valid name.
     let rest = text.get(1..).unwrap_or(text);
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     for (at, segment) in rest.split('/').enumerate() {

@@ -1,4 +1,4 @@
-//! The kinds that make up admission policies: policies of both kinds, and their bindings.
+//! Strategy of the kinds that make up admission policies: both kinds of policies, and their bindings.
 
 use std::sync::Arc;
 
@@ -9,14 +9,14 @@ use holdfast_value::Value;
 use super::static_names::StaticNames;
 use crate::validation::Errors;
 
-/// A kind whose objects are checked, and followed by what admits writes.
+/// A kind whose objects are validated, and whose changes update the admission policies.
 pub(super) struct FollowedKind {
     pub(super) policies: Arc<Policies>,
-    /// What is wrong with an object that takes the place of another, or of none.
+    /// Function that validates an object, with the old one on update.
     pub(super) errors: fn(&WriteContext<'_>, &Value, Option<&Value>) -> Errors,
-    /// Takes note of the object of that name; `None` where it is gone.
+    /// Function that stores the object of the given name in the policies; `None` removes it.
     pub(super) set: fn(&Policies, &str, Option<&Value>),
-    /// What becomes of names that files of the server have.
+    /// Treatment of names that are reserved for manifest files.
     pub(super) static_names: StaticNames,
 }
 

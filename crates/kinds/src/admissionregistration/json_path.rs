@@ -1,14 +1,14 @@
-//! What is wrong with a JSONPath, in the words of the reference's reader of templates (client-go's `jsonpath`).
+//! Validation of JSONPath templates, with the messages of the reference's parser (client-go's `jsonpath`).
 
-/// How deep filters and unions may lie within each other.
+/// Maximum nesting depth of filters and unions.
 const MAX_DEPTH: usize = 16;
 
-/// Why `path` cannot be read, if it cannot.
+/// Returns the reason why `path` cannot be parsed.
 pub(super) fn fault(path: &str) -> Option<String> {
     action(path, 0).err()
 }
 
-/// Reads what stands between braces.
+/// Parses the text between braces.
 fn action(text: &str, depth: usize) -> Result<(), String> {
     if depth > MAX_DEPTH {
         return Err("the path is nested too deep".to_owned());
@@ -76,7 +76,7 @@ impl Reader {
                     '.' => self.name(),
                     '+' | '-' | '0'..='9' => self.number()?,
                     letter if letter == '_' || letter.is_alphanumeric() => self.name(),
-                    // The action ends, and what follows is text up to the next.
+                    // The action ends. The text up to the next action is literal.
                     '}' => {
                         while self.peek().is_some_and(|letter| letter != '{') {
                             self.at += 1;

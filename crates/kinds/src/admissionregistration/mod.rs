@@ -1,4 +1,4 @@
-//! The kinds of the group `admissionregistration.k8s.io`
+//! Kinds of the API group `admissionregistration.k8s.io`
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/extensible-admission-controllers/>).
 
 pub(crate) mod client_config;
@@ -23,14 +23,14 @@ use followed_kind::FollowedKind;
 use static_names::StaticNames;
 use webhook_configuration::WebhookConfiguration;
 
-/// The versions of policies that change objects, and of their bindings.
+/// API versions of mutating policies and their bindings.
 const VERSIONS: Versions = Versions::alike(&[
     "admissionregistration.k8s.io/v1",
     "admissionregistration.k8s.io/v1beta1",
     "admissionregistration.k8s.io/v1alpha1",
 ]);
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let policies = Arc::clone(&config.policies);
     let configuration = |webhook_type| {

@@ -11,10 +11,10 @@ use holdfast_value::Value;
 use super::policy::{BindingRules, check_parameter_kind, check_reference, compiler, fault_of, validate_policy};
 use crate::validation::Errors;
 
-/// There is nothing to change in what is deleted.
+/// Operations that a mutating policy may match. A deletion has nothing to change.
 const OPERATIONS: [&str; 4] = ["*", "CONNECT", "CREATE", "UPDATE"];
 
-/// What is wrong with a binding.
+/// Validates a binding.
 pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
     let mut errors = context.check(object, &BindingRules);
     let root = Field::root(object);
@@ -24,7 +24,7 @@ pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Op
     errors
 }
 
-/// What is wrong with a policy.
+/// Validates a policy.
 pub(super) fn policy_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
     let mut errors = context.check(object, &PolicyRules(compiler(object)));
     check_parameter_kind(context, &Field::root(object).child("spec"), old, &mut errors);
@@ -43,7 +43,7 @@ impl<'v> Rules<'v> for PolicyRules {
     }
 }
 
-/// The reported path has no index, as in the reference.
+/// Validates the operations of match rules. The reported path has no index, as in the reference.
 fn validate_operations(constraints: &Field<'_, '_>, errors: &mut Errors) {
     let rules = constraints.child("resourceRules");
     for rule in rules.items() {
@@ -56,7 +56,7 @@ fn validate_operations(constraints: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The types of patches, each with the field that goes with it.
+/// Patch types with the field of each.
 const PATCHES: [(&str, &str); 2] = [("ApplyConfiguration", "applyConfiguration"), ("JSONPatch", "jsonPatch")];
 
 fn validate_patch(mutation: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_deleted_cannot_be_changed() {
+    fn mutating_policy_for_delete_is_rejected() {
         assert_eq!(
             errors("[CREATE]", "[DELETE]"),
             [

@@ -1,4 +1,4 @@
-//! What both kinds of admission policies have in common, and their bindings.
+//! Validation that both kinds of admission policies share, and their bindings.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -15,10 +15,11 @@ use holdfast_value::Value;
 use super::rules::OperationRules;
 use crate::validation::{Errors, report, same};
 
-/// How many match conditions there may be.
+/// Maximum number of match conditions.
 const CONDITIONS: usize = 64;
 
-/// What both kinds of policies check beyond marks. The compiler is for their expressions.
+/// Applies the rules of both kinds of policies that validation tags do not cover. `compiler` compiles their
+/// expressions.
 pub(super) fn validate_policy<'v>(
     name: &str,
     spec: &Part<'v, '_>,
@@ -42,7 +43,7 @@ pub(super) fn validate_policy<'v>(
     }
 }
 
-/// A compiler of the expressions of a policy.
+/// Returns a compiler for the expressions of a policy.
 pub(super) fn compiler(policy: &Value) -> RefCell<Compiler> {
     let spec = Field::root(policy);
     RefCell::new(Compiler::of(&spec.child("spec"), &PatternMemory::default()))
@@ -66,7 +67,7 @@ pub(super) fn report_fault(expression: &Field<'_, '_>, fault: Option<CompileErro
     errors.extend(fault.map(|error| fault_of(expression, expression.text(), &error)));
 }
 
-/// The error of an expression, which is shown as `text`. The reference calls it an error of its own where constants fail.
+/// Returns the error of an expression, shown as `text`. The reference reports an invalid constant as an internal error.
 pub(crate) fn fault_of(expression: &Field<'_, '_>, text: &str, error: &CompileError) -> FieldError {
     match error {
         CompileError::Instantiation(_) => FieldError::internal(&expression.path(), error.to_string()),
@@ -74,13 +75,13 @@ pub(crate) fn fault_of(expression: &Field<'_, '_>, text: &str, error: &CompileEr
     }
 }
 
-/// Reports what is wrong with match conditions, of policies and of webhooks.
+/// Validates the match conditions of policies and webhooks.
 pub(super) fn validate_conditions(conditions: &Field<'_, '_>, compiler: &mut Compiler, errors: &mut Errors) {
     if conditions.len() > CONDITIONS {
         errors.push(conditions.too_many(CONDITIONS));
     }
     let mut names = HashSet::new();
-    // The reference compiles however many there are; it takes long, so no more than this are looked into.
+    // The reference compiles any number of conditions. Compilation is slow, so only this many are validated here.
     for condition in conditions.items().take(2 * CONDITIONS) {
         let expression = condition.child("expression");
         match expression.text().trim() {
@@ -167,7 +168,7 @@ fn validate_version(field: &Field<'_, '_>, version: &str, errors: &mut Errors) {
     }
 }
 
-/// Refuses a policy with parameters that its writer may not read.
+/// Rejects a policy with parameters that its writer may not read.
 pub(super) fn check_parameter_kind(
     context: &WriteContext<'_>,
     spec: &Field<'_, '_>,
@@ -217,7 +218,7 @@ fn may_read(context: &WriteContext<'_>, kind: Option<&Value>, namespace: &str, n
     context.access.authorizer.authorize(context.user, &attributes).allows()
 }
 
-/// A user as the reference prints one.
+/// Formats a user as the reference prints one.
 fn shown(user: &User) -> String {
     let extra: Vec<String> = user
         .extra
@@ -233,7 +234,7 @@ fn shown(user: &User) -> String {
     )
 }
 
-/// What both kinds of bindings check beyond marks.
+/// Validation rules of both kinds of bindings that validation tags do not cover.
 pub(super) struct BindingRules;
 
 impl<'v> Rules<'v> for BindingRules {
@@ -264,7 +265,7 @@ fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Refuses a binding with parameters that its writer may not read. `policies` is the resource of the policies.
+/// Rejects a binding with parameters that its writer may not read. `policies` is the resource of the policies.
 pub(super) fn check_reference(
     context: &WriteContext<'_>,
     policies: &'static str,
@@ -295,7 +296,7 @@ pub(super) fn check_reference(
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("parameter-kind", |object, _| parameter_kind(object)),
     ("parameter-reference", |object, _| parameter_reference(object)),
@@ -321,7 +322,7 @@ fn parameter_reference(binding: &Value) -> Value {
     }
 }
 
-/// A label selector as Go prints the struct, which is what clients see in this one place.
+/// Formats a label selector as Go prints the struct. Clients see this form only here.
 fn selector_as_go(selector: &Value) -> String {
     let labels = selector.get("matchLabels").and_then(Value::as_map);
     let labels: String = labels

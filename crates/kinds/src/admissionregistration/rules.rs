@@ -1,4 +1,4 @@
-//! Rules: the operations and resources that a policy or webhook concerns.
+//! Rules: the operations and resources that a policy or webhook matches.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use crate::validation::{Errors, report};
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 
-/// What no mark says of rules with operations, of policies and of webhooks.
+/// Validation rules of operation rules, in policies and webhooks, that validation tags do not cover.
 pub(super) struct OperationRules;
 
 impl<'v> Rules<'v> for OperationRules {
@@ -62,8 +62,8 @@ fn validate_names(names: &Field<'_, '_>, what: &str, may_be_empty: bool, errors:
     }
 }
 
-/// A wildcard leaves nothing for others to name: `*/*` anything, `*/x` the subresource `x` of others, `x/*` the other
-/// subresources of `x`, and `*` other resources.
+/// Validates the resources of a rule. A wildcard forbids entries that it includes: `*/*` any other entry, `*/x` the
+/// subresource `x` of other resources, `x/*` other subresources of `x`, and `*` other resources.
 fn validate_resources(resources: &Field<'_, '_>, errors: &mut Errors) {
     if resources.is_empty() {
         errors.push(resources.required(""));
@@ -96,7 +96,7 @@ fn validate_resources(resources: &Field<'_, '_>, errors: &mut Errors) {
     if resources.len() > 1 && any("*/*") {
         errors.push(resources.invalid("if '*/*' is present, must not specify other resources"));
     }
-    // The last entry without a subresource decides in the reference.
+    // In the reference, the last entry without a subresource decides.
     let plain = |text: &&str| !text.is_empty() && !text.contains('/');
     let texts: Vec<&str> = resources.items().map(|resource| resource.text()).collect();
     let last = texts.into_iter().rfind(plain);

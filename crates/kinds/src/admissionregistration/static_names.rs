@@ -1,4 +1,4 @@
-//! Names of configurations that come from files of the server: objects of the API should not have them.
+//! Names that are reserved for configurations in the server's manifest files. API objects should not have them.
 
 use holdfast_resource::{Field, FieldError};
 use holdfast_value::Value;
@@ -8,12 +8,12 @@ use crate::features::Feature;
 
 const SUFFIX: &str = ".static.k8s.io";
 
-/// What becomes of an object with such a name.
+/// Treatment of an object with a reserved name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StaticNames {
-    /// It is refused: the gate `ManifestBasedAdmissionControlConfig` is on.
+    /// The object is rejected: the gate `ManifestBasedAdmissionControlConfig` is on.
     Refused,
-    /// Who makes it is warned.
+    /// The client gets a warning.
     WarnedOf,
 }
 
@@ -25,7 +25,7 @@ impl StaticNames {
         }
     }
 
-    /// `ValidateStaticSuffix`
+    /// Mirrors `ValidateStaticSuffix` of the reference.
     pub(super) fn faults(self, object: &Value) -> Option<FieldError> {
         let root = Field::root(object);
         let metadata = root.child("metadata");

@@ -17,11 +17,11 @@ use crate::validation::Errors;
 
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 
-/// The most annotations of the audit log, and the longest expression of one in bytes.
+/// Maximum number of audit annotations, and maximum length of the expression of one in bytes.
 const ANNOTATIONS: usize = 20;
 const ANNOTATION_BYTES: usize = 5 << 10;
 
-/// What is wrong with a binding.
+/// Validates a binding.
 pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
     let mut errors = context.check(object, &BindingRules);
     let root = Field::root(object);
@@ -31,7 +31,7 @@ pub(super) fn binding_errors(context: &WriteContext<'_>, object: &Value, old: Op
     errors
 }
 
-/// What is wrong with a policy.
+/// Validates a policy.
 pub(super) fn policy_errors(context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Errors {
     if old.is_some() && context.subresource == Some("status") {
         return validate_status(object);
@@ -47,7 +47,7 @@ pub(super) fn policy_errors(context: &WriteContext<'_>, object: &Value, old: Opt
 
 struct PolicyRules<'a> {
     compiler: RefCell<Compiler>,
-    /// The name of the policy.
+    /// Name of the policy.
     name: &'a str,
 }
 
@@ -149,7 +149,7 @@ fn validate_actions(actions: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateValidatingAdmissionPolicyStatus`
+/// Mirrors `validateValidatingAdmissionPolicyStatus` of the reference.
 fn validate_status(object: &Value) -> Errors {
     let mut errors = Errors::new();
     let root = Field::root(object);

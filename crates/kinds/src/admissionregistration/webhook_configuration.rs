@@ -18,11 +18,11 @@ use super::static_names::StaticNames;
 use crate::generation::count_given_empties;
 use crate::validation::{Errors, report};
 
-/// What both kinds of configurations do: they are checked, and what is called follows them.
+/// Strategy of both kinds of configurations: they are validated, and their changes update the webhooks.
 pub(super) struct WebhookConfiguration {
     pub(super) webhook_type: WebhookType,
     pub(super) webhooks: Arc<Webhooks>,
-    /// What becomes of names that files of the server have.
+    /// Treatment of names that are reserved for manifest files.
     pub(super) static_names: StaticNames,
 }
 
@@ -40,7 +40,7 @@ impl Strategy for WebhookConfiguration {
 
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut errors = context.check(object, self);
-        // An object that has the name already keeps it.
+        // An existing object may keep a reserved name.
         if context.operation == Operation::Create {
             errors.extend(self.static_names.faults(object));
         }

@@ -1,10 +1,10 @@
-//! Definitions as kube-apiserver keeps them: in v1beta1, which is served no more. What all versions have in common stands once
-//! there, beside them.
+//! CRDs as kube-apiserver stores them: in v1beta1, which is no longer served. Fields that all versions share are stored
+//! once in the spec.
 
 use holdfast_resource::Old;
 use holdfast_value::{List, Map, Value};
 
-/// What stands in each version in v1, with its name beside the versions in v1beta1.
+/// Fields of each version in v1, with their names in the spec of v1beta1 if all versions share them.
 const SHARED: [(&str, &str); 4] = [
     ("subresources", "subresources"),
     ("schema", "validation"),
@@ -13,7 +13,7 @@ const SHARED: [(&str, &str); 4] = [
 ];
 const COLUMNS: &str = "additionalPrinterColumns";
 
-/// A definition of v1 in v1beta1.
+/// Converts a v1 CRD to v1beta1.
 pub(super) fn to_rest(mut object: Value, _old: Old<'_>) -> Value {
     let Some(spec) = member(&mut object, "spec") else {
         return object;
@@ -43,7 +43,7 @@ pub(super) fn to_rest(mut object: Value, _old: Old<'_>) -> Value {
 
 const REVIEWS: &str = "conversionReviewVersions";
 
-/// Moves what all versions have alike beside them. Fields to select by follow their schema.
+/// Moves the fields that all versions share to the spec. Selectable fields move only together with the schema.
 fn share(spec: &mut Value, versions: &mut [Value]) {
     let Some(first) = versions.first().cloned() else {
         return;
@@ -63,7 +63,7 @@ fn share(spec: &mut Value, versions: &mut [Value]) {
     }
 }
 
-/// A definition of any version in v1.
+/// Converts a stored CRD of any version to v1.
 pub(super) fn from_rest(mut object: Value) -> Value {
     if object.str_at(&["apiVersion"]) == Some("apiextensions.k8s.io/v1") {
         return object;
@@ -100,7 +100,7 @@ pub(super) fn from_rest(mut object: Value) -> Value {
     match spec.get("preserveUnknownFields").and_then(Value::as_bool) {
         Some(true) => {}
         Some(false) => drop(spec.remove_at(&["preserveUnknownFields"])),
-        // An unset field was true in v1beta1.
+        // The field defaulted to true in v1beta1.
         None => spec.set_at(&["preserveUnknownFields"], true.into()),
     }
     let client = spec.remove_at(&["conversion", "webhookClientConfig"]);
@@ -120,7 +120,7 @@ fn member<'v>(object: &'v mut Value, name: &str) -> Option<&'v mut Value> {
     object.as_map_mut()?.get_mut(name)
 }
 
-/// Sets what stands at `name` at `path` of another object, where it is set at all.
+/// Copies the field `name` to `path` of another object if it is set.
 fn move_set(from: &Value, name: &str, to: &mut Value, path: &[&str]) {
     if let Some(value) = from.get(name).filter(|value| !value.is_null()) {
         to.set_at(path, value.clone());

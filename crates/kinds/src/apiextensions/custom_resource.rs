@@ -1,6 +1,6 @@
-//! What all custom resources do: their objects are checked by the schema of their version. With the strategy `None`
-//! conversion changes nothing but `apiVersion` and what the other version does not specify; with the strategy `Webhook`
-//! a webhook converts an object to another version.
+//! Strategy of all custom resources: objects are validated by the schema of their version. With the conversion strategy
+//! `None`, conversion changes only `apiVersion` and drops the fields that the other version does not specify. With
+//! `Webhook`, a webhook converts an object to another version.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::defaults::put_at;
 
-/// The strategy of a resource that a definition describes.
+/// Strategy of a resource that a CRD defines.
 pub(crate) struct CustomResource {
-    /// Whether the definition is about to go, so that nothing new may come.
+    /// True if the CRD is terminating, so that no object may be created.
     pub(crate) terminating: bool,
-    /// All versions of the definition, served or not.
+    /// All versions of the CRD, served or not.
     pub(crate) versions: Vec<Version>,
-    /// Whether a webhook converts objects; otherwise conversion changes nothing.
+    /// True if a webhook converts objects. If false, conversion follows the strategy `None`.
     pub(crate) by_webhook: bool,
 }
 
-/// A version of a definition.
+/// A version of a CRD.
 pub(crate) struct Version {
-    /// The name, such as `v1`.
+    /// Name such as `v1`.
     pub(crate) name: SmolStr,
-    /// The `apiVersion` of its objects.
+    /// The `apiVersion` of the objects.
     pub(crate) api_version: SmolStr,
-    /// The type of its objects.
+    /// Type of the objects.
     pub(crate) schema: Arc<CustomSchema>,
-    /// Whether the status is written apart.
+    /// True if the version has a status subresource.
     pub(crate) has_status: bool,
-    /// Where the numbers of a Scale stand.
+    /// Field paths of the scale subresource.
     pub(crate) scale: Option<ScaleFields>,
 }
 
@@ -46,7 +46,7 @@ impl CustomResource {
         self.versions.iter().find(|version| version.api_version == api_version)
     }
 
-    /// The version that an object is to be converted to, which must itself be in a version that there is.
+    /// Returns the version to convert an object to. The object must itself be in an existing version.
     fn target(&self, api_version: &str, object: &Value) -> Result<&Version, ConversionError> {
         let mut versions = self.versions.iter();
         let target = versions.find(|version| version.api_version == api_version);
@@ -105,8 +105,8 @@ impl Strategy for CustomResource {
 }
 
 impl Converts for CustomResource {
-    /// An object has the defaults of the version that it is in; another version drops what it does not specify, and adds
-    /// nothing.
+    /// Converts an object, which already has the defaults of its own version, to another version. Fields that the other
+    /// version does not specify are dropped, and nothing is added.
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         let object = match self.version_of(&object) {
             Some(version) => version.schema.get().shown(&object)?,
@@ -137,7 +137,7 @@ impl Converts for CustomResource {
     }
 }
 
-/// Leaves of a write to the status what is status, and who owns it.
+/// Restores everything but the status, managed fields and resource version for a write to the status subresource.
 fn keep_all_but_status(object: &mut Value, old: &Value) {
     let mut kept = old.clone();
     for path in [

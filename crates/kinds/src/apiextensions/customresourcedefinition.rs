@@ -1,4 +1,4 @@
-//! CustomResourceDefinitions: their defaults, and the status that they begin with.
+//! CustomResourceDefinitions: their defaults and their initial status.
 //!
 //! See <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/>.
 
@@ -15,15 +15,15 @@ use super::validation;
 use crate::defaults::{change_items, is_zero, set_missing};
 use crate::time::time_text;
 
-/// How deep schemas are looked into.
+/// Maximum depth of the search in schemas.
 const MAX_DEPTH: usize = 130;
 
-/// The finalizer that holds a definition until its objects are gone.
+/// Finalizer that keeps a CRD until its objects are deleted.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// What only CustomResourceDefinitions do.
+/// Strategy of CustomResourceDefinitions.
 pub(crate) struct CustomResourceDefinition {
-    /// What schemas compile with.
+    /// Context for compiling schemas.
     pub(crate) compile: CompileContext,
 }
 
@@ -40,7 +40,7 @@ impl Strategy for CustomResourceDefinition {
         };
         set_missing(spec, "conversion", conversion);
         let part = |name: &str| spec.at(&["conversion", "webhook", name]);
-        // The reference keeps the parts of `webhook` beside the strategy, so that one without parts is lost.
+        // The reference stores the members of `webhook` next to the strategy, so an empty `webhook` is lost.
         if part("clientConfig").is_none_or(Value::is_null) && is_zero(part("conversionReviewVersions")) {
             spec.remove_at(&["conversion", "webhook"]);
         }
@@ -77,7 +77,7 @@ impl Strategy for CustomResourceDefinition {
     fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
         let finalizers = object.at(&["metadata", "finalizers"]).and_then(Value::as_list);
         let mut finalizers: Vec<Value> = finalizers.map(|list| list.to_vec()).unwrap_or_default();
-        // That the deletion has begun is reported once; others may hold the definition beyond its objects.
+        // The condition is added once. Other finalizers may keep the CRD longer than its objects.
         if condition(object, "Terminating") || finalizers.iter().any(|name| name.as_str() == Some(CLEANUP)) {
             return;
         }
@@ -103,7 +103,7 @@ impl Strategy for CustomResourceDefinition {
         }
         read_defaults(context, object);
         if let Some(version) = storage_version(object) {
-            // A version that objects were ever stored in stays listed until a migration removes it.
+            // A version in which objects were ever stored stays listed until a migration removes it.
             let stored = object.at(&["status", "storedVersions"]).and_then(Value::as_list);
             let mut stored: Vec<Value> = stored.map(|list| list.to_vec()).unwrap_or_default();
             if !stored.contains(&version) {
@@ -145,12 +145,12 @@ impl Defines for CustomResourceDefinition {
     }
 }
 
-/// Whether its objects are to go first.
+/// Returns true if the objects of the CRD must be deleted first.
 pub(super) fn holds_deletion(object: &Value) -> bool {
     object.at(&["metadata", "deletionTimestamp"]).is_none()
 }
 
-/// Returns the formats in the schemas of all versions that the server does not know.
+/// Returns the unrecognized formats in the schemas of all versions.
 fn unrecognized_formats(crd: &Value) -> Vec<SmolStr> {
     let versions = crd.at(&["spec", "versions"]).and_then(Value::as_list);
     let versions = versions.into_iter().flat_map(|list| list.iter());
@@ -158,7 +158,7 @@ fn unrecognized_formats(crd: &Value) -> Vec<SmolStr> {
     schemas.flat_map(unknown_formats).collect()
 }
 
-/// Gives embedded objects in the defaults of schemas metadata in the form of its type.
+/// Decodes the metadata of embedded objects in the defaults of schemas by the metadata type.
 fn read_defaults(context: &WriteContext<'_>, object: &mut Value) {
     let Some(spec) = object.at_mut(&["spec"]) else { return };
     let embeds = |version: &Value| has_keyword(version, "x-kubernetes-embedded-resource", 0);
@@ -169,7 +169,7 @@ fn read_defaults(context: &WriteContext<'_>, object: &mut Value) {
     });
 }
 
-/// Whether `keyword` stands anywhere within.
+/// Returns true if `keyword` occurs anywhere in `value`.
 fn has_keyword(value: &Value, keyword: &str, depth: usize) -> bool {
     match value {
         _ if depth > MAX_DEPTH => false,
@@ -181,7 +181,7 @@ fn has_keyword(value: &Value, keyword: &str, depth: usize) -> bool {
     }
 }
 
-/// The name of the version that objects are kept in.
+/// Returns the name of the storage version.
 fn storage_version(definition: &Value) -> Option<Value> {
     let versions = definition.at(&["spec", "versions"])?.as_list()?;
     let stored = versions
@@ -249,7 +249,7 @@ spec:
     }
 
     #[test]
-    fn embedded_objects_in_defaults_have_metadata_alone_that_there_is() {
+    fn unknown_metadata_in_embedded_default_is_dropped() {
         let schema = "{type: object, properties: {p: {type: object, x-kubernetes-preserve-unknown-fields: true,
             x-kubernetes-embedded-resource: true, default: {apiVersion: v1, kind: Pod, metadata: {name: a, nope: 1}}}}}";
         let created = Harness::new().create(&GADGETS.replace("{type: object}", schema));
@@ -261,7 +261,7 @@ spec:
     }
 
     #[test]
-    fn what_names_a_definition_stays() {
+    fn names_of_crd_are_immutable() {
         let errors = Harness::new().update_errors(GADGETS, &GADGETS.replace("plural: gadgets", "plural: gizmos"));
         assert_eq!(
             errors,

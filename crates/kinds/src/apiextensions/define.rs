@@ -1,4 +1,4 @@
-//! From a CustomResourceDefinition to the resource that it defines.
+//! Builds the resource that a CustomResourceDefinition defines.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const NAME_DESCRIPTION: &str = "Name must be unique within a namespace. Is requi
 
 const AGE_DESCRIPTION: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// What can be done with custom objects.
+/// Verbs of custom resources.
 const VERBS: [Verb; 8] = [
     Verb::Delete,
     Verb::DeleteCollection,
@@ -36,10 +36,10 @@ const VERBS: [Verb; 8] = [
     Verb::Watch,
 ];
 
-/// What can be done with parts of custom objects.
+/// Verbs of subresources of custom resources.
 const SUBRESOURCE_VERBS: [Verb; 3] = [Verb::Get, Verb::Patch, Verb::Update];
 
-/// What a write to the status leaves alone.
+/// Fields that a write to the status does not change.
 const KEPT_BY_STATUS: [&[&str]; 6] = [
     &["metadata", "annotations"],
     &["metadata", "finalizers"],
@@ -49,8 +49,8 @@ const KEPT_BY_STATUS: [&[&str]; 6] = [
     &["spec"],
 ];
 
-/// The resource that the definition describes; `None` before its names are accepted. What served objects depend on is
-/// that of `before`, as long as neither the spec nor the accepted names change.
+/// Returns the resource that the CRD defines; `None` before it is established. Keeps the serial of `before` as long as
+/// neither the spec nor the accepted names change.
 pub(crate) fn define(
     defining: &DefiningObject,
     before: Option<&Arc<Resource>>,
@@ -60,7 +60,7 @@ pub(crate) fn define(
     if !condition(object, "Established") {
         return None;
     }
-    // The condition ends before the object is gone where finalizers of others hold it.
+    // If other finalizers hold the CRD, the condition may end before the object is gone.
     let terminating = condition(object, "Terminating") || object.at(&["metadata", "deletionTimestamp"]).is_some();
     let known = before.and_then(|resource| Some((resource, resource.definition.as_ref()?)));
     let same = known.filter(|(_, definition)| {
@@ -89,7 +89,7 @@ pub(crate) fn define(
     .map(Arc::new)
 }
 
-/// What distinguishes two states of a definition, as far as what is served goes.
+/// Returns a hash of the parts of a CRD that determine the served resource.
 fn fingerprint(object: &Value) -> [u8; 32] {
     let mut hash = Sha256::new();
     for path in [&["metadata", "uid"][..], &["spec"], &["status", "acceptedNames"]] {
@@ -101,7 +101,7 @@ fn fingerprint(object: &Value) -> [u8; 32] {
     hash.finalize().into()
 }
 
-/// Whether the definition has a condition of this type that is true.
+/// Returns true if the CRD has a condition of type `of` with status `True`.
 pub(crate) fn condition(object: &Value, of: &str) -> bool {
     let conditions = object.at(&["status", "conditions"]).and_then(Value::as_list);
     conditions.is_some_and(|conditions| {
@@ -134,7 +134,7 @@ fn resource(
         "Cluster" => Scope::Cluster,
         _ => Scope::Namespaced,
     };
-    // A version that is not served is not shown, not even by its hash.
+    // Discovery does not reveal a version that is not served, not even by its hash.
     let hash = match stored.get("served").and_then(Value::as_bool) {
         Some(true) => storage_version_hash(&group, &text(stored, "name"), &kind),
         _ => SmolStr::default(),
@@ -187,7 +187,7 @@ fn resource(
     })
 }
 
-/// Gives deprecated versions without a warning of their own the standard one.
+/// Sets the standard warning of deprecated versions that define none.
 fn word_deprecations(served: &mut [ResourceVersion], kind: &str, versions: &[Value]) {
     let is_wordless = |version: &&ResourceVersion| version.deprecation.as_deref() == Some("");
     let words = served
@@ -213,7 +213,7 @@ fn rules(scope: Scope) -> ResourceRules {
     }
 }
 
-/// The webhook that converts objects, where the definition has one.
+/// Returns the webhook that converts objects, if the CRD has one.
 fn conversion_webhook(object: &Value) -> Option<ConversionWebhook> {
     let conversion = object.at(&["spec", "conversion"])?;
     if conversion.str_at(&["strategy"]) != Some("Webhook") {
@@ -232,7 +232,7 @@ fn conversion_webhook(object: &Value) -> Option<ConversionWebhook> {
     })
 }
 
-/// What is known of a version, whether it is served or not.
+/// Returns the description of a version, served or not.
 fn version_of(
     defining: &DefiningObject,
     (group, kind): (&SmolStr, &SmolStr),
@@ -266,7 +266,7 @@ fn version_of(
     }
 }
 
-/// What is said of a deprecated version that has no words of its own: the newest version to use instead.
+/// Returns the warning for a deprecated version that defines none. It names the newest version to use instead.
 fn standard_deprecation(version: &ResourceVersion, kind: &str, served: &[ResourceVersion], all: &[Value]) -> SmolStr {
     let deprecated = |name: &str| {
         all.iter()
@@ -364,7 +364,7 @@ fn scale_fields(scale: &Value) -> ScaleFields {
     }
 }
 
-/// The columns of a Scale.
+/// Returns the columns of a Scale.
 fn scale_columns() -> Vec<Column> {
     let lines = [
         "Name | string:name | 0 | text metadata.name",
@@ -375,7 +375,7 @@ fn scale_columns() -> Vec<Column> {
     lines.iter().filter_map(|line| Column::parse(line, &[])).collect()
 }
 
-/// The columns that a version lists, behind the name; name and age where it lists none.
+/// Returns the name column and the columns that a version lists; name and age if it lists none.
 fn columns(version: &Value) -> Vec<Column> {
     let column = |name: &str, data_type: &str, format: &str, description: String, priority: i64, path: &str| {
         Some(Column {
@@ -410,7 +410,7 @@ fn columns(version: &Value) -> Vec<Column> {
         };
         let priority = listed.get("priority").and_then(Value::as_i64).unwrap_or_default();
         let Some(column) = column(text("name"), text("type"), text("format"), description, priority, path) else {
-            // The reference stops at the first path that it cannot read.
+            // The reference stops at the first path that it cannot parse.
             break;
         };
         columns.push(column);
@@ -418,7 +418,7 @@ fn columns(version: &Value) -> Vec<Column> {
     columns
 }
 
-/// The hash by which discovery distinguishes storage versions, as the reference makes it.
+/// Returns the storage version hash in discovery, computed as in the reference.
 #[expect(clippy::indexing_slicing, reason = "a SHA-256 has 32 bytes")]
 fn storage_version_hash(group: &str, version: &str, kind: &str) -> SmolStr {
     let hash = Sha256::digest(format!("{group}/{version}/{kind}"));

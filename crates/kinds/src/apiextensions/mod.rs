@@ -1,4 +1,4 @@
-//! The kinds of the group `apiextensions.k8s.io`.
+//! Kinds of the API group `apiextensions.k8s.io`.
 
 mod at_rest;
 mod custom_resource;
@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_apimachinery;
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "customresourcedefinitions" => kind(customresourcedefinition::CustomResourceDefinition {

@@ -1,4 +1,4 @@
-//! APIServices: where the objects of a group and version are served.
+//! APIServices: the server of a group version, either this one or an extension API server.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,9 +15,9 @@ use crate::config::Config;
 use crate::time::time_text;
 use crate::validation::{Errors, report};
 
-/// What only APIServices do.
+/// Strategy of APIServices.
 pub(crate) struct ApiService {
-    /// Which versions are served.
+    /// APIs that this server serves.
     apis: Apis,
 }
 
@@ -29,7 +29,7 @@ impl ApiService {
     }
 }
 
-/// What this server itself can serve, with what a client prefers it by: the priority of the group and of the version.
+/// Group versions that this server can serve, with the priorities of group and version for clients.
 const LOCAL: [(&str, &str, i64, i64); 35] = [
     ("", "v1", 18_000, 1),
     ("admissionregistration.k8s.io", "v1", 16_700, 15),
@@ -68,7 +68,7 @@ const LOCAL: [(&str, &str, i64, i64); 35] = [
     ("storagemigration.k8s.io", "v1beta1", 15_800, 9),
 ];
 
-/// Says that an object is there from the start because of what the server serves.
+/// Label of objects that exist because this server serves their group version.
 const AUTOMANAGED: &str = "kube-aggregator.kubernetes.io/automanaged";
 
 fn local((group, version, of_group, of_version): (&str, &str, i64, i64)) -> Value {
@@ -89,7 +89,7 @@ fn local((group, version, of_group, of_version): (&str, &str, i64, i64)) -> Valu
 }
 
 impl Strategy for ApiService {
-    /// What this server itself serves is available at once.
+    /// Marks group versions that this server itself serves as available.
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         if object
             .at(&["spec", "service"])
@@ -135,7 +135,7 @@ impl InitialObjects for ApiService {
         served.map(local).collect()
     }
 
-    /// What the server itself looks after is again as it was.
+    /// Restores the spec of an object that the server manages.
     fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
         let looked_after = stored.str_at(&["metadata", "labels", AUTOMANAGED]);
         let (own, wanted) = (stored.get("spec"), initial.get("spec")?);
@@ -148,7 +148,7 @@ impl InitialObjects for ApiService {
     }
 }
 
-/// Names consist of version and group; what can be no part of a path is reported as that alone.
+/// Validates that the name is `VERSION.GROUP`. A name that is not a valid path segment gets only that error.
 pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
     let faults = path_segment(name);
     let part = |part: &str| object.str_at(&["spec", part]).unwrap_or_default();
@@ -176,7 +176,7 @@ fn validate_group(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// How far the server that serves the version is trusted; this server itself needs no trust.
+/// Validates the TLS trust in the server of the group version. For this server itself there must be none.
 fn validate_trust(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (bundle, skip) = (spec.child("caBundle"), spec.child("insecureSkipTLSVerify"));
     let has_bundle = !bundle.text().is_empty();
@@ -193,7 +193,7 @@ fn validate_trust(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("service-available", |object, _| service_available(object)),
     ("service-reference", |object, _| {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_served_here_is_available_at_once() {
+    fn local_apiservice_is_available_on_create() {
         let local = Harness::new().create(&service("v1.a.example.com", ""));
         assert_eq!(at(&local, "status.conditions.0.reason"), r#""Local""#);
         let remote = Harness::new().create(&service("v1.a.example.com", ", service: {namespace: ns, name: s}"));
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_looks_after_is_put_right_at_a_start() {
+    fn managed_apiservice_is_restored_at_startup() {
         use holdfast_resource::InitialObjects as _;
         let kind = super::ApiService::new(&super::Config::default());
         let mut initial = kind.initial_objects();

@@ -1,4 +1,4 @@
-//! The kinds of the group `apiregistration.k8s.io`.
+//! Kinds of the API group `apiregistration.k8s.io`.
 
 mod apiservice;
 
@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_apimachinery;
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "apiservices" => kind(apiservice::ApiService::new(config))

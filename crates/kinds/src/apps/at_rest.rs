@@ -1,4 +1,4 @@
-//! Workloads that were kept in older versions, whose fields of then stand in annotations now.
+//! Workloads stored in older versions, whose former fields are annotations now.
 
 use holdfast_value::Value;
 
@@ -7,7 +7,7 @@ use super::daemonset::TEMPLATE_GENERATION;
 const ROLLBACK_TO: &str = "deprecated.deployment.rollback.to";
 const CURRENT: &str = "apps/v1";
 
-/// A DaemonSet of any version in v1.
+/// Converts a stored DaemonSet of any version to v1.
 pub(super) fn daemonset(mut object: Value) -> Value {
     if object.str_at(&["apiVersion"]) == Some("extensions/v1beta1") {
         let generation = object.remove_at(&["spec", "templateGeneration"]);
@@ -18,7 +18,7 @@ pub(super) fn daemonset(mut object: Value) -> Value {
     with_selector(object)
 }
 
-/// A Deployment of any version in v1.
+/// Converts a stored Deployment of any version to v1.
 pub(super) fn deployment(mut object: Value) -> Value {
     if let Some(rollback) = object.remove_at(&["spec", "rollbackTo"]) {
         let revision = rollback.get("revision").and_then(Value::as_i64).unwrap_or_default();
@@ -27,7 +27,7 @@ pub(super) fn deployment(mut object: Value) -> Value {
     with_selector(object)
 }
 
-/// A workload of any version in v1: what had no selector selected by the labels of its template.
+/// Converts a stored workload of any version to v1: a missing selector becomes the labels of the template.
 pub(super) fn with_selector(mut object: Value) -> Value {
     let is_current = object.str_at(&["apiVersion"]) == Some(CURRENT);
     if is_current
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_without_a_selector_selects_by_the_labels_of_its_template() {
+    fn missing_selector_becomes_the_template_labels() {
         let kept = r#"{"apiVersion":"extensions/v1beta1","spec":{"template":{"metadata":{"labels":{"a":"b"}}}}}"#;
         let shown = r#"{"apiVersion":"extensions/v1beta1","spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}}}}}"#;
         assert_eq!(read(with_selector, kept), shown);

@@ -4,7 +4,7 @@ use holdfast_resource::table::{NamedCell, items};
 use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
 use holdfast_value::Value;
 
-/// What only ControllerRevisions do.
+/// Strategy of ControllerRevisions.
 pub(crate) struct ControllerRevision;
 
 impl Strategy for ControllerRevision {
@@ -17,7 +17,7 @@ impl Strategy for ControllerRevision {
     }
 }
 
-/// What is checked of the data: that there is some where it is new, that it is the same where it is not.
+/// Validation of the data: required on creation, immutable on update.
 struct DataRules {
     is_new: bool,
 }
@@ -33,7 +33,7 @@ impl<'v> Rules<'v> for DataRules {
         }
     }
 
-    /// Not as `validation::same` compares: the data is what its writer wrote, empty parts included.
+    /// Compares exactly, unlike `validation::same`, since empty parts of the data are significant.
     fn change(&self, name: &str, revision: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
         let data = revision.child(name);
         if data.value() != old.child(name).value() {
@@ -42,7 +42,7 @@ impl<'v> Rules<'v> for DataRules {
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[("controller", |object, _| controller(object))];
 
 fn controller(object: &Value) -> Value {

@@ -10,10 +10,10 @@ use crate::defaults::set_missing_at;
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{collisions_only_grow, selects_everything, unsupported_strategy, workload_warnings};
 
-/// Counts the changes of the template, as a field of an older API did.
+/// Annotation that counts changes of the template, as a field of an older API did.
 pub(super) const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// What only DaemonSets do.
+/// Strategy of DaemonSets.
 pub(crate) struct DaemonSet {
     pub(crate) config: Config,
 }
@@ -24,7 +24,7 @@ impl Strategy for DaemonSet {
         if rolls {
             set_missing_at(object, &["spec", "updateStrategy"], "rollingUpdate", Value::empty_map);
         }
-        // Under another type, too, both are numbers in the reference's internal version.
+        // Both are numbers in the reference's internal version, for other strategy types too.
         for (part, value) in [("maxUnavailable", i64::from(rolls)), ("maxSurge", 0)] {
             set_missing_at(object, &["spec", "updateStrategy", "rollingUpdate"], part, || {
                 value.into()
@@ -43,7 +43,7 @@ impl Strategy for DaemonSet {
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        // A status write has the whole spec of the old object, which holds the count.
+        // A status write has the whole old spec, which holds the count.
         let template = ["spec", "template"];
         let changed = context.subresource.is_none() && !same(object.at(&template), old.at(&template));
         let generation = template_generation(old).unwrap_or_default() + i64::from(changed);
@@ -186,7 +186,7 @@ spec:
     }
 
     #[test]
-    fn a_selector_that_cannot_be_read_is_reported_where_it_is_wrong_alone() {
+    fn invalid_selector_has_one_error() {
         let harness = Harness::new();
         assert_eq!(
             harness.errors(&AGENT.replace(

@@ -10,7 +10,7 @@ use crate::workload::{
     SelectorRules, at_most_count, collisions_only_grow, unsupported_strategy, validate_selector_and_template,
 };
 
-/// What only Deployments do.
+/// Strategy of Deployments.
 pub(crate) struct Deployment {
     pub(crate) config: Config,
 }
@@ -52,7 +52,7 @@ impl<'v> Rules<'v> for Deployment {
     }
 }
 
-/// A Pod has to be ready for a while before the deadline can pass.
+/// Validates that the progress deadline is longer than `minReadySeconds`.
 fn validate_deadline(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (ready, deadline) = (spec.child("minReadySeconds"), spec.child("progressDeadlineSeconds"));
     if deadline
@@ -92,7 +92,7 @@ fn validate_rolling_update(rolling: &Field<'_, '_>, errors: &mut Errors) {
     numbers::at_most_all(&unavailable, errors);
 }
 
-/// `ValidateDeploymentStatus`
+/// Mirrors `ValidateDeploymentStatus` of the reference.
 fn validate_bounds(status: &Field<'_, '_>, errors: &mut Errors) {
     let of_all = ["updatedReplicas", "readyReplicas", "availableReplicas"];
     at_most_count(status, &of_all, "replicas", "status.replicas", errors);
@@ -142,7 +142,7 @@ spec:
     }
 
     #[test]
-    fn what_the_writer_says_of_the_status_is_dropped() {
+    fn status_on_create_is_dropped() {
         let created = Harness::new().create(&format!("{WEB}status: {{replicas: 7}}\n"));
         assert_eq!(at(&created, "status"), "{}");
     }

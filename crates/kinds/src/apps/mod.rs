@@ -1,4 +1,4 @@
-//! The kinds of the group `apps`.
+//! Kinds of the API group `apps`.
 
 mod at_rest;
 mod controllerrevision;
@@ -14,7 +14,7 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
 use crate::workload::TemplateWarnings;
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let config = || config.clone();
     Some(match plural {

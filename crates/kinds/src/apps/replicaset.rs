@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::validation::Errors;
 use crate::workload::{SelectorRules, at_most_count, validate_selector_and_template};
 
-/// What only ReplicaSets do.
+/// Strategy of ReplicaSets.
 pub(crate) struct ReplicaSet {
     pub(crate) config: Config,
 }
@@ -30,7 +30,7 @@ impl<'v> Rules<'v> for ReplicaSet {
     }
 }
 
-/// Checks that the counts which ReplicaSets and ReplicationControllers keep fit together.
+/// Validates that the replica counts in the status of ReplicaSets and ReplicationControllers are consistent.
 pub(crate) fn validate_replica_bounds(status: &Field<'_, '_>, errors: &mut Errors) {
     let of_all = ["fullyLabeledReplicas", "readyReplicas", "availableReplicas"];
     at_most_count(status, &of_all, "replicas", "status.replicas", errors);

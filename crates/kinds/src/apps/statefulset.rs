@@ -15,12 +15,12 @@ use crate::validation::resources::fractional_claim;
 use crate::validation::{Errors, numbers, same};
 use crate::workload::{at_most_count, collisions_only_grow, is_status_write, validate_selector, workload_warnings};
 
-/// What only StatefulSets do.
+/// Strategy of StatefulSets.
 pub(crate) struct StatefulSet {
     pub(crate) config: Config,
 }
 
-/// The fields of the specification that may change.
+/// Mutable fields of the spec.
 const MUTABLE: [&str; 7] = [
     "replicas",
     "ordinals",
@@ -35,7 +35,7 @@ impl Strategy for StatefulSet {
     fn default_fields(&self, _version: &str, object: &mut Value) {
         default_strategy(self.config.features, object);
         if let Some(spec) = object.as_map_mut().and_then(|object| object.get_mut("spec")) {
-            // Whatever a template says that it is, the reference writes what it is.
+            // The reference overwrites the kind and `apiVersion` of each claim template.
             const STATED: [(&str, &str); 2] = [("kind", "PersistentVolumeClaim"), ("apiVersion", "v1")];
             let misstated = |claim: &Value| STATED.iter().any(|(name, is)| claim.str_at(&[name]) != Some(is));
             change_items(spec, "volumeClaimTemplates", misstated, |claim| {
@@ -52,7 +52,7 @@ impl Strategy for StatefulSet {
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = context.check_update(object, old, &self.rules(false));
-        // It cannot change, and may have been stored before it was checked.
+        // The field is immutable, and may have been stored before this check existed.
         errors.retain(|error| error.field.as_str() != "spec.serviceName");
         errors
     }
@@ -65,7 +65,7 @@ impl Strategy for StatefulSet {
         let root = Field::root(object);
         let spec = root.child("spec");
         for claim in spec.child("volumeClaimTemplates").items() {
-            // The reference names the field otherwise, and in two ways.
+            // The reference reports this field by two other names.
             let place = claim.path();
             let place = if old.is_none() { place } else { place.child("Spec") };
             let place = place.to_string();
@@ -85,7 +85,7 @@ impl Strategy for StatefulSet {
     }
 }
 
-/// How Pods are replaced. A rolling update is made up along with the type alone.
+/// Sets the defaults of the update strategy. An empty rolling update is added only together with the type.
 fn default_strategy(features: Features, object: &mut Value) {
     const STRATEGY: [&str; 2] = ["spec", "updateStrategy"];
     let lacks_type = |strategy: &Value| strategy.str_at(&["type"]).unwrap_or_default().is_empty();
@@ -100,7 +100,7 @@ fn default_strategy(features: Features, object: &mut Value) {
     }
 }
 
-/// Whether two maps hold the same but for the members named.
+/// Returns true if two maps are equal except for the given members.
 fn same_but_for(new: &Field<'_, '_>, old: &Field<'_, '_>, names: &[&str]) -> bool {
     let counts = |key: &str| !names.contains(&key);
     let within = |one: &Field<'_, '_>, other: &Field<'_, '_>| {
@@ -118,7 +118,7 @@ impl StatefulSet {
     }
 }
 
-/// What `ValidateStatefulSetSpec` checks in code; the claims only of what is new.
+/// Hand-written checks of `ValidateStatefulSetSpec`. Claims are validated only if `is_new`.
 struct SpecRules {
     settings: PodSettings,
     is_new: bool,
@@ -168,7 +168,8 @@ impl SpecRules {
         validate_restarting(&template, "StatefulSet", &mut check.errors);
     }
 
-    /// `ValidatePodTemplateSpecForStatefulSet`, which looks at labels and annotations once more than others do.
+    /// Mirrors `ValidatePodTemplateSpecForStatefulSet`, which validates labels and annotations once more than other
+    /// kinds do.
     fn validate_template(
         &self,
         spec: &Field<'_, '_>,
@@ -203,7 +204,7 @@ fn validate_management(management: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The claims of which the reference looks at the specifications alone.
+/// Validates the volume claim templates. The reference validates only their specs.
 fn validate_claims(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     let claims = spec.child("volumeClaimTemplates");
     for claim in check.items(spec, "volumeClaimTemplates", &claims) {
@@ -211,7 +212,7 @@ fn validate_claims(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     }
 }
 
-/// The template of a specification as the Pods will have it: the controller gives each its names.
+/// Returns the Pod template without subdomain and hostname, which the controller sets, and with the claims' volumes.
 fn as_of_pods(spec: &Value) -> Value {
     let mut template = match spec.get("volumeClaimTemplates") {
         Some(_) => with_claims(spec),
@@ -223,8 +224,8 @@ fn as_of_pods(spec: &Value) -> Value {
     template
 }
 
-/// The template of a specification with a volume for each claim, as the Pods will have it, before those volumes that no
-/// claim takes the name of.
+/// Returns the Pod template with a volume for each claim, as in the Pods. The template's own volumes follow, without
+/// those that share a name with a claim.
 fn with_claims(spec: &Value) -> Value {
     let of = |path: &[&str]| {
         spec.at(path)
@@ -234,7 +235,7 @@ fn with_claims(spec: &Value) -> Value {
     };
     let name = |claim: &Value| claim.str_at(&["metadata", "name"]).unwrap_or_default().to_owned();
     let mut names: Vec<String> = of(&["volumeClaimTemplates"]).map(name).collect();
-    // Claims of one name are one volume.
+    // Claims of the same name are one volume.
     let mut seen = BTreeSet::new();
     names.retain(|name| seen.insert(name.clone()));
     let volume = |name: &String| {
@@ -269,7 +270,7 @@ fn validate_strategy(spec: &Part<'_, '_>, check: &mut Check<'_>) {
             check.field(&strategy, "rollingUpdate", &NoRules);
             validate_unavailable(&rolling.child("maxUnavailable"), &mut check.errors);
         }
-        // The reference reports the strategy rather than its type.
+        // The reference reports the strategy instead of its type.
         _ => {
             let error = strategy.invalid("must be 'RollingUpdate' or 'OnDelete'");
             check.errors.push(error);
@@ -288,7 +289,7 @@ fn validate_unavailable(unavailable: &Field<'_, '_>, errors: &mut Errors) {
     numbers::at_most_all(unavailable, errors);
 }
 
-/// `ValidateStatefulSetStatus`
+/// Mirrors `ValidateStatefulSetStatus` of the reference.
 fn validate_bounds(status: &Field<'_, '_>, errors: &mut Errors) {
     let of_all = [
         "readyReplicas",
@@ -430,7 +431,7 @@ spec:
     }
 
     #[test]
-    fn labels_of_the_template_are_reported_twice_and_selectors_in_their_order() {
+    fn template_labels_are_reported_twice_and_selectors_in_order() {
         let harness = Harness::new();
         let errors = harness.errors(&DB.replace("labels: {app: db}", "labels: {app: db, x/: v}"));
         assert_eq!(errors.len(), 4, "{errors:?}");
@@ -457,7 +458,7 @@ spec:
     }
 
     #[test]
-    fn what_the_controller_sets_in_pods_and_claims_is_not_checked() {
+    fn fields_set_by_the_controller_are_not_validated() {
         let harness = Harness::new();
         let named = DB.replace(
             "    spec:\n      containers",

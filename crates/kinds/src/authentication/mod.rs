@@ -1,4 +1,4 @@
-//! The kinds of the group `authentication.k8s.io`: reviews, which are answered and never stored.
+//! Kinds of the API group `authentication.k8s.io`: reviews, which are answered and never stored.
 
 mod self_subject_review;
 mod token_review;
@@ -9,7 +9,7 @@ use holdfast_value::{List, Map, SmolStr, Value};
 use crate::config::Config;
 use crate::kind::{self, Kind};
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "selfsubjectreviews" => kind::generic()
@@ -24,7 +24,7 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     })
 }
 
-/// A user, as reviews show it.
+/// Returns a user as reviews show it.
 fn user_info(user: &User) -> Value {
     let list = |texts: &[SmolStr]| {
         let texts = texts.iter().map(|text| Value::from(text.clone()));

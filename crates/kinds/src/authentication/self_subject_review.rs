@@ -1,4 +1,4 @@
-//! SelfSubjectReview: who the asker is to the server, which is what `kubectl auth whoami` shows.
+//! SelfSubjectReview: the requester's identity, which `kubectl auth whoami` shows.
 
 use holdfast_resource::{Refusal, Review, WriteContext};
 use holdfast_value::Value;
@@ -6,12 +6,12 @@ use holdfast_value::Value;
 use super::user_info;
 use crate::time::time_text;
 
-/// What SelfSubjectReviews do.
+/// Review handler for SelfSubjectReviews.
 pub(super) struct SelfSubjectReview;
 
 impl Review for SelfSubjectReview {
     fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal> {
-        // The answer is an object of its own, of which the question shows nothing.
+        // The response is a new object without the fields of the request.
         let mut answer = Value::empty_map();
         for field in ["kind", "apiVersion"] {
             answer.set_at(&[field], object.get(field).cloned().unwrap_or_default());

@@ -1,11 +1,11 @@
-//! TokenReview: whose a bearer token is.
+//! TokenReview: the user of a bearer token.
 
 use holdfast_resource::{Field, Refusal, Review, WriteContext};
 use holdfast_value::{List, Value};
 
 use super::user_info;
 
-/// What TokenReviews do.
+/// Review handler for TokenReviews.
 pub(super) struct TokenReview;
 
 impl Review for TokenReview {
@@ -23,7 +23,7 @@ impl Review for TokenReview {
             .iter()
             .filter_map(Value::as_str)
             .collect();
-        // The user that the client states stays where the token belongs to no user.
+        // If the token belongs to no user, the user that the client sent stays.
         let mut status = object
             .get("status")
             .and_then(Value::as_map)

@@ -1,4 +1,4 @@
-//! SubjectAccessReview, SelfSubjectAccessReview and LocalSubjectAccessReview: whether a user may do something.
+//! SubjectAccessReview, SelfSubjectAccessReview and LocalSubjectAccessReview: checks of a user's permissions.
 
 use std::borrow::Cow;
 
@@ -12,18 +12,18 @@ use holdfast_value::{Map, SmolStr, Value};
 
 use crate::validation::{Errors, report};
 
-/// The user that a review is about.
+/// Subject of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum About {
-    /// The user who asks.
+    /// The requester.
     Asker,
     /// The user of the spec.
     User,
-    /// The user of the spec, in the namespace of the review alone.
+    /// The user of the spec, only in the namespace of the review.
     UserInNamespace,
 }
 
-/// What the reviews of access do.
+/// Review handler for access reviews.
 pub(super) struct AccessReview(pub(super) About);
 
 impl Review for AccessReview {
@@ -128,7 +128,7 @@ impl AccessReview {
     }
 }
 
-/// What the metadata of a review says besides who wrote it, if anything.
+/// Returns the metadata of a review if it has more than managed fields and, if allowed, a namespace.
 fn metadata_beyond(object: &Value, namespace_may_stand: bool) -> Option<Value> {
     let mut metadata = object.get("metadata")?.clone();
     metadata.remove_at(&["managedFields"]);
@@ -139,7 +139,7 @@ fn metadata_beyond(object: &Value, namespace_may_stand: bool) -> Option<Value> {
     beyond.as_map().is_some_and(|map| !map.is_empty()).then_some(metadata)
 }
 
-/// A path's attributes, as the reference shows them: by the names of its source.
+/// Returns the attributes of a path with the reference's Go field names.
 fn shown_path(path: &Field<'_, '_>) -> Map {
     [("Path", "path"), ("Verb", "verb")]
         .iter()
@@ -168,7 +168,7 @@ fn user_of(spec: &Field<'_, '_>) -> User {
     }
 }
 
-/// What is said of selectors that no authorizer hears, or only in part, because they cannot be read.
+/// Returns the message about selectors that are fully or partially ignored because they cannot be parsed.
 fn unheard_selectors(resource: &Field<'_, '_>) -> Option<String> {
     let messages = [("fieldSelector", false), ("labelSelector", true)]
         .iter()
@@ -193,7 +193,7 @@ fn unheard_selectors(resource: &Field<'_, '_>) -> Option<String> {
     (!messages.is_empty()).then(|| aggregate(&messages))
 }
 
-/// Whether a requirement can be made a selector of. Those of fields know one value alone.
+/// Returns true if a requirement can be converted to a selector. A field requirement must have exactly one value.
 fn can_be_read(requirement: &Field<'_, '_>, of_labels: bool) -> bool {
     let values = requirement.child("values");
     match requirement.child("operator").text() {
@@ -204,7 +204,7 @@ fn can_be_read(requirement: &Field<'_, '_>, of_labels: bool) -> bool {
     }
 }
 
-/// What is wrong with a selector. Operators that are not known are let through, since newer clients may send them.
+/// Validates a selector. Unknown operators are accepted, since newer clients may send them.
 fn selector_faults(selector: &Field<'_, '_>, of_labels: bool, errors: &mut Errors) {
     if !selector.is_set() {
         return;

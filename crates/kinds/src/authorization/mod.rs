@@ -1,4 +1,4 @@
-//! The kinds of the group `authorization.k8s.io`: reviews, which are answered and never stored
+//! Kinds of the API group `authorization.k8s.io`: reviews, which are answered and never stored
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access>).
 
 mod access_review;
@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::kind::{self, Kind};
 use access_review::{About, AccessReview};
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     let review = |about| {
         let review = kind::generic().review("", AccessReview(about));

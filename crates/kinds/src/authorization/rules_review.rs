@@ -1,11 +1,11 @@
-//! SelfSubjectRulesReview: all that the asker may do in a namespace.
+//! SelfSubjectRulesReview: all permissions of the requester in a namespace.
 
 use holdfast_authorization::Rule;
 use holdfast_gotext::errors::aggregate;
 use holdfast_resource::{Refusal, Review, WriteContext};
 use holdfast_value::{List, Map, SmolStr, Value};
 
-/// What SelfSubjectRulesReviews do.
+/// Review handler for SelfSubjectRulesReviews.
 pub(super) struct RulesReview;
 
 impl Review for RulesReview {
@@ -16,7 +16,7 @@ impl Review for RulesReview {
         }
         let found = context.access.authorizer.rules(context.user, namespace);
         let mut status = Map::new();
-        // A rule of both kinds is listed twice, and one of neither is not listed.
+        // A rule with resources and paths is listed twice. A rule with neither is not listed.
         for (list, kind, fields) in [
             ("resourceRules", "resources", &RESOURCE_FIELDS[..]),
             ("nonResourceRules", "nonResourceURLs", &PATH_FIELDS[..]),
@@ -29,7 +29,7 @@ impl Review for RulesReview {
         if !found.errors.is_empty() {
             status.insert("evaluationError", Value::from(aggregate(&found.errors)));
         }
-        // The answer is an object of its own, of which the question shows nothing.
+        // The response is a new object without the fields of the request.
         let mut answer = Value::empty_map();
         for field in ["kind", "apiVersion"] {
             answer.set_at(&[field], object.get(field).cloned().unwrap_or_default());
@@ -41,7 +41,7 @@ impl Review for RulesReview {
     }
 }
 
-/// Fields of a rule in the lists of the answer.
+/// Fields of a rule in the lists of the response.
 const RESOURCE_FIELDS: [&str; 4] = ["verbs", "apiGroups", "resources", "resourceNames"];
 const PATH_FIELDS: [&str; 2] = ["verbs", "nonResourceURLs"];
 

@@ -11,15 +11,15 @@ use crate::core::pod_spec::template_warnings;
 use crate::validation::{Errors, same};
 use crate::workload::name_warnings;
 
-/// What only CronJobs do.
+/// Strategy of CronJobs.
 pub(crate) struct CronJob {
     pub(crate) config: Config,
 }
 
-/// Names of Jobs are made of those of CronJobs and eleven more characters.
+/// Maximum length of names. Names of Jobs are those of CronJobs and eleven more characters.
 const NAME_LENGTH: usize = 52;
 
-/// Where the template of Pods stands.
+/// Path of the Pod template.
 pub(super) const TEMPLATE: [&str; 4] = ["spec", "jobTemplate", "spec", "template"];
 
 impl Strategy for CronJob {
@@ -54,9 +54,9 @@ impl Strategy for CronJob {
             warnings.extend(template_warnings(&context.parts, object, &TEMPLATE));
         }
         let schedule = object.str_at(&["spec", "schedule"]).unwrap_or_default();
-        // Validation rejects a new CronJob with such a schedule; one that exists keeps it.
+        // Validation rejects a new CronJob with such a schedule. An existing one keeps it.
         if old.is_some() && schedule.contains("TZ") {
-            // The reference names the field so.
+            // The reference names the field like this.
             warnings.push(
                 "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see \
                  https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details"
@@ -76,7 +76,7 @@ impl CronJob {
     }
 }
 
-/// What `validateCronJobSpec` checks in code, for a specification in place of `old`.
+/// Hand-written checks of `validateCronJobSpec` for a spec that replaces `old`.
 struct SpecRules<'o> {
     settings: PodSettings,
     old: Field<'o, 'o>,
@@ -94,7 +94,7 @@ impl<'v> Rules<'v> for SpecRules<'_> {
 }
 
 impl SpecRules<'_> {
-    /// `ValidateJobTemplateSpec`
+    /// Mirrors `ValidateJobTemplateSpec` of the reference.
     fn validate_job_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
         let Some(template) = check.child(spec, "jobTemplate") else {
             return;
@@ -114,7 +114,7 @@ impl SpecRules<'_> {
     }
 }
 
-/// A time zone that is not known any more may stay.
+/// Validates a time zone. An unchanged one stays valid even if it is no longer known.
 fn validate_time_zone(zone: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let kept = old.is_set() && same(zone.value(), old.child("timeZone").value());
     if zone.is_set() && !kept {
@@ -123,7 +123,7 @@ fn validate_time_zone(zone: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Er
     }
 }
 
-/// `validateScheduleFormat`: a time zone in the schedule is only kept where one was there before.
+/// Mirrors `validateScheduleFormat`: a time zone in the schedule is only allowed if the old schedule had one.
 fn validate_schedule(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let line = spec.child("schedule");
     if line.text().is_empty() {
@@ -144,7 +144,7 @@ fn validate_schedule(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Err
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[("cron-suspend", |object, _| cron_suspend(object))];
 
 fn cron_suspend(job: &Value) -> Value {
@@ -160,7 +160,7 @@ mod tests {
     use crate::harness::{Harness, at};
 
     #[test]
-    fn a_time_zone_in_the_schedule_is_refused_beside_what_is_wrong_with_it() {
+    fn time_zone_in_schedule_is_rejected_after_parse_errors() {
         let zoned = |zone: &str| NIGHTLY.replace("'@daily'", &format!("'TZ={zone} 0 0 * * *'"));
         let refused = |zone: &str| {
             format!(
@@ -231,7 +231,7 @@ spec:
     }
 
     #[test]
-    fn what_is_kept_is_checked_after_the_job() {
+    fn history_limits_are_validated_after_the_job() {
         let bad = format!("{NIGHTLY}  successfulJobsHistoryLimit: -1\n")
             .replace("jobTemplate:", "timeZone: Nowhere\n  jobTemplate:");
         let errors = Harness::new().errors(&bad);

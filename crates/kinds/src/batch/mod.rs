@@ -1,4 +1,4 @@
-//! The kinds of the group `batch`.
+//! Kinds of the API group `batch`.
 
 mod cronjob;
 mod job;
@@ -11,7 +11,7 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::{MOST, in_order, of_core, with_status};
 use crate::workload::TemplateWarnings;
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let config = config.clone();
     Some(match plural {

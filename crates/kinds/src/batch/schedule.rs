@@ -1,9 +1,9 @@
-//! The schedules of CronJobs: five fields of cron, or a descriptor such as `@daily`.
+//! Schedules of CronJobs: five cron fields, or a descriptor such as `@daily`.
 
 use holdfast_gotext::duration;
 use holdfast_gotext::number::atoi;
 
-/// Says what is wrong with a schedule, in the words of the reference's parser.
+/// Validates a schedule, with the messages of the reference's parser.
 pub(super) fn check(line: &str) -> Result<(), String> {
     let line = match line.strip_prefix("TZ=").or_else(|| line.strip_prefix("CRON_TZ=")) {
         None => line,
@@ -33,7 +33,7 @@ pub(super) fn check(line: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What a field of a schedule may hold.
+/// Values that a field of a schedule allows.
 struct Bounds {
     least: i64,
     most: i64,
@@ -72,7 +72,7 @@ fn check_descriptor(line: &str, descriptor: &str) -> Result<(), String> {
     }
 }
 
-/// Checks `number | number "-" number [ "/" number ]`, with `*` and `?` for all.
+/// Validates `number | number "-" number [ "/" number ]`, with `*` and `?` for all.
 fn check_range(text: &str, bounds: &Bounds) -> Result<(), String> {
     let mut steps = text.split('/');
     let (range, step, extra) = (steps.next().unwrap_or_default(), steps.next(), steps.next());
@@ -93,7 +93,7 @@ fn check_range(text: &str, bounds: &Bounds) -> Result<(), String> {
     let step = match (step, extra) {
         (None, _) => 1,
         (Some(step), None) => {
-            // `N/step` means from N on.
+            // `N/step` is a range that starts at N.
             if single {
                 end = bounds.most;
             }
@@ -137,7 +137,7 @@ fn number(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Says what is wrong with the name of a time zone: `validateTimeZone`.
+/// Validates the name of a time zone: `validateTimeZone`.
 pub(super) fn check_time_zone(name: &str) -> Vec<String> {
     if name.is_empty() {
         return vec!["timeZone must be nil or non-empty string".to_owned()];
@@ -156,7 +156,7 @@ pub(super) fn check_time_zone(name: &str) -> Vec<String> {
     faults
 }
 
-/// Whether Go would find the rules of a time zone: it asks the database for the very name.
+/// Validates that Go can load a time zone: the database must have this exact name.
 fn load_zone(name: &str) -> Result<(), String> {
     if matches!(name, "" | "UTC" | "Local") {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Blocks of PEM as Go's `encoding/pem` reads them: with headers, and passing over what is no block.
+//! PEM blocks, parsed as Go's `encoding/pem` does: blocks may have headers, and other text is skipped.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,21 +7,20 @@ const BEGIN: &[u8] = b"-----BEGIN ";
 const END: &[u8] = b"-----END ";
 const DASHES: &[u8] = b"-----";
 
-/// How many broken blocks are passed over before nothing is looked for any more: the lines of each may reach to the end of the
-/// text.
+/// Limit of malformed blocks before the parser gives up. The search for the end of each may scan the rest of the text.
 const MAX_BROKEN: usize = 100;
 
-/// A block.
+/// A PEM block.
 pub(super) struct Block {
-    /// What it says that it holds.
+    /// Label of the block, such as `CERTIFICATE`.
     pub(super) label: String,
-    /// Whether lines of the form `name: value` stand before what it holds.
+    /// True if lines of the form `name: value` precede the contents.
     pub(super) has_headers: bool,
-    /// What it holds.
+    /// Decoded contents.
     pub(super) contents: Vec<u8>,
 }
 
-/// The blocks of `text`, one behind the other.
+/// Returns the blocks of `text` in their order.
 pub(super) fn blocks(text: &[u8]) -> impl Iterator<Item = Block> {
     let (mut rest, mut broken) = (text, 0);
     std::iter::from_fn(move || {
@@ -31,11 +30,11 @@ pub(super) fn blocks(text: &[u8]) -> impl Iterator<Item = Block> {
     })
 }
 
-/// The first block of `text`, and what follows it. Counts those that are `broken`.
+/// Returns the first block of `text` and the text after it. Adds the malformed blocks before it to `broken`.
 fn next_block<'t>(text: &'t [u8], broken: &mut usize) -> Option<(Block, &'t [u8])> {
     let mut rest = text;
     while *broken < MAX_BROKEN {
-        // The last line that begins a block before the first that ends one.
+        // The block begins at the last `BEGIN` line before the first `END` line.
         let end = line_start(rest, END)?;
         let begin = last_line_start(rest.get(..end)?, BEGIN);
         let behind = rest.get(end + END.len()..)?;
@@ -50,7 +49,7 @@ fn next_block<'t>(text: &'t [u8], broken: &mut usize) -> Option<(Block, &'t [u8]
     None
 }
 
-/// The block whose label `text` begins with.
+/// Returns the block whose label starts `text`, and the text after the block.
 fn block_at(text: &[u8]) -> Option<(Block, &[u8])> {
     let (first, mut rest) = line(text);
     let label = first.strip_suffix(DASHES)?;
@@ -62,7 +61,7 @@ fn block_at(text: &[u8]) -> Option<(Block, &[u8])> {
         }
         (has_headers, rest) = (true, next);
     }
-    // What has no headers may hold nothing.
+    // A block without headers may be empty.
     let end = match !has_headers && rest.starts_with(END) {
         true => 0,
         false => find(rest, &[b"\n", END].concat())? + 1,
@@ -82,7 +81,7 @@ fn block_at(text: &[u8]) -> Option<(Block, &[u8])> {
     Some((block, behind))
 }
 
-/// The first line without blanks at its end, and what follows it.
+/// Returns the first line without trailing whitespace, and the text after it.
 fn line(text: &[u8]) -> (&[u8], &[u8]) {
     let (line, rest) = match text.iter().position(|byte| *byte == b'\n') {
         Some(end) => (text.get(..end), text.get(end + 1..)),
@@ -95,12 +94,12 @@ fn find(text: &[u8], wanted: &[u8]) -> Option<usize> {
     text.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// Where the first line behind the first begins with `wanted`.
+/// Returns the position of the first line, after line one, that begins with `wanted`.
 fn line_start(text: &[u8], wanted: &[u8]) -> Option<usize> {
     find(text, &[b"\n", wanted].concat()).map(|at| at + 1)
 }
 
-/// Where the last line begins that does so with `wanted`, the first one included.
+/// Returns the position of the last occurrence of `wanted` if a line begins there. Line one counts.
 fn last_line_start(text: &[u8], wanted: &[u8]) -> Option<usize> {
     let at = text.windows(wanted.len()).rposition(|window| window == wanted)?;
     let is_start = at == 0 || text.get(at - 1) == Some(&b'\n');
@@ -135,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_is_passed_over() {
+    fn malformed_blocks_are_skipped() {
         let plain = "-----BEGIN A-----\nAQI=\n-----END A-----\n";
         for broken in [
             "-----BEGIN A-----\n!!!!\n-----END A-----\n",

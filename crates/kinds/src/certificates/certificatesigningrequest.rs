@@ -13,7 +13,7 @@ use crate::defaults::is_zero;
 use crate::time::time_text;
 use crate::validation::Errors;
 
-/// What only CertificateSigningRequests do.
+/// Strategy of CertificateSigningRequests.
 pub(crate) struct CertificateSigningRequest {
     pub(crate) counters: Counters,
 }
@@ -26,7 +26,7 @@ const APPROVED: &str = "Approved";
 const DENIED: &str = "Denied";
 const FAILED: &str = "Failed";
 const EXCLUSIVE: &str = "Approved and Denied conditions are mutually exclusive";
-/// What only requesters may have stated about themselves.
+/// Fields about the requester that only the server sets.
 const OF_USER: [&str; 4] = ["username", "uid", "groups", "extra"];
 
 impl Strategy for CertificateSigningRequest {
@@ -65,7 +65,7 @@ impl Strategy for CertificateSigningRequest {
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         let mut check = context.new_check();
         if let Some(root) = check.root(object) {
-            // All of it is looked at, whatever subresource is written to.
+            // Every subresource update validates the whole object.
             check.field(&root, "spec", self);
             validate_status(&root.child("status"), &mut check.errors);
         }
@@ -109,7 +109,7 @@ impl Strategy for CertificateSigningRequest {
     }
 }
 
-/// Makes the conditions of type `type_name` what they were, unless there are more or fewer of them, which validation reports.
+/// Restores the old conditions of type `type_name`, unless their number changed, which validation reports.
 fn keep_conditions(object: &mut Value, old: &Value, type_name: &str) {
     let list = |object: &Value| object.at(&["status", "conditions"]).and_then(Value::as_list).cloned();
     let is_of_type = |condition: &&Value| condition.str_at(&["type"]) == Some(type_name);
@@ -127,7 +127,7 @@ fn keep_conditions(object: &mut Value, old: &Value, type_name: &str) {
     object.set_at(&["status", "conditions"], mixed.into());
 }
 
-/// Conditions have the times of their last update and of their last transition.
+/// Fills in the update and transition times of conditions.
 fn fill_in_times(context: &WriteContext<'_>, object: &mut Value, old: &Value) {
     let conditions = |object: &Value| -> Vec<Value> {
         let list = object.at(&["status", "conditions"]).and_then(Value::as_list);
@@ -198,7 +198,7 @@ impl CertificateSigningRequest {
     }
 }
 
-/// True if a lifetime is the wanted one, except for five minutes and a twentieth of it.
+/// Returns true if a lifetime differs from the requested one by less than five minutes plus a twentieth of the request.
 fn is_honored(wanted: i64, lifetime: i64) -> bool {
     let difference = (i128::from(wanted) - i128::from(lifetime)).abs();
     20 * difference < 20 * 300 + i128::from(wanted)
@@ -237,7 +237,7 @@ fn validate_status(status: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `ValidateSignerName`
+/// Mirrors `ValidateSignerName` of the reference.
 pub(crate) fn validate_signer_name(signer: &Field<'_, '_>, errors: &mut Errors) {
     let name = signer.text();
     if name.is_empty() {
@@ -306,7 +306,7 @@ fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("requested-duration", |object, _| requested_duration(object)),
     ("signing-condition", |object, _| signing_condition(object)),
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn duration_is_honored_within_its_tolerance() {
-        // Five minutes and a twentieth of the wanted duration, exclusively.
+        // The limit is five minutes plus a twentieth of the requested duration, exclusive.
         for (wanted, lifetime, honored) in [
             (600, 600, true),
             (600, 929, true),

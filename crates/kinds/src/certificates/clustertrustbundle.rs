@@ -10,13 +10,13 @@ use super::pem::{Anchor, anchors};
 use super::validate_signer_name;
 use crate::validation::Errors;
 
-/// What only ClusterTrustBundles do.
+/// Strategy of ClusterTrustBundles.
 pub(crate) struct ClusterTrustBundle;
 
-/// The largest bundle, in bytes.
+/// Maximum size of a bundle in bytes.
 const BUNDLE: usize = 1 << 20;
 
-/// What is shown of a bundle that is refused.
+/// Placeholder for the value of an invalid bundle in errors.
 const OMITTED: &str = "<value omitted>";
 
 impl Strategy for ClusterTrustBundle {
@@ -34,7 +34,7 @@ impl Strategy for ClusterTrustBundle {
     }
 }
 
-/// `ValidateClusterTrustBundleName`: the name begins with that of the signer, if there is one.
+/// Mirrors `ValidateClusterTrustBundleName`: the name begins with the signer's name if the bundle has a signer.
 pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
     let signer = object.str_at(&["spec", "signerName"]).unwrap_or_default();
     if signer.is_empty() {
@@ -53,7 +53,7 @@ pub(super) fn name_faults(object: &Value, name: &str) -> Faults {
     }
 }
 
-/// `ValidateClusterTrustBundle`
+/// Mirrors `ValidateClusterTrustBundle` of the reference.
 fn validate(root: &Field<'_, '_>, reads_bundle: bool) -> Errors {
     let mut errors = Errors::new();
     let spec = root.child("spec");
@@ -67,7 +67,7 @@ fn validate(root: &Field<'_, '_>, reads_bundle: bool) -> Errors {
     errors
 }
 
-/// `validateTrustBundle`: certificates of authorities, each once.
+/// Mirrors `validateTrustBundle`: the bundle contains distinct CA certificates.
 fn validate_bundle(bundle: &Field<'_, '_>, errors: &mut Errors) {
     if bundle.text().len() > BUNDLE {
         errors.push(bundle.too_long(BUNDLE));

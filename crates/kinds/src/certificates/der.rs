@@ -1,14 +1,14 @@
-//! What is wrong with DER (X.690) in the words of Go's `encoding/asn1` and `crypto/x509`, as far as the frame of a request or a
-//! certificate shows it.
+//! Validation of the outer DER (X.690) structure of certificate requests and certificates, with the messages of Go's
+//! `encoding/asn1` and `crypto/x509`.
 
-/// The tag of a sequence, which is constructed.
+/// Tag of a sequence, which is constructed.
 const SEQUENCE: Tag = Tag {
     class: 0,
     number: 16,
     is_compound: true,
 };
 
-/// What a value is.
+/// ASN.1 tag of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Tag {
     class: u8,
@@ -16,16 +16,16 @@ struct Tag {
     is_compound: bool,
 }
 
-/// The head of a value.
+/// Header of a DER value.
 struct Head {
     tag: Tag,
-    /// How many bytes the value has.
+    /// Length of the contents in bytes.
     length: usize,
-    /// Where it begins.
+    /// Offset of the contents.
     start: usize,
 }
 
-/// What is wrong with the sequences that a certification request begins with: itself and what is signed of it.
+/// Returns the error in the two outermost sequences of a certification request: the request and its signed part.
 pub(super) fn request_frame_fault(der: &[u8]) -> Option<String> {
     frame_fault(der).err()
 }
@@ -36,7 +36,7 @@ fn frame_fault(der: &[u8]) -> Result<(), String> {
     if request.length == 0 {
         return Err(truncated());
     }
-    // Go counts anew within each value.
+    // Go counts offsets from the start of each value.
     let within = der.get(request.start..end).unwrap_or_default();
     let signed = sequence(within, 0, "tbsCertificateRequest")?;
     if signed.length == 0 || signed.start + signed.length == within.len() {
@@ -52,7 +52,7 @@ fn truncated() -> String {
     "asn1: syntax error: sequence truncated".to_owned()
 }
 
-/// The head of the sequence at `at`, all of which is there.
+/// Returns the header of the sequence at `at`, whose contents must be complete.
 fn sequence(der: &[u8], at: usize, go_type: &str) -> Result<Head, String> {
     if at >= der.len() {
         return Err(truncated());
@@ -77,7 +77,7 @@ fn sequence(der: &[u8], at: usize, go_type: &str) -> Result<Head, String> {
     Ok(head)
 }
 
-/// Reads tag and length (`parseTagAndLength`).
+/// Parses tag and length (`parseTagAndLength`).
 fn head(der: &[u8], at: usize) -> Result<Head, String> {
     let mut bytes = der.iter().copied().skip(at);
     let mut read = 0;
@@ -140,7 +140,7 @@ fn head(der: &[u8], at: usize) -> Result<Head, String> {
     })
 }
 
-/// The lengths of the certificates that stand one behind the other in `der`, or what is wrong with the first that is none.
+/// Splits the concatenated certificates of `der`, or returns the error of the first invalid one.
 pub(super) fn certificates(mut der: &[u8]) -> Result<Vec<&[u8]>, String> {
     let mut found = Vec::new();
     while !der.is_empty() {

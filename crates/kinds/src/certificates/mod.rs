@@ -1,4 +1,4 @@
-//! The kinds of the group `certificates.k8s.io`.
+//! Kinds of the API group `certificates.k8s.io`.
 
 mod armor;
 mod certificatesigningrequest;
@@ -16,10 +16,10 @@ use crate::metadata_checks::{MOST, in_order, with_status};
 use crate::versions::Versions;
 use holdfast_resource::UpdateOrder;
 
-/// The versions of ClusterTrustBundles.
+/// API versions of ClusterTrustBundles.
 const BUNDLES: Versions = Versions::alike(&["certificates.k8s.io/v1beta1", "certificates.k8s.io/v1alpha1"]);
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "certificatesigningrequests" => kind(certificatesigningrequest::CertificateSigningRequest {

@@ -1,4 +1,4 @@
-//! Requests and certificates as text: PEM (RFC 7468) around DER.
+//! Certificate requests and certificates as PEM (RFC 7468) with DER contents.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use super::der;
 const REQUEST: &str = "CERTIFICATE REQUEST";
 const CERTIFICATE: &str = "CERTIFICATE";
 
-/// What is wrong with a request, which stands in its field as the base64 of its PEM.
+/// Returns the error in a request, given as the base64 of its PEM.
 pub(super) fn request_fault(encoded: &str) -> Option<String> {
     check_request(encoded).err()
 }
@@ -24,7 +24,7 @@ fn check_request(encoded: &str) -> Result<(), String> {
     request.verify_signature().map_err(|_| unverified(&request))
 }
 
-/// That the signature does not fit, in the words of Go's `x509.CheckSignature` for the key.
+/// Returns the message of Go's `x509.CheckSignature` for a signature that does not match the key of the request.
 fn unverified(request: &X509CertificationRequest<'_>) -> String {
     let key = &request.certification_request_info.subject_pki.algorithm.algorithm;
     match key.to_id_string().as_str() {
@@ -36,23 +36,23 @@ fn unverified(request: &X509CertificationRequest<'_>) -> String {
     .to_owned()
 }
 
-/// The organizations of the subject of a request, which stands in its field as the base64 of its PEM.
+/// Returns the organizations in the subject of a request, given as the base64 of its PEM.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// If the request cannot be parsed.
 pub(crate) fn organizations(encoded: &str) -> Result<Vec<String>, String> {
     let block = request_block(encoded)?;
     let subject = subject_of(&block)?;
-    // What is no text may be one that others read.
+    // Attributes that this parser does not read as text may be text to other parsers.
     let text = |name: &AttributeTypeAndValue<'_>| name.as_str().map(str::to_owned);
     let names: Result<Vec<String>, _> = subject.iter_organization().map(text).collect();
     names.map_err(|_| "the subject has an organization that is no text".to_owned())
 }
 
-/// The name of the subject of a request, which stands in its field as the base64 of its PEM; empty where it has none.
+/// Returns the common name in the subject of a request, given as the base64 of its PEM; empty if it has none.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// If the request cannot be parsed.
 pub(crate) fn common_name(encoded: &str) -> Result<String, String> {
     let block = request_block(encoded)?;
     let subject = subject_of(&block)?;
@@ -79,8 +79,8 @@ fn subject_of(block: &Block) -> Result<X509Name<'_>, String> {
     Ok(request_in(block)?.certification_request_info.subject)
 }
 
-/// Why a certificate and a key, each the base64 of its PEM, are no pair, as far as their PEM shows it; in the words of Go's
-/// `tls.X509KeyPair`.
+/// Returns the error of Go's `tls.X509KeyPair` for a certificate and a key, each given as the base64 of its PEM. Only
+/// problems that their PEM shows are found.
 pub(crate) fn key_pair_fault(certificate: &str, key: &str) -> Option<String> {
     let labels = |encoded: &str| -> Vec<String> {
         let text = STANDARD.decode(encoded).unwrap_or_default();
@@ -124,7 +124,7 @@ pub(crate) fn key_pair_fault(certificate: &str, key: &str) -> Option<String> {
     None
 }
 
-/// What is wrong with certificates that were issued, which stand in their field as the base64 of their PEM.
+/// Returns the error in issued certificates, given as the base64 of their PEM.
 pub(super) fn certificate_fault(encoded: &str) -> Option<String> {
     let text = STANDARD.decode(encoded).unwrap_or_default();
     let mut found = 0;
@@ -153,7 +153,7 @@ pub(super) fn certificate_fault(encoded: &str) -> Option<String> {
     (found == 0).then(|| format!("must contain at least one {CERTIFICATE} PEM block"))
 }
 
-/// Returns the lifetime of the first of the certificates that a field holds as the base64 of their PEM.
+/// Returns the lifetime of the first certificate of a field that holds the base64 of PEM.
 pub(super) fn lifetime_seconds(encoded: &str) -> Option<i64> {
     let text = STANDARD.decode(encoded).ok()?;
     let block = blocks(&text).find(|block| block.label == CERTIFICATE && !block.has_headers)?;
@@ -163,21 +163,21 @@ pub(super) fn lifetime_seconds(encoded: &str) -> Option<i64> {
     Some(validity.not_after.timestamp() - validity.not_before.timestamp())
 }
 
-/// What a block of a bundle of trust anchors is.
+/// Result of parsing one block of a trust bundle.
 pub(super) enum Anchor {
-    /// The certificate of an authority, as DER.
+    /// DER of a CA certificate.
     Authority(Vec<u8>),
-    /// A block of this type, which is not that of certificates.
+    /// A block with this label instead of that of certificates.
     OtherType(String),
-    /// A block with headers, which certificates have not.
+    /// A block with headers, which certificates must not have.
     WithHeaders,
-    /// No certificate.
+    /// Contents that are not a certificate.
     Unreadable,
-    /// A certificate of who is no authority.
+    /// A certificate that is not a CA certificate.
     NoAuthority,
 }
 
-/// The blocks of a bundle; what stands between them does not count.
+/// Returns the blocks of a bundle and ignores the text between them.
 pub(super) fn anchors(bundle: &str) -> Vec<Anchor> {
     blocks(bundle.as_bytes()).map(anchor).collect()
 }
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pair_is_reported_by_the_types_of_its_blocks() {
+    fn key_pair_with_wrong_block_types_is_reported() {
         let (certificate, key) = (block(CERTIFICATE), block("PRIVATE KEY"));
         let none = "tls: failed to find any PEM data in certificate input";
         assert_eq!(fault(BROKEN, &key).as_deref(), Some(none));

@@ -22,25 +22,25 @@ use super::validate_signer_name;
 use crate::admission::may_use_signer;
 use crate::validation::{Errors, report, same};
 
-/// What only PodCertificateRequests do.
+/// Strategy of PodCertificateRequests.
 pub(crate) struct PodCertificateRequest;
 
-/// The longest identifier, in bytes.
+/// Maximum length of an identifier in bytes.
 const UID: usize = 128;
-/// The largest key, signature and request, in bytes.
+/// Maximum size of a key, signature and request in bytes.
 const KEY: usize = 10 * 1024;
 const CHAIN: usize = 100 * 1024;
-/// How long a certificate may last at least and at most, in seconds; the latter of Kubernetes' own signers and of others.
+/// Minimum and maximum lifetimes of certificates in seconds. The maximum is lower for Kubernetes' own signers.
 const SHORTEST: i64 = 60 * 60;
 const LONGEST_OF_KUBERNETES: i64 = 24 * 60 * 60;
 const LONGEST: i64 = 91 * 24 * 60 * 60;
 const ANNOTATIONS: usize = 256 * 1024;
-/// How far the beginning of a certificate may be from now, and its refresh from its beginning and end.
+/// Maximum distance of `notBefore` from now, and minimum distance of the refresh time from `notBefore` and `notAfter`.
 const SKEW: Duration = Duration::from_secs(5 * 60);
 const MARGIN: Duration = Duration::from_secs(10 * 60);
 const OUTCOMES: [&str; 3] = ["Issued", "Denied", "Failed"];
 
-/// The cells of tables.
+/// Table cells.
 pub(super) const CELLS: &[NamedCell] = &[("pod-certificate-state", |object, _| state(object))];
 
 fn state(request: &Value) -> Value {
@@ -85,7 +85,7 @@ impl Strategy for PodCertificateRequest {
     }
 }
 
-/// `ValidatePodCertificateRequestCreate`
+/// Mirrors `ValidatePodCertificateRequestCreate` of the reference.
 fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     validate_signer_name(&spec.child("signerName"), errors);
     validate_annotations(&spec.child("unverifiedUserAnnotations"), errors);
@@ -127,13 +127,13 @@ fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `IsKubernetesSignerName`
+/// Mirrors `IsKubernetesSignerName` of the reference.
 fn is_of_kubernetes(signer: &str) -> bool {
     let domain = signer.split('/').next().unwrap_or_default();
     domain == "kubernetes.io" || domain.ends_with(".kubernetes.io")
 }
 
-/// `ValidateUserAnnotations`
+/// Mirrors `ValidateUserAnnotations` of the reference.
 fn validate_annotations(annotations: &Field<'_, '_>, errors: &mut Errors) {
     let mut size = 0;
     for (key, value) in annotations.entries() {
@@ -145,7 +145,7 @@ fn validate_annotations(annotations: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// A refusal that does not show what it is about.
+/// Returns an error that does not show the invalid value.
 fn omitted(field: &Field<'_, '_>, why: &str) -> FieldError {
     FieldError::invalid_shown(&field.path(), why.to_owned(), "")
 }
@@ -154,7 +154,7 @@ fn bytes_of(field: &Field<'_, '_>) -> Vec<u8> {
     STANDARD.decode(field.text()).unwrap_or_default()
 }
 
-/// The type of the key.
+/// Type of the key.
 enum Key {
     Supported(&'static dyn VerificationAlgorithm),
     Curve,
@@ -188,7 +188,7 @@ impl Key {
         }
     }
 
-    /// The algorithm by which the key signs; what is wrong with it is reported at `field`.
+    /// Returns the signature algorithm of the key. Reports an invalid key at `field`.
     fn check(
         info: &SubjectPublicKeyInfo<'_>,
         field: &Field<'_, '_>,
@@ -209,7 +209,7 @@ impl Key {
     }
 }
 
-/// `validateStubPKCS10Request`
+/// Mirrors `validateStubPKCS10Request` of the reference.
 fn validate_request(request: &Field<'_, '_>, errors: &mut Errors) {
     let der = bytes_of(request);
     if der.len() > KEY {
@@ -226,7 +226,7 @@ fn validate_request(request: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateDeprecatedPKIXPublicKey`: the requester has the private key, too.
+/// Mirrors `validateDeprecatedPKIXPublicKey`: the signature proves that the requester owns the private key.
 fn validate_key(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (key, proof) = (spec.child("pkixPublicKey"), spec.child("proofOfPossession"));
     let (der, signature) = (bytes_of(&key), bytes_of(&proof));
@@ -257,7 +257,7 @@ fn is(request: &Field<'_, '_>, outcome: &str) -> bool {
         .any(|condition| condition.child("type").text() == outcome && condition.child("status").text() == "True")
 }
 
-/// `ValidatePodCertificateRequestStatusUpdate`
+/// Mirrors `ValidatePodCertificateRequestStatusUpdate` of the reference.
 fn validate_status(context: &WriteContext<'_>, new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (status, before) = (new.child("status"), old.child("status"));
     let conditions = status.child("conditions");
@@ -290,7 +290,8 @@ fn validate_status(context: &WriteContext<'_>, new: &Field<'_, '_>, old: &Field<
     }
 }
 
-/// One outcome at most, and none that is not so; the paths have brackets where others have none.
+/// Validates that there is at most one outcome and that its status is true. The error paths have brackets where other
+/// kinds have none.
 fn validate_outcomes(conditions: &Field<'_, '_>, errors: &mut Errors) {
     let mut known = 0;
     for (at, condition) in conditions.slice().iter().enumerate() {
@@ -314,7 +315,7 @@ fn validate_outcomes(conditions: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The certificates of a chain; where one is none, what is said of it.
+/// Returns the PEM blocks of a certificate chain, with `Err` for a block that is not a certificate.
 fn certificates(chain: &str) -> Vec<Result<Block, ()>> {
     let of_type = |block: Block| {
         if block.label == "CERTIFICATE" {
@@ -326,8 +327,7 @@ fn certificates(chain: &str) -> Vec<Result<Block, ()>> {
     blocks(chain.as_bytes()).map(of_type).collect()
 }
 
-/// What is wrong with a certificate that was issued: it is of the requested key, and its times are those that the
-/// status says.
+/// Validates an issued certificate: it is for the requested key, and its times match those in the status.
 fn validate_issued(context: &WriteContext<'_>, status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let chain = status.child("certificateChain");
     if chain.text().len() > CHAIN {
@@ -371,7 +371,7 @@ fn validate_issued(context: &WriteContext<'_>, status: &Field<'_, '_>, old: &Fie
     }
 }
 
-/// The key of a requested certificate, as DER.
+/// Returns the key of a requested certificate as DER.
 fn requested_key(spec: &Field<'_, '_>) -> Option<Vec<u8>> {
     let request = bytes_of(&spec.child("stubPKCS10Request"));
     if request.is_empty() {
@@ -472,7 +472,7 @@ mod tests {
         assert_eq!(odd.len(), 2, "{odd:?}");
         assert!(odd[0].contains("must be in the range [3600, 7862400]"), "{odd:?}");
         assert!(odd[1].contains("must be a valid PKCS#10 CSR"), "{odd:?}");
-        // The key of RFC 8410, whose owner did not sign the identifier.
+        // The example key of RFC 8410. Its owner did not sign the identifier.
         let key = "MCowBQYDK2VwAyEAGb9ECWmEzf6FQbrBZ9w7lshQhqowtrbLDFw4rXAxZuE=";
         let unproven = harness.errors(&request(&format!("pkixPublicKey: {key}, proofOfPossession: AAAA")));
         assert_eq!(unproven.len(), 1, "{unproven:?}");

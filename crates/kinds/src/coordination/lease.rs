@@ -5,7 +5,7 @@ use holdfast_value::Value;
 
 use super::leasecandidate::validate_strategy;
 
-/// What only Leases do.
+/// Strategy of Leases.
 pub(crate) struct Lease;
 
 impl Strategy for Lease {

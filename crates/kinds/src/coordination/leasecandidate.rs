@@ -1,4 +1,5 @@
-//! LeaseCandidates: who may hold a Lease (<https://kubernetes.io/docs/concepts/cluster-administration/coordinated-leader-election/>).
+//! LeaseCandidates: candidates for holding a Lease
+//! (<https://kubernetes.io/docs/concepts/cluster-administration/coordinated-leader-election/>).
 
 use std::cmp::Ordering;
 
@@ -9,7 +10,7 @@ use holdfast_value::Value;
 
 use crate::validation::{Errors, immutable_text, report};
 
-/// What only LeaseCandidates do.
+/// Strategy of LeaseCandidates.
 pub(crate) struct LeaseCandidate;
 
 const OLDEST: &str = "OldestEmulationVersion";
@@ -30,7 +31,7 @@ impl Strategy for LeaseCandidate {
     }
 }
 
-/// The version that a field holds; none where it is empty or, which is reported, no version.
+/// Returns the version in a field; `None` if it is empty or invalid. Reports an invalid one.
 fn version(field: &Field<'_, '_>, errors: &mut Errors) -> Option<Version> {
     if field.text().is_empty() {
         return None;
@@ -42,7 +43,7 @@ fn version(field: &Field<'_, '_>, errors: &mut Errors) -> Option<Version> {
     version.ok()
 }
 
-/// `ValidateLeaseCandidateSpec`
+/// Mirrors `ValidateLeaseCandidateSpec` of the reference.
 fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (name, strategy) = (spec.child("leaseName"), spec.child("strategy"));
     if name.text().is_empty() {
@@ -54,7 +55,7 @@ fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
         errors.push(binary.required(""));
     }
     let binary_version = version(&binary, errors);
-    // What cannot be read counts as 0.0.0.
+    // An invalid version counts as 0.0.0.
     let zero = || Version::parse("0.0.0").ok();
     if !binary.text().is_empty()
         && !emulated.text().is_empty()
@@ -75,7 +76,7 @@ fn validate_spec(spec: &Field<'_, '_>, errors: &mut Errors) {
     validate_strategy(&strategy, errors);
 }
 
-/// `ValidateCoordinatedLeaseStrategy`, whose paths name the field twice.
+/// Mirrors `ValidateCoordinatedLeaseStrategy`, whose error paths repeat the field name.
 pub(super) fn validate_strategy(strategy: &Field<'_, '_>, errors: &mut Errors) {
     let twice = strategy.shown_as("strategy");
     if !strategy.text().contains('/') {

@@ -1,4 +1,4 @@
-//! The kinds of the group `coordination.k8s.io`.
+//! Kinds of the API group `coordination.k8s.io`.
 
 mod lease;
 mod leasecandidate;
@@ -9,10 +9,10 @@ use crate::metadata_checks::of_apimachinery;
 use crate::versions::Versions;
 use holdfast_resource::metadata::formats::config_key;
 
-/// The versions of LeaseCandidates.
+/// API versions of LeaseCandidates.
 const CANDIDATES: Versions = Versions::alike(&["coordination.k8s.io/v1beta1", "coordination.k8s.io/v1alpha2"]);
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "leases" => kind(lease::Lease).metadata_checks(of_apimachinery(0, 1)).done(),

@@ -1,11 +1,11 @@
-//! Slices that were kept in v1beta1, where the place of an endpoint stands in labels.
+//! EndpointSlices stored in v1beta1, where the topology of an endpoint is in labels.
 
 use holdfast_value::Value;
 
 const ZONE: &str = "topology.kubernetes.io/zone";
 const NODE: &str = "kubernetes.io/hostname";
 
-/// A slice of any version in v1.
+/// Converts a stored EndpointSlice of any version to v1.
 pub(super) fn endpointslice(mut object: Value) -> Value {
     let is_current = object.str_at(&["apiVersion"]) == Some("discovery.k8s.io/v1");
     let endpoints = object.at_mut(&["endpoints"]).filter(|_| !is_current);
@@ -29,7 +29,7 @@ fn place(endpoint: &mut Value) {
     if let Some(node) = topology.get(NODE).cloned() {
         match endpoint.get("nodeName") {
             None => endpoint.set_at(&["nodeName"], node),
-            // Another name than that of the node stays where it is.
+            // A hostname label that differs from `nodeName` stays in the deprecated topology.
             Some(known) if *known != node => return endpoint.set_at(&["deprecatedTopology"], topology),
             Some(_) => {}
         }

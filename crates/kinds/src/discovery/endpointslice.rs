@@ -17,13 +17,13 @@ use crate::defaults::change_items;
 use crate::validation::addresses::{Reading, address_warning, canonical_address, endpoint_address, lenient_address};
 use crate::validation::{Errors, report, same};
 
-/// What only EndpointSlices do.
+/// Strategy of EndpointSlices.
 pub(crate) struct EndpointSlice {
-    /// Where those inside of the cluster reach the server.
+    /// Address at which clients in the cluster reach the server.
     pub(crate) server: Option<SocketAddr>,
-    /// Whether it is to stand there from the start.
+    /// True if the slice is created at startup.
     pub(crate) first: bool,
-    /// How addresses of IPv4 are read.
+    /// Parsing mode for IPv4 addresses.
     pub(crate) reading: Reading,
 }
 
@@ -32,7 +32,7 @@ const ADDRESSES: usize = 100;
 const PORTS: usize = 20_000;
 const HINTS: usize = 8;
 
-/// The label that names the controller of a slice, and the names of Kubernetes' own controllers, whose addresses are
+/// Label that names the controller of a slice, and the names of Kubernetes' own controllers, whose addresses are
 /// canonical and get no warnings.
 const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 const CONTROLLERS: [&str; 2] = [
@@ -81,7 +81,7 @@ impl Strategy for EndpointSlice {
 }
 
 impl InitialObjects for EndpointSlice {
-    /// What stands behind the service `kubernetes`: the server itself.
+    /// Returns the endpoints of the service `kubernetes`: the server itself.
     fn initial_objects(&self) -> Vec<Value> {
         let behind = |server: SocketAddr| {
             let mut endpoint = Value::empty_map();
@@ -107,7 +107,7 @@ impl InitialObjects for EndpointSlice {
 }
 
 impl EndpointSlice {
-    /// Checks a slice; the addresses in `kept` stood there before and may stay.
+    /// Validates a slice. The addresses in `kept` are those of the old object and stay valid.
     fn validate_slice(&self, context: &WriteContext<'_>, object: &Value, kept: HashSet<&str>) -> Errors {
         let address_type = object.str_at(&["addressType"]).unwrap_or_default();
         let own = own_address(self.server, context);
@@ -123,13 +123,13 @@ impl EndpointSlice {
     }
 }
 
-/// What is known of a slice that its endpoints are checked by.
+/// Context for the validation of endpoints.
 struct SliceRules<'a> {
-    /// Of what type the addresses are.
+    /// Type of the addresses.
     address_type: &'a str,
-    /// The addresses that were there before.
+    /// Addresses of the old object.
     kept: HashSet<&'a str>,
-    /// The address of the server itself.
+    /// Address of the server itself.
     own: Option<IpAddr>,
     reading: Reading,
 }
@@ -154,7 +154,7 @@ impl<'v> Rules<'v> for SliceRules<'_> {
 }
 
 impl SliceRules<'_> {
-    /// `validateEndpoints`
+    /// Mirrors `validateEndpoints` of the reference.
     fn validate_endpoints<'v>(&self, slice: &Part<'v, '_>, check: &mut Check<'_>) {
         let endpoints = slice.child("endpoints");
         if endpoints.len() > ENDPOINTS {
@@ -180,7 +180,7 @@ impl SliceRules<'_> {
         }
     }
 
-    /// Checks an address of a known type.
+    /// Validates an address of a known type.
     fn validate_address(&self, all: &Field<'_, '_>, address: &Field<'_, '_>, errors: &mut Errors) {
         let before = errors.len();
         let wants_ipv4 = match self.address_type {
@@ -197,7 +197,7 @@ impl SliceRules<'_> {
         if errors.len() > before {
             return;
         }
-        // An IPv4 address dressed as IPv6 is taken for IPv4.
+        // An IPv4-mapped IPv6 address counts as IPv4.
         if lenient_address(address.text()).is_some_and(|parsed| parsed.to_canonical().is_ipv4() != wants_ipv4) {
             // The reference reports the list rather than the item.
             errors.push(all.invalid_as(address.text(), format!("must be an {} address", self.address_type)));
@@ -205,7 +205,7 @@ impl SliceRules<'_> {
         endpoint_address(address, self.own, errors);
     }
 
-    /// `validatePorts`
+    /// Mirrors `validatePorts` of the reference.
     fn validate_ports<'v>(&self, slice: &Part<'v, '_>, check: &mut Check<'_>) {
         let ports = slice.child("ports");
         if ports.len() > PORTS {
@@ -226,7 +226,7 @@ impl SliceRules<'_> {
     }
 }
 
-/// All addresses of a slice.
+/// Returns all addresses of a slice.
 fn addresses_of(slice: &Value) -> HashSet<&str> {
     let endpoints = slice.get("endpoints").and_then(Value::as_list).into_iter();
     let addresses = endpoints
@@ -238,7 +238,7 @@ fn addresses_of(slice: &Value) -> HashSet<&str> {
         .collect()
 }
 
-/// Takes out what only an earlier version of the kind took.
+/// Removes the deprecated topology, which only an earlier version of the kind accepted.
 fn drop_topology(object: &mut Value) {
     let has_one = |endpoint: &Value| endpoint.get("deprecatedTopology").is_some();
     change_items(object, "endpoints", has_one, |endpoint| {
@@ -246,7 +246,7 @@ fn drop_topology(object: &mut Value) {
     });
 }
 
-/// `IsFullyQualifiedDomainName`
+/// Mirrors `IsFullyQualifiedDomainName` of the reference.
 fn validate_domain(domain: &Field<'_, '_>, errors: &mut Errors) {
     let name = domain.text().strip_suffix('.').unwrap_or(domain.text());
     let faults = dns_subdomain(name);
@@ -266,7 +266,7 @@ fn validate_domain(domain: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Checks hints of one type. Says whether there are few enough of them to look further.
+/// Validates hints of one type. Returns true if their number is within the limit, so that validation continues.
 fn validate_hints(hints: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: &mut Errors) -> bool {
     if hints.len() > HINTS {
         errors.push(hints.too_many(HINTS));
@@ -283,23 +283,23 @@ fn validate_hints(hints: &Field<'_, '_>, form: impl Fn(&str) -> Faults, errors: 
     true
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("slice-endpoints", |object, _| of_slice(object)),
     ("slice-ports", |object, _| ports_of_slice(object)),
 ];
 
-/// The addresses of all endpoints of a slice.
+/// Returns the addresses of all endpoints of a slice.
 fn of_slice(slice: &Value) -> Value {
     let endpoints = items(slice, &["endpoints"]).iter();
     let addresses = endpoints.flat_map(|endpoint| items(endpoint, &["addresses"]));
     or_unset(&addresses.map(scalar_text).collect::<Vec<_>>())
 }
 
-/// The ports of a slice: numbers, or names where there is no number.
+/// Returns the ports of a slice: numbers, or names if there is no number.
 fn ports_of_slice(slice: &Value) -> Value {
     let port = |port: &Value| {
-        // A name that is empty is one.
+        // An empty name counts as a name.
         let name = port.str_at(&["name"]);
         let number = port.get("port").and_then(Value::as_i64);
         number.map_or_else(|| name.unwrap_or("*").to_owned(), |number| number.to_string())
@@ -361,7 +361,7 @@ mod tests {
             harness.update_errors(&slice("IPv4", "10.1.2.3"), &slice("IPv6", "2001:db8::1")),
             [r#"addressType: Invalid value: "IPv6": field is immutable"#]
         );
-        // What stood there before is not looked at again.
+        // Addresses of the old object are not validated again.
         assert_eq!(
             harness.update_errors(&slice("IPv4", "10.1.2.3"), &slice("IPv6", "10.1.2.3")),
             [r#"addressType: Invalid value: "IPv6": field is immutable"#]
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn topology_of_an_earlier_version_is_dropped_and_hints_have_forms() {
+    fn deprecated_topology_is_dropped_and_hints_are_validated() {
         let harness = Harness::new();
         let with = |more: &str| slice("IPv4", "10.1.2.3").replace("'10.1.2.3']", &format!("'10.1.2.3'], {more}"));
         let created = harness.create(&with("deprecatedTopology: {'a b': c}"));

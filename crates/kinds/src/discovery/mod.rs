@@ -1,4 +1,4 @@
-//! The kinds of the group `discovery.k8s.io`.
+//! Kinds of the API group `discovery.k8s.io`.
 
 mod at_rest;
 pub(crate) mod endpointslice;
@@ -8,7 +8,7 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
 use crate::validation::addresses::Reading;
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let server = config.server();
     Some(match plural {

@@ -1,4 +1,4 @@
-//! The feature gates of the reference, with stage and default, and the flags that set them.
+//! Feature gates of the reference with stages and defaults, and the flags that set them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,21 +7,21 @@ use holdfast_gotext::errors::aggregate;
 
 use super::{Feature, Features};
 
-/// How mature a feature is.
+/// Maturity stage of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// Off by default.
     Alpha,
     /// On or off by default.
     Beta,
-    /// On, and soon without a gate.
+    /// On by default. The gate will be removed.
     Stable,
-    /// About to go.
+    /// The feature will be removed.
     Deprecated,
 }
 
 impl Stage {
-    /// The name of the stage as the reference's metrics have it; empty for what is stable.
+    /// Returns the stage's name in the reference's metrics; empty for a stable one.
     pub fn name(self) -> &'static str {
         match self {
             Self::Alpha => "ALPHA",
@@ -32,14 +32,14 @@ impl Stage {
     }
 }
 
-/// A gate of the reference.
+/// A feature gate of the reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// Its name.
+    /// Name of the gate.
     pub name: &'static str,
-    /// How mature the feature is.
+    /// Maturity stage of the feature.
     pub stage: Stage,
-    /// Whether the feature is on.
+    /// True if the feature is on.
     pub on: bool,
     locked: bool,
     needs: Vec<&'static str>,
@@ -47,21 +47,21 @@ pub struct Gate {
     claim: Option<Claim>,
 }
 
-/// Text of the table on what a gate does in Holdfast.
+/// Statement of the table about the effect of a gate in Holdfast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Holdfast always behaves as the gate says; the behaviour.
+    /// Behavior of the gate that Holdfast always has.
     Always(&'static str),
-    /// Holdfast does not have the behaviour of the gate; the reason.
+    /// Reason why Holdfast does not have the behavior of the gate.
     Absent(&'static str),
-    /// The gate is a [`Feature`]; the part of it that is missing.
+    /// Missing part of the gate, which is a [`Feature`].
     Lacks(&'static str),
-    /// The gate has no effect in Holdfast; the reason.
+    /// Reason why the gate has no effect in Holdfast.
     NoEffect(&'static str),
 }
 
 impl Claim {
-    /// Splits the claim from the end of a line of the table.
+    /// Splits the claim off the end of a line of the table.
     fn split(line: &'static str) -> (&'static str, Option<Self>) {
         // The first of the words begins the claim, whose text may contain others.
         let first = [" always ", " absent ", " lacks ", " because "]
@@ -83,27 +83,27 @@ impl Claim {
 }
 
 impl Gate {
-    /// Returns what the table says of the gate in Holdfast. Features, and gates of other components, may have no claim.
+    /// Returns the table's claim about the gate. Features, and gates of other components, may have none.
     pub fn claim(&self) -> Option<Claim> {
         self.claim
     }
 
-    /// The components in which alone it means something; none where it is one of API servers.
+    /// Returns the components that the gate is limited to; none if it is a gate of API servers.
     pub fn components(&self) -> &[&'static str] {
         &self.components
     }
 
-    /// Whether it sets all gates of its stage.
+    /// Returns true if it sets all gates of its stage.
     pub fn is_of_stage(&self) -> bool {
         [ALL_ALPHA, ALL_BETA].contains(&self.name)
     }
 
-    /// Whether it may not be set to another value.
+    /// Returns true if its value cannot be changed.
     pub fn is_locked(&self) -> bool {
         self.locked
     }
 
-    /// The gate that a line of the table describes.
+    /// Parses a line of the table.
     fn of(line: &'static str) -> Option<Self> {
         let (line, claim) = Claim::split(line);
         let mut words = line.split(' ');
@@ -140,12 +140,12 @@ impl Gate {
     }
 }
 
-/// Why gates cannot be set so, in the words of the reference.
+/// Error in the values of `--feature-gates`, in the wording of the reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FeatureError(String);
 
-/// All gates of the reference and whether each is on.
+/// All gates of the reference and their values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeatureGates {
     gates: Vec<Gate>,
@@ -169,10 +169,10 @@ const ALL_ALPHA: &str = "AllAlpha";
 const ALL_BETA: &str = "AllBeta";
 
 impl FeatureGates {
-    /// The gates where `--feature-gates` was given these values, each a list of `Name=true` or `kube:Name=true`.
+    /// Returns the gates with the given values of `--feature-gates`, each a list of `Name=true` or `kube:Name=true`.
     ///
     /// # Errors
-    /// Where a gate is unknown, locked or needs others that are off, or a value is no truth value.
+    /// If a gate is unknown, locked or needs others that are off, or if a value is not a boolean.
     pub fn set(flags: &[String]) -> Result<Self, FeatureError> {
         let settings = read(flags)?;
         let mut gates = Self::default();
@@ -217,17 +217,17 @@ impl FeatureGates {
         }
     }
 
-    /// What the log says of gates that need not or should not be set.
+    /// Returns the log warnings about gates that need not or should not be set.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// All gates, in the order of their names.
+    /// Returns all gates in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = &Gate> {
         self.gates.iter()
     }
 
-    /// The features that are on, of those that change something here.
+    /// Returns the enabled features that have an effect in Holdfast.
     pub fn features(&self) -> Features {
         let on = Feature::ALL
             .iter()
@@ -239,7 +239,7 @@ impl FeatureGates {
         self.gates.iter().find(|gate| gate.name == name)
     }
 
-    /// The gates that are on while others that they need are off.
+    /// Returns an error for each enabled gate that needs a gate that is off.
     fn unmet(&self) -> Vec<String> {
         let is_off = |name: &&&str| self.gate(name).is_some_and(|gate| !gate.on);
         let unmet = self.gates.iter().filter(|gate| gate.on).filter_map(|gate| {
@@ -263,10 +263,10 @@ impl fmt::Display for Gate {
     }
 }
 
-/// The component that gates are of where a flag names none.
+/// Default component of a gate in the flag.
 const KUBE: &str = "kube";
 
-/// The gates that the values of flags name, each with its last value.
+/// Parses the gates in the values of flags. The last value of a gate wins.
 fn read(flags: &[String]) -> Result<BTreeMap<String, bool>, FeatureError> {
     let mut settings = BTreeMap::new();
     let (mut named, mut unnamed) = (false, false);
@@ -301,10 +301,10 @@ fn read(flags: &[String]) -> Result<BTreeMap<String, bool>, FeatureError> {
     Ok(settings)
 }
 
-/// A truth value as Go reads it.
+/// Parses a boolean as Go does.
 ///
 /// # Errors
-/// In Go's words, where `text` is none.
+/// If `text` is not a boolean, with Go's message.
 pub fn truth(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Ok(true),

@@ -1,4 +1,4 @@
-//! FlowSchemas: which requests belong to which level.
+//! FlowSchemas: assignment of requests to priority levels.
 
 use std::ops::ControlFlow;
 
@@ -21,16 +21,16 @@ const VERBS: [&str; 9] = [
     "update",
     "watch",
 ];
-/// The kinds of subjects with the field of each.
+/// Kinds of subjects with the field of each.
 const SUBJECTS: [(&str, &str); 3] = [
     ("Group", "group"),
     ("ServiceAccount", "serviceAccount"),
     ("User", "user"),
 ];
 
-/// What no mark says of FlowSchemas.
+/// Validation rules of FlowSchemas that validation tags do not cover.
 pub(super) struct SchemaRules<'n> {
-    /// The name of the schema.
+    /// Name of the schema.
     pub(super) name: &'n str,
 }
 
@@ -65,7 +65,7 @@ impl<'v> Rules<'v> for SchemaRules<'_> {
     }
 }
 
-/// `ValidateFlowDistinguisherMethod`: the whole method is shown.
+/// Mirrors `ValidateFlowDistinguisherMethod`: the error shows the whole method.
 fn validate_method(method: &Field<'_, '_>, errors: &mut Errors) {
     const METHODS: [&str; 2] = ["ByNamespace", "ByUser"];
     let type_field = method.child("type");
@@ -156,7 +156,7 @@ fn validate_verbs(verbs: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Reports `*` beside other items. Breaks off where `*` is among them.
+/// Reports `*` together with other items. Returns `Break` if the list contains `*`.
 fn all_alone(list: &Field<'_, '_>, others: &str, errors: &mut Errors) -> ControlFlow<()> {
     if !list.items().any(|item| item.text() == ALL) {
         return ControlFlow::Continue(());
@@ -167,7 +167,7 @@ fn all_alone(list: &Field<'_, '_>, others: &str, errors: &mut Errors) -> Control
     ControlFlow::Break(())
 }
 
-/// What is wrong with a path that is none of a resource.
+/// Returns the error in a non-resource path.
 fn path_fault(path: &str) -> Option<&'static str> {
     let stars = path.matches('*').count();
     Some(match path {
@@ -195,7 +195,7 @@ mod tests {
     const WHO: &str = "subjects: [{kind: User, user: {name: u}}]";
 
     #[test]
-    fn a_schema_names_a_level_and_leaves_the_first_place_to_the_exempt() {
+    fn schema_without_level_or_with_precedence_1_is_rejected() {
         assert_eq!(
             schema(""),
             ["spec.priorityLevelConfiguration.name: Required value: must reference a priority level"]

@@ -1,4 +1,5 @@
-//! The schemas and levels that every server has: two of them fixed, the others for those who run the server to change.
+//! Default FlowSchemas and priority levels of every server: two of each are fixed, administrators may change the
+//! others.
 
 use holdfast_resource::Field;
 use holdfast_resource::metadata::new_object;
@@ -9,10 +10,10 @@ use crate::defaults::put_at;
 use crate::validation::same;
 
 const GROUP_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
-/// Says that the server keeps the object as it is here as long as no client changes it.
+/// Annotation that is true as long as the server updates the object, because no client has changed it.
 const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
 
-/// The levels, by name: the spec as YAML.
+/// Priority levels by name, with the spec as YAML.
 const LEVELS: [(&str, &str); 8] = [
     (
         EXEMPT,
@@ -54,7 +55,7 @@ const LEVELS: [(&str, &str); 8] = [
     ),
 ];
 
-/// A schema: its name, its level, its place, what distinguishes flows, its subjects and its requests.
+/// A FlowSchema: name, priority level, precedence, flow distinguisher, subjects and rules.
 struct Schema {
     name: &'static str,
     level: &'static str,
@@ -100,10 +101,10 @@ const SCHEMAS: [Schema; 11] = [
     Schema { name: "system-nodes", level: "system", precedence: 500, method: BY_USER, subjects: &[Group("system:nodes")], rules: EVERYTHING },
 ];
 
-/// Those that no client may change.
+/// Names of the objects that no client may change.
 const FIXED: [&str; 2] = [EXEMPT, "catch-all"];
 
-/// The levels.
+/// Returns the default priority levels.
 pub(super) fn levels() -> Vec<Value> {
     let levels = LEVELS.iter();
     levels
@@ -111,7 +112,7 @@ pub(super) fn levels() -> Vec<Value> {
         .collect()
 }
 
-/// The schemas.
+/// Returns the default FlowSchemas.
 pub(super) fn schemas() -> Vec<Value> {
     let schemas = SCHEMAS.iter();
     schemas
@@ -119,7 +120,7 @@ pub(super) fn schemas() -> Vec<Value> {
         .collect()
 }
 
-/// Whether a schema or a level has a fixed spec, and that of `object` is another. The shares of what is exempt may change.
+/// Returns true if `object` must have a fixed spec and differs from it. The shares of the exempt level may change.
 pub(super) fn differs_from_fixed(object: &Value) -> bool {
     let name = object.str_at(&["metadata", "name"]).unwrap_or_default();
     if !FIXED.contains(&name) {
@@ -142,8 +143,8 @@ pub(super) fn differs_from_fixed(object: &Value) -> bool {
     !same(fixed.as_ref(), object.get("spec"))
 }
 
-/// What an existing object becomes: those that no client may change, and those that say that they update themselves, get the
-/// spec of this version; all say whether they do.
+/// Returns the update of an existing object, if it needs one. Fixed objects and those with auto-update get the spec of
+/// this release. All get the annotation that states whether they auto-update.
 pub(super) fn reconcile(stored: &Value, initial: &Value) -> Option<Value> {
     let name = stored.str_at(&["metadata", "name"]).unwrap_or_default();
     let said = updates_itself(stored);
@@ -163,7 +164,7 @@ pub(super) fn reconcile(stored: &Value, initial: &Value) -> Option<Value> {
     Some(next)
 }
 
-/// The spec that is as good as that of this version: the shares of what is exempt are for those who run the server to change.
+/// Returns the spec of this release, with the stored shares of the exempt level, which administrators may change.
 fn wanted_spec(name: &str, stored: &Value, initial: &Value) -> Option<Value> {
     let mut spec = initial.get("spec")?.clone();
     if name == EXEMPT
@@ -175,7 +176,7 @@ fn wanted_spec(name: &str, stored: &Value, initial: &Value) -> Option<Value> {
     Some(spec)
 }
 
-/// What an object says of whether it updates itself; `None` where it does not say it as Go's `strconv.ParseBool` reads it.
+/// Returns the auto-update annotation of an object; `None` if it is not a boolean for Go's `strconv.ParseBool`.
 pub(super) fn updates_itself(object: &Value) -> Option<bool> {
     match object.str_at(&["metadata", "annotations", AUTO_UPDATE])? {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Some(true),
@@ -184,7 +185,7 @@ pub(super) fn updates_itself(object: &Value) -> Option<bool> {
     }
 }
 
-/// Whether one of `objects` has the name of `other`.
+/// Returns true if one of `objects` has the name of `other`.
 pub(super) fn has(objects: Vec<Value>, other: &Value) -> bool {
     let name = |object: &Value| object.str_at(&["metadata", "name"]).map(str::to_owned);
     objects.iter().any(|object| name(object) == name(other))
@@ -257,7 +258,7 @@ mod tests {
         object
     }
 
-    /// The shares and the annotation that come of it.
+    /// Returns the shares and the annotation after the update.
     fn reconciled(stored: &Value) -> Option<(i64, String)> {
         let name = stored.str_at(&["metadata", "name"]).unwrap();
         let next = reconcile(stored, &initial(name))?;
@@ -270,17 +271,17 @@ mod tests {
     }
 
     #[test]
-    fn what_updates_itself_gets_the_spec_of_this_version_and_what_does_not_keeps_its_own() {
+    fn reconcile_updates_only_fixed_or_auto_update_objects() {
         let cases = [
             (stored("system", Some("true"), 2, 30), None),
             (stored("system", Some("true"), 2, 99), Some((30, "true"))),
             (stored("system", Some("false"), 2, 99), None),
             (stored("system", Some("0"), 1, 99), None),
-            // Without a word, what was never changed updates itself.
+            // Without the annotation, an object that was never changed auto-updates.
             (stored("system", None, 1, 99), Some((30, "true"))),
             (stored("system", None, 2, 99), Some((99, "false"))),
             (stored("system", Some("odd"), 2, 99), Some((99, "false"))),
-            // An object that no client may change is updated whatever its annotation says.
+            // A fixed object is updated whatever its annotation is.
             (stored("catch-all", Some("false"), 2, 99), Some((5, "true"))),
             (stored("exempt", Some("true"), 2, 7), None),
         ];

@@ -1,4 +1,4 @@
-//! The kinds of the group `flowcontrol.apiserver.k8s.io`
+//! Kinds of the API group `flowcontrol.apiserver.k8s.io`
 //! (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>).
 
 mod flowschema;
@@ -17,7 +17,7 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::{of_core, with_status};
 use crate::validation::Errors;
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "flowschemas" => kind(FlowControl {
@@ -44,14 +44,14 @@ pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     })
 }
 
-/// What the kinds of the group do alike.
+/// Strategy that the kinds of the group share.
 struct FlowControl {
     initial_objects: fn() -> Vec<Value>,
-    /// What is wrong with the specification of an object of that name.
+    /// Function that validates the spec of an object with the given name.
     check: fn(&WriteContext<'_>, &Value, &str) -> Errors,
-    /// The annotation that only conversion may set.
+    /// Annotation that only conversion may set.
     forbidden_annotation: Option<&'static str>,
-    /// What is said of a condition without a type.
+    /// Error message for a condition without a type.
     untyped_condition: &'static str,
 }
 
@@ -105,7 +105,7 @@ impl InitialObjects for FlowControl {
 }
 
 impl FlowControl {
-    /// Reports conditions without a type, and types that stand there twice.
+    /// Reports conditions without a type, and duplicate types.
     fn validate_conditions(&self, object: &Field<'_, '_>, errors: &mut Errors) {
         let status = object.child("status");
         let mut types = HashSet::new();
@@ -121,5 +121,5 @@ impl FlowControl {
     }
 }
 
-/// The name of the schema and of the level of what is never held up.
+/// Name of the FlowSchema and priority level of requests that are never queued.
 const EXEMPT: &str = "exempt";

@@ -1,4 +1,4 @@
-//! PriorityLevelConfigurations: how many requests of a level may run, and what becomes of the others.
+//! PriorityLevelConfigurations: concurrency limits of priority levels, and the handling of requests above them.
 
 use holdfast_resource::{Check, Field, Part, Rules};
 
@@ -7,12 +7,12 @@ use crate::validation::Errors;
 
 const OF_EXEMPT: &str = "Exempt";
 const LIMITED: &str = "Limited";
-/// As many bits as the hash has that deals a flow its queues.
+/// Number of bits of the hash that assigns queues to a flow.
 const HASH_BITS: f64 = 60.0;
 
-/// What no mark says of PriorityLevelConfigurations.
+/// Validation rules of PriorityLevelConfigurations that validation tags do not cover.
 pub(super) struct LevelRules<'n> {
-    /// The name of the level.
+    /// Name of the level.
     pub(super) name: &'n str,
 }
 
@@ -28,7 +28,7 @@ impl<'v> Rules<'v> for LevelRules<'_> {
 }
 
 impl LevelRules<'_> {
-    /// `ValidatePriorityLevelConfigurationSpec`
+    /// Mirrors `ValidatePriorityLevelConfigurationSpec` of the reference.
     fn validate_level<'v>(&self, spec: &Part<'v, '_>, check: &mut Check<'_>) {
         let (type_field, limited, exempt) = (spec.child("type"), spec.child("limited"), spec.child("exempt"));
         let errors = &mut check.errors;
@@ -55,7 +55,7 @@ impl LevelRules<'_> {
         }
     }
 
-    /// `ValidateLimitResponse`
+    /// Mirrors `ValidateLimitResponse` of the reference.
     fn validate_response<'v>(&self, response: &Part<'v, '_>, check: &mut Check<'_>) {
         let (type_field, queuing) = (response.child("type"), response.child("queuing"));
         let errors = &mut check.errors;
@@ -73,7 +73,7 @@ impl LevelRules<'_> {
     }
 }
 
-/// A hand is dealt from the queues, and by the bits that the hash has.
+/// Validates the hand size: it is at most the number of queues, and the hash has enough bits to deal the hand.
 fn validate_hand(queuing: &Field<'_, '_>, errors: &mut Errors) {
     let hand = queuing.child("handSize");
     let deck = queuing.child("queues").number().unwrap_or_default();
@@ -89,8 +89,8 @@ fn validate_hand(queuing: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// How many bits it takes to deal a hand of cards from a deck. No hand of more cards than the hash has bits fits a deck of
-/// as many, so that the sum is short.
+/// Returns the number of bits for dealing a hand of cards from a deck. The loop stops above the bits of the hash, which
+/// bounds the work for a large hand.
 fn bits_to_deal(deck: i64, cards: i64) -> f64 {
     let mut bits = 0.0;
     for dealt in 0..cards {

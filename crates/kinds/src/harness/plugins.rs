@@ -1,4 +1,4 @@
-//! Admission plugins, called for a write.
+//! Calls of admission plugins for a write.
 
 use futures_util::FutureExt as _;
 use holdfast_admission::AdmissionPlugin;
@@ -14,7 +14,7 @@ impl Harness {
         plugins.find(|plugin| plugin.name() == name).unwrap()
     }
 
-    /// What the plugin of that name makes of a create, or why it refuses it.
+    /// Runs an admission plugin on a create. Returns the resulting object, or the reason for the rejection.
     pub(crate) fn admit(&self, plugin: &str, text: &str) -> Result<Value, String> {
         let plugin = self.plugin(plugin);
         let mut object = self.read(text);
@@ -33,7 +33,8 @@ impl Harness {
         }
     }
 
-    /// Has the plugin of that name look at an update as it was sent; why it refuses it, with the reasons of the causes.
+    /// Runs an admission plugin on an update as the client sent it. Returns the rejection with the reasons of its
+    /// causes.
     pub(crate) fn admit_update(
         &self,
         plugin: &str,
@@ -55,7 +56,7 @@ impl Harness {
         })
     }
 
-    /// Has the plugin of that name look at an update before it is checked; why it refuses it.
+    /// Runs an admission plugin on an update before validation. Returns the reason for a rejection.
     pub(crate) fn admit_change(
         &self,
         plugin: &str,
@@ -72,7 +73,7 @@ impl Harness {
         changed.map_err(said)
     }
 
-    /// Has the plugin of that name look at the deletion of an object; why it refuses it.
+    /// Runs an admission plugin on the deletion of an object. Returns the reason for a rejection.
     pub(crate) fn admit_deletion(&self, plugin: &str, text: &str) -> Result<(), String> {
         let plugin = self.plugin(plugin);
         let old = self.read(text);
@@ -83,7 +84,7 @@ impl Harness {
         deleted.map_err(said)
     }
 
-    /// Has the plugin of that name look at a POST of `body` to a subresource of the object `name`; why it refuses it.
+    /// Runs an admission plugin on a POST of `body` to a subresource of `name`. Returns the reason for a rejection.
     pub(crate) fn admit_subresource(
         &self,
         plugin: &str,
@@ -100,7 +101,7 @@ impl Harness {
         admitted.map_err(said)
     }
 
-    /// Has one plugin look at several new objects in turn; what it says of each that it refuses.
+    /// Runs one admission plugin on several new objects in sequence. Returns the message of each rejection.
     pub(crate) fn admit_in_turn(&self, plugin: &str, texts: &[&str]) -> Vec<Option<String>> {
         let plugin = self.plugin(plugin);
         let admit = |text: &&str| {
@@ -118,7 +119,8 @@ impl Harness {
         texts.iter().map(admit).collect()
     }
 
-    /// Has one plugin ask others about several new objects in turn; what it says of each that it refuses.
+    /// Runs the asynchronous part of one admission plugin on several new objects. Returns the message of each
+    /// rejection.
     pub(crate) fn ask_in_turn(&self, plugin: &str, texts: &[&str]) -> Vec<Option<String>> {
         let plugin = self.plugin(plugin);
         let ask = |text: &&str| {
@@ -132,7 +134,7 @@ impl Harness {
         texts.iter().map(ask).collect()
     }
 
-    /// What the plugin of that name makes of the object of `text` that takes the place of that of `old`, or why it refuses it.
+    /// Runs an admission plugin on the update of `old` to `text`. Returns the resulting object, or the rejection.
     pub(crate) fn change(&self, plugin: &str, old: &str, text: &str) -> Result<Value, Refusal> {
         let plugin = self.plugin(plugin);
         let (old, mut object) = (self.read(old), self.read(text));
@@ -144,20 +146,20 @@ impl Harness {
         changed.map(|()| object)
     }
 
-    /// What the plugin of that name warns of when an object is made.
+    /// Returns the warnings of an admission plugin for a create.
     pub(crate) fn admission_warnings(&self, plugin: &str, text: &str) -> Vec<String> {
         let object = self.read(text);
         self.answers_of(plugin, &object, None)
     }
 
-    /// What the plugin of that name warns of when the object of `text` takes the place of that of `old`.
+    /// Returns the warnings of an admission plugin for the update of `old` to `text`.
     pub(crate) fn update_admission_warnings(&self, plugin: &str, old: &str, text: &str) -> Vec<String> {
         let (old, object) = (self.read(old), self.read(text));
         self.answers_of(plugin, &object, Some(&old))
     }
 
-    /// The usage that quotas have after the plugin of that name let an object be made, or take the place of that of `old`;
-    /// or why it refuses that.
+    /// Returns the usage of quotas after an admission plugin admitted a create, or the update of `old`; or the reason
+    /// for the rejection.
     pub(crate) fn reserved(&self, plugin: &str, text: &str, old: Option<&str>) -> Result<Vec<String>, String> {
         let plugin = self.plugin(plugin);
         let (object, old) = (self.read(text), old.map(|old| self.read(old)));

@@ -1,4 +1,4 @@
-//! What a write sees around it: rights, tokens and other objects.
+//! Environment of a write: rights, tokens and other objects.
 
 use std::ops::ControlFlow;
 
@@ -42,7 +42,7 @@ impl TokenIssuer for TesterToken {
         true
     }
 
-    /// Says what the token is for.
+    /// Returns a token whose text describes its purpose.
     fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String> {
         let shown = |object: &Option<BoundObject>| match object {
             Some(object) => format!("{}/{}", object.name, object.uid),
@@ -64,7 +64,7 @@ impl TokenIssuer for TesterToken {
     }
 }
 
-/// Knows one token: `tester`, of the user who makes the requests.
+/// Authenticator of one token: `tester`, of the user who makes the requests.
 pub(super) struct TesterToken;
 
 impl TokenAuthenticator for TesterToken {

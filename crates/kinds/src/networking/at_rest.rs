@@ -1,10 +1,10 @@
-//! Ingresses that were kept in v1beta1, whose backends are services by name and port.
+//! Ingresses stored in v1beta1, whose backends are services with name and port.
 
 use holdfast_value::{Map, Value};
 
 use crate::defaults::is_zero;
 
-/// An Ingress of any version in v1.
+/// Converts a stored Ingress of any version to v1.
 pub(super) fn ingress(mut object: Value) -> Value {
     let is_current = object.str_at(&["apiVersion"]) == Some("networking.k8s.io/v1");
     let Some(spec) = object.at_mut(&["spec"]).filter(|_| !is_current) else {
@@ -29,7 +29,7 @@ pub(super) fn ingress(mut object: Value) -> Value {
     object
 }
 
-/// Moves name and port of a service to where v1 has them.
+/// Moves name and port of a service to their fields in v1.
 fn name_service(backend: &mut Value) {
     let name = backend.remove_at(&["serviceName"]);
     let port = backend.remove_at(&["servicePort"]);

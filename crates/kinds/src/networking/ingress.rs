@@ -13,13 +13,13 @@ use crate::validation::addresses::{Reading, address_warning};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report, required_text};
 
-/// What only Ingresses do.
+/// Strategy of Ingresses.
 pub(crate) struct Ingress {
-    /// How the addresses of load balancers are read.
+    /// Parsing mode for the addresses of load balancers.
     pub(crate) reading: Reading,
 }
 
-/// Named the class before there was a field for it.
+/// Annotation that named the class before the field existed.
 const CLASS: &str = "kubernetes.io/ingress.class";
 const PATH_TYPES: [&str; 3] = ["Exact", "ImplementationSpecific", "Prefix"];
 const NOT_IN_PATHS: [&str; 5] = ["//", "/./", "/../", "%2f", "%2F"];
@@ -61,7 +61,7 @@ impl Strategy for Ingress {
     }
 }
 
-/// What is to be said of the addresses of load balancers, each at its item.
+/// Returns the warnings about the addresses of load balancers, with the path of each.
 fn status_warnings(ingress: &Field<'_, '_>) -> Vec<String> {
     let status = ingress.child("status");
     let balancer = status.child("loadBalancer");
@@ -74,7 +74,7 @@ fn status_warnings(ingress: &Field<'_, '_>) -> Vec<String> {
 }
 
 impl Ingress {
-    /// The rules for an object in place of `old`.
+    /// Returns the rules for an object that replaces `old`.
     fn rules_beside<'a>(&self, old: Option<&'a Value>) -> IngressRules<'a> {
         let points = old.map_or(&[][..], |old| items(old, &["status", "loadBalancer", "ingress"]));
         IngressRules {
@@ -84,10 +84,10 @@ impl Ingress {
     }
 }
 
-/// What an Ingress is checked by.
+/// Validation rules of an Ingress.
 struct IngressRules<'a> {
     reading: Reading,
-    /// The addresses of load balancers that were there before.
+    /// Load balancer addresses of the old object.
     kept: Seen<&'a str>,
 }
 
@@ -113,7 +113,7 @@ impl<'v> Rules<'v> for IngressRules<'_> {
 }
 
 impl IngressRules<'_> {
-    /// `ValidateIngressLoadBalancerStatus`
+    /// Mirrors `ValidateIngressLoadBalancerStatus` of the reference.
     fn validate_balancer(&self, balancer: &Field<'_, '_>, errors: &mut Errors) {
         for point in balancer.child("ingress").items() {
             let (ip, host) = (point.child("ip"), point.child("hostname"));
@@ -129,7 +129,7 @@ impl IngressRules<'_> {
         }
     }
 
-    /// `validateHTTPIngressPath`: without a type nothing else is said of a path.
+    /// Mirrors `validateHTTPIngressPath`: a path without a type gets no further errors.
     fn validate_path<'v>(&self, part: &Part<'v, '_>, check: &mut Check<'_>) {
         let path_type = part.child("pathType");
         if !path_type.is_set() {
@@ -141,7 +141,7 @@ impl IngressRules<'_> {
     }
 }
 
-/// The error stands at the specification, and shows the rules.
+/// Validates that there is a default backend or a rule. The error is at the spec but shows the rules.
 fn validate_backends(spec: &Field<'_, '_>, check: &mut Check<'_>) {
     let rules = spec.child("rules");
     if !rules.is_empty() || spec.child("defaultBackend").is_set() {
@@ -194,7 +194,7 @@ fn validate_path_of(path_type: &Field<'_, '_>, path: &Field<'_, '_>, errors: &mu
     }
 }
 
-/// `validateIngressBackend`
+/// Mirrors `validateIngressBackend` of the reference.
 fn validate_backend(backend: &Field<'_, '_>, errors: &mut Errors) {
     let (service, resource) = (backend.child("service"), backend.child("resource"));
     match (service.is_set(), resource.is_set()) {
@@ -217,7 +217,7 @@ fn validate_backend(backend: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateIngressTypedLocalObjectReference`
+/// Mirrors `validateIngressTypedLocalObjectReference` of the reference.
 pub(super) fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors) {
     let group = reference.child("apiGroup");
     if group.is_set() {
@@ -228,7 +228,7 @@ pub(super) fn validate_reference(reference: &Field<'_, '_>, errors: &mut Errors)
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("ingress-address", |object, _| {
         ingress_addresses(object).join(",").into()
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_ingress_leads_to_has_a_form() {
+    fn ingress_with_invalid_backend_is_rejected() {
         let (name, resource) = (
             ingress("defaultBackend: {service: {name: a.b, port: {number: 80}}}"),
             ingress("defaultBackend: {resource: {apiGroup: '', kind: K, name: r}}"),
@@ -304,7 +304,7 @@ mod tests {
         );
         assert!(resource[0].starts_with("spec.defaultBackend.resource.apiGroup: Invalid value: \"\": a lowercase"));
         assert!(ingress("defaultBackend: {service: {name: 1a, port: {number: 80}}}").is_empty());
-        // Nothing more is said of a path without a type.
+        // A path without a type gets no further errors.
         assert_eq!(
             ingress("rules: [{http: {paths: [{}]}}]"),
             ["spec.rules[0].http.paths[0].pathType: Required value: pathType must be specified"]
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_by_annotation_is_deprecated_where_the_field_names_none() {
+    fn class_annotation_without_class_field_warns() {
         let class = |spec: &str| {
             Harness::new().warnings(&format!(
                 "{{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {{name: i, annotations: \

@@ -9,7 +9,7 @@ use super::ingress::validate_reference;
 use crate::cells::default_class;
 use crate::validation::Errors;
 
-/// What only IngressClasses do.
+/// Strategy of IngressClasses.
 pub(crate) struct IngressClass;
 
 impl Strategy for IngressClass {
@@ -41,7 +41,7 @@ impl<'v> Rules<'v> for IngressClass {
     }
 }
 
-/// `validateIngressClassParametersReference`
+/// Mirrors `validateIngressClassParametersReference` of the reference.
 fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
     if !parameters.is_set() {
         return;
@@ -62,7 +62,7 @@ fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("class-parameters", |object, _| class_parameters(object)),
     ("default-ingress-class", |object, _| {

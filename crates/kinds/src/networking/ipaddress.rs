@@ -1,4 +1,4 @@
-//! IPAddresses: the addresses that Services hold, as objects that are named by them.
+//! IPAddresses: objects named by the addresses that Services hold.
 
 use std::net::IpAddr as Address;
 
@@ -11,9 +11,9 @@ use holdfast_value::Value;
 use crate::validation::addresses::canonical_address_faults;
 use crate::validation::{Errors, optional_text};
 
-/// What only IPAddresses do.
+/// Strategy of IPAddresses.
 pub(crate) struct IpAddress {
-    /// The address of the service `kubernetes`.
+    /// Address of the service `kubernetes`.
     pub(crate) first: Address,
 }
 
@@ -31,7 +31,7 @@ impl Strategy for IpAddress {
 }
 
 impl InitialObjects for IpAddress {
-    /// The address of the service that is there from the start.
+    /// Returns the address of the service that exists from the start.
     fn initial_objects(&self) -> Vec<Value> {
         let mut object = new_object("networking.k8s.io/v1", "IPAddress", "", &self.first.to_string());
         let family = if self.first.is_ipv4() { "IPv4" } else { "IPv6" };
@@ -53,15 +53,15 @@ impl InitialObjects for IpAddress {
     }
 }
 
-/// Names are addresses in their canonical form.
+/// Validates that the name is an address in canonical form.
 pub(super) fn name_faults(_object: &Value, name: &str) -> Faults {
     canonical_address_faults(name)
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[("parent-reference", |object, _| parent_reference(object))];
 
-/// What an address belongs to: `RESOURCE[.GROUP][/NAMESPACE]/NAME`.
+/// Returns the owner of an address as `RESOURCE[.GROUP][/NAMESPACE]/NAME`.
 fn parent_reference(address: &Value) -> Value {
     let Some(parent) = address.at(&["spec", "parentRef"]).filter(|found| !found.is_null()) else {
         return "<none>".into();

@@ -1,4 +1,4 @@
-//! The kinds of the group `networking.k8s.io`.
+//! Kinds of the API group `networking.k8s.io`.
 
 mod at_rest;
 mod ingress;
@@ -17,10 +17,10 @@ use holdfast_resource::UpdateOrder;
 
 const GROUP: &str = "networking.k8s.io";
 
-/// The versions of IPAddresses and ServiceCIDRs.
+/// API versions of IPAddresses and ServiceCIDRs.
 const VERSIONS: Versions = Versions::alike(&["networking.k8s.io/v1", "networking.k8s.io/v1beta1"]);
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let (block, reading) = (config.service_cidr, Reading::of(config.features));
     Some(match plural {

@@ -10,9 +10,9 @@ use crate::validation::addresses::{Reading, block_warning, lenient_block};
 use crate::validation::ports::{port_name, port_number};
 use crate::validation::{Errors, report};
 
-/// What only NetworkPolicies do.
+/// Strategy of NetworkPolicies.
 pub(crate) struct NetworkPolicy {
-    /// How blocks of addresses are read.
+    /// Parsing mode for IP blocks.
     pub(crate) reading: Reading,
 }
 
@@ -28,7 +28,7 @@ impl Strategy for NetworkPolicy {
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        // Types that are given as none are filled in, and so are no change.
+        // An empty list of types is filled with defaults, so it is not a change.
         let mut changes = context.empties.iter().map(|empty| empty.path.as_str());
         if changes.any(|path| path != "spec.policyTypes") {
             count_given_empties(context, object, old, "spec");
@@ -62,7 +62,7 @@ impl Strategy for NetworkPolicy {
 }
 
 impl NetworkPolicy {
-    /// The rules for an object in place of `old`.
+    /// Returns the rules for an object that replaces `old`.
     fn rules_beside<'a>(&self, old: Option<&'a Value>) -> PolicyRules<'a> {
         PolicyRules {
             reading: self.reading,
@@ -71,7 +71,7 @@ impl NetworkPolicy {
     }
 }
 
-/// All blocks of addresses of a policy.
+/// Returns all IP blocks of a policy.
 fn blocks_of(policy: &Value) -> Vec<&str> {
     let mut blocks = Vec::new();
     for (direction, peers) in [("ingress", "from"), ("egress", "to")] {
@@ -84,10 +84,10 @@ fn blocks_of(policy: &Value) -> Vec<&str> {
     blocks
 }
 
-/// What a policy is checked by.
+/// Validation rules of a NetworkPolicy.
 struct PolicyRules<'a> {
     reading: Reading,
-    /// The blocks of addresses that were there before, which may stay wherever they stand.
+    /// IP blocks of the old object. They stay valid in any position.
     kept: Seen<&'a str>,
 }
 
@@ -103,7 +103,7 @@ impl<'v> Rules<'v> for PolicyRules<'_> {
     }
 }
 
-/// Of more than two types none is looked at.
+/// Validates the policy types. If there are more than two, none of them is validated.
 fn validate_types(types: &Field<'_, '_>, errors: &mut Errors) {
     const TYPES: [&str; 2] = ["Ingress", "Egress"];
     if types.len() > TYPES.len() {
@@ -114,7 +114,7 @@ fn validate_types(types: &Field<'_, '_>, errors: &mut Errors) {
     errors.extend(odd.map(|one| one.not_supported(&TYPES)));
 }
 
-/// `ValidateNetworkPolicyPort`
+/// Mirrors `ValidateNetworkPolicyPort` of the reference.
 fn validate_port(port: &Field<'_, '_>, errors: &mut Errors) {
     let (first, last) = (port.child("port"), port.child("endPort"));
     match first.value() {
@@ -133,7 +133,7 @@ fn validate_port(port: &Field<'_, '_>, errors: &mut Errors) {
             port_number(&first, errors);
             if last.is_set() {
                 if last.number() < first.number() {
-                    // The reference shows the first port here.
+                    // The reference shows the first port in this error.
                     let shown = first.number().unwrap_or_default();
                     errors.push(last.invalid_as(shown, "must be greater than or equal to `port`"));
                 }
@@ -144,7 +144,7 @@ fn validate_port(port: &Field<'_, '_>, errors: &mut Errors) {
 }
 
 impl PolicyRules<'_> {
-    /// `ValidateNetworkPolicyPeer`: addresses, or Pods by selectors.
+    /// Mirrors `ValidateNetworkPolicyPeer`: a peer has an IP block or selectors.
     fn validate_peer(&self, peer: &Field<'_, '_>, errors: &mut Errors) {
         let addresses = peer.child("ipBlock");
         let selects = peer.child("podSelector").is_set() || peer.child("namespaceSelector").is_set();
@@ -158,7 +158,7 @@ impl PolicyRules<'_> {
         }
     }
 
-    /// `ValidateIPBlock`
+    /// Mirrors `ValidateIPBlock` of the reference.
     fn validate_addresses(&self, addresses: &Field<'_, '_>, errors: &mut Errors) {
         let whole = addresses.child("cidr");
         if whole.text().is_empty() {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_that_are_given_as_none_count_as_a_change_and_types_do_not() {
+    fn empty_rules_change_generation_but_empty_types_do_not() {
         let policy = |spec: &str| {
             format!(
                 "{{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {{name: a}}, spec: {{podSelector: {{}}{spec}}}}}"

@@ -1,4 +1,4 @@
-//! ServiceCIDRs: the blocks that Services get their addresses from.
+//! ServiceCIDRs: the IP blocks that Services get their addresses from.
 
 use holdfast_resource::metadata::new_object;
 use holdfast_resource::{Check, Field, FieldError, InitialObjects, Part, Refusal, Rules, Strategy, WriteContext};
@@ -7,11 +7,11 @@ use holdfast_value::Value;
 use crate::validation::addresses::{Block, canonical_block, lenient_block};
 use crate::validation::{Errors, immutable};
 
-/// What only ServiceCIDRs do.
+/// Strategy of ServiceCIDRs.
 pub(crate) struct ServiceCidr {
-    /// Blocks of the default ServiceCIDR: those of the flags.
+    /// Blocks of the default ServiceCIDR, which the flags set.
     pub(crate) default_blocks: Vec<Block>,
-    /// Whether only writes to the status change it.
+    /// True if only writes to the status subresource change the status.
     pub(crate) wipes_status: bool,
 }
 
@@ -32,7 +32,7 @@ impl Strategy for ServiceCidr {
         let mut errors = Errors::new();
         let (spec, old_spec) = (root.child("spec"), old_root.child("spec"));
         let (cidrs, before) = (spec.child("cidrs"), old_spec.child("cidrs"));
-        // A block of the other family may be added; those that are there stay.
+        // A block of the other family may be added; existing blocks are immutable.
         let adds_the_other_family = (before.len(), cidrs.len()) == (1, 2);
         if cidrs.len() != before.len() && !adds_the_other_family {
             errors.push(cidrs.invalid("field is immutable"));
@@ -57,7 +57,7 @@ impl<'v> Rules<'v> for ServiceCidr {
     }
 }
 
-/// `ValidateServiceCIDR`: a block of each family.
+/// Mirrors `ValidateServiceCIDR`: at most one block of each family.
 fn validate_blocks(cidrs: &Field<'_, '_>, errors: &mut Errors) {
     const FAMILIES: &str = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
     if cidrs.len() > 2 {

@@ -1,4 +1,4 @@
-//! The kinds of the group `node.k8s.io`.
+//! Kinds of the API group `node.k8s.io`.
 
 mod runtimeclass;
 
@@ -7,7 +7,7 @@ use crate::kind::{Kind, kind};
 use crate::metadata_checks::{in_order, of_apimachinery};
 use holdfast_resource::UpdateOrder;
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "runtimeclasses" => kind(runtimeclass::RuntimeClass)

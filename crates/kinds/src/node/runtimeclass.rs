@@ -8,7 +8,7 @@ use holdfast_value::{Value, json};
 use crate::core::pod_spec::{deprecated_node_label, validate_tolerations};
 use crate::validation::resources::validate_overhead;
 
-/// What only RuntimeClasses do.
+/// Strategy of RuntimeClasses.
 pub(crate) struct RuntimeClass;
 
 impl Strategy for RuntimeClass {
@@ -20,7 +20,7 @@ impl Strategy for RuntimeClass {
         let root = Field::root(object);
         let scheduling = root.child("scheduling");
         let selector = scheduling.child("nodeSelector");
-        // The reference leaves out which label it is.
+        // The reference does not name the label.
         let texts = selector.entries().filter_map(|(label, _)| deprecated_node_label(label));
         texts.map(|text| format!("{}: {text}", selector.path())).collect()
     }
@@ -31,7 +31,7 @@ impl<'v> Rules<'v> for RuntimeClass {
         match name {
             "overhead" => {
                 let fixed = part.child(name).child("podFixed").value();
-                // The reference leaves out the name of the field within.
+                // The reference does not name the inner field.
                 validate_overhead(&Field::placed(fixed, name), &mut check.errors);
             }
             "tolerations" => {
@@ -39,7 +39,7 @@ impl<'v> Rules<'v> for RuntimeClass {
                 validate_tolerations(&tolerations, false, &mut check.errors);
                 let mut seen = HashSet::new();
                 for toleration in tolerations.items() {
-                    // Those that differ in their seconds alone are the same.
+                    // Tolerations that differ only in their seconds are duplicates.
                     let key = ["key", "operator", "value", "effect"].map(|name| toleration.child(name).text());
                     if !seen.insert(key) {
                         check.errors.push(shown_twice(&toleration));
@@ -51,7 +51,7 @@ impl<'v> Rules<'v> for RuntimeClass {
     }
 }
 
-/// That a toleration stands there before, shown with its fields in the order and by the names that they have in the reference.
+/// Returns the error for a duplicate toleration. Its value has the reference's field names and order.
 fn shown_twice(toleration: &Field<'_, '_>) -> FieldError {
     let part = |name: &str| json::to_string(&toleration.child(name).text().into());
     let seconds = toleration.child("tolerationSeconds");

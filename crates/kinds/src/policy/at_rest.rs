@@ -1,14 +1,14 @@
-//! Budgets that were kept in v1beta1, where an empty selector selects nothing.
+//! PodDisruptionBudgets stored in v1beta1, where an empty selector selects nothing.
 
 use holdfast_value::{Limits, Value, json};
 
-/// What v1beta1 says to select everything.
+/// Selector that selects everything in v1beta1.
 const EVERYTHING: &[u8] = br#"{"matchExpressions":[{"key":"pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match","operator":"DoesNotExist"}]}"#;
-/// What all other versions say to select nothing.
+/// Selector that selects nothing in all other versions.
 const NOTHING: &[u8] =
     br#"{"matchExpressions":[{"key":"pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match","operator":"Exists"}]}"#;
 
-/// A budget of any version in v1.
+/// Converts a stored PodDisruptionBudget of any version to v1.
 pub(super) fn poddisruptionbudget(mut object: Value) -> Value {
     if object.str_at(&["apiVersion"]) != Some("policy/v1beta1") {
         return object;

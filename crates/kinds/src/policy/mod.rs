@@ -1,4 +1,4 @@
-//! The kinds of the group `policy`.
+//! Kinds of the API group `policy`.
 
 mod at_rest;
 mod poddisruptionbudget;
@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::{at_creation, of_apimachinery, with_status};
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "poddisruptionbudgets" => kind(poddisruptionbudget::PodDisruptionBudget)

@@ -4,7 +4,7 @@ use holdfast_resource::{Check, Part, Rules, Strategy};
 
 use crate::validation::numbers;
 
-/// What only PodDisruptionBudgets do.
+/// Strategy of PodDisruptionBudgets.
 pub(crate) struct PodDisruptionBudget;
 
 impl Strategy for PodDisruptionBudget {
@@ -22,7 +22,7 @@ impl<'v> Rules<'v> for PodDisruptionBudget {
     }
 }
 
-/// `ValidatePodDisruptionBudgetSpec`: a budget has one bound, a number or a percentage.
+/// Mirrors `ValidatePodDisruptionBudgetSpec`: a budget has one bound, a number or a percentage.
 fn validate_bounds(spec: &Part<'_, '_>, check: &mut Check<'_>) {
     let (least, most) = (spec.child("minAvailable"), spec.child("maxUnavailable"));
     if least.is_set() && most.is_set() {

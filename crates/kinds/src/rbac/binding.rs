@@ -19,7 +19,7 @@ use crate::validation::{Errors, report, same};
 
 const SUBJECTS: [&str; 3] = ["ServiceAccount", "User", "Group"];
 
-/// What only RoleBindings, or ClusterRoleBindings, do.
+/// Strategy of RoleBindings or ClusterRoleBindings.
 pub(crate) struct Binding {
     pub(crate) scope: Scope,
     pub(crate) policy: Arc<RuleIndex>,
@@ -59,7 +59,7 @@ impl Strategy for Binding {
         let root = Field::root(object);
         let role = root.child("roleRef");
         if !same(role.value(), old.get("roleRef")) {
-            // The reference shows the names that the fields have in its source.
+            // The reference shows the Go names of the fields.
             let shown: Map = [("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name")]
                 .iter()
                 .map(|(shown, field)| ((*shown).into(), role.child(field).text().into()))
@@ -100,7 +100,7 @@ impl<'v> Rules<'v> for Binding {
 }
 
 impl Binding {
-    /// A user who binds a role holds all that it allows, or may bind it.
+    /// Requires that the user holds all permissions of the bound role, or may bind it.
     fn check_binding(&self, context: &WriteContext<'_>, object: &Value) -> Result<(), Refusal> {
         let root = Field::root(object);
         let role = root.child("roleRef");
@@ -126,7 +126,7 @@ impl Binding {
             resource: SmolStr::new_static(resource),
         };
         let Some(role) = context.lookup.get(&named(resource), namespace, name) else {
-            // The reference names the binding's resource here.
+            // The reference names the resource of the binding here.
             let resource = match self.scope {
                 Scope::Cluster => "clusterrolebindings",
                 Scope::Namespaced => "rolebindings",
@@ -139,7 +139,7 @@ impl Binding {
         escalation::check(context, &rules_of(&role))
     }
 
-    /// What a binding refers to, but for its name.
+    /// Validates the role reference without its name.
     fn validate_role(&self, role: &Field<'_, '_>, errors: &mut Errors) {
         let (group, kind) = (role.child("apiGroup"), role.child("kind"));
         if group.text() != GROUP {
@@ -154,7 +154,7 @@ impl Binding {
         }
     }
 
-    /// `ValidateRoleBindingSubject`, behind the name.
+    /// Mirrors the part of `ValidateRoleBindingSubject` after the name.
     fn validate_subject(&self, subject: &Field<'_, '_>, errors: &mut Errors) {
         let (kind, name) = (subject.child("kind"), subject.child("name"));
         let (group, namespace) = (subject.child("apiGroup"), subject.child("namespace"));
@@ -180,7 +180,7 @@ impl Binding {
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[
     ("subject-groups", |object, _| subjects(object, "Group", ", ")),
     ("subject-service-accounts", |object, _| {
@@ -189,7 +189,7 @@ pub(super) const CELLS: &[NamedCell] = &[
     ("subject-users", |object, _| subjects(object, "User", ", ")),
 ];
 
-/// The subjects of one kind in a binding; service accounts with their namespaces.
+/// Returns the subjects of one kind in a binding, with namespaces for service accounts.
 fn subjects(binding: &Value, kind: &str, separator: &str) -> Value {
     let subjects = items(binding, &["subjects"]).iter();
     let names = subjects
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_shown_with_their_namespace_even_where_it_is_empty() {
+    fn service_account_with_empty_namespace_shows_the_slash() {
         let binding = Harness::new().read(&BINDING.replace("kind: User", "kind: ServiceAccount"));
         assert_eq!(super::subjects(&binding, "ServiceAccount", ", "), "/ann".into());
     }
@@ -237,14 +237,14 @@ mod tests {
     }
 
     #[test]
-    fn faults_of_the_whole_binding_are_reported_before_those_of_its_change() {
+    fn binding_errors_precede_errors_of_its_change() {
         let wrong = BINDING
             .replace("name: b}", "name: b, labels: {a: '-'}}")
             .replace("name: r}", "name: ..}");
         let errors = Harness::new().update_errors(BINDING, &wrong);
         let fields: Vec<&str> = errors.iter().filter_map(|error| error.split(": ").next()).collect();
         let (label, role) = ("metadata.labels", "roleRef.name");
-        // The checks for all kinds look at metadata twice.
+        // The common checks validate metadata twice.
         assert_eq!(fields, [label, label, label, role, label, "roleRef"]);
     }
 

@@ -1,8 +1,8 @@
-//! The roles and bindings that a cluster has from the start
-//! (<https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings>), and how they are
-//! restored at a start when something was removed from them.
+//! Default roles and bindings of a cluster
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/rbac/#default-roles-and-role-bindings>), and their
+//! restoration at startup if something was removed from them.
 //!
-//! They stand in `bootstrap.txt`, which says at its head how it is written.
+//! They are defined in `bootstrap.txt`, whose header describes the format.
 
 use holdfast_authorization::Rule;
 use holdfast_authorization::rbac::rule::rules_of;
@@ -13,14 +13,14 @@ use super::{GROUP, escalation};
 
 const TABLE: &str = include_str!("bootstrap.txt");
 
-/// An annotation that says, with `false`, that an object is to be left as it is.
+/// Annotation that, if `false`, prevents the server from updating an object.
 const AUTO_UPDATE: &str = "rbac.authorization.kubernetes.io/autoupdate";
 
 const READ: &str = "get,list,watch";
 const WRITE: &str = "create,update,patch,delete,deletecollection";
 const CONTROLLER: &str = "system:controller:";
 
-/// What the table says.
+/// Parsed contents of the table.
 #[derive(Default)]
 struct Table<'t> {
     roles: Vec<Role<'t>>,
@@ -29,7 +29,7 @@ struct Table<'t> {
 
 struct Role<'t> {
     name: String,
-    /// Empty for a ClusterRole.
+    /// Namespace; empty for a ClusterRole.
     namespace: &'t str,
     labels: Vec<&'t str>,
     aggregates: Option<&'t str>,
@@ -43,7 +43,7 @@ struct Binding<'t> {
     subjects: Vec<(&'t str, String)>,
 }
 
-/// The ClusterRoles, or the Roles.
+/// Returns the default ClusterRoles, or the default Roles.
 pub(super) fn roles(of_cluster: bool) -> Vec<Value> {
     let table = read(TABLE);
     let roles = table
@@ -53,7 +53,7 @@ pub(super) fn roles(of_cluster: bool) -> Vec<Value> {
     roles.map(|role| role_object(&table, role)).collect()
 }
 
-/// The ClusterRoleBindings, or the RoleBindings.
+/// Returns the default ClusterRoleBindings, or the default RoleBindings.
 pub(super) fn bindings(of_cluster: bool) -> Vec<Value> {
     let table = read(TABLE);
     let bindings = table.bindings.iter();
@@ -61,8 +61,8 @@ pub(super) fn bindings(of_cluster: bool) -> Vec<Value> {
     bindings.map(binding_object).collect()
 }
 
-/// What a role that is stored is to be, where it lacks something of the one that belongs there: rules are added, none is
-/// taken away. The rules of a role that gathers those of others are the business of who gathers them.
+/// Returns the update of a stored role that lacks parts of the default one. Rules are only added, never removed. The
+/// rules of an aggregated role belong to the controller that aggregates them.
 pub(super) fn reconcile_role(stored: &Value, initial: &Value) -> Option<Value> {
     let mut next = with_metadata(stored, initial)?;
     if initial.get("aggregationRule").is_some() {
@@ -84,8 +84,8 @@ pub(super) fn reconcile_role(stored: &Value, initial: &Value) -> Option<Value> {
     (next != *stored).then_some(next)
 }
 
-/// What a binding that is stored is to be, where it lacks something of the one that belongs there: subjects are added, none
-/// is taken away. A binding to another role belongs to its user.
+/// Returns the update of a stored binding that lacks parts of the default one. Subjects are only added, never removed.
+/// A binding to another role belongs to the user and is not changed.
 pub(super) fn reconcile_binding(stored: &Value, initial: &Value) -> Option<Value> {
     if stored.get("roleRef") != initial.get("roleRef") {
         return None;
@@ -109,7 +109,7 @@ pub(super) fn reconcile_binding(stored: &Value, initial: &Value) -> Option<Value
     (next != *stored).then_some(next)
 }
 
-/// `stored` with the labels and annotations of `initial` that it lacks; `None` where it is to be left alone.
+/// Adds the missing labels and annotations of `initial` to `stored`. Returns `None` if auto-update is off.
 fn with_metadata(stored: &Value, initial: &Value) -> Option<Value> {
     if stored.str_at(&["metadata", "annotations", AUTO_UPDATE]) == Some("false") {
         return None;
@@ -187,7 +187,7 @@ fn binding<'t>(name: String, role: &Role<'t>, subjects: &[&'t str]) -> Binding<'
 }
 
 fn read_rule(words: &[&str]) -> Rule {
-    // The reference sorts what a rule names.
+    // The reference sorts the names in a rule.
     let sorted = |text: &str| {
         let mut texts: Vec<SmolStr> = text
             .split(',')
@@ -245,8 +245,8 @@ fn role_object(table: &Table<'_>, role: &Role<'_>) -> Value {
     object
 }
 
-/// The rules of the roles with this label, in the order of their names and each once, as the controller that gathers them
-/// finds them.
+/// Returns the distinct rules of the roles with this label, in the order of the roles' names, as the aggregation
+/// controller does.
 fn gathered(table: &Table<'_>, label: &str) -> Vec<Rule> {
     let mut roles: Vec<&Role<'_>> = table.roles.iter().filter(|role| role.labels.contains(&label)).collect();
     roles.sort_by(|a, b| a.name.cmp(&b.name));
@@ -367,7 +367,7 @@ mod tests {
     #[test_support::needs(shared)]
     #[test]
     fn rules_are_those_that_the_reference_starts_with() {
-        // Other programs of the recorded server's maker change these.
+        // Other programs of the recorded server's vendor change these.
         const OTHERS: [&str; 2] = ["endpointslice-controller", "endpointslicemirroring-controller"];
         let known = [roles(true), roles(false)].concat();
         let initial = std::fs::read_to_string(test_support::shared("corpus/storage/initial.jsonl")).unwrap();
@@ -390,7 +390,7 @@ mod tests {
             let Some(role) = role.filter(|_| !OTHERS.iter().any(|other| name.ends_with(other))) else {
                 continue;
             };
-            // A controller fills in what a role gathers.
+            // A controller fills in the rules of an aggregated role.
             if role.at(&["aggregationRule"]).is_none() {
                 assert_eq!(
                     Some(role.at(&["rules"])),
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_from_a_role_comes_back_and_what_was_added_stays() {
+    fn reconciled_role_regains_rules_and_keeps_added_ones() {
         let roles = roles(true);
         let initial = named(&roles, "system:node-problem-detector");
         assert_eq!(reconcile_role(initial, initial), None);

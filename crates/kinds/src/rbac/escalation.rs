@@ -1,4 +1,5 @@
-//! Users grant only permissions that they hold: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>.
+//! Privilege escalation prevention: users grant only permissions that they hold
+//! (<https://kubernetes.io/docs/reference/access-authn-authz/rbac/#privilege-escalation-prevention-and-bootstrapping>).
 
 use std::collections::BTreeSet;
 
@@ -7,16 +8,16 @@ use holdfast_authorization::{AccessTarget, Attributes, MASTERS, ResourceTarget, 
 use holdfast_resource::{Refusal, WriteContext, same};
 use holdfast_value::{SmolStr, Value};
 
-/// How many single permissions of a role are looked at. A role that names more than this can be written only by who may
-/// escalate.
+/// Maximum number of single permissions of a role that are compared. Only users who may escalate can write a role with
+/// more.
 const MOST_PERMISSIONS: usize = 100_000;
 
-/// Whether nothing keeps the user from granting anything: a member of `system:masters`.
+/// Returns true if the user may grant everything: a member of `system:masters`.
 pub(super) fn may_do_everything(context: &WriteContext<'_>) -> bool {
     context.user.is_in(MASTERS)
 }
 
-/// Whether the user may grant whatever the role says, since they may do `verb` with it.
+/// Returns true if the user may grant all rules of the role because of the permission `verb` on it.
 pub(super) fn is_exempt(context: &WriteContext<'_>, verb: &str, group: &str, resource: &str, name: &str) -> bool {
     let attributes = Attributes {
         verb,
@@ -32,8 +33,8 @@ pub(super) fn is_exempt(context: &WriteContext<'_>, verb: &str, group: &str, res
     context.access.authorizer.authorize(context.user, &attributes).allows()
 }
 
-/// True if an update touches only what the garbage collector writes, which needs no rights on what the object grants. An
-/// update that leaves out other metadata, such as the uid or the resource version, touches it.
+/// Returns true if an update changes only the fields that the garbage collector writes, which needs no rights on the
+/// granted permissions. An update that omits other metadata, such as the uid or the resource version, changes it.
 ///
 /// upstream: `pkg/registry/rbac#IsOnlyMutatingGCFields`.
 pub(crate) fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
@@ -48,7 +49,7 @@ pub(crate) fn changes_ownership_alone(object: &Value, old: &Value) -> bool {
     same(Some(&without(object)), Some(&without(old)))
 }
 
-/// Refuses to grant `rules` where the user does not hold all of them in the namespace of the write.
+/// Denies the write unless the user holds all of `rules` in its namespace.
 pub(super) fn check(context: &WriteContext<'_>, rules: &[Rule]) -> Result<(), Refusal> {
     let held = context.access.authorizer.rules(context.user, context.namespace);
     let Some(missing) = missing(&held.rules, rules) else {
@@ -73,7 +74,7 @@ pub(super) fn check(context: &WriteContext<'_>, rules: &[Rule]) -> Result<(), Re
     Err(Refusal::forbidden(message))
 }
 
-/// Everything there is.
+/// Returns the rules that permit everything.
 pub(super) fn full_authority() -> Vec<Rule> {
     let all = || vec![SmolStr::new_static("*")];
     vec![
@@ -91,12 +92,12 @@ pub(super) fn full_authority() -> Vec<Rule> {
     ]
 }
 
-/// Whether who holds `held` holds all of `wanted`.
+/// Returns true if the rules `held` permit everything that `wanted` permits.
 pub(super) fn covers(held: &[Rule], wanted: &[Rule]) -> bool {
     missing(held, wanted).is_some_and(|missing| missing.is_empty())
 }
 
-/// The single permissions of `wanted` that are not among those of `held`. `None` where there are too many to look at.
+/// Returns the single permissions of `wanted` that `held` does not include; `None` if there are too many to compare.
 pub(super) fn missing(held: &[Rule], wanted: &[Rule]) -> Option<Vec<Rule>> {
     let mut missing = Vec::new();
     let mut left = MOST_PERMISSIONS;
@@ -116,7 +117,7 @@ pub(super) fn missing(held: &[Rule], wanted: &[Rule]) -> Option<Vec<Rule>> {
     Some(missing)
 }
 
-/// The permissions of a rule one by one.
+/// Splits a rule into single permissions.
 fn singles(rule: &Rule) -> impl Iterator<Item = Rule> + '_ {
     let one = |text: &SmolStr| vec![text.clone()];
     let names: Vec<Vec<SmolStr>> = if rule.resource_names.is_empty() {
@@ -148,7 +149,7 @@ fn singles(rule: &Rule) -> impl Iterator<Item = Rule> + '_ {
     singles.into_iter()
 }
 
-/// Whether all that `rule` allows is allowed by `held` alone.
+/// Returns true if `held` by itself permits everything that `rule` permits.
 fn covers_rule(held: &Rule, rule: &Rule) -> bool {
     let all_of = |held: &[SmolStr], wanted: &[SmolStr]| wanted.iter().all(|text| has(held, text));
     let resource = |wanted: &SmolStr| {
@@ -171,12 +172,12 @@ fn covers_rule(held: &Rule, rule: &Rule) -> bool {
         && names
 }
 
-/// Puts together single permissions for the same objects.
+/// Merges single permissions for the same objects.
 #[expect(clippy::indexing_slicing, reason = "a number below the number of rules")]
 fn compact(singles: Vec<Rule>) -> Vec<Rule> {
     let mut rules: Vec<Rule> = Vec::new();
     for single in singles {
-        // Permissions come ordered by what they are for, but for several names of one resource.
+        // Permissions are ordered by resource, except for several names of one resource.
         let same = |known: &&mut Rule| {
             single.non_resource_urls.is_empty()
                 && known.non_resource_urls.is_empty()
@@ -192,10 +193,10 @@ fn compact(singles: Vec<Rule>) -> Vec<Rule> {
     rules
 }
 
-/// How far back like permissions are sought, which bounds the work that a role of very many can ask for.
+/// Number of preceding rules that are searched for a mergeable one. It bounds the work for a very large role.
 const RECENT: usize = 1_000;
 
-/// A rule as the reference writes it in messages.
+/// Formats a rule as the reference does in messages.
 fn described(rule: &Rule) -> String {
     let parts = [
         ("APIGroups", &rule.api_groups),
@@ -233,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lacking_is_reported_by_resource() {
+    fn missing_permissions_are_reported_by_resource() {
         let held = "{verbs: [get], apiGroups: [''], resources: [configmaps]}";
         let wanted = "{verbs: [get, list, watch], apiGroups: [''], resources: [configmaps]}, \
                       {verbs: [get], apiGroups: [''], resources: [secrets], resourceNames: [a, b]}, \

@@ -1,7 +1,7 @@
-//! The kinds of the group `rbac.authorization.k8s.io`: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
+//! Kinds of the API group `rbac.authorization.k8s.io`: <https://kubernetes.io/docs/reference/access-authn-authz/rbac/>.
 //!
-//! Roles and bindings feed a [`RuleIndex`](holdfast_authorization::rbac::RuleIndex), which is the authorizer of the mode
-//! `RBAC`, and refuse to grant what their writer does not hold.
+//! Roles and bindings feed a [`RuleIndex`](holdfast_authorization::rbac::RuleIndex), the authorizer of the mode `RBAC`.
+//! Their strategies deny grants of permissions that the writer does not hold.
 
 mod binding;
 mod bootstrap;
@@ -21,7 +21,7 @@ use crate::metadata_checks::{MOST, in_order};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     let policy = || Arc::clone(&config.policy);
     let binding = |scope| {
@@ -48,12 +48,12 @@ pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     })
 }
 
-/// `ValidateRBACName`: a prefix of a name follows the rule of the whole name.
+/// Mirrors `ValidateRBACName`: the prefix of a generated name follows the same rule as a name.
 fn name_faults(_object: &holdfast_value::Value, name: &str) -> Faults {
     path_segment(name)
 }
 
-/// The namespace and name of an object; the namespace is empty where it is in none.
+/// Returns namespace and name of an object. The namespace is empty for a cluster-scoped one.
 fn place(object: &holdfast_value::Value) -> (&str, &str) {
     let text = |field| object.str_at(&["metadata", field]).unwrap_or_default();
     (text("namespace"), text("name"))

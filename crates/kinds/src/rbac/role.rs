@@ -11,7 +11,7 @@ use holdfast_value::Value;
 use super::{GROUP, bootstrap, escalation, place};
 use crate::validation::Errors;
 
-/// What only Roles, or ClusterRoles, do.
+/// Strategy of Roles or ClusterRoles.
 pub(crate) struct Role {
     pub(crate) scope: Scope,
     pub(crate) policy: Arc<RuleIndex>,
@@ -54,7 +54,7 @@ impl InitialObjects for Role {
 }
 
 impl Role {
-    /// A user who writes a role holds all that it allows, or may escalate. `name` is that of the address.
+    /// Requires that the user holds all permissions of the role, or may escalate. `name` is that of the request URL.
     fn check_escalation(
         &self,
         context: &WriteContext<'_>,
@@ -77,7 +77,7 @@ impl Role {
             selectors.and_then(Value::as_list).is_some_and(|list| !list.is_empty())
         };
         if gathers(object) || old.is_some_and(gathers) {
-            // It can gather anything, and keep others from taking it back.
+            // An aggregated role can select any role, and its owner can keep others from changing it back.
             let held = context.access.authorizer.rules(context.user, context.namespace);
             if !escalation::covers(&held.rules, &escalation::full_authority()) {
                 let why = "must have cluster-admin privileges to use the aggregationRule";
@@ -107,7 +107,7 @@ impl<'v> Rules<'v> for Role {
 }
 
 impl Role {
-    /// `ValidatePolicyRule`, behind the verbs.
+    /// Mirrors the part of `ValidatePolicyRule` after the verbs.
     fn validate_rule(&self, rule: &Field<'_, '_>, errors: &mut Errors) {
         let urls = rule.child("nonResourceURLs");
         let (groups, resources) = (rule.child("apiGroups"), rule.child("resources"));

@@ -1,4 +1,4 @@
-//! Access to devices for administrators, which only some namespaces may ask for:
+//! Admin access to devices, which only some namespaces may request:
 //! <https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/#admin-access>.
 
 use holdfast_resource::{Field, GroupResource, WriteContext};
@@ -8,8 +8,8 @@ use crate::validation::Errors;
 
 const LABEL: &str = "resource.kubernetes.io/admin-access";
 
-/// Reports a request for it where the namespace has no leave: `AuthorizedForAdmin`. `devices` are those of a claim or of a
-/// template; the reference names the field as it was once.
+/// Reports a request for admin access in a namespace that does not permit it: `AuthorizedForAdmin`. `devices` are those
+/// of a claim or a template. The reference reports an earlier name of the field.
 pub(super) fn validate_requests(context: &WriteContext<'_>, devices: &Field<'_, '_>, errors: &mut Errors) {
     let requests = devices.child("requests");
     let asking = |request: &Value| is_true(request.at(&["exactly", "adminAccess"]));
@@ -19,7 +19,7 @@ pub(super) fn validate_requests(context: &WriteContext<'_>, devices: &Field<'_, 
     }
 }
 
-/// Reports a result that gives it for the first time where the namespace has no leave: `AuthorizedForAdminStatus`.
+/// Reports a result that newly grants admin access in a namespace that does not permit it: `AuthorizedForAdminStatus`.
 pub(super) fn validate_results(
     context: &WriteContext<'_>,
     (status, old): (&Field<'_, '_>, &Field<'_, '_>),

@@ -1,4 +1,4 @@
-//! The status of a claim: which devices it got, what they say of themselves, and who may use them.
+//! Status of a ResourceClaim: allocated devices, their status, and the consumers that the claim is reserved for.
 
 use std::collections::HashSet;
 
@@ -11,11 +11,11 @@ use crate::defaults::{change_items, none_if_empty};
 use crate::validation::addresses::interface_address;
 use crate::validation::{Errors, immutable, same};
 
-/// The largest data of a device, in bytes.
+/// Maximum size of a device's data in bytes.
 const DATA: usize = 10 * 1024;
 const ADDRESSES: usize = 16;
 
-/// A device, and which share of it.
+/// Identity of a device, including its share.
 #[derive(PartialEq, Eq, Hash)]
 struct DeviceId<'v>([&'v str; 4]);
 
@@ -26,7 +26,7 @@ impl<'v> DeviceId<'v> {
         Self(Self::PARTS.map(|part| device.str_at(&[part]).unwrap_or_default()))
     }
 
-    /// As errors show it, with its fields in the order of the reference.
+    /// Returns the identity as errors show it, with the fields in the order of the reference.
     fn shown(&self) -> String {
         let names = ["Driver", "Pool", "Device", "ShareID"];
         let parts = names
@@ -37,14 +37,14 @@ impl<'v> DeviceId<'v> {
     }
 }
 
-/// The devices that a status allocates.
+/// Returns the devices that a status allocates.
 fn allocated(status: Option<&Value>) -> HashSet<DeviceId<'_>> {
     let results = status.and_then(|status| status.at(&["allocation", "devices", "results"]));
     let results = results.and_then(Value::as_list).into_iter().flatten();
     results.map(DeviceId::of).collect()
 }
 
-/// What a status becomes when it is stored: of devices that are no longer allocated nothing is known
+/// Prepares a status for storage: removes the status of devices that are no longer allocated
 /// (`dropDeallocatedStatusDevices`).
 pub(super) fn prepare_status(claim: &mut Value, old: &Value) {
     let mut gone = allocated(old.get("status"));
@@ -77,18 +77,18 @@ pub(super) fn prepare_status(claim: &mut Value, old: &Value) {
     }
 }
 
-/// What `validateResourceClaimStatusUpdate` checks in code.
+/// Hand-written checks of `validateResourceClaimStatusUpdate`.
 pub(super) struct StatusRules<'v> {
     devices: RequestRules<'v>,
     allocated: HashSet<DeviceId<'v>>,
-    /// The claim has been deleted, and waits for its finalizers.
+    /// True if the claim has been deleted and waits for its finalizers.
     is_ending: bool,
-    /// The status that was there before.
+    /// Status of the old object.
     old: Field<'v, 'v>,
 }
 
 impl<'v> StatusRules<'v> {
-    /// The rules for the status of `claim`, which takes the place of `old`.
+    /// Returns the rules for the status of `claim`, which replaces that of `old`.
     pub(super) fn of(claim: &'v Value, old: &'v Value) -> Self {
         let deletion = claim.at(&["metadata", "deletionTimestamp"]);
         Self {
@@ -123,7 +123,7 @@ impl<'v> Rules<'v> for StatusRules<'v> {
 }
 
 impl<'v> StatusRules<'v> {
-    /// Only an allocated claim is reserved, and one that is being deleted gets no new consumers.
+    /// Validates that only an allocated claim is reserved, and that a claim being deleted gets no new consumers.
     fn validate_reserved(&self, status: &Field<'_, '_>, errors: &mut Errors) {
         let reserved = status.child("reservedFor");
         if !reserved.is_empty() && !status.child("allocation").is_set() {
@@ -139,7 +139,7 @@ impl<'v> StatusRules<'v> {
         }
     }
 
-    /// `validateDeviceStatus`: what is said is said of a device of the claim.
+    /// Mirrors `validateDeviceStatus`: the status belongs to a device of the claim.
     fn validate_allocated(&self, device: &Field<'_, '_>, errors: &mut Errors) {
         let id = DeviceId::of(device.value().unwrap_or(&Value::Null));
         if !self.allocated.contains(&id) {
@@ -151,7 +151,7 @@ impl<'v> StatusRules<'v> {
         }
     }
 
-    /// An allocation that was made stays.
+    /// Validates that an existing allocation is not changed.
     fn validate_allocation(&self, status: &Part<'v, '_>, check: &mut Check<'_>) {
         let (allocation, before) = (status.child("allocation"), self.old.child("allocation"));
         if allocation.is_set() && before.is_set() {
@@ -181,7 +181,7 @@ fn validate_share(device: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Devices say what they say once.
+/// Reports devices that have more than one status.
 fn report_repeated_devices(devices: &Field<'_, '_>, errors: &mut Errors) {
     let mut seen = HashSet::new();
     for (device, value) in devices.items().zip(devices.slice()) {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_longer_allocated_says_nothing() {
+    fn status_of_deallocated_device_is_dropped() {
         let devices = "devices: [{driver: d, pool: p, device: x}]";
         let harness = Harness::new();
         let old = harness.read(&claim(&format!("{ALLOCATION}, {devices}")));

@@ -1,22 +1,22 @@
-//! Claims that were kept in v1beta1, where a request holds what it asks for itself.
+//! ResourceClaims stored in v1beta1, where a request itself has the fields of `exactly`.
 
 use holdfast_value::Value;
 
 use super::versions::ask_exactly;
 
-/// A claim of any version in v1.
+/// Converts a stored claim of any version to v1.
 pub(super) fn claim(mut object: Value) -> Value {
     exactly(&mut object, &["spec", "devices", "requests"]);
     object
 }
 
-/// The template of claims of any version in v1.
+/// Converts a stored claim template of any version to v1.
 pub(super) fn template(mut object: Value) -> Value {
     exactly(&mut object, &["spec", "spec", "devices", "requests"]);
     object
 }
 
-/// Moves what requests ask for to where v1 has it.
+/// Moves the fields of requests to `exactly`, as in v1.
 fn exactly(object: &mut Value, path: &[&str]) {
     if object.str_at(&["apiVersion"]) != Some("resource.k8s.io/v1beta1") {
         return;

@@ -1,4 +1,4 @@
-//! The devices of a slice.
+//! Devices of a ResourceSlice.
 
 use std::time::SystemTime;
 
@@ -13,7 +13,7 @@ use crate::defaults::change_items;
 use crate::time::time_text;
 use crate::validation::{Errors, report, same};
 
-/// The most attributes and capacities of a device, together.
+/// Maximum number of attributes and capacities of a device together.
 const PROPERTIES: usize = 32;
 const ATTRIBUTE_TEXT: usize = 64;
 
@@ -22,7 +22,7 @@ const PLACED: &str = "exactly one of `nodeName`, `nodeSelector`, or `allNodes` i
 const NOT_PLACED: &str = "`nodeName`, `nodeSelector` and `allNodes` can only be set if `perDeviceNodeSelection` is set to true in \
      the ResourceSlice spec";
 
-/// Says of taints that do not when they were added.
+/// Sets the missing `timeAdded` of taints.
 pub(super) fn default_taints(spec: &mut Value, now: SystemTime) {
     let lacks = |taint: &Value| taint.as_map().is_some_and(|taint| taint.get("timeAdded").is_none());
     let has_new = |device: &Value| {
@@ -36,11 +36,11 @@ pub(super) fn default_taints(spec: &mut Value, now: SystemTime) {
     });
 }
 
-/// What `validateDevice` checks in code.
+/// Hand-written checks of `validateDevice`.
 pub(super) struct DeviceRules<'o> {
-    /// The device as it was. Taints that are as they were are not looked at again.
+    /// Old device. Unchanged taints are not validated again.
     pub(super) old: Option<&'o Value>,
-    /// Whether each device says where it can be reached from.
+    /// True if each device specifies the nodes that can access it.
     pub(super) by_device: bool,
 }
 
@@ -59,13 +59,13 @@ impl<'v> Rules<'v> for DeviceRules<'_> {
 }
 
 impl DeviceRules<'_> {
-    /// Whether the old device has the same in a field.
+    /// Returns true if the field `name` is the same in the old device.
     fn has(&self, field: &Field<'_, '_>, name: &str) -> bool {
         self.old.is_some_and(|old| same(field.value(), old.get(name)))
     }
 }
 
-/// How a device may be shared depends on another field, so that this is looked at even where it is as it was.
+/// Validates how a device may be shared. This depends on another field, so unchanged capacities are validated too.
 fn validate_capacity(device: &Field<'_, '_>, errors: &mut Errors) {
     let check = match device.child("allowMultipleAllocations").is_true() {
         true => validate_request_policy,
@@ -75,7 +75,7 @@ fn validate_capacity(device: &Field<'_, '_>, errors: &mut Errors) {
     validate_map(&capacity, QUALIFIED_NAME, errors, validate_qualified_name, check);
 }
 
-/// The attributes of a device, and how many properties it has in all.
+/// Validates the attributes of a device and its total number of properties.
 fn validate_properties(device: &Field<'_, '_>, errors: &mut Errors) {
     let attributes = device.child("attributes");
     let properties = attributes.len() + device.child("capacity").len();
@@ -94,7 +94,7 @@ fn validate_properties(device: &Field<'_, '_>, errors: &mut Errors) {
     );
 }
 
-/// `validateSingleAllocatableDeviceCapacity`
+/// Mirrors `validateSingleAllocatableDeviceCapacity` of the reference.
 fn forbid_request_policy(capacity: &Field<'_, '_>, errors: &mut Errors) {
     let policy = capacity.child("requestPolicy");
     if policy.is_set() {
@@ -102,7 +102,7 @@ fn forbid_request_policy(capacity: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Where a device can be reached from, where each says so for itself.
+/// Validates the nodes that can access a device, if each device specifies them.
 fn validate_place(device: &Field<'_, '_>, by_device: bool, errors: &mut Errors) {
     let (node, selector, all) = (
         device.child("nodeName"),
@@ -138,7 +138,7 @@ fn validate_place(device: &Field<'_, '_>, by_device: bool, errors: &mut Errors) 
     }
 }
 
-/// `validateDeviceAttribute`
+/// Mirrors `validateDeviceAttribute` of the reference.
 fn validate_attribute(attribute: &Field<'_, '_>, errors: &mut Errors) {
     let (text, version) = (attribute.child("string"), attribute.child("version"));
     if text.text().len() > ATTRIBUTE_TEXT {
@@ -159,7 +159,7 @@ fn validate_attribute(attribute: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Whether a text is a version as <https://semver.org/> has it.
+/// Returns true if a text is a version according to <https://semver.org/>.
 fn is_semantic_version(text: &str) -> bool {
     let (rest, build) = text
         .split_once('+')

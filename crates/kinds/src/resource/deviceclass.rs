@@ -1,4 +1,4 @@
-//! DeviceClasses: which devices a request can name at once.
+//! DeviceClasses: sets of devices that a request refers to by one name.
 
 use holdfast_resource::metadata::formats::qualified_name;
 use holdfast_resource::{Check, FieldError, Part, Rules, Strategy, WriteContext};
@@ -7,7 +7,7 @@ use holdfast_value::Value;
 use super::requests::{RequestRules, Stored};
 use crate::validation::same;
 
-/// What only DeviceClasses do.
+/// Strategy of DeviceClasses.
 pub(crate) struct DeviceClass;
 
 impl Strategy for DeviceClass {
@@ -29,7 +29,7 @@ impl Strategy for DeviceClass {
     }
 }
 
-/// What `validateDeviceClassSpec` checks in code.
+/// Hand-written checks of `validateDeviceClassSpec`.
 struct ClassRules<'v>(RequestRules<'v>);
 
 impl<'v> Rules<'v> for ClassRules<'v> {
@@ -48,7 +48,7 @@ impl<'v> Rules<'v> for ClassRules<'v> {
     }
 }
 
-/// Whether the name is one of a resource that is not Kubernetes' own, such as `example.com/gpu`.
+/// Returns true if the name is that of an extended resource such as `example.com/gpu`.
 fn is_extended(name: &str) -> bool {
     let Some((domain, _)) = name.split_once('/') else {
         return false;

@@ -1,11 +1,11 @@
-//! DeviceTaintRules: taints that an administrator gives to devices.
+//! DeviceTaintRules: taints that an administrator adds to devices.
 
 use holdfast_resource::{Refusal, Strategy, WriteContext};
 use holdfast_value::Value;
 
 use crate::time::time_text;
 
-/// What only DeviceTaintRules do.
+/// Strategy of DeviceTaintRules.
 pub(crate) struct DeviceTaintRule;
 
 const TAINT: [&str; 2] = ["spec", "taint"];
@@ -24,7 +24,7 @@ impl Strategy for DeviceTaintRule {
     }
 }
 
-/// Says when the taint was added, where it does not, or where its effect is another than that of `old`.
+/// Sets `timeAdded` of the taint if it is missing, or if the effect differs from that of `old`.
 fn stamp(context: &WriteContext<'_>, object: &mut Value, old: Option<&Value>) {
     let Some(taint) = object.at_mut(&TAINT) else { return };
     let stale = old

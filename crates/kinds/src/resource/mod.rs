@@ -1,4 +1,4 @@
-//! The kinds of the group `resource.k8s.io`: devices that Pods claim
+//! Kinds of the API group `resource.k8s.io`: devices that Pods claim
 //! (<https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/>).
 
 mod admin_access;
@@ -27,7 +27,7 @@ use crate::quota;
 
 const GROUP: &str = "resource.k8s.io";
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "deviceclasses" => kind(deviceclass::DeviceClass)

@@ -1,4 +1,4 @@
-//! Names that the kinds of devices share, and lists and maps of bounded size.
+//! Names that the device kinds share, and lists and maps of bounded size.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,9 +10,9 @@ use holdfast_value::Value;
 use crate::validation::Errors;
 
 const DRIVER_NAME: usize = 63;
-/// The longest name of an attribute behind its domain.
+/// Maximum length of an attribute name without its domain.
 const IDENTIFIER: usize = 32;
-/// The longest key of an attribute or a capacity.
+/// Maximum length of the key of an attribute or a capacity.
 pub(super) const QUALIFIED_NAME: usize = DRIVER_NAME + 1 + IDENTIFIER;
 
 const NOT_AN_IDENTIFIER: &str = "a valid C identifier must start with alphabetic character or '_', followed by a string of \
@@ -21,7 +21,7 @@ const NOT_AN_IDENTIFIER: &str = "a valid C identifier must start with alphabetic
 const NORMALIZED: &str = "uid must be in RFC 4122 normalized form, `xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx` with lowercase \
      hexadecimal characters";
 
-/// Reports at `at` what can be no name of a driver: `ValidateCSIDriverName`.
+/// Reports an invalid driver name at `at`: `ValidateCSIDriverName`.
 fn validate_driver_name(at: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     if name.len() > DRIVER_NAME {
         errors.push(at.too_long(DRIVER_NAME));
@@ -30,7 +30,7 @@ fn validate_driver_name(at: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     errors.extend(faults.into_iter().map(|fault| at.invalid_as(name, fault)));
 }
 
-/// Reports an attribute's name without a domain, or one that is no attribute's name: `validateFullyQualifiedName`.
+/// Reports an attribute name that is invalid or has no domain: `validateFullyQualifiedName`.
 pub(super) fn validate_attribute_name(name: &Field<'_, '_>, errors: &mut Errors) {
     let text = name.text();
     validate_qualified_name(name, text, errors);
@@ -39,8 +39,8 @@ pub(super) fn validate_attribute_name(name: &Field<'_, '_>, errors: &mut Errors)
     }
 }
 
-/// Reports the faults of a name of an attribute or a capacity, an identifier of C behind a domain or not:
-/// `validateQualifiedName`. The reference takes what has more than one slash as it is.
+/// Reports the errors in the name of an attribute or a capacity, a C identifier with an optional domain:
+/// `validateQualifiedName`. The reference accepts any name with more than one slash.
 pub(super) fn validate_qualified_name(at: &Field<'_, '_>, name: &str, errors: &mut Errors) {
     let Some((domain, identifier)) = name.split_once('/') else {
         validate_identifier(at, name, errors);
@@ -59,7 +59,7 @@ pub(super) fn validate_qualified_name(at: &Field<'_, '_>, name: &str, errors: &m
     }
 }
 
-/// `validateCIdentifier`
+/// Mirrors `validateCIdentifier` of the reference.
 fn validate_identifier(at: &Field<'_, '_>, identifier: &str, errors: &mut Errors) {
     if identifier.len() > IDENTIFIER {
         errors.push(at.too_long(IDENTIFIER));
@@ -71,7 +71,7 @@ fn validate_identifier(at: &Field<'_, '_>, identifier: &str, errors: &mut Errors
     }
 }
 
-/// Reports what is no UUID in lower case: `validateUID`.
+/// Reports a text that is not a lowercase UUID: `validateUID`.
 pub(super) fn validate_uid(uid: &Field<'_, '_>, errors: &mut Errors) {
     let text = uid.text();
     let fault = match uuid_fault(text) {
@@ -82,7 +82,7 @@ pub(super) fn validate_uid(uid: &Field<'_, '_>, errors: &mut Errors) {
     errors.push(uid.invalid_text(fault));
 }
 
-/// Why a text is no UUID in any of its forms.
+/// Returns the reason why a text is not a UUID in any of its forms.
 fn uuid_fault(text: &str) -> Option<Cow<'static, str>> {
     const FORM: &str = "invalid UUID format";
     const URN: &str = "urn:uuid:";
@@ -109,7 +109,7 @@ fn uuid_fault(text: &str) -> Option<Cow<'static, str>> {
     (!fits).then(|| FORM.into())
 }
 
-/// Reports a list of more than `most` items. Says whether it is one.
+/// Reports a list of more than `most` items. Returns true if it reports one.
 pub(super) fn exceeds(list: &Field<'_, '_>, most: usize, errors: &mut Errors) -> bool {
     let exceeds = list.len() > most;
     if exceeds {
@@ -118,7 +118,7 @@ pub(super) fn exceeds(list: &Field<'_, '_>, most: usize, errors: &mut Errors) ->
     exceeds
 }
 
-/// Checks the items of a list unless there are too many, and reports those whose key stands there before: `validateSet`.
+/// Validates the items of a list unless there are too many, and reports duplicate keys: `validateSet`.
 pub(super) fn validate_set(
     list: &Field<'_, '_>,
     most: usize,
@@ -139,12 +139,12 @@ pub(super) fn validate_set(
     }
 }
 
-/// The key of an item that is a text.
+/// Returns the key of an item that is a text.
 pub(super) fn own_text(item: &Field<'_, '_>) -> Value {
     item.text().into()
 }
 
-/// Checks the keys and the entries of a map: `validateMap`. The place of an entry shows no more of its key than `shown` bytes.
+/// Validates the keys and entries of a map: `validateMap`. Error paths show at most `shown` bytes of a key.
 pub(super) fn validate_map(
     map: &Field<'_, '_>,
     shown: usize,
@@ -163,7 +163,7 @@ pub(super) fn validate_map(
     }
 }
 
-/// A text without its middle: `truncateIfTooLong`.
+/// Returns a text without its middle if it is too long: `truncateIfTooLong`.
 #[expect(
     clippy::indexing_slicing,
     reason = "what remains is less than the length of the text"
@@ -175,7 +175,7 @@ fn shortened(text: &str, most: usize) -> String {
     format!("{}...{}", String::from_utf8_lossy(head), String::from_utf8_lossy(tail))
 }
 
-/// Reports conditions that do not go together: what `validateDeviceBindingParameters` says of more than one of them.
+/// Reports incompatible binding conditions: the checks of `validateDeviceBindingParameters` across conditions.
 pub(super) fn validate_binding_conditions(parent: &Field<'_, '_>, errors: &mut Errors) {
     let (conditions, failures) = (
         parent.child("bindingConditions"),

@@ -1,4 +1,4 @@
-//! How much of a capacity that requests share each may ask for.
+//! Request policies: the amounts of a shared capacity that each request may consume.
 
 use holdfast_gotext::quantity::Quantity;
 use holdfast_resource::Field;
@@ -7,12 +7,12 @@ use super::names::validate_set;
 use crate::validation::Errors;
 use crate::validation::resources::quantity;
 
-/// The most values to choose from.
+/// Maximum number of valid values.
 const VALUES: usize = 10;
-/// The digits that a quantity may have to be one number of 64 bits and a power of ten in the reference.
+/// Maximum number of digits of a quantity that the reference stores as a 64-bit number and a power of ten.
 const SHORT: usize = 18;
 
-/// An amount as it is checked: as a number and in its text.
+/// An amount as a number and as its text.
 struct Amount<'v> {
     quantity: Quantity,
     text: &'v str,
@@ -27,8 +27,8 @@ impl<'v> Amount<'v> {
         })
     }
 
-    /// The amount in whole units as the reference reckons steps with it: `Quantity.Value`, which keeps 64 bits of a number of
-    /// many digits and nothing of a short one that does not fit.
+    /// Returns the amount in whole units as the reference uses it for steps: `Quantity.Value`. It keeps 64 bits of a
+    /// number with many digits, and returns zero for a short one that does not fit.
     fn value(&self) -> i64 {
         let digits = self.text.bytes().filter(u8::is_ascii_digit).count();
         let units = self.quantity.whole_units();
@@ -36,7 +36,7 @@ impl<'v> Amount<'v> {
     }
 }
 
-/// Reports what is wrong with the policy of a capacity: `validateRequestPolicy`.
+/// Reports the errors in the request policy of a capacity: `validateRequestPolicy`.
 pub(super) fn validate_request_policy(capacity: &Field<'_, '_>, errors: &mut Errors) {
     let policy = capacity.child("requestPolicy");
     let (values, range) = (policy.child("validValues"), policy.child("validRange"));
@@ -57,7 +57,7 @@ pub(super) fn validate_request_policy(capacity: &Field<'_, '_>, errors: &mut Err
     }
 }
 
-/// `validateRequestPolicyValidValues`
+/// Mirrors `validateRequestPolicyValidValues` of the reference.
 #[expect(clippy::indexing_slicing, reason = "windows of two")]
 fn validate_values(values: &Field<'_, '_>, (default, most): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
     let amounts: Vec<Field<'_, '_>> = values.items().collect();
@@ -84,7 +84,7 @@ fn validate_values(values: &Field<'_, '_>, (default, most): (&Amount<'_>, &Amoun
     }
 }
 
-/// `validateRequestPolicyRange`
+/// Mirrors `validateRequestPolicyRange` of the reference.
 fn validate_range(range: &Field<'_, '_>, (default, capacity): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
     let (min_field, max_field) = (range.child("min"), range.child("max"));
     let Some(min) = Amount::of(&min_field) else {
@@ -122,8 +122,8 @@ fn validate_range(range: &Field<'_, '_>, (default, capacity): (&Amount<'_>, &Amo
     }
 }
 
-/// Reports a value that no number of steps leads to: `validateRequestPolicyRangeStep`. The reference divides by a step of
-/// nothing and breaks off; here it leads nowhere.
+/// Reports a value that no number of steps reaches: `validateRequestPolicyRangeStep`. For a step of zero the reference
+/// divides by zero and panics; here no value is reachable.
 fn validate_step(at: &Field<'_, '_>, value: &Amount<'_>, (min, step): (&Amount<'_>, &Amount<'_>), errors: &mut Errors) {
     let distance = value.value().wrapping_sub(min.value());
     let reached = step.value() != 0 && distance.wrapping_rem(step.value()) == 0;

@@ -1,5 +1,4 @@
-//! Requests for devices: selectors, constraints and configuration, as claims, their templates and device
-//! classes hold them.
+//! Device requests: selectors, constraints and configuration in claims, claim templates and device classes.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,18 +11,18 @@ use super::selectors::validate_expression;
 use crate::defaults::{change_items, is_zero, none_if_empty, set_missing};
 use crate::validation::{Errors, report};
 
-/// The most names of requests in a list of them.
+/// Maximum number of request names in a list.
 const REQUESTS: usize = 32;
-/// The largest opaque parameters, in bytes.
+/// Maximum size of opaque parameters in bytes.
 const PARAMETERS: usize = 10 * 1024;
 const OPERATORS: [&str; 2] = ["Equal", "Exists"];
 
 const ALL: &str = "All";
 const EXACT: &str = "ExactCount";
 
-/// Fills in the number of requested devices.
+/// Sets the default number of requested devices.
 pub(super) fn default_devices(version: &str, devices: &mut Value) {
-    // In v1beta1 a request asks for devices itself, if it names a class.
+    // In v1beta1 the request itself asks for devices if it names a class.
     let asks = |request: &Value| version == "v1beta1" && !is_zero(request.get("deviceClassName"));
     let incomplete = |request: &Value| {
         let lacks = |part: &Value| is_zero(part.get("allocationMode")) || counts(part) && is_zero(part.get("count"));
@@ -64,23 +63,23 @@ fn default_count(request: &mut Value) {
     }
 }
 
-/// What a new or changed spec with requests for devices becomes when it is stored.
+/// Prepares a new or changed spec with device requests for storage.
 pub(super) fn prepare_spec(object: &mut Value, path: &[&str]) {
     let requests: Vec<&str> = path.iter().copied().chain(["devices", "requests"]).collect();
     none_if_empty(object, &requests);
 }
 
-/// The checks in code of requests for devices, in claims, their templates and device classes.
+/// Hand-written checks of device requests in claims, claim templates and device classes.
 pub(super) struct RequestRules<'v> {
     pub(super) names: RequestNames<'v>,
-    /// Whether selectors are as they were.
+    /// State of the selectors: stored or new.
     pub(super) selectors: Stored,
-    /// Whether configurations are as they were.
+    /// State of the configurations: stored or new.
     pub(super) configurations: Stored,
 }
 
 impl<'v> RequestRules<'v> {
-    /// The rules of the requests that stand in `devices`.
+    /// Returns the rules of the requests in `devices`.
     pub(super) fn of(devices: Option<&'v Value>) -> Self {
         Self {
             names: RequestNames::of(&Field::placed(devices, "")),
@@ -113,7 +112,7 @@ impl<'v> Rules<'v> for RequestRules<'v> {
     }
 }
 
-/// `validateDeviceRequest`: a request asks for devices in one of two ways.
+/// Mirrors `validateDeviceRequest`: a request has exactly one of two forms.
 fn validate_members<'v>(request: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let (exactly, first) = (request.child("exactly"), request.child("firstAvailable"));
     match (exactly.is_set(), !first.is_empty()) {
@@ -130,7 +129,7 @@ fn validate_members<'v>(request: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &m
     }
 }
 
-/// `validateDeviceAllocationMode`
+/// Mirrors `validateDeviceAllocationMode` of the reference.
 fn validate_count(request: &Field<'_, '_>, errors: &mut Errors) {
     let (mode, count) = (request.child("allocationMode"), request.child("count"));
     let number = count.number().unwrap_or_default();
@@ -145,7 +144,7 @@ fn validate_count(request: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateDeviceToleration`: what the operator says of the value.
+/// Mirrors `validateDeviceToleration`: the operator determines the values that are allowed.
 fn validate_operator(toleration: &Field<'_, '_>, errors: &mut Errors) {
     let (operator, value) = (toleration.child("operator"), toleration.child("value"));
     match operator.text() {
@@ -159,7 +158,7 @@ fn validate_operator(toleration: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateDeviceConstraint`: the attribute in which devices are alike or differ.
+/// Mirrors `validateDeviceConstraint` for the attribute that devices must or must not share.
 fn validate_attribute(constraint: &Field<'_, '_>, errors: &mut Errors) {
     let (matching, distinct) = (
         constraint.child("matchAttribute"),
@@ -176,16 +175,16 @@ fn validate_attribute(constraint: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Whether what is checked is stored as it is, so that newer bounds do not hold for it.
+/// State of a validated value: newer limits do not apply to stored values.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stored {
-    /// It is as it was.
+    /// The value is unchanged.
     Yes,
-    /// It is new or has changed.
+    /// The value is new or has changed.
     No,
 }
 
-/// Reports what is no JSON object of at most `most` bytes: `validateRawExtension`.
+/// Reports a value that is not a JSON object of at most `most` bytes: `validateRawExtension`.
 pub(super) fn validate_raw(raw: &Field<'_, '_>, most: usize, stored: Stored, errors: &mut Errors) {
     match raw.value() {
         None => errors.push(raw.required("")),
@@ -197,11 +196,11 @@ pub(super) fn validate_raw(raw: &Field<'_, '_>, most: usize, stored: Stored, err
     }
 }
 
-/// The names by which results and constraints refer to the requests of a claim: `request`, or `request/alternative`.
+/// Names by which results and constraints refer to the requests of a claim: `request` or `request/alternative`.
 pub(super) struct RequestNames<'v>(HashMap<&'v str, HashSet<&'v str>>);
 
 impl<'v> RequestNames<'v> {
-    /// The names of the requests of `devices`: `gatherRequestNames`.
+    /// Returns the names of the requests in `devices`: `gatherRequestNames`.
     pub(super) fn of(devices: &Field<'v, '_>) -> Self {
         let text = |value: &'v Value| value.str_at(&["name"]).unwrap_or_default();
         let requests = devices.child("requests").slice().iter().map(|request| {
@@ -219,13 +218,13 @@ impl<'v> RequestNames<'v> {
         }
     }
 
-    /// Reports references that stand there twice, are no names or name no request.
+    /// Reports references that are duplicate, invalid or do not name a request.
     pub(super) fn validate_references(&self, references: &Field<'_, '_>, errors: &mut Errors) {
         let check = |reference: &Field<'_, '_>, errors: &mut Errors| self.validate(reference, errors);
         validate_set(references, REQUESTS, errors, check, own_text);
     }
 
-    /// Reports what names no request: `validateRequestNameRef`.
+    /// Reports a reference that does not name a request: `validateRequestNameRef`.
     pub(super) fn validate(&self, reference: &Field<'_, '_>, errors: &mut Errors) {
         const NO_REQUEST: &str =
             "must be the name of a request in the claim or the name of a request and a subrequest separated by '/'";

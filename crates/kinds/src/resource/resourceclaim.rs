@@ -1,4 +1,4 @@
-//! ResourceClaims: requested devices, and allocated ones.
+//! ResourceClaims: device requests and their allocation.
 
 use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::table::{NamedCell, items};
@@ -12,7 +12,7 @@ use super::status_rights;
 use crate::features::{Feature, Features};
 use crate::validation::Errors;
 
-/// What only ResourceClaims do.
+/// Strategy of ResourceClaims.
 pub(crate) struct ResourceClaim {
     pub(super) features: Features,
 }
@@ -65,7 +65,7 @@ impl Strategy for ResourceClaim {
     }
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[("resource-claim-state", |object, _| resource_claim_state(object))];
 
 fn resource_claim_state(claim: &Value) -> Value {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn results_name_requests_of_the_claim_and_the_spec_never_changes() {
+    fn result_without_request_or_changed_spec_is_rejected() {
         let harness = Harness::new();
         let status = |request: &str| {
             let allocation = format!(

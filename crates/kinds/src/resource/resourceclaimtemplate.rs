@@ -1,4 +1,4 @@
-//! ResourceClaimTemplates: what claims are made of for Pods.
+//! ResourceClaimTemplates: templates from which claims are created for Pods.
 
 use holdfast_resource::metadata::validate_metadata;
 use holdfast_resource::{Check, Field, FieldError, NoRules, Part, Refusal, Rules, Strategy, WriteContext};
@@ -9,7 +9,7 @@ use super::requests::{RequestRules, default_devices, prepare_spec};
 use crate::validation::Errors;
 use crate::validation::template_metadata::validate_template_metadata;
 
-/// What only ResourceClaimTemplates do.
+/// Strategy of ResourceClaimTemplates.
 pub(crate) struct ResourceClaimTemplate;
 
 impl Strategy for ResourceClaimTemplate {
@@ -39,7 +39,7 @@ impl Strategy for ResourceClaimTemplate {
     }
 
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
-        // Who may ask for access of an administrator does not count, as nothing may change.
+        // Admin access needs no check here, since the spec is immutable.
         let devices = object.at(&["spec", "spec", "devices"]);
         let mut errors = context.check(object, &TemplateRules(RequestRules::of(devices)));
         errors.extend(context.rest_of_metadata(object, old));
@@ -48,7 +48,7 @@ impl Strategy for ResourceClaimTemplate {
     }
 }
 
-/// What `validateResourceClaimTemplateSpec` checks in code.
+/// Hand-written checks of `validateResourceClaimTemplateSpec`.
 struct TemplateRules<'v>(RequestRules<'v>);
 
 impl<'v> Rules<'v> for TemplateRules<'v> {

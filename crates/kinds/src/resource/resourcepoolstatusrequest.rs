@@ -1,4 +1,4 @@
-//! ResourcePoolStatusRequests: questions about the devices of pools, answered once.
+//! ResourcePoolStatusRequests: one-time queries for the devices of pools.
 
 use std::time::SystemTime;
 
@@ -9,10 +9,10 @@ use holdfast_value::Value;
 
 use crate::validation::{Errors, immutable};
 
-/// What only ResourcePoolStatusRequests do.
+/// Strategy of ResourcePoolStatusRequests.
 pub(crate) struct ResourcePoolStatusRequest;
 
-/// The cells of tables.
+/// Table cells.
 pub(super) const CELLS: &[NamedCell] = &[
     ("pools-total", |object, _| sum(object, "totalDevices")),
     ("pools-available", |object, _| sum(object, "availableDevices")),
@@ -25,7 +25,7 @@ pub(super) const CELLS: &[NamedCell] = &[
     ("pools-completed", completed),
 ];
 
-/// The condition that a request ended by, and its type.
+/// Returns the condition that completed a request, and its type.
 fn end(object: &Value) -> Option<(&str, &Value)> {
     let conditions = items(object, &["status", "conditions"]).iter();
     let mut ends = conditions.filter_map(|condition| Some((condition.str_at(&["type"])?, condition)));
@@ -84,7 +84,7 @@ impl Strategy for ResourcePoolStatusRequest {
     }
 }
 
-/// `validateResourcePoolStatusRequestStatusUpdate`: an answer that is given stays.
+/// Mirrors `validateResourcePoolStatusRequestStatusUpdate`: an existing answer is immutable.
 fn validate_answer(status: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     match old.is_set() {
         true => immutable(status, old, errors),

@@ -1,4 +1,4 @@
-//! ResourceSlices: the devices that a driver offers.
+//! ResourceSlices: devices that a driver offers.
 
 use std::collections::HashMap;
 
@@ -12,10 +12,10 @@ use super::names::exceeds;
 use crate::core::pod_spec::validate_node_selector;
 use crate::validation::{Errors, immutable, immutable_text, report};
 
-/// What only ResourceSlices do.
+/// Strategy of ResourceSlices.
 pub(crate) struct ResourceSlice;
 
-/// The most devices of a slice; fewer where they have taints or consume counters.
+/// Maximum number of devices in a slice. It is lower if devices have taints or consume counters.
 const DEVICES: usize = 128;
 const ADVANCED_DEVICES: usize = 64;
 const WHERE: &str = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required";
@@ -59,9 +59,9 @@ fn prepare(context: &WriteContext<'_>, object: &mut Value) {
     }
 }
 
-/// What `validateResourceSliceSpec` checks in code.
+/// Hand-written checks of `validateResourceSliceSpec`.
 struct SliceRules<'o> {
-    /// The specification that was there before.
+    /// Spec of the old object.
     old: Option<&'o Value>,
 }
 
@@ -83,7 +83,7 @@ impl<'v> Rules<'v> for SliceRules<'_> {
 }
 
 impl SliceRules<'_> {
-    /// What stays is looked at amid the values.
+    /// Validates immutable fields. The reference does so between its checks of the values.
     fn validate_kept(&self, spec: &Field<'_, '_>, errors: &mut Errors) {
         if self.old.is_none() {
             return;
@@ -123,7 +123,7 @@ impl SliceRules<'_> {
     }
 }
 
-/// Where the devices can be reached from: one way of four.
+/// Validates the nodes that can access the devices: exactly one of four fields is set.
 fn validate_place(spec: &Field<'_, '_>, errors: &mut Errors) {
     let mut fields = Vec::new();
     let node = spec.child("nodeName");
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_requests_may_take_of_a_capacity_fits_it() {
+    fn request_policy_outside_of_capacity_is_rejected() {
         let errors = |policy: &str| {
             let capacity = format!("capacity: {{m: {{value: '4', requestPolicy: {{{policy}}}}}}}");
             errors_of(&format!("allowMultipleAllocations: true, {capacity}"))
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn taints_say_when_they_were_added_and_hidden_fields_are_dropped() {
+    fn taint_times_are_set_and_gated_fields_are_dropped() {
         let device = "taints: [{key: k, effect: None}], attributes: {a: {int: 1, strings: [b]}}";
         let object = Harness::new().create(&slice(&format!(
             "{POOL}, nodeName: one, devices: [{{name: a, {device}}}]"

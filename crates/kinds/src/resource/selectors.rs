@@ -1,4 +1,4 @@
-//! Selectors of devices: expressions in CEL about one device
+//! Device selectors: CEL expressions about one device
 //! (<https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/>).
 
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use holdfast_resource::Field;
 use crate::admissionregistration::policy::fault_of;
 use crate::validation::Errors;
 
-/// The longest expression of a selector, in bytes.
+/// Maximum length of a selector expression in bytes.
 const EXPRESSION: usize = 10 * 1024;
-/// The most attributes, and the most capacities, of a device.
+/// Maximum number of attributes, and of capacities, of a device.
 const ATTRIBUTES: u64 = 32;
-/// The longest value of an attribute, in letters.
+/// Maximum length of an attribute value in characters.
 const ATTRIBUTE: u64 = 64;
 const DRIVER_NAME: u64 = 63;
 
-/// Reports what is no expression that selects devices: `validateCELSelector`.
+/// Reports an expression that is not a valid device selector: `validateCELSelector`.
 pub(super) fn validate_expression(expression: &Field<'_, '_>, errors: &mut Errors) {
     if expression.text().len() > EXPRESSION {
         errors.push(expression.too_long(EXPRESSION));
@@ -38,7 +38,7 @@ pub(super) fn validate_expression(expression: &Field<'_, '_>, errors: &mut Error
     });
 }
 
-/// What selectors may name: `device`, and `cel.bind` for what is looked up more than once.
+/// Returns the environment of selectors: `device`, and `cel.bind` for repeated lookups.
 fn environment() -> Environment {
     let of_domain = |values: DeclType| {
         let by_name = DeclType::map(values, Some(ATTRIBUTES));

@@ -1,4 +1,4 @@
-//! The rights that the parts of the status of a claim take: who allocates it, and the driver of each device that it reports
+//! Rights to write parts of a claim's status: the allocation, and the device status of each driver
 //! (<https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/>, KEP-4817).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,7 @@ use crate::validation::{Errors, same};
 
 const CLAIMS: &str = "resourceclaims";
 
-/// `AuthorizedForBinding`, and where `of_devices` says so and the claim is allocated `AuthorizedForDeviceStatus`.
+/// Mirrors `AuthorizedForBinding`, and `AuthorizedForDeviceStatus` if `of_devices` is set and the claim is allocated.
 pub(super) fn validate(
     context: &WriteContext<'_>,
     (status, old): (&Field<'_, '_>, &Field<'_, '_>),
@@ -53,7 +53,7 @@ pub(super) fn validate(
     }
 }
 
-/// Why the user may not do this with a part of claims; `None` where they may.
+/// Returns the reason why the user may not change a part of claims; `None` if the user may.
 fn refusal(
     context: &WriteContext<'_>,
     verb: &str,
@@ -84,7 +84,7 @@ fn refusal(
     Some(format!("{CLAIMS}.{GROUP}{named} is forbidden: {why}"))
 }
 
-/// Whether a service account runs on the only node that the claim is allocated on.
+/// Returns true if a service account belongs to the only node on which the claim is allocated.
 fn is_on_node_of(user: &User, status: &Field<'_, '_>) -> bool {
     service_account_of(&user.name).is_some()
         && user
@@ -92,7 +92,7 @@ fn is_on_node_of(user: &User, status: &Field<'_, '_>) -> bool {
             .is_some_and(|node| only_allocated_node(status) == Some(node))
 }
 
-/// The node that the claim is allocated on, where the selector has one by its name.
+/// Returns the node on which the claim is allocated, if the selector names exactly one.
 fn only_allocated_node<'v>(status: &Field<'v, '_>) -> Option<&'v str> {
     let [term] = items(status.value()?, &["allocation", "nodeSelector", "nodeSelectorTerms"]) else {
         return None;
@@ -105,7 +105,7 @@ fn only_allocated_node<'v>(status: &Field<'v, '_>) -> Option<&'v str> {
     node.as_str().filter(|_| is_by_name)
 }
 
-/// The drivers whose devices the status reports differently than before.
+/// Returns the drivers whose device status changed.
 fn changed_drivers<'v>(status: &Field<'v, '_>, old: &Field<'v, '_>) -> BTreeSet<&'v str> {
     let key = |device: &'v Value| {
         ["driver", "pool", "device", "shareID"].map(|name| device.str_at(&[name]).unwrap_or_default())
@@ -149,7 +149,7 @@ mod tests {
     const DEVICES: &str = "devices: [{driver: d.io, pool: p, device: one}]";
 
     #[test]
-    fn who_allocates_needs_the_right_to_bind() {
+    fn allocation_without_binding_permission_is_denied() {
         assert_eq!(
             errors(ON, &[], "", ALLOCATED),
             [

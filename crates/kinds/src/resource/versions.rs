@@ -1,5 +1,5 @@
-//! Between `resource.k8s.io/v1beta1` and the later versions: there a request holds what it asks for itself, and what a device
-//! has stands within `basic`. The others differ in their names alone.
+//! Conversion between `resource.k8s.io/v1beta1` and the later versions. In v1beta1, a request itself has the fields of
+//! `exactly`, and a device has its fields in `basic`. The later versions differ only in their names.
 
 use holdfast_value::{Map, Value};
 
@@ -10,7 +10,7 @@ const V1BETA1: &str = "resource.k8s.io/v1beta1";
 
 const SERVED: [&str; 3] = ["resource.k8s.io/v1", "resource.k8s.io/v1beta2", V1BETA1];
 
-/// What a request of v1beta1 holds beside its name and its alternatives.
+/// Fields of a v1beta1 request other than its name and its alternatives.
 const OF_REQUEST: [&str; 7] = [
     "deviceClassName",
     "selectors",
@@ -35,7 +35,7 @@ pub(super) const SLICES: Versions = reshaped(|object, from, to| {
         (_, V1BETA1) => change_items(spec, "devices", is_map, put_in),
         _ => return,
     }
-    // One of the two distinguishes "not set" from "empty".
+    // Only one of the two versions distinguishes unset from empty.
     for name in ["nodeName", "allNodes"] {
         if is_zero(spec.get(name)) {
             spec.remove_at(&[name]);
@@ -55,7 +55,7 @@ fn is_map(value: &Value) -> bool {
     value.as_map().is_some()
 }
 
-/// Moves what requests ask for from one version's place to the other's.
+/// Moves the fields of requests from their place in one version to that in the other.
 fn reshape_requests(object: &mut Value, path: &[&str], from: &str, to: &str) {
     let Some(devices) = object.at_mut(path) else { return };
     match (from, to) {
@@ -65,7 +65,7 @@ fn reshape_requests(object: &mut Value, path: &[&str], from: &str, to: &str) {
     }
 }
 
-/// Moves what a request of v1beta1 asks for to where later versions have it.
+/// Moves the fields of a v1beta1 request to `exactly`, as in later versions.
 pub(super) fn ask_exactly(request: &mut Value) {
     let mut exactly = Map::new();
     for name in OF_REQUEST {
@@ -81,7 +81,7 @@ pub(super) fn ask_exactly(request: &mut Value) {
     }
 }
 
-/// Whether the request has any field.
+/// Returns true if the request has the field `name`.
 fn is_given(name: &str, value: &Value) -> bool {
     match name {
         "deviceClassName" | "allocationMode" | "count" => !is_zero(Some(value)),
@@ -95,13 +95,13 @@ fn ask_plainly(request: &mut Value) {
             request.set_at(&[name.as_str()], value.clone());
         }
     }
-    // In v1beta1 it is never left out.
+    // In v1beta1 the field is always present.
     if request.get("deviceClassName").is_none() {
         request.set_at(&["deviceClassName"], "".into());
     }
 }
 
-/// Takes what a device of v1beta1 has out of `basic`.
+/// Moves the fields of a v1beta1 device out of `basic`.
 fn take_out(device: &mut Value) {
     let Some(Value::Map(basic)) = device.remove_at(&["basic"]) else {
         return;

@@ -1,4 +1,4 @@
-//! The kinds of the group `scheduling.k8s.io`.
+//! Kinds of the API group `scheduling.k8s.io`.
 
 mod podgroup;
 mod priorityclass;
@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::kind::{Kind, kind};
 use crate::metadata_checks::of_core;
 
-/// The classes that are known before anybody makes them, with what they are for.
+/// Names, values and descriptions of the priority classes that always exist.
 pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-cluster-critical",
@@ -24,7 +24,7 @@ pub(crate) const SYSTEM_CLASSES: [(&str, i64, &str); 2] = [
     ),
 ];
 
-/// The system's classes as objects.
+/// Returns the system's classes as objects.
 fn system_classes() -> impl Iterator<Item = Value> {
     SYSTEM_CLASSES.iter().map(|(name, value, description)| {
         let mut class = new_object("scheduling.k8s.io/v1", "PriorityClass", "", name);
@@ -35,7 +35,7 @@ fn system_classes() -> impl Iterator<Item = Value> {
     })
 }
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, _config: &Config) -> Option<Kind> {
     Some(match plural {
         "priorityclasses" => kind(priorityclass::PriorityClass)

@@ -1,4 +1,5 @@
-//! Workloads and the groups of Pods that are made of their templates (<https://kubernetes.io/docs/concepts/workloads/workload-api/>).
+//! Workloads and the PodGroups created from their templates
+//! (<https://kubernetes.io/docs/concepts/workloads/workload-api/>).
 
 use holdfast_resource::metadata::conditions::validate_conditions;
 use holdfast_resource::table::{NamedCell, items};
@@ -7,13 +8,13 @@ use holdfast_value::Value;
 
 use crate::validation::Errors;
 
-/// What only PodGroups do.
+/// Strategy of PodGroups.
 pub(crate) struct PodGroup;
 
-/// What only Workloads do.
+/// Strategy of Workloads.
 pub(crate) struct Workload;
 
-/// The types that hold exactly one of some fields.
+/// Rules for types that must have exactly one of several fields.
 struct Unions;
 
 impl<'v> Rules<'v> for Unions {
@@ -51,7 +52,7 @@ impl<'v> Rules<'v> for Unions {
     }
 }
 
-/// The cells of tables.
+/// Table cells.
 pub(super) const CELLS: &[NamedCell] = &[
     ("pod-group-policy", |object, _| policy(object).into()),
     ("pod-group-status", |object, _| status(object).into()),
@@ -99,7 +100,7 @@ impl Strategy for PodGroup {
     }
 }
 
-/// `validatePodGroupResourceClaimStatuses`: each is of a claim of the group.
+/// Mirrors `validatePodGroupResourceClaimStatuses`: each status belongs to a claim of the group.
 fn validate_claim_statuses(statuses: &Field<'_, '_>, spec: &Field<'_, '_>, errors: &mut Errors) {
     let claims = spec.child("resourceClaims");
     for status in statuses.items() {
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_features_hold_back_is_dropped() {
+    fn fields_of_disabled_features_are_dropped() {
         let sent = group(&format!(
             "{POLICY}, priority: 3, schedulingConstraints: {{topology: [{{key: zone}}]}}"
         ));

@@ -5,7 +5,7 @@ use holdfast_value::Value;
 
 use super::{SYSTEM_CLASSES, system_classes};
 
-/// What only PriorityClasses do.
+/// Strategy of PriorityClasses.
 pub(crate) struct PriorityClass;
 
 const HIGHEST: i64 = 1_000_000_000;
@@ -16,7 +16,7 @@ impl Strategy for PriorityClass {
         self
     }
 
-    /// `ValidatePriorityClassUpdate`: nothing is looked at but what may not change.
+    /// Mirrors `ValidatePriorityClassUpdate`: only the immutable fields are validated.
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         context.check_changes(object, old, self)
     }
@@ -38,7 +38,7 @@ impl<'v> Rules<'v> for PriorityClass {
     }
 }
 
-/// `ValidatePriorityClass`: names of the system go with the values of the system, and so do the highest values.
+/// Mirrors `ValidatePriorityClass`: a system name requires the value of that system class, other values have a maximum.
 fn validate_name_and_value(class: &Part<'_, '_>, check: &mut Check<'_>) {
     let metadata = class.child("metadata");
     let (name, value) = (metadata.child("name"), class.child("value"));

@@ -9,14 +9,14 @@ use crate::defaults::{is_zero, set_missing_at};
 use crate::features::{Feature, Features};
 use crate::validation::{Errors, immutable};
 
-/// What only CSIDrivers do.
+/// Strategy of CSIDrivers.
 pub(crate) struct CsiDriver {
-    /// The features that are on.
+    /// Enabled features.
     pub(crate) features: Features,
 }
 
 const REQUESTS: [&str; 2] = ["spec", "tokenRequests"];
-/// In the order in which the reference lists them.
+/// Volume lifecycle modes in the order of the reference's messages.
 const MODES: [&str; 2] = ["Persistent", "Ephemeral"];
 
 impl Strategy for CsiDriver {
@@ -71,14 +71,14 @@ impl<'v> Rules<'v> for CsiDriver {
 
     fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
         let attach = part.child(name);
-        // The reference names the field otherwise.
+        // The reference reports this field by another name.
         let shown = Field::placed(attach.value(), "spec.attachedRequired");
         immutable(&shown, &old.child(name), &mut check.errors);
     }
 }
 
 impl CsiDriver {
-    /// `validateTokenRequests`
+    /// Mirrors `validateTokenRequests` of the reference.
     fn validate_tokens<'v>(&self, spec: &Part<'v, '_>, check: &mut Check<'_>) {
         let requests = spec.child("tokenRequests");
         let mut audiences = HashSet::new();
@@ -93,14 +93,14 @@ impl CsiDriver {
     }
 }
 
-/// `validateVolumeLifecycleModes`: the list is reported, not its item.
+/// Mirrors `validateVolumeLifecycleModes`: the error is at the list, not the item.
 fn validate_modes(modes: &Field<'_, '_>, errors: &mut Errors) {
     for mode in modes.items().filter(|mode| !MODES.contains(&mode.text())) {
         errors.push(FieldError::not_supported(&modes.path(), mode.text(), &MODES));
     }
 }
 
-/// `validateServiceAccountTokenInSecrets`
+/// Mirrors `validateServiceAccountTokenInSecrets` of the reference.
 fn validate_secrets(spec: &Field<'_, '_>, errors: &mut Errors) {
     let in_secrets = spec.child("serviceAccountTokenInSecrets");
     if in_secrets.is_set() && spec.child("tokenRequests").is_empty() {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_more_is_said_of_a_request_for_tokens_that_is_a_duplicate() {
+    fn duplicate_token_request_has_one_error() {
         let twice = driver("tokenRequests: [{audience: a}, {audience: a, expirationSeconds: 1}]");
         assert_eq!(
             Harness::new().errors(&twice),
@@ -146,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_feature_gate_holds_back_is_dropped() {
+    fn fields_of_disabled_features_are_dropped() {
         let object = Harness::new().create(&driver("preventPodSchedulingIfMissing: true"));
         assert!(object.at(&["spec", "preventPodSchedulingIfMissing"]).is_none());
     }
 
     #[test]
-    fn tokens_in_attributes_are_warned_of_when_they_are_first_requested() {
+    fn first_token_request_warns() {
         let harness = Harness::new();
         let asks = driver("tokenRequests: [{audience: a}]");
         assert_eq!(harness.warnings(&asks).len(), 1);

@@ -1,4 +1,4 @@
-//! CSINodes: which storage drivers run on a node.
+//! CSINodes: the CSI drivers on a node.
 
 use std::collections::HashSet;
 
@@ -9,11 +9,11 @@ use holdfast_value::Value;
 use crate::defaults::{change_items, none_if_empty};
 use crate::validation::{Errors, same};
 
-/// What only CSINodes do.
+/// Strategy of CSINodes.
 pub(crate) struct CsiNode;
 
 const NODE_ID_LENGTH: usize = 256;
-/// What of a driver does not change.
+/// Immutable fields of a driver.
 const KEPT: [&str; 2] = ["nodeID", "topologyKeys"];
 
 impl Strategy for CsiNode {
@@ -35,7 +35,7 @@ impl Strategy for CsiNode {
         let (root, old) = (Field::root(object), Field::root(old));
         let (spec, old_spec) = (root.child("spec"), old.child("spec"));
         let mut errors = self.validate(context, object);
-        // Drivers come and go; of one that stays only how much it takes may change.
+        // Drivers may be added and removed. Of an existing driver only `allocatable` may change.
         let drivers = spec.child("drivers");
         for before in old_spec.child("drivers").slice() {
             let name = before.str_at(&["name"]);
@@ -79,7 +79,7 @@ impl<'v> Rules<'v> for CsiNode {
     }
 }
 
-/// `validateCSINodeDriverNodeID`
+/// Mirrors `validateCSINodeDriverNodeID` of the reference.
 fn validate_node_id(node: &Field<'_, '_>, errors: &mut Errors) {
     if node.text().is_empty() {
         errors.push(node.required(""));
@@ -88,7 +88,7 @@ fn validate_node_id(node: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// The keys of `validateCSINodeDriver`, which are reported as the driver.
+/// Validates the topology keys of `validateCSINodeDriver`. The errors are at the driver.
 fn validate_topology_keys(driver: &Field<'_, '_>, errors: &mut Errors) {
     let mut keys = HashSet::new();
     for key in driver.child("topologyKeys").items() {

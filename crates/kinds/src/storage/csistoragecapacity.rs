@@ -6,7 +6,7 @@ use holdfast_value::Value;
 use crate::core::pod_spec::node_label_selector_warnings;
 use crate::validation::resources::validate_amount;
 
-/// What only CSIStorageCapacities do.
+/// Strategy of CSIStorageCapacities.
 pub(crate) struct CsiStorageCapacity;
 
 impl Strategy for CsiStorageCapacity {

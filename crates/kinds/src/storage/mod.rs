@@ -1,4 +1,4 @@
-//! The kinds of the group `storage.k8s.io`.
+//! Kinds of the API group `storage.k8s.io`.
 
 mod csidriver;
 mod csinode;
@@ -13,10 +13,10 @@ use crate::metadata_checks::{MOST, in_order, of_core, with_status};
 use crate::versions::Versions;
 use holdfast_resource::UpdateOrder;
 
-/// The versions of VolumeAttributesClasses.
+/// API versions of VolumeAttributesClasses.
 const ATTRIBUTES_CLASSES: Versions = Versions::alike(&["storage.k8s.io/v1", "storage.k8s.io/v1beta1"]);
 
-/// The kinds of the group, each with its capabilities, by the plural names of their resources.
+/// Returns the kind of the group with this plural resource name, with its capabilities.
 pub(crate) fn kind_of(plural: &str, config: &Config) -> Option<Kind> {
     Some(match plural {
         "csidrivers" => kind(csidriver::CsiDriver {

@@ -12,12 +12,12 @@ use crate::cells::default_class;
 use crate::core::pod_spec::deprecated_node_label;
 use crate::validation::Errors;
 
-/// What only StorageClasses do.
+/// Strategy of StorageClasses.
 pub(crate) struct StorageClass;
 
 const PARAMETERS: usize = 512;
 const PARAMETERS_SIZE: usize = 256 * 1024;
-/// How often a term without expressions is reported as a duplicate.
+/// Number of times that a term without expressions is reported as a duplicate.
 const SHOWN_DUPLICATES: usize = 16;
 
 impl Strategy for StorageClass {
@@ -52,7 +52,7 @@ impl<'v> Rules<'v> for StorageClass {
     }
 }
 
-/// `validateProvisioner`: a qualified name, whatever the case of its letters.
+/// Mirrors `validateProvisioner`: a qualified name in any letter case.
 pub(super) fn validate_provisioner(provisioner: &Field<'_, '_>, errors: &mut Errors) {
     if provisioner.text().is_empty() {
         errors.push(provisioner.required(""));
@@ -63,7 +63,7 @@ pub(super) fn validate_provisioner(provisioner: &Field<'_, '_>, errors: &mut Err
     errors.extend(faults.map(|fault| provisioner.invalid_as(lower.as_str(), fault)));
 }
 
-/// Checks what is passed on to the driver.
+/// Validates the parameters for the driver.
 pub(super) fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Errors) {
     if parameters.len() > PARAMETERS {
         let detail = format!("must have at most {PARAMETERS} items");
@@ -85,12 +85,12 @@ pub(super) fn validate_parameters(parameters: &Field<'_, '_>, errors: &mut Error
     }
 }
 
-/// `validateAllowedTopologies`: no term says what another does.
+/// Mirrors `validateAllowedTopologies`: no two terms are equal.
 fn validate_topologies(terms: &Field<'_, '_>, errors: &mut Errors) {
     let mut seen: HashMap<BTreeMap<&str, BTreeSet<&str>>, usize> = HashMap::new();
     for term in terms.items() {
         let topology = validate_topology(&term, errors);
-        // The reference compares with as many terms without expressions besides.
+        // The reference also compares each term with as many empty terms as the list has items.
         let times = if topology.is_empty() { terms.len() } else { 0 };
         let before = seen.entry(topology).or_default();
         let times = times + *before;
@@ -100,7 +100,7 @@ fn validate_topologies(terms: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `ValidateTopologySelectorTerm`; gives the values of each key.
+/// Mirrors `ValidateTopologySelectorTerm`. Returns the values of each key.
 fn validate_topology<'v>(term: &Field<'v, '_>, errors: &mut Errors) -> BTreeMap<&'v str, BTreeSet<&'v str>> {
     let mut topology = BTreeMap::new();
     for expression in term.child("matchLabelExpressions").items() {
@@ -122,7 +122,7 @@ fn validate_topology<'v>(term: &Field<'v, '_>, errors: &mut Errors) -> BTreeMap<
     topology
 }
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(super) const CELLS: &[NamedCell] = &[("default-storage-class", |object, _| {
     const BETA: &str = "storageclass.beta.kubernetes.io/is-default-class";
     default_class(object, &["storageclass.kubernetes.io/is-default-class", BETA])
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_volumes_were_made_with_stays() {
+    fn parameters_are_immutable() {
         let harness = Harness::new();
         assert!(harness.errors(FAST).is_empty());
         assert_eq!(

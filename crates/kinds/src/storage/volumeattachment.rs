@@ -1,4 +1,4 @@
-//! VolumeAttachments: the wish that a volume be attached to a node.
+//! VolumeAttachments: requests to attach a volume to a node.
 
 use holdfast_resource::metadata::formats::dns_subdomain;
 use holdfast_resource::{Check, Field, Part, Rules, Strategy};
@@ -6,7 +6,7 @@ use holdfast_resource::{Check, Field, Part, Rules, Strategy};
 use crate::core::persistentvolume::validate_inline_volume;
 use crate::validation::{Errors, immutable, report};
 
-/// What only VolumeAttachments do.
+/// Strategy of VolumeAttachments.
 pub(crate) struct VolumeAttachment;
 
 const MESSAGE_LENGTH: usize = 1024;
@@ -34,7 +34,7 @@ impl<'v> Rules<'v> for VolumeAttachment {
             "message" => {
                 let message = part.child(name);
                 if message.text().len() > MESSAGE_LENGTH {
-                    // The reference reports the bound of something else.
+                    // The reference reports the limit of another field.
                     errors.push(message.too_long(METADATA_LENGTH));
                 }
             }
@@ -53,7 +53,7 @@ impl<'v> Rules<'v> for VolumeAttachment {
     }
 }
 
-/// `validateVolumeAttachmentSource`
+/// Mirrors `validateVolumeAttachmentSource` of the reference.
 fn validate_source(source: &Field<'_, '_>, check: &mut Check<'_>) {
     let errors = &mut check.errors;
     const ONE: &str = "must specify exactly one of inlineVolumeSpec and persistentVolumeName";
@@ -69,7 +69,7 @@ fn validate_source(source: &Field<'_, '_>, check: &mut Check<'_>) {
     }
 }
 
-/// `validateAttachmentMetadata`
+/// Mirrors `validateAttachmentMetadata` of the reference.
 fn validate_metadata(metadata: &Field<'_, '_>, errors: &mut Errors) {
     let size: usize = metadata
         .entries()

@@ -6,7 +6,7 @@ use holdfast_value::Value;
 use super::storageclass::{validate_parameters, validate_provisioner};
 use crate::validation::same;
 
-/// What only VolumeAttributesClasses do.
+/// Strategy of VolumeAttributesClasses.
 pub(crate) struct VolumeAttributesClass;
 
 impl Strategy for VolumeAttributesClass {
@@ -44,7 +44,7 @@ mod tests {
     use crate::harness::Harness;
 
     #[test]
-    fn what_a_class_asks_for_stays_and_is_checked_again() {
+    fn parameters_are_immutable_and_validated_on_update() {
         let class = "{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: a}, driverName: d, \
                      parameters: {a: b}}";
         assert_eq!(

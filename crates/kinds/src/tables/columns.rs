@@ -3,17 +3,17 @@ use smol_str::SmolStr;
 
 use crate::descriptions::unescape;
 
-/// `columns.txt` with the descriptions that the build script looked up: before the columns lie the different descriptions,
-/// `= WORDS` with `\` and line breaks escaped, and each column ends in the number of its own.
+/// `columns.txt` with the descriptions that the build script found. The distinct descriptions precede the columns as
+/// `= WORDS` with `\` and line breaks escaped. Each column ends in the number of its description.
 const TABLE: &str = include_str!(concat!(env!("OUT_DIR"), "/columns.txt"));
 
-/// The columns of the built-in resources, and those that resources have which bring none.
+/// Columns of the built-in resources, and the default columns of resources that define none.
 pub struct Columns {
     descriptions: Vec<SmolStr>,
 }
 
 impl Columns {
-    /// Reads the descriptions; what says the same is kept once.
+    /// Reads the descriptions. Equal descriptions share one allocation.
     pub fn read() -> Self {
         let words = TABLE.lines().filter_map(|line| line.strip_prefix("= "));
         Self {
@@ -21,8 +21,8 @@ impl Columns {
         }
     }
 
-    /// The columns of a resource by its plural name and the `apiVersion` in which it is listed; `cells` are those that they
-    /// name.
+    /// Returns the columns of a resource by its plural name and the `apiVersion` in which it is listed. `cells` are the
+    /// named cells that the columns refer to.
     pub fn of(&self, api_version: &str, plural: &str, cells: &[NamedCell]) -> Option<Vec<Column>> {
         let mut lines = TABLE
             .lines()
@@ -32,12 +32,12 @@ impl Columns {
         (!columns.is_empty()).then_some(columns)
     }
 
-    /// The columns of resources that are not listed: name and time of creation.
+    /// Returns the columns of resources without their own: name and creation time.
     pub fn defaults(&self) -> Vec<Column> {
         self.of("*", "*", &[]).unwrap_or_default()
     }
 
-    /// The columns of a Scale, whatever it is the Scale of.
+    /// Returns the columns of a Scale of any resource.
     pub fn of_scale(&self) -> Vec<Column> {
         self.of("autoscaling/v1", "scale", &[]).unwrap_or_default()
     }
@@ -77,7 +77,7 @@ mod tests {
         for (version, plural, _) in &used {
             for (name, _) in cells_of(version, plural) {
                 let shown = |plural: &String| used.contains(&(version.clone(), plural.clone(), (*name).to_owned()));
-                // Policies and their bindings bring the same cells.
+                // Policies and their bindings have the same cells.
                 assert!(
                     shown(plural)
                         || shown(&plural.replace("policies", "policybindings"))
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_the_table_is_a_column_of_a_resource_and_has_words() {
+    fn every_table_line_is_a_column_with_description() {
         let columns = Columns::read();
         let lines = TABLE
             .lines()
@@ -99,7 +99,7 @@ mod tests {
             match (line.strip_prefix("  "), line.split_once(' ')) {
                 (Some(line), _) => {
                     let column = columns.column(line, cells).unwrap_or_else(|| panic!("{line}"));
-                    // The reference looks for the descriptions of these fields where they are not.
+                    // The reference looks up the descriptions of these fields in the wrong type.
                     let wordless = ["BinaryVersion", "EmulationVersion", "Handler"]
                         .iter()
                         .any(|name| line.starts_with(name));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_column_is_described_as_the_field_that_it_shows_or_in_its_own_words() {
+    fn column_description_is_that_of_its_field_or_its_own() {
         let columns = Columns::read();
         let description = |plural, name: &str| {
             let columns = columns.of("v1", plural, cells_of("v1", plural)).unwrap();
@@ -130,7 +130,7 @@ mod tests {
         assert!(description("configmaps", "Age").contains("\n\nPopulated by the system."));
         assert!(description("pods", "IP").starts_with("podIP address"));
         assert_eq!(description("nodes", "Roles"), "The roles of the node");
-        // What a field may be set to is a matter of its schema, not of this table.
+        // The possible values of a field belong to its schema, not to this table.
         assert!(!description("services", "Type").contains("Possible enum"));
     }
 }

@@ -1,4 +1,4 @@
-//! The generated tables of the built-in kinds, and their readers. `cargo xtask generate` writes them.
+//! Generated tables of the built-in kinds and their readers. `cargo xtask generate` writes the tables.
 
 /// A group, a version, and the table of its types.
 macro_rules! more {
@@ -23,26 +23,26 @@ pub use columns::Columns;
 pub(crate) use resources::resources;
 pub use resources::{ResourceTableError, all_group_versions, group_versions};
 
-/// Why the generated tables cannot be read.
+/// Error in the generated tables.
 #[derive(Debug, thiserror::Error)]
 pub enum TablesError {
-    /// The table of types.
+    /// Error in the table of types.
     #[error("type table, {0}")]
     Types(#[from] TextError),
-    /// The table of resources.
+    /// Error in the table of resources.
     #[error(transparent)]
     Resources(#[from] ResourceTableError),
 }
 
-/// The table of all built-in types.
+/// Returns the table of all built-in types.
 pub fn types() -> Result<TypeTable, TextError> {
     Ok(TypeTable::parse(include_str!("types.txt"))?.with_go_types(GO_TYPES))
 }
 
-/// What Go calls the types of fields.
+/// Go types of fields.
 const GO_TYPES: &str = include_str!("go_types.txt");
 
-/// The types of versions that are off by default: the group, the version, and the table.
+/// Types of versions that are disabled by default: the group, the version and the table.
 const MORE: [(&str, &str, &str); 14] = [
     more!("admissionregistration.k8s.io", "admissionregistration", "v1alpha1"),
     more!("admissionregistration.k8s.io", "admissionregistration", "v1beta1"),
@@ -60,7 +60,7 @@ const MORE: [(&str, &str, &str); 14] = [
     more!("storagemigration.k8s.io", "storagemigration", "v1beta1"),
 ];
 
-/// The types of `apis`: those of [`types`], and of each group of which versions beyond the default may be served all versions.
+/// Returns the types of `apis`: those of [`types`], plus all versions of each group that serves more than its defaults.
 pub fn types_of(apis: &Apis) -> Result<TypeTable, TextError> {
     let more: Vec<&str> = MORE
         .iter()
@@ -73,7 +73,7 @@ pub fn types_of(apis: &Apis) -> Result<TypeTable, TextError> {
     }
 }
 
-/// The types that a server with these settings writes objects of: those of its APIs, where fields whose gate is off are dropped.
+/// Returns the types that a server with these settings writes: those of its APIs, without the fields of disabled gates.
 pub(crate) fn written_types(config: &Config) -> Result<TypeTable, TextError> {
     let types = types_of(&config.apis)?;
     Ok(types.disable(|gate| !config.features.has_named(gate))?)
@@ -87,9 +87,9 @@ fn joined(first: &str, more: impl IntoIterator<Item = &'static str>) -> String {
     text
 }
 
-/// The table of the types of `apis` and of those older types that differ from them: what lies in etcd is of these.
+/// Returns the types of objects in etcd: those of `apis`, and older types that differ from them.
 pub fn types_at_rest(apis: &Apis) -> Result<TypeTable, TextError> {
-    // What lies in etcd in these versions has the names of later ones, so that nothing is left to convert.
+    // Objects stored in these versions use the names of later versions, so they need no conversion.
     let is_older = |group: &str, version: &str| (group, version) == ("resource.k8s.io", "v1beta1");
     let more = MORE
         .iter()
@@ -101,7 +101,8 @@ pub fn types_at_rest(apis: &Apis) -> Result<TypeTable, TextError> {
     ))
 }
 
-/// The kinds of older versions whose objects are of a served type: the version, the kind, and the version that has the type.
+/// Returns older versions of kinds that share a type with a served version: version, kind and the version with the
+/// type.
 pub fn older_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let lines = include_str!("older_kinds.txt").lines();
     lines.filter(|line| !line.starts_with('#')).flat_map(|line| {
@@ -111,7 +112,7 @@ pub fn older_kinds() -> impl Iterator<Item = (&'static str, &'static str, &'stat
     })
 }
 
-/// The kinds that the reference knows and does not serve: the text of an `apiVersion` and a kind.
+/// Returns the kinds that the reference knows and does not serve, each as `apiVersion` and kind.
 pub(crate) fn unserved() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = include_str!("unserved.txt")
         .lines()

@@ -17,25 +17,26 @@ use crate::metadata_checks;
 
 const TABLE: &str = include_str!("resources.txt");
 
-/// What is served where flags say so.
+/// Resources that are served only if flags enable them.
 const MORE: &str = include_str!("more_resources.txt");
 
-/// Why a text is no table of resources.
+/// Error in the text of a table of resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("resource table, line {line}: {what}")]
 pub struct ResourceTableError {
-    /// The line, from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Description of the error.
     pub what: &'static str,
 }
 
-/// The groups and versions that are served by default in the order of discovery, the preferred version of each group first.
+/// Returns the group versions that are served by default, in discovery order with the preferred version of each group
+/// first.
 pub fn group_versions() -> Vec<GroupVersion> {
     listed(TABLE).collect()
 }
 
-/// All groups and versions that can be served, as [`group_versions`].
+/// Returns all group versions that can be served, ordered like [`group_versions`].
 pub fn all_group_versions() -> Vec<GroupVersion> {
     let mut all = group_versions();
     for more in listed(MORE) {
@@ -57,10 +58,11 @@ fn listed(table: &'static str) -> impl Iterator<Item = GroupVersion> {
     })
 }
 
-/// Gives the kind behind a resource by its group and plural name, where it does more than its descriptor says.
+/// Function that returns the kind of a resource, by group and plural name, if its descriptor does not define all
+/// behavior.
 pub(crate) type KindOf<'a> = dyn Fn(&str, &str) -> Option<Kind> + 'a;
 
-/// All built-in resources of which anything is served or stored, in the order of discovery, with objects of these types.
+/// Returns all built-in resources that are served or stored, in discovery order, with objects of these types.
 pub(crate) fn resources(
     kind_of: &KindOf<'_>,
     types: &Arc<TableTypes>,
@@ -83,8 +85,8 @@ pub(crate) fn resources(
     Ok(reader.finish(has_more))
 }
 
-/// The reference keeps a few resources in a beta version that it does not serve by default. The fields are those of the first
-/// version, which is where these are kept here: only the `apiVersion` of the stored bytes differs.
+/// Stores a resource in its first version. The reference stores a few resources in a beta version that it does not
+/// serve by default. The fields are those of the first version, so only the `apiVersion` of the stored bytes differs.
 fn keep_in_known_version(entry: &mut Entry) {
     let group = format!("{}/", entry.resource.group);
     if let (Some(storage), Some(first)) = (&mut entry.resource.storage, entry.versions.first())
@@ -95,24 +97,24 @@ fn keep_in_known_version(entry: &mut Entry) {
     }
 }
 
-/// A resource that is being read.
+/// A resource during the read.
 struct Entry {
     resource: Resource,
     kind: Kind,
-    /// The `apiVersion` of each version that the tables have, served or not.
+    /// The `apiVersion` of each version in the tables, served or not.
     versions: Vec<SmolStr>,
-    /// Whether the gate that it needs is on.
+    /// True if the gate of the resource is on, or if it needs none.
     is_on: bool,
 }
 
-/// Reads tables one after the other: a resource that a later one names again gets more versions.
+/// Reader of the tables in sequence. A resource that a later table repeats gets more versions.
 struct Reader<'a> {
     kind_of: &'a KindOf<'a>,
     types: &'a Arc<TableTypes>,
     config: &'a Config,
     columns: Columns,
     found: Vec<Entry>,
-    /// The resource that lines are about, and whether the version that they are about is served.
+    /// Index of the current resource, and true if the current version is served.
     current: Option<(usize, bool)>,
 }
 
@@ -142,7 +144,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The place of the resource that a line names, which is new where no line did before.
+    /// Returns the index of the resource that a line names, and adds the resource if it is new.
     fn resource(&mut self, group: &SmolStr, words: &[&str]) -> Option<usize> {
         let read = resource(group, words)?;
         let known = |entry: &Entry| entry.resource.group == *group && entry.resource.plural == read.plural;
@@ -159,7 +161,7 @@ impl Reader<'_> {
         Some(self.found.len() - 1)
     }
 
-    /// Adds the property of a line; `None` if there is no such property.
+    /// Adds the property of a line. Returns `None` for an unknown property.
     fn property(&mut self, words: &[&str]) -> Option<()> {
         let (at, is_served) = self.current?;
         match *words {
@@ -184,8 +186,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Adds a version of a resource, and says whether it is served. What is not served need have no type, unless objects are
-    /// kept in it.
+    /// Adds a version of a resource and returns true if it is served. A version that is not served needs a type only if
+    /// objects are stored in it.
     fn version(&mut self, at: usize, version: &str, verbs: &str, marks: &[&str]) -> Option<bool> {
         let entry = self.found.get_mut(at)?;
         let (resource, kind) = (&mut entry.resource, &entry.kind);
@@ -233,8 +235,8 @@ impl Reader<'_> {
         Some(true)
     }
 
-    /// The resources that were read, without those of which there is nothing. Where versions are served beyond the default,
-    /// resources that only they have stand in the order of their names, as discovery lists them.
+    /// Returns the resources without those that have nothing to serve or read. If versions beyond the defaults are
+    /// served, the resources that only they have are sorted by name, as discovery lists them.
     fn finish(mut self, has_more: bool) -> Vec<Resource> {
         self.found.retain(|entry| entry.is_known());
         if has_more {
@@ -264,23 +266,23 @@ impl Reader<'_> {
 }
 
 impl Entry {
-    /// Whether anything of it is served, or there is a type for what may be stored of it.
+    /// Returns true if any part is served, or if a type exists for objects that may be stored.
     fn is_known(&self) -> bool {
         let resource = &self.resource;
         !resource.versions.is_empty() || resource.unserved.len() == self.versions.len()
     }
 }
 
-/// What a version of a resource says of its end.
+/// Deprecation of a version of a resource.
 struct Deprecation {
-    /// The warning that answers carry.
+    /// Warning in responses.
     warning: SmolStr,
-    /// The release that lacks it.
+    /// Release that no longer serves the version.
     removed: SmolStr,
 }
 
 impl Deprecation {
-    /// Reads `deprecated(SINCE,REMOVED)` or `deprecated(SINCE,REMOVED,GROUP/VERSION/KIND)`.
+    /// Parses `deprecated(SINCE,REMOVED)` or `deprecated(SINCE,REMOVED,GROUP/VERSION/KIND)`.
     fn of(marks: &[&str], api_version: &str, kind: &str) -> Option<Self> {
         let mut words = mark(marks, "deprecated")?.split(',');
         let (since, removed) = (words.next()?, words.next()?);
@@ -296,7 +298,7 @@ impl Deprecation {
     }
 }
 
-/// The zero value of the status that objects of a resource have.
+/// Returns the zero value of the status of a resource.
 fn zero_status(resource: &Resource, types: &TypeTable) -> Option<Value> {
     let stored = resource
         .storage
@@ -339,7 +341,7 @@ fn resource(group: &SmolStr, words: &[&str]) -> Option<Resource> {
     })
 }
 
-/// Adds the property that a line states for all versions; `None` if there is no such property.
+/// Adds a property that a line defines for all versions. Returns `None` for an unknown property.
 fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
     let rules = &mut resource.rules;
     match *words {
@@ -397,7 +399,7 @@ fn complete(resource: &mut Resource, words: &[&str]) -> Option<()> {
     Some(())
 }
 
-/// The subresource that the words of a line name.
+/// Returns the subresource that the words of a line describe.
 fn subresource(columns: &Columns, (name, kind, verbs): (&str, &str, &str), marks: &[&str]) -> Option<Subresource> {
     let (group_version, kind) = kind.rsplit_once('/')?;
     Some(Subresource {
@@ -444,7 +446,7 @@ fn verbs_of(list: &str) -> Option<Vec<Verb>> {
     list.split(',').map(Verb::from_name).collect()
 }
 
-/// What stands within `name(…)` among the marks.
+/// Returns the argument of the mark `name(…)`.
 fn mark<'t>(marks: &[&'t str], name: &str) -> Option<&'t str> {
     marks
         .iter()
@@ -456,7 +458,7 @@ fn reset_fields(marks: &[&str]) -> Arc<[Vec<SmolStr>]> {
     paths.map(|path| path.split('.').map(SmolStr::new).collect()).collect()
 }
 
-/// Where the built-in kinds that scale keep the fields of their Scale.
+/// Returns the Scale field paths of the built-in kinds with a scale subresource.
 fn scale_fields() -> ScaleFields {
     let path = |names: [&'static str; 2]| names.map(SmolStr::new_static).to_vec();
     ScaleFields {

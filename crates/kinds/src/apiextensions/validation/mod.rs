@@ -1,7 +1,7 @@
-//! What is wrong with a CustomResourceDefinition, in the order and the words of the reference.
+//! Validation of CustomResourceDefinitions, with the errors in the order and wording of the reference.
 //!
-//! The reference keeps what all versions have in common above the versions, and names it there: the schema of a definition
-//! with one version stands at `spec.validation`, though its writer put it into `spec.versions[0]`.
+//! The reference stores fields that all versions share in the spec, and error paths name them there: the schema of a
+//! CRD with one version is at `spec.validation`, although the client wrote `spec.versions[0]`.
 
 mod rules;
 mod schema;
@@ -25,13 +25,13 @@ use super::define::condition;
 use crate::admissionregistration::client_config;
 use crate::validation::Errors;
 
-/// The most fields that objects of a version can be selected by.
+/// Maximum number of selectable fields of a version.
 const MAX_SELECTABLE: usize = 8;
 
-/// The annotation by which groups of the Kubernetes community say that they were reviewed.
+/// Annotation in which Kubernetes community groups record the API review.
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
-/// What is wrong with a definition that is to be created, or to take the place of `old`.
+/// Validates a CRD on creation, or as the replacement of `old`.
 pub(super) fn validate(
     (types, timings): (&TypeTable, &RuleTimings),
     definition: &Value,
@@ -57,7 +57,7 @@ pub(super) fn validate(
     errors
 }
 
-/// What is wrong with the status of a definition.
+/// Validates the status of a CRD.
 pub(super) fn validate_status(definition: &Value, errors: &mut Errors) {
     if let Some(accepted) = definition.at(&["status", "acceptedNames"]) {
         names(accepted, &FieldPath::new("status.acceptedNames"), errors);
@@ -76,7 +76,7 @@ fn is_true(value: &Value, name: &str) -> bool {
     value.get(name).and_then(Value::as_bool) == Some(true)
 }
 
-/// What is wrong with the name of a definition: it says what it defines.
+/// Validates the name of a CRD, which must be `PLURAL.GROUP`.
 pub(super) fn name_faults(definition: &Value, name: &str) -> Faults {
     let part = |path: &[&str]| definition.str_at(path).unwrap_or_default();
     let wanted = format!("{}.{}", part(&["spec", "names", "plural"]), part(&["spec", "group"]));
@@ -135,7 +135,7 @@ fn validate_spec(spec: &Value, known: &Known<'_>, errors: &mut Errors) {
     conversion(spec, &root.child("conversion"), errors);
 }
 
-/// What all versions have in common; its errors name the field above them.
+/// Fields that all versions share. Their errors name the field of the spec.
 struct Shared {
     schema: bool,
     subresources: bool,
@@ -181,7 +181,7 @@ impl Shared {
                 .at(&["schema", "openAPIV3Schema"])
                 .filter(|schema| !schema.is_null());
             let refused = match above {
-                // What all versions select by stands above them, and so must their schema.
+                // Selectable fields that all versions share are in the spec, so their schema must be shared too.
                 true if !self.schema => Some("may only be set when validations.schema is included"),
                 true => schema
                     .is_none()
@@ -228,7 +228,7 @@ fn versions(spec: &Value, root: &FieldPath, shared: &Shared, known: &Known<'_>, 
         let why = "must have exactly one version marked as storage version";
         errors.push(FieldError::invalid(&field, found(), why));
     }
-    // The reference keeps the name of the first version above the versions, too.
+    // The reference also stores the name of the first version in the spec.
     let first = versions.first().map(|version| text(version, "name"));
     if let Some(name) = first.filter(|name| !name.is_empty()) {
         let faults = dns_label_1035(name);
@@ -296,13 +296,13 @@ fn names(names: &Value, root: &FieldPath, errors: &mut Errors) {
     labels("categories", errors);
 }
 
-/// What schemas are looked at by.
+/// Context for the validation of schemas.
 struct Known<'v> {
-    /// The types of the built-in kinds, which metadata is read by.
+    /// Types of the built-in kinds, for the validation of metadata.
     types: &'v TypeTable,
-    /// Where is noted how long rules take to compile.
+    /// Metric of the compilation time of rules.
     timings: &'v RuleTimings,
-    /// The versions of the definition before, by which is known which schemas are as they were.
+    /// Versions of the old CRD, to find unchanged schemas.
     before: &'v [Value],
 }
 
@@ -316,7 +316,7 @@ impl<'v> Known<'v> {
         }
     }
 
-    /// Whether the version had the same schema before.
+    /// Returns true if the old version of the same name had the same schema.
     fn has(&self, version: &Value) -> bool {
         let before = self
             .before
@@ -326,7 +326,7 @@ impl<'v> Known<'v> {
     }
 }
 
-/// The schema of a version.
+/// Validates the schema of a version.
 fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut Errors) {
     let Some(schema) = version
         .at(&["schema", "openAPIV3Schema"])
@@ -359,13 +359,13 @@ fn validation(version: &Value, root: &FieldPath, known: &Known<'_>, errors: &mut
     for more in [found, wrong, expressions] {
         errors.extend(more);
     }
-    // What cannot be read is mostly reported by the checks of the keywords.
+    // The checks of the keywords report most schemas that cannot be parsed.
     if let Some(why) = unreadable.filter(|_| errors.len() == before) {
         errors.push(FieldError::invalid(&field, "", why));
     }
 }
 
-/// Why the schema is not structural, or what is wrong with its defaults.
+/// Validates that the schema is structural and that its defaults are valid.
 fn structure(types: &TypeTable, schema: &Value, node: &Node, field: &FieldPath) -> Errors {
     let mut found = structural::validate(schema, field);
     if found.is_empty() {
@@ -390,7 +390,7 @@ fn conversion(spec: &Value, root: &FieldPath, errors: &mut Errors) {
         let why = "must be None if spec.preserveUnknownFields is true";
         errors.push(FieldError::invalid(&field, strategy, why));
     }
-    // The reference keeps both parts of `webhook` beside the strategy.
+    // The reference stores both members of `webhook` next to the strategy.
     let (client_field, versions_field) = (
         root.child("webhookClientConfig"),
         root.child("conversionReviewVersions"),
@@ -437,8 +437,8 @@ fn conversion(spec: &Value, root: &FieldPath, errors: &mut Errors) {
     }
 }
 
-/// A definition that is established does not lose the authorities of its webhook to what is none. One that is not is not
-/// established before it has them.
+/// Rejects an invalid CA bundle of the conversion webhook if the CRD is established and the old bundle was valid. A CRD
+/// that is not established becomes so only with a valid bundle.
 fn authorities(spec: &Value, old: &Value, errors: &mut Errors) {
     const BUNDLE: [&str; 4] = ["conversion", "webhook", "clientConfig", "caBundle"];
     let before = old
@@ -455,8 +455,8 @@ fn authorities(spec: &Value, old: &Value, errors: &mut Errors) {
     }
 }
 
-/// Where a webhook is: at a URL or behind a service.
-/// What stays: group and plural always, since they are the name; scope and kind once objects may exist.
+/// Validates immutable fields: group and plural always, since they form the name; scope and kind once objects may
+/// exist.
 fn immutable(definition: &Value, old: &Value, errors: &mut Errors) {
     let established = condition(old, "Established");
     for (path, always) in [
@@ -490,7 +490,7 @@ fn stored_versions(definition: &Value, errors: &mut Errors) {
     let mut left: HashSet<&str> = stored.iter().filter_map(Value::as_str).collect();
     for version in versions {
         let name = text(version, "name");
-        // A second version of the same name is not among those that are left.
+        // A second version of the same name is no longer in `left`.
         if !left.remove(name) && is_true(version, "storage") {
             let why = format!("must have the storage version {name}");
             errors.push(FieldError::invalid(&root, stored.to_vec(), why));
@@ -508,7 +508,7 @@ fn stored_versions(definition: &Value, errors: &mut Errors) {
     }
 }
 
-/// How a group of the Kubernetes community says whether it was reviewed.
+/// API review status in the annotation of a Kubernetes community group.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Approval {
     Missing,
@@ -537,7 +537,7 @@ fn approval(definition: &Value, old: Option<&Value>, errors: &mut Errors) {
         rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     });
     let now = approval_of(definition);
-    // Who never said anything need not begin to.
+    // An update need not add the annotation to a CRD without it.
     if !protected || old.is_some_and(|old| approval_of(old) == now) {
         return;
     }

@@ -1,4 +1,4 @@
-//! What the rules of a definition may say, whether they compile, and what they may cost.
+//! Validation of CEL rules in CRDs: their text, compilation and cost.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,13 +14,13 @@ use super::items;
 use super::structural::unreadable;
 use crate::validation::Errors;
 
-/// How many of the most expensive rules are reported where all together cost too much.
+/// Number of the most expensive rules that are reported if the total cost is too high.
 const MAX_REPORTED: usize = 4;
 
-/// The keyword of schemas that rules stand under.
+/// Schema keyword of CEL rules.
 const RULES: &str = "x-kubernetes-validations";
 
-/// What is wrong with the words of the rules of a schema and of those below it. `schema` is what `node` was read from.
+/// Validates the texts of the rules of a schema and of all nested schemas. `node` was parsed from `schema`.
 pub(super) fn words(schema: &Value, node: &Node, field: &FieldPath, errors: &mut Errors) {
     let below = |path: &[&str]| schema.at(path).unwrap_or(&Value::Null);
     if let Additional::Schema(of) = &node.additional {
@@ -97,9 +97,9 @@ fn has_breaks(text: &str) -> bool {
     text.contains(['\n', '\r'])
 }
 
-/// What is wrong with the expressions of a structural schema, whose defaults are right. `wrong` is what else is wrong with
-/// it: rules above that are not looked at. Where the schema is `unchanged` each of them may cost what it costs. How long they
-/// take to compile is noted in `timings`.
+/// Validates the expressions of a structural schema with valid defaults. `wrong` are the other errors of the schema:
+/// rules above them are skipped. If the schema is `unchanged`, only the total cost of its rules has a limit. `timings`
+/// records the compilation times.
 pub(super) fn expressions(
     schema: &Node,
     field: &FieldPath,
@@ -129,18 +129,18 @@ pub(super) fn expressions(
     walk.finish(field)
 }
 
-/// A schema on the way down.
+/// A schema during the traversal.
 struct Level<'n> {
     node: &'n Node,
     decl: Option<Arc<DeclType>>,
-    /// How many values of it there may be in an object; `None` where nothing bounds them.
+    /// Maximum number of its values in an object; `None` if it is unbounded.
     cardinality: Option<u64>,
-    /// The highest list or map above whose parts cannot be matched with those before.
+    /// Outermost list or map above whose items cannot be correlated with the old ones.
     uncorrelatable: Option<FieldPath>,
 }
 
 impl<'n> Level<'n> {
-    /// The level of `node`, which lies below and is declared there as `decl`.
+    /// Returns the level of the child `node`, which is declared as `decl`.
     fn below(&self, node: &'n Node, decl: Option<Arc<DeclType>>) -> Level<'n> {
         Level {
             node,
@@ -167,15 +167,15 @@ fn at_least_zero(bound: i64) -> u64 {
 }
 
 struct RuleCheck<'w> {
-    /// The fields with which something else is wrong, in order.
+    /// Fields with other errors, sorted.
     wrong: Vec<&'w str>,
     unchanged: bool,
     timings: &'w RuleTimings,
     base: Environment,
     errors: Errors,
-    /// What all expressions may cost.
+    /// Total cost of all expressions.
     total: u64,
-    /// The most expensive of them, the most expensive first.
+    /// Most expensive expressions in descending order of cost.
     most_expensive: Vec<(u64, FieldPath)>,
 }
 
@@ -190,7 +190,7 @@ impl RuleCheck<'_> {
         }
         for (name, of) in &node.properties {
             if of.leads_to_rules() {
-                // Where there are other entries too, which is refused, the declaration is that of those.
+                // If there are additional properties too, which is rejected, the declaration is that of those.
                 let decl = decl.filter(|_| !matches!(node.additional, Additional::Schema(_)));
                 let decl = decl.and_then(|decl| decl.property(name)).cloned();
                 let mut below = level.below(of, decl);
@@ -212,7 +212,7 @@ impl RuleCheck<'_> {
         }
     }
 
-    /// Whether anything else is wrong at a schema or below it.
+    /// Returns true if there is another error at a schema or below it.
     fn is_wrong(&self, field: &FieldPath) -> bool {
         ["", ".", "["].iter().any(|next| {
             let beginning = [field.as_str(), next].concat();
@@ -283,7 +283,8 @@ impl RuleCheck<'_> {
         }
     }
 
-    /// Counts an expression that is evaluated up to so many times.
+    /// Adds the cost of an expression that is evaluated at most `times` times. Reports a cost above the limit of a
+    /// rule.
     fn cost(&mut self, program: &Program, times: u64, what: &str, field: FieldPath) {
         let cost = program.estimate_cost().max.saturating_mul(times);
         if !self.unchanged
@@ -312,7 +313,7 @@ impl RuleCheck<'_> {
     }
 }
 
-/// A rule that does not compile. The whole of it is shown.
+/// Returns the error of a rule that does not compile. Its value is the whole rule.
 fn refused(field: &FieldPath, rule: &Rule, why: &str) -> FieldError {
     FieldError {
         kind: FieldErrorKind::Invalid,

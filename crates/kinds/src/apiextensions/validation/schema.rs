@@ -1,4 +1,4 @@
-//! What a definition may say in a JSON schema, keyword by keyword.
+//! Validation of the JSON schemas of CRDs, keyword by keyword.
 
 use holdfast_resource::structural::Node;
 use holdfast_resource::{FieldError, FieldPath};
@@ -7,10 +7,10 @@ use holdfast_value::{Seen, Value};
 use super::{is_true, items, text};
 use crate::validation::Errors;
 
-/// How deep schemas may lie within each other.
+/// Maximum nesting depth of schemas.
 const MAX_DEPTH: usize = 128;
 
-/// Keywords that may stand at the root beside a status subresource, in the order of messages.
+/// Keywords that are allowed at the root together with a status subresource, in the order of messages.
 const AT_ROOT: [(&str, &str); 22] = [
     ("description", "Description"),
     ("type", "Type"),
@@ -36,7 +36,7 @@ const AT_ROOT: [(&str, &str); 22] = [
     ("x-kubernetes-validations", "XValidations"),
 ];
 
-/// What may not stand at the root of a schema whose status is written apart: it would be lost there.
+/// Rejects root keywords that the schema of a version with a status subresource would lose.
 pub(super) fn beside_status(schema: &Value, field: &FieldPath, errors: &mut Errors) {
     for (keyword, value) in schema.as_map().into_iter().flatten() {
         if keyword == "type" && value.as_str().is_some_and(|of| !of.is_empty() && of != "object") {
@@ -59,7 +59,7 @@ pub(super) fn beside_status(schema: &Value, field: &FieldPath, errors: &mut Erro
     }
 }
 
-/// What a keyword holds where a schema is shown in full.
+/// Type of the value of a keyword when a schema is printed in full.
 #[derive(Clone, Copy)]
 enum Shown {
     Text,
@@ -72,7 +72,7 @@ enum Shown {
     Additional,
 }
 
-/// All keywords, under the names that the reference has for them within.
+/// All keywords, with their names in the reference's internal type.
 const IN_FULL: [(&str, &str, Shown); 43] = [
     ("id", "ID", Shown::Text),
     ("$schema", "Schema", Shown::Text),
@@ -123,7 +123,7 @@ const IN_FULL: [(&str, &str, Shown); 43] = [
     ("x-kubernetes-map-type", "XMapType", Shown::Any),
 ];
 
-/// The schema as the reference shows it in a message: with every keyword, whether it is said or not.
+/// Returns the schema as the reference prints it in a message: with every keyword, set or not.
 fn in_full(schema: &Value, depth: usize) -> Value {
     if depth > MAX_DEPTH {
         return Value::Null;
@@ -186,12 +186,12 @@ fn is_unset(value: &Value) -> bool {
     }
 }
 
-/// Whether a schema, or one below it, has a default.
+/// Returns true if the schema or a nested one has a default.
 pub(super) fn has_defaults(schema: &Value) -> bool {
     Node::read(schema).has_defaults()
 }
 
-/// What is wrong with the schema of a version.
+/// Validates the schema of a version.
 pub(super) fn validate(schema: &Value, field: &FieldPath, errors: &mut Errors) {
     SchemaCheck { errors, depth: 0 }.schema(schema, field, true, None);
 }
@@ -202,7 +202,7 @@ struct SchemaCheck<'e> {
 }
 
 impl SchemaCheck<'_> {
-    /// A schema and all below it. `no_defaults` says why none may stand here.
+    /// Validates a schema and all nested ones. `no_defaults` is the reason why defaults are forbidden here.
     fn schema(&mut self, schema: &Value, field: &FieldPath, is_root: bool, no_defaults: Option<&str>) {
         if self.depth > MAX_DEPTH {
             self.errors
@@ -310,7 +310,7 @@ impl SchemaCheck<'_> {
         }
     }
 
-    /// The marks of lists and maps.
+    /// Validates the `x-kubernetes-*` extensions of lists and maps.
     fn extensions(&mut self, schema: &Value, field: &FieldPath) {
         let of = text(schema, "type");
         if schema
@@ -364,7 +364,7 @@ impl SchemaCheck<'_> {
         }
     }
 
-    /// The keys of a list that is a map.
+    /// Validates the keys of a list of type `map`.
     #[expect(clippy::indexing_slicing, reason = "the place of one of the keys")]
     fn keys(&mut self, schema: &Value, field: &FieldPath) {
         let (keys, keys_field) = (
@@ -416,7 +416,7 @@ impl SchemaCheck<'_> {
         }
     }
 
-    /// The items of a set: they must be distinguished as a whole.
+    /// Validates that the items of a set are atomic.
     fn items_of_set(&mut self, item: &Value, field: &FieldPath) {
         let (mark, unmarked) = match text(item, "type") {
             "object" => ("x-kubernetes-map-type", false),
@@ -426,13 +426,13 @@ impl SchemaCheck<'_> {
         let found = item.get(mark).and_then(Value::as_str);
         if !found.map_or(unmarked, |found| found == "atomic") {
             let why = "must be atomic as item of a list with x-kubernetes-list-type=set";
-            // The reference shows the mark of lists, for objects too.
+            // The reference shows the list type, for objects too.
             let shown = item.get("x-kubernetes-list-type").cloned().unwrap_or_default();
             self.errors.push(FieldError::invalid(&field.child(mark), shown, why));
         }
     }
 
-    /// The items of a list that is a set or a map.
+    /// Validates the items of a list of type `set` or `map`.
     fn members(&mut self, list_type: &str, schema: &Value, item: &Value, field: &FieldPath) {
         if is_true(item, "nullable") {
             let why = format!("cannot be nullable when x-kubernetes-list-type is {list_type}");

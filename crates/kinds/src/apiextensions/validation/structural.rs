@@ -1,5 +1,5 @@
-//! Whether a schema is structural: what values look like is said outside of `allOf`, `anyOf`, `oneOf` and `not`, once and
-//! completely
+//! Validation that a schema is structural: the shape of values is specified once and completely, outside of `allOf`,
+//! `anyOf`, `oneOf` and `not`
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>).
 
 use holdfast_resource::structural::Pattern;
@@ -9,24 +9,26 @@ use holdfast_value::Value;
 use super::{is_true, items, text};
 use crate::validation::Errors;
 
-/// How deep schemas are looked into; deeper ones are refused before.
+/// Maximum depth of the traversal. Deeper schemas are rejected earlier.
 const MAX_DEPTH: usize = 130;
 
-/// Why the schema is not structural, in the order of the messages.
+/// Returns the reasons why the schema is not structural, sorted by message.
 pub(super) fn validate(schema: &Value, field: &FieldPath) -> Errors {
     let mut walk = StructuralCheck {
         errors: Errors::new(),
         depth: 0,
     };
     walk.schema(schema, Level::Root, field);
-    // The reference asks of the junctors of the root alone that what they check is specified outside of them.
+    // The reference requires only for the junctors of the root that the fields they validate are specified outside of
+    // them.
     walk.complete_junctors(schema, schema, field, field);
     let mut errors = walk.errors;
     errors.sort_by_cached_key(ToString::to_string);
     errors
 }
 
-/// Why a schema cannot be looked at as a structural one at all: it has keywords that there is no place for.
+/// Returns the reason why a schema cannot be converted to a structural one: keywords that structural schemas do not
+/// have.
 pub(super) fn unreadable(schema: &Value) -> Option<&'static str> {
     unreadable_within(schema, 0)
 }
@@ -103,7 +105,7 @@ fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
     map.into_iter().flatten().map(|(name, of)| (name.as_str(), of))
 }
 
-/// Whether the choices are exactly those that say "a whole number or a text".
+/// Returns true if the choices are exactly `integer` and `string`.
 fn is_int_or_string(choices: &[Value]) -> bool {
     let is = |choice: &Value, of: &str| choice.as_map().is_some_and(|map| map.len() == 1) && text(choice, "type") == of;
     matches!(choices, [a, b] if is(a, "integer") && is(b, "string"))
@@ -198,7 +200,7 @@ impl StructuralCheck {
         }
     }
 
-    /// What every object has, whatever its schema says of it.
+    /// Validates the schemas of `kind`, `apiVersion` and `metadata`, which every object has.
     fn identity(&mut self, schema: &Value, level: Level, embedded: bool, field: &FieldPath) {
         let is_object = level == Level::Root || embedded;
         for name in ["kind", "apiVersion"] {
@@ -236,7 +238,7 @@ impl StructuralCheck {
         }
     }
 
-    /// The value validations of a schema.
+    /// Validates the value validations of a schema.
     fn values(&mut self, schema: &Value, field: &FieldPath) {
         let first_of_all = items(schema, "allOf").first();
         let skips_any = is_int_or_string(items(schema, "anyOf"));
@@ -265,7 +267,7 @@ impl StructuralCheck {
         }
     }
 
-    /// A schema within a junctor: it may check values, and say nothing of what they look like.
+    /// Validates a schema in a junctor: it may validate values but must not specify their shape.
     fn nested(&mut self, schema: &Value, skips_any: bool, field: &FieldPath) {
         if self.depth > MAX_DEPTH || schema.as_map().is_none() {
             return;
@@ -298,7 +300,7 @@ impl StructuralCheck {
                 ("empty", Some(Value::String(text))) => !text.is_empty(),
                 ("empty", Some(Value::List(list))) => !list.is_empty(),
                 ("false", Some(value)) => value.as_bool() == Some(true),
-                // That no other properties may be there says nothing of what they look like.
+                // A ban on additional properties does not specify their shape.
                 ("undefined", Some(Value::Bool(false))) if keyword == "additionalProperties" => false,
                 ("undefined", _) => set(schema, keyword),
                 _ => false,

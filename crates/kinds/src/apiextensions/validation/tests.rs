@@ -21,8 +21,8 @@ fn value(text: &str) -> Value {
     json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
 }
 
-/// The errors of the definition of widgets with `part` in the place of what stands at `path`. The path leads into the first
-/// version where it begins with `version`.
+/// Returns the errors of the CRD of widgets with `part` at `path`. A path that begins with `version` is in the first
+/// version.
 fn messages(path: &str, part: &str) -> Vec<String> {
     let mut definition = value(WIDGETS);
     let steps: Vec<&str> = path.split('.').collect();
@@ -191,7 +191,7 @@ fn each_part_is_refused_in_its_place_and_words() {
             "{path} {part}: {errors:?}"
         );
         let others = errors.iter().filter(|found| !found.starts_with(error));
-        // Without a storage version there is none that is stored, either.
+        // Without a storage version, no version is listed as stored either.
         assert!(
             others.count() <= usize::from(path == "version.storage"),
             "{path} {part}: {errors:?}"
@@ -200,7 +200,7 @@ fn each_part_is_refused_in_its_place_and_words() {
 }
 
 #[test]
-fn what_versions_do_not_share_is_reported_in_each() {
+fn errors_in_unshared_schemas_name_the_version() {
     let mut definition = value(WIDGETS);
     let first = definition.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
     let mut second = first.clone();
@@ -233,14 +233,14 @@ fn a_protected_group_says_whether_it_was_reviewed() {
     assert!(validate(&definition, None).is_empty());
 }
 
-/// What is wrong with the rules of the spec of widgets, where `schema` is that of the spec.
+/// Returns the errors in the rules of the spec of widgets with the given `schema`.
 fn faults_of_rules(schema: &str) -> Vec<String> {
     let found = messages("version.schema.openAPIV3Schema.properties.spec", schema);
     let place = "spec.validation.openAPIV3Schema.properties[spec]";
     found.into_iter().map(|error| error.replace(place, "SPEC")).collect()
 }
 
-/// The schema of a spec with one rule.
+/// Returns the schema of a spec with one rule.
 fn with_rule(rule: &str) -> String {
     format!(
         r#"{{"type":"object","properties":{{"a":{{"type":"string"}},"n":{{"type":"integer"}}}},"x-kubernetes-validations":[{rule}]}}"#
@@ -378,7 +378,7 @@ fn parts_of_a_map_are_distinguished_unless_its_type_is_unknown() {
     );
 }
 
-/// The schema of a spec with a list whose items and length have these bounds, and a rule that compares all with all.
+/// Returns the schema of a spec with a bounded list and a rule that compares all items with all.
 fn quadratic(bounds: [&str; 2]) -> String {
     let [length, items] = bounds;
     format!(
@@ -406,7 +406,7 @@ fn rules_that_may_cost_too_much_are_refused() {
         dear("more than 100x", "more than 100x")
     );
     assert!(faults_of_rules(&quadratic([r#","maxLength":10"#, r#","maxItems":10"#])).is_empty());
-    // Below a list a rule counts as often as there may be items: by the bound of the list, or by what fits a request.
+    // The cost of a rule below a list is multiplied by the list's bound, or by the number of items that fit a request.
     let below = |bound: &str| {
         faults_of_rules(&format!(
             r#"{{"type":"object","properties":{{"l":{{"type":"array"{bound},"items":{{"type":"string","maxLength":1000,
@@ -421,7 +421,7 @@ fn rules_that_may_cost_too_much_are_refused() {
 fn an_unchanged_schema_may_cost_what_it_costs() {
     let mut old = value(WIDGETS);
     let mut version = old.at(&["spec", "versions"]).and_then(Value::as_list).unwrap()[0].clone();
-    // Beyond what one rule may cost, and within what all may.
+    // The cost exceeds the limit of one rule but not the limit of all.
     let dear = quadratic([r#","maxLength":1000"#, r#","maxItems":300"#]);
     version.set_at(&["schema", "openAPIV3Schema", "properties", "spec"], value(&dear));
     old.set_at(&["spec", "versions"], vec![version.clone()].into());

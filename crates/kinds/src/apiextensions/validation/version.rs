@@ -1,4 +1,4 @@
-//! What a version says beside its schema: subresources, columns and selectable fields.
+//! Validation of a version without its schema: subresources, columns and selectable fields.
 
 use std::collections::HashSet;
 
@@ -88,7 +88,7 @@ pub(super) fn columns(version: &Value, root: &FieldPath, errors: &mut Errors) {
     }
 }
 
-/// The fields that objects can be selected by, which `refused` says why there may be none of.
+/// Validates the selectable fields of objects. `refused` is the reason if there must be none.
 pub(super) fn selectable_fields(version: &Value, refused: Option<&str>, root: &FieldPath, errors: &mut Errors) {
     let selectable = items(version, "selectableFields");
     if selectable.is_empty() {

@@ -1,13 +1,13 @@
-//! The cells of HorizontalPodAutoscalers in tables.
+//! Table cells of HorizontalPodAutoscalers.
 
 use holdfast_resource::table::{NamedCell, items, scalar_text};
 use holdfast_value::Value;
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(in crate::autoscaling) const CELLS: &[NamedCell] =
     &[("autoscaler-targets", |object, _| autoscaler_targets(object))];
 
-/// What the metrics of an autoscaler stand at and are to be: the first two, and how many more there are.
+/// Returns current and target values of the first two metrics, and the number of further ones.
 fn autoscaler_targets(autoscaler: &Value) -> Value {
     let (metrics, current) = (
         items(autoscaler, &["spec", "metrics"]),
@@ -28,7 +28,7 @@ fn autoscaler_targets(autoscaler: &Value) -> Value {
 }
 
 fn autoscaler_target(metric: &Value, current: Option<&Value>) -> String {
-    // The source stands in a field that is named after the type.
+    // The field of the source is named after the type.
     let metric_type = metric.str_at(&["type"]).unwrap_or_default();
     let mut letters = metric_type.chars();
     let field: String = letters

@@ -1,4 +1,4 @@
-//! Between the versions of an autoscaler.
+//! Conversion between the versions of an autoscaler.
 
 mod metrics;
 
@@ -8,13 +8,13 @@ use self::metrics::{current_to_v1, current_to_v2, metric_to_v1, metric_to_v2};
 use super::CPU_TARGET;
 use crate::defaults::is_zero;
 
-/// Holds the metrics that `v1` has no fields for.
+/// Annotation with the metrics that `v1` has no fields for.
 const METRICS: &str = "autoscaling.alpha.kubernetes.io/metrics";
 const CURRENT_METRICS: &str = "autoscaling.alpha.kubernetes.io/current-metrics";
 const CONDITIONS: &str = "autoscaling.alpha.kubernetes.io/conditions";
 const BEHAVIOR: &str = "autoscaling.alpha.kubernetes.io/behavior";
 
-/// The annotations that objects have under `v1` alone. No client can set them: each conversion writes them anew.
+/// Annotations that objects have only in `v1`. Clients cannot set them: each conversion rewrites them.
 const ANNOTATIONS: [&str; 6] = [
     METRICS,
     CURRENT_METRICS,
@@ -24,7 +24,7 @@ const ANNOTATIONS: [&str; 6] = [
     "autoscaling.alpha.kubernetes.io/scale-up-tolerance",
 ];
 
-/// The order in which annotations write keys; where two types share keys they agree on it.
+/// Order of the keys in annotations. Types that share keys agree on their order.
 const KEY_ORDER: [&str; 39] = [
     "type",
     "status",
@@ -67,7 +67,7 @@ const KEY_ORDER: [&str; 39] = [
     "annotations",
 ];
 
-/// The metric that `v1` writes as `targetCPUUtilizationPercentage`.
+/// Returns the metric that `v1` writes as `targetCPUUtilizationPercentage`.
 pub(super) fn cpu_metric(percentage: &Value) -> Value {
     let mut metric = Value::empty_map();
     metric.set_at(&["type"], "Resource".into());
@@ -81,7 +81,7 @@ fn is_cpu(metric: &Value) -> bool {
     metric.str_at(&["type"]) == Some("Resource") && metric.str_at(&["resource", "name"]) == Some("cpu")
 }
 
-/// The object in `autoscaling/v1`.
+/// Converts the object to `autoscaling/v1`.
 pub(super) fn to_v1(mut object: Value) -> Value {
     object.set_at(&["apiVersion"], "autoscaling/v1".into());
     drop_annotations(&mut object);
@@ -89,7 +89,7 @@ pub(super) fn to_v1(mut object: Value) -> Value {
     let (mut target, mut others) = (None, Vec::new());
     for metric in metrics {
         match metric.at(&["resource", "target", "averageUtilization"]) {
-            // Of several the first counts, and the others are lost.
+            // The first CPU metric counts. The others are lost.
             Some(percentage) if is_cpu(&metric) => target = target.or_else(|| Some(percentage.clone())),
             _ => others.push(metric_to_v1(&metric)),
         }
@@ -120,12 +120,12 @@ pub(super) fn to_v1(mut object: Value) -> Value {
     object
 }
 
-/// The metrics that an annotation of an object in `autoscaling/v1` holds.
+/// Returns the metrics in the annotation of an `autoscaling/v1` object.
 pub(super) fn annotated_metrics(object: &Value) -> Vec<Value> {
     annotated_list(object, METRICS)
 }
 
-/// The object in `autoscaling/v2`.
+/// Converts the object to `autoscaling/v2`.
 pub(super) fn to_v2(mut object: Value) -> Value {
     object.set_at(&["apiVersion"], "autoscaling/v2".into());
     let mut metrics: Vec<Value> = annotated_metrics(&object).iter().map(metric_to_v2).collect();
@@ -133,7 +133,7 @@ pub(super) fn to_v2(mut object: Value) -> Value {
         metrics.push(cpu_metric(&percentage));
     }
     if metrics.is_empty() {
-        // It is the conversion that has this default, so that what an apply gives up is still there.
+        // The default belongs to the conversion, so an apply that gives up the metrics still gets it.
         metrics.push(cpu_metric(&CPU_TARGET.into()));
     }
     object.set_at(&["spec", "metrics"], metrics.into());
@@ -163,7 +163,7 @@ pub(super) fn to_v2(mut object: Value) -> Value {
     object
 }
 
-/// What `v2` says of current metrics: an annotation that can be read says more than the use of CPU.
+/// Returns the current metrics of `v2`. A valid annotation takes precedence over the CPU utilization.
 fn current_metrics_to_v2(object: &mut Value) -> Vec<Value> {
     let percentage = object.remove_at(&["status", "currentCPUUtilizationPercentage"]);
     match (annotated(object, CURRENT_METRICS), percentage) {
@@ -179,7 +179,7 @@ fn current_metrics_to_v2(object: &mut Value) -> Vec<Value> {
     }
 }
 
-/// Takes away what stands in annotations under `v1`.
+/// Removes the annotations that hold fields in `v1`.
 pub(super) fn drop_annotations(object: &mut Value) {
     const PLACE: [&str; 2] = ["metadata", "annotations"];
     let Some(annotations) = object.at(&PLACE).and_then(Value::as_map) else {
@@ -214,7 +214,7 @@ fn annotate(object: &mut Value, annotation: &str, value: &Value) {
     }
 }
 
-/// The reference writes a behavior with the names that its source has, and what is not set as `null`.
+/// Writes a behavior into an annotation, with the Go field names of the reference and `null` for unset fields.
 fn annotate_behavior(object: &mut Value, behavior: &Value) {
     const RULES: [&str; 4] = ["stabilizationWindowSeconds", "selectPolicy", "policies", "tolerance"];
     const POLICY: [&str; 3] = ["type", "value", "periodSeconds"];
@@ -240,7 +240,7 @@ fn annotate_behavior(object: &mut Value, behavior: &Value) {
     object.set_at(&["metadata", "annotations", BEHAVIOR], text.into());
 }
 
-/// Writes the fields `names` of a map, each with a capital letter at its start; `null` for what is no map.
+/// Writes the fields `names` of a map, each with an uppercase first letter; `null` for a value that is not a map.
 fn write_named(map: &Value, names: &[&str], text: &mut String, field: impl Fn(&str, &Value, &mut String)) {
     if map.as_map().is_none() {
         text.push_str("null");
@@ -260,7 +260,7 @@ fn write_named(map: &Value, names: &[&str], text: &mut String, field: impl Fn(&s
     text.push('}');
 }
 
-/// The same with lower letters at the start of names, and without what is `null`.
+/// Returns `value` with lowercase first letters of names and without `null` fields.
 fn with_lower_names(value: &Value) -> Value {
     match value {
         Value::Map(map) => {
@@ -282,7 +282,7 @@ fn with_lower_names(value: &Value) -> Value {
     }
 }
 
-/// What an annotation holds; what cannot be read counts as missing, as in the reference.
+/// Returns the parsed value of an annotation. An invalid one counts as missing, as in the reference.
 fn annotated(object: &Value, annotation: &str) -> Option<Value> {
     let text = object.str_at(&["metadata", "annotations", annotation])?;
     json::parse(text.as_bytes(), &Limits::default()).ok()
@@ -348,7 +348,7 @@ mod tests {
         "status":{"currentMetrics":null,"desiredReplicas":0}}"#;
 
     #[test]
-    fn what_v1_has_no_field_for_stands_in_annotations() {
+    fn fields_missing_in_v1_become_annotations() {
         let v1 = to_v1(read(V2));
         assert_eq!(
             v1.at(&["spec", "targetCPUUtilizationPercentage"]),
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_metrics_of_cpu_v1_has_the_first_and_of_several_uses_the_last() {
+    fn v1_has_first_cpu_target_and_last_cpu_utilization() {
         let mut v2 = read(V2);
         let of = |percentage: i64| cpu_metric(&percentage.into());
         v2.set_at(&["spec", "metrics"], vec![of(3), of(70)].into());

@@ -1,6 +1,6 @@
 //! HorizontalPodAutoscalers: <https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/>.
 //!
-//! Objects are kept as `autoscaling/v2`. Under `v1`, what that version has no fields for stands in annotations.
+//! Objects are stored as `autoscaling/v2`. In `v1`, fields that this version lacks are in annotations.
 
 mod cells;
 mod conversion;
@@ -15,19 +15,19 @@ use holdfast_value::{Map, Value};
 use crate::defaults::{is_zero, put_at, set_missing, set_missing_at};
 use crate::features::Features;
 
-/// What only HorizontalPodAutoscalers do.
+/// Strategy of HorizontalPodAutoscalers.
 pub(crate) struct HorizontalPodAutoscaler {
-    /// The features that are on.
+    /// Enabled features.
     pub(crate) features: Features,
 }
 
-/// The use of CPU that is aimed at where no metric is given, in percent of what is requested.
+/// Default target utilization of CPU if there is no metric, in percent of the request.
 const CPU_TARGET: i64 = 80;
 
 impl Strategy for HorizontalPodAutoscaler {
     fn default_fields(&self, version: &str, object: &mut Value) {
         if version == "v1" {
-            // An annotation that cannot be read is none.
+            // An invalid annotation counts as missing.
             if conversion::annotated_metrics(object).is_empty() {
                 set_missing_at(object, &["spec"], "targetCPUUtilizationPercentage", || {
                     CPU_TARGET.into()
@@ -51,7 +51,7 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
-        // A version that keeps some fields in annotations cannot say that it leaves them unchanged.
+        // A version with fields in annotations cannot express that they are unchanged.
         let kept = match context.subresource {
             None => "status",
             Some(_) => "spec",
@@ -69,7 +69,7 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 }
 
-/// An autoscaler that was kept in v1.
+/// Converts an autoscaler that was stored in v1.
 pub(super) fn from_rest(object: Value) -> Value {
     match object.str_at(&["apiVersion"]) {
         Some("autoscaling/v1") => conversion::to_v2(object),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_references_are_checked_unless_they_were_odd_before() {
+    fn reference_version_is_validated_unless_old_is_invalid() {
         let of_object = |version: &str| {
             let described = format!("describedObject: {{apiVersion: {version}, kind: K, name: o}}");
             let object = format!("{{{described}, metric: {{name: m}}, target: {{type: Value, value: 1}}}}");

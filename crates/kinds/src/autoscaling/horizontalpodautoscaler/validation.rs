@@ -1,4 +1,4 @@
-//! What is wrong with an autoscaler.
+//! Validation of autoscalers.
 
 use holdfast_resource::{Check, Field, Part, Rules};
 
@@ -9,19 +9,19 @@ use crate::validation::resources::{is_negative, quantity, validate_container_nam
 const TYPES: [&str; 5] = ["ContainerResource", "External", "Object", "Pods", "Resource"];
 const SOURCES: [&str; 5] = ["object", "external", "pods", "resource", "containerResource"];
 
-/// What marks do not say of an autoscaler, and what one that was there before may keep:
+/// Validation rules that validation tags do not cover, and exceptions for existing objects:
 /// `validationOptionsForHorizontalPodAutoscaler`.
 pub(super) struct AutoscalerRules {
-    /// The least `minReplicas`.
+    /// Minimum of `minReplicas`.
     least_replicas: i64,
-    /// Whether the target may be in a version that cannot be read or has no group.
+    /// True if the `apiVersion` of the target may be invalid or without a group.
     keeps_target_version: bool,
-    /// Whether the object of a metric may be in a version that cannot be read.
+    /// True if the `apiVersion` of a metric's object may be invalid.
     keeps_object_version: bool,
 }
 
 impl AutoscalerRules {
-    /// For an autoscaler that takes the place of `old`, if there is one.
+    /// Returns the rules for an autoscaler that replaces `old`, if any.
     pub(super) fn new(features: Features, old: Option<&Field<'_, '_>>) -> Self {
         let odd_object = |metric: Field<'_, '_>| {
             let described = metric.child("object");
@@ -54,7 +54,7 @@ impl<'v> Rules<'v> for AutoscalerRules {
             "metric" => self.validate_metric(part, check),
             "scaling_to_zero" => validate_scaling_to_zero(part, errors),
             "policies" => {
-                // Where none are given there are defaults; a list of none is refused.
+                // Unset policies get defaults. An empty list is rejected.
                 let (policies, given) = (part.child("policies"), check.empties);
                 let path = policies.path();
                 if given.iter().any(|empty| empty.path == path) {
@@ -98,7 +98,7 @@ impl<'v> Rules<'v> for AutoscalerRules {
 }
 
 impl AutoscalerRules {
-    /// `validateMetricSpec`: looks into the first source that is there, whatever the type says.
+    /// Mirrors `validateMetricSpec`: validates the first source that is set, whatever the type is.
     fn validate_metric<'v>(&self, metric: &Part<'v, '_>, check: &mut Check<'_>) {
         let of = metric.child("type");
         if of.text().is_empty() {
@@ -156,7 +156,8 @@ fn validate_api_version(reference: &Field<'_, '_>, takes_core: bool, errors: &mu
     }
 }
 
-/// `ValidateAPIVersion`: what is wrong with the version of a reference. `takes_core` says whether it needs no group.
+/// Mirrors `ValidateAPIVersion`: returns the error in the version of a reference. If `takes_core`, the group is
+/// optional.
 fn version_fault(reference: &Field<'_, '_>, takes_core: bool) -> Option<String> {
     let version = reference.child("apiVersion").text();
     match version.split_once('/') {
@@ -167,7 +168,7 @@ fn version_fault(reference: &Field<'_, '_>, takes_core: bool) -> Option<String> 
     }
 }
 
-/// That a target is neither an amount of a resource nor a part of what is requested, or both.
+/// Validates that a target has exactly one of a raw value and a utilization.
 fn validate_utilization(target: &Field<'_, '_>, errors: &mut Errors) {
     let (utilization, average) = (target.child("averageUtilization"), target.child("averageValue"));
     match (utilization.is_set(), average.is_set()) {
@@ -179,7 +180,7 @@ fn validate_utilization(target: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// That a target has no value, neither in all nor for each Pod, which is reported as `missing` says.
+/// Validates that a target has a total or a per-Pod value. Reports `missing` if not.
 fn validate_value(target: &Field<'_, '_>, missing: &str, errors: &mut Errors) {
     let average = target.child("averageValue");
     if !target.child("value").is_set() && !average.is_set() {

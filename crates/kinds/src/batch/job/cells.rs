@@ -1,11 +1,11 @@
-//! The cells of Jobs in tables.
+//! Table cells of Jobs.
 
 use std::time::SystemTime;
 
 use holdfast_resource::table::{NamedCell, condition, duration, parse_time};
 use holdfast_value::Value;
 
-/// The cells of tables that show more than a path.
+/// Table cells that are not just the value at a path.
 pub(in crate::batch) const CELLS: &[NamedCell] = &[
     ("job-completions", |object, _| job_completions(object)),
     ("job-duration", job_duration),

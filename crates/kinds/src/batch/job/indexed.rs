@@ -1,4 +1,4 @@
-//! What is wrong with the indexes of an indexed Job.
+//! Validation of the indexes of indexed Jobs.
 
 use holdfast_resource::{Check, Field, Part, Rules};
 
@@ -6,12 +6,13 @@ use crate::validation::Errors;
 
 const PARALLELISM: i64 = 100_000;
 const FAILED_INDEXES: i64 = 100_000;
-/// Above this many completions, how much runs and fails is limited further, so that the lists of indexes stay short.
+/// Number of completions with stricter limits on parallelism and failures above it. They keep the lists of indexes
+/// short.
 const MANY_COMPLETIONS: i64 = 100_000;
 const PARALLELISM_OF_MANY: i64 = 10_000;
 const FAILED_INDEXES_OF_MANY: i64 = 10_000;
 
-/// Checks how much an indexed Job runs, completes and lets fail.
+/// Validates the parallelism, completions and failure limits of an indexed Job.
 pub(super) fn validate_index_limits(spec: &Field<'_, '_>, errors: &mut Errors) {
     let (completions, parallelism) = (spec.child("completions"), spec.child("parallelism"));
     let most_failed = spec.child("maxFailedIndexes");
@@ -41,15 +42,15 @@ fn at_most(field: &Field<'_, '_>, most: i64, when: &str, errors: &mut Errors) {
     }
 }
 
-/// Checks that a rule for success says something.
+/// Validates that a success rule has a criterion.
 pub(super) fn validate_success_rule(rule: &Field<'_, '_>, errors: &mut Errors) {
     if !rule.child("succeededIndexes").is_set() && !rule.child("succeededCount").is_set() {
         errors.push(rule.required("at least one of succeededCount or succeededIndexes must be specified"));
     }
 }
 
-/// Checks the indexes and the count of a rule for success, with nothing to measure them by where the Job lacks its
-/// completions.
+/// Validates the indexes and the count of a success rule. Without `completions` in the Job there is no limit to compare
+/// them with.
 pub(super) fn validate_succeeded_counts<'v>(
     rule: &Part<'v, '_>,
     completions: Option<i64>,
@@ -75,7 +76,7 @@ pub(super) fn validate_succeeded_counts<'v>(
     }
 }
 
-/// Reports a list of indexes that can't be read; how many it names, if it is there.
+/// Reports an invalid list of indexes. Returns the number of indexes if the field is set.
 pub(super) fn validate_indexes(
     indexes: &Field<'_, '_>,
     name: &str,
@@ -92,7 +93,7 @@ pub(super) fn validate_indexes(
     }))
 }
 
-/// The first index that both lists name; what can't be read of them is passed over.
+/// Returns the first index that both lists contain. Invalid parts of the lists are ignored.
 pub(super) fn overlap(completed: &str, failed: &str, completions: i64) -> Option<i64> {
     let mut completed = intervals(completed, completions).filter_map(Result::ok);
     let mut failed = intervals(failed, completions).filter_map(Result::ok);
@@ -110,7 +111,7 @@ pub(super) fn overlap(completed: &str, failed: &str, completions: i64) -> Option
     None
 }
 
-/// How many indexes a list such as `0-2,4` names.
+/// Returns the number of indexes in a list such as `0-2,4`.
 fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
     let (mut count, mut before) = (0, None);
     for interval in intervals(list, completions) {
@@ -122,7 +123,7 @@ fn count_indexes(list: &str, completions: i64) -> Result<i64, String> {
     Ok(count)
 }
 
-/// The intervals of a list, each with its first and last index; an empty list has none.
+/// Returns the intervals of a list as first and last index. An empty list has none.
 fn intervals(list: &str, completions: i64) -> impl Iterator<Item = Result<(i64, i64), String>> {
     list.split(',')
         .filter(move |_| !list.is_empty())

@@ -18,18 +18,18 @@ use crate::core::pod_spec::template_warnings;
 use crate::defaults::{is_zero, set_missing};
 use crate::workload::{name_warnings, warns_of_spec};
 
-/// What only Jobs do: they make up the selector that finds their own Pods.
+/// Strategy of Jobs, which generate the selector of their own Pods.
 pub(crate) struct Job {
     pub(crate) config: Config,
 }
 
 const CONTROLLER_UID: &str = "batch.kubernetes.io/controller-uid";
 const JOB_NAME: &str = "batch.kubernetes.io/job-name";
-/// The names of both labels before they had a domain.
+/// Names of both labels before they had a domain.
 const OLD_CONTROLLER_UID: &str = "controller-uid";
 const OLD_JOB_NAME: &str = "job-name";
 
-/// A warning for who deletes a Job and does not say what becomes of its Pods.
+/// Warning for the deletion of a Job without a propagation policy for its Pods.
 pub(super) const DELETION_WARNING: &str = "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them or \
              set propagationPolicy=Orphan to suppress this warning";
 
@@ -61,15 +61,16 @@ impl Strategy for Job {
             .and_then(Value::as_bool)
             .unwrap_or_default();
         if !manual {
-            // In the reference a Job that took on the labels of its template shares them, those that are made up included.
+            // In the reference, a Job that got its labels from its template shares the map, including the generated
+            // labels.
             let shared = shares_labels(object);
             make_selector(context, object);
             if shared && let Some(labels) = object.at(&["spec", "template", "metadata", "labels"]).cloned() {
                 object.set_at(&["metadata", "labels"], labels);
             }
         }
-        // What is read back from the store is filled in again, now with labels that the template did not have before. A name
-        // that can be no label is left for validation of the template to refuse.
+        // The reference sets defaults again when it reads the object back, now with the template's new labels. A name
+        // that is not a valid label is left for the validation of the template to reject.
         if label_value(context.name).is_empty() {
             label_as_template(object);
         }
@@ -92,7 +93,7 @@ impl Strategy for Job {
         }
         let mut errors = self.validate(context, object);
         errors.extend(context.rest_of_metadata(object, old));
-        // The reference checks the specification once more as part of the change.
+        // The reference validates the spec again as part of the change.
         let mut check = context.new_check();
         if let Some(job) = check.root(object) {
             validation::validate_own_spec(&job, self.config.pods(), &mut check);
@@ -119,8 +120,8 @@ impl Strategy for Job {
     }
 }
 
-/// A Job as it is kept: a new one without labels of its own or of its template has none, and each read fills in those that
-/// were made up for the template.
+/// Returns a Job in its stored form. If a new Job has only the labels that were generated for its template, they are
+/// not stored, and each read fills them in.
 pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
     const MADE_UP: [&str; 4] = [CONTROLLER_UID, JOB_NAME, OLD_CONTROLLER_UID, OLD_JOB_NAME];
     let labels = |path: &[&str]| object.at(path).and_then(Value::as_map);
@@ -140,7 +141,7 @@ pub(super) fn to_rest(mut object: Value, old: Old<'_>) -> Value {
     object
 }
 
-/// A Job without labels takes on those of its template.
+/// Copies the template's labels to a Job without labels.
 fn label_as_template(object: &mut Value) {
     let labels = object.at(&["spec", "template", "metadata", "labels"]);
     if is_zero(object.at(&["metadata", "labels"]))
@@ -150,7 +151,7 @@ fn label_as_template(object: &mut Value) {
     }
 }
 
-/// Whether the labels of a Job are those of its template, and not only alike.
+/// Returns true if the Job and its template share one map of labels. Equal maps are not enough.
 fn shares_labels(object: &Value) -> bool {
     let labels = |path: &[&str]| object.at(path).and_then(Value::as_map);
     let (own, pods) = (
@@ -161,7 +162,7 @@ fn shares_labels(object: &Value) -> bool {
         .is_some_and(|(own, pods)| !own.is_empty() && own.same(pods))
 }
 
-/// Labels the Pods with what only this Job has, and selects them by that.
+/// Adds labels to the Pod template that are unique to this Job, and the selector for them.
 fn make_selector(context: &WriteContext<'_>, object: &mut Value) {
     let uid = object.at(&["metadata", "uid"]).cloned().unwrap_or_default();
     let name = Value::from(context.name);
@@ -172,7 +173,7 @@ fn make_selector(context: &WriteContext<'_>, object: &mut Value) {
         (CONTROLLER_UID, &uid),
     ] {
         let label = ["spec", "template", "metadata", "labels", label];
-        // One that the client wrote stays, for validation to refuse.
+        // A label that the client set stays, for validation to reject.
         if object.at(&label).is_none() {
             object.set_at(&label, value.clone());
         }
@@ -275,7 +276,7 @@ spec:
         assert!(errors[0].starts_with("spec.template.spec: Invalid value"), "{errors:?}");
     }
 
-    /// What is said of a change of the template of a Job whose status is as it was.
+    /// Returns the errors of a change to the template of a Job with an unchanged status.
     fn change(gates: &str, status: &str, path: &[&str], value: &str) -> Vec<String> {
         let harness = Harness::with_gates(gates);
         let read = |text: &str| holdfast_value::yaml::parse(text.as_bytes(), &holdfast_value::Limits::REQUEST).unwrap();
@@ -287,7 +288,7 @@ spec:
     }
 
     #[test]
-    fn where_pods_run_may_change_while_none_of_them_is_left() {
+    fn scheduling_directives_change_only_without_active_pods() {
         const ON: &str = "MutableSchedulingDirectivesForSuspendedJobs=true";
         const OFF: &str = "MutableSchedulingDirectivesForSuspendedJobs=false";
         let template = ["spec", "template", "spec"];
@@ -316,7 +317,7 @@ spec:
     }
 
     #[test]
-    fn how_often_a_job_runs_depends_on_what_is_given() {
+    fn unset_counts_default_by_the_other_fields() {
         let harness = Harness::new();
         let counts = |text: &str| {
             let job = harness.read(text);
@@ -376,7 +377,7 @@ spec:
                 "status.failedIndexes: Invalid value: \"2,9\": failedIndexes and completedIndexes overlap at index: 2",
             ]
         );
-        // What was wrong before may stay.
+        // Existing errors may stay.
         assert!(errors("completedIndexes: '9'", "completedIndexes: '9', active: 1").is_empty());
         assert_eq!(
             errors(

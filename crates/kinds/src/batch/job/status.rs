@@ -1,4 +1,4 @@
-//! What may be said of the progress of a Job.
+//! Validation of the status of Jobs.
 
 use std::collections::HashSet;
 
@@ -9,15 +9,15 @@ use super::indexed::{overlap, validate_indexes};
 use super::validation::invalid_without_value;
 use crate::validation::Errors;
 
-/// A write to the status of a Job. Most rules hold for what changes only, so that a status that broke them before they were
-/// made can still be written.
+/// An update of the status of a Job. Most rules apply only to changed fields, so that a status that predates a rule and
+/// breaks it can still be updated.
 struct Change<'f, 'v, 'p> {
     spec: &'f Field<'v, 'p>,
     status: &'f Field<'v, 'p>,
     old: &'f Field<'v, 'p>,
 }
 
-/// Checks a write to the status.
+/// Validates an update of the status.
 pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (spec, status, old) = (new.child("spec"), new.child("status"), old.child("status"));
     let change = Change {
@@ -33,7 +33,7 @@ pub(super) fn validate_status_update(new: &Field<'_, '_>, old: &Field<'_, '_>, e
     change.validate_kept(errors);
 }
 
-/// What is checked in code of the counts of a status.
+/// Hand-written checks of the counts in a status.
 pub(super) struct CountRules;
 
 impl<'v> Rules<'v> for CountRules {
@@ -42,7 +42,7 @@ impl<'v> Rules<'v> for CountRules {
     }
 }
 
-/// Pods that have ended and are not counted yet, each once.
+/// Validates that the terminated Pods that are not counted yet are distinct.
 fn validate_uncounted(status: &Field<'_, '_>, errors: &mut Errors) {
     let uncounted = status.child("uncountedTerminatedPods");
     let mut seen = HashSet::new();
@@ -57,7 +57,7 @@ fn validate_uncounted(status: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Whether the status has a condition of this type that is true.
+/// Returns true if the status has a condition of type `condition` with status `True`.
 pub(super) fn holds(status: &Field<'_, '_>, condition: &str) -> bool {
     let conditions = status.child("conditions");
     conditions
@@ -94,7 +94,7 @@ impl Change<'_, '_, '_> {
         invalid_without_value(&self.status.child("conditions"), detail)
     }
 
-    /// How the Job ended, and when.
+    /// Validates the outcome of the Job and its times.
     fn validate_outcome(&self, errors: &mut Errors) {
         let (complete, failed) = (self.is("Complete"), self.is("Failed"));
         let (began, ended) = (self.status.child("startTime"), self.status.child("completionTime"));
@@ -112,7 +112,7 @@ impl Change<'_, '_, '_> {
                 errors.push(ended.required("completionTime is required for Complete jobs"));
             }
         }
-        // Times are kept in one notation, which sorts as they do.
+        // Times are stored in one format, which sorts chronologically.
         let reversed = began.is_set() && ended.is_set() && ended.text() < began.text();
         if reversed && (self.changed("startTime") || self.changed("completionTime")) {
             errors.push(ended.invalid("must be equal to or after `startTime`"));
@@ -127,7 +127,7 @@ impl Change<'_, '_, '_> {
         }
     }
 
-    /// A Job that is finished has begun, and has no Pods left to run or count.
+    /// Validates that a finished Job has a start time, and has no Pods left to run or count.
     fn validate_finished(&self, errors: &mut Errors) {
         if !self.finished() {
             return;
@@ -144,7 +144,7 @@ impl Change<'_, '_, '_> {
         let uncounted = self.status.child("uncountedTerminatedPods");
         let (succeeded, failed) = (uncounted.child("succeeded"), uncounted.child("failed"));
         if (turned || self.changed("uncountedTerminatedPods")) && !(succeeded.is_empty() && failed.is_empty()) {
-            // The reference shows its own names, in its own order.
+            // The reference shows its internal names in its own order.
             let shown = |list: &Field<'_, '_>| list.value().map_or_else(|| "null".to_owned(), json::to_string);
             let (succeeded, failed) = (shown(&succeeded), shown(&failed));
             let detail = format!("{{\"Succeeded\":{succeeded},\"Failed\":{failed}}}: must be empty for finished job");
@@ -212,7 +212,7 @@ impl Change<'_, '_, '_> {
         }
     }
 
-    /// What is not taken back.
+    /// Validates changes that cannot be reverted.
     fn validate_kept(&self, errors: &mut Errors) {
         for condition in ["Failed", "Complete", "FailureTarget"] {
             if self.was(condition) && !self.is(condition) {
@@ -221,7 +221,7 @@ impl Change<'_, '_, '_> {
         }
         self.not_fewer("failed", errors);
         let (completions, parallelism) = (self.spec.child("completions"), self.spec.child("parallelism"));
-        // An indexed Job that runs all at once may shrink, and what succeeded with it.
+        // An elastic indexed Job may shrink, and with it the number of succeeded Pods.
         let elastic =
             self.spec.child("completionMode").text() == "Indexed" && completions.value() == parallelism.value();
         if !elastic {

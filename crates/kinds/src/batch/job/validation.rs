@@ -1,4 +1,4 @@
-//! What is wrong with a Job.
+//! Validation of Jobs.
 
 use std::collections::HashSet;
 
@@ -16,14 +16,15 @@ use crate::defaults::put_at;
 use crate::features::{Feature, Features};
 use crate::validation::{Errors, immutable, one_of, same};
 
-/// Checks a Job.
+/// Validates a Job.
 pub(super) fn validate_job(job: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     validate_made_selector(job, &mut check.errors);
     validate_own_spec(job, settings, check);
     validate_host_names(job, &mut check.errors);
 }
 
-/// Pods of an indexed Job are hosts named by the Job and their index: the longest such name has to be one of a host.
+/// Validates the hostnames of an indexed Job's Pods, which consist of the Job's name and the index. The longest must be
+/// valid.
 fn validate_host_names(job: &Field<'_, '_>, errors: &mut Errors) {
     let (metadata, spec) = (job.child("metadata"), job.child("spec"));
     let name = metadata.child("name");
@@ -37,7 +38,7 @@ fn validate_host_names(job: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Checks the specification of a Job, its selector included.
+/// Validates the spec of a Job, including its selector.
 pub(super) fn validate_own_spec(job: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     let Some(spec) = check.child(job, "spec") else {
         return;
@@ -57,7 +58,7 @@ pub(super) fn validate_own_spec(job: &Part<'_, '_>, settings: PodSettings, check
     }
 }
 
-/// A selector that the server makes up is not the client's to write.
+/// Validates that the selector and the Pod labels are the generated ones, unless the selector is manual.
 fn validate_made_selector(job: &Field<'_, '_>, errors: &mut Errors) {
     let spec = job.child("spec");
     let selector = spec.child("selector");
@@ -93,13 +94,13 @@ fn validate_made_selector(job: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// Checks what Jobs and the templates of CronJobs share: `validateJobSpec`.
+/// Validates the part of the spec that Jobs and the templates of CronJobs share: `validateJobSpec`.
 pub(in crate::batch) fn validate_job_spec(spec: &Part<'_, '_>, settings: PodSettings, check: &mut Check<'_>) {
     let rules = SpecRules { settings, spec };
     check.values(spec, &rules);
 }
 
-/// What is checked in code of the specification of a Job.
+/// Hand-written checks of the spec of a Job.
 struct SpecRules<'a, 'v> {
     settings: PodSettings,
     spec: &'a Part<'v, 'a>,
@@ -129,7 +130,7 @@ impl<'v> Rules<'v> for SpecRules<'_, 'v> {
 }
 
 impl SpecRules<'_, '_> {
-    /// The template, and that its Pods end.
+    /// Validates the template. Its restart policy must let Pods finish.
     fn validate_template(&self, spec: &Part<'_, '_>, check: &mut Check<'_>) {
         let Some(template) = check.child(spec, "template") else {
             return;
@@ -153,7 +154,7 @@ impl SpecRules<'_, '_> {
         }
     }
 
-    /// The container whose exit codes count is one of the template.
+    /// Validates that the container whose exit codes count exists in the template.
     fn validate_container(&self, container: &Field<'_, '_>, errors: &mut Errors) {
         let template = self.spec.child("template");
         let pod = template.child("spec");
@@ -166,7 +167,7 @@ impl SpecRules<'_, '_> {
     }
 }
 
-/// How many indexes may fail goes with a limit for each of them.
+/// Validates that `maxFailedIndexes` is only set together with `backoffLimitPerIndex`.
 fn validate_failed_indexes(spec: &Field<'_, '_>, errors: &mut Errors) {
     let per_index = spec.child("backoffLimitPerIndex");
     if spec.child("maxFailedIndexes").is_set() && !per_index.is_set() {
@@ -174,7 +175,7 @@ fn validate_failed_indexes(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// What an indexed Job has limits of, and another one has not at all.
+/// Validates the index limits of an indexed Job. Other Jobs must not have limits per index.
 fn validate_completion_mode(spec: &Field<'_, '_>, errors: &mut Errors) {
     let mode = spec.child("completionMode");
     if mode.text() == "Indexed" {
@@ -189,7 +190,7 @@ fn validate_completion_mode(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// `validateSuccessPolicy`, which only indexed Jobs have.
+/// Mirrors `validateSuccessPolicy`: only indexed Jobs may have one.
 fn validate_success_mode<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: &mut Check<'_>) {
     let success = spec.child("successPolicy");
     if spec.child("completionMode").text() == "Indexed" {
@@ -199,7 +200,7 @@ fn validate_success_mode<'v>(spec: &Part<'v, '_>, rules: &dyn Rules<'v>, check: 
     }
 }
 
-/// When Pods are replaced: for a Job that looks at how they failed, only once they have.
+/// Validates the Pod replacement policy. With a Pod failure policy, only `Failed` is allowed.
 fn validate_replacement(spec: &Field<'_, '_>, errors: &mut Errors) {
     let replacement = spec.child("podReplacementPolicy");
     let supported: &[&str] = if spec.child("podFailurePolicy").is_set() {
@@ -212,7 +213,7 @@ fn validate_replacement(spec: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// An error that shows no value.
+/// Returns an error that shows no value.
 pub(super) fn invalid_without_value(field: &Field<'_, '_>, detail: &str) -> FieldError {
     FieldError {
         kind: FieldErrorKind::Invalid,
@@ -222,7 +223,7 @@ pub(super) fn invalid_without_value(field: &Field<'_, '_>, detail: &str) -> Fiel
     }
 }
 
-/// A rule looks either at exit codes or at conditions.
+/// Validates that a rule has either exit codes or conditions.
 fn validate_one_requirement(rule: &Field<'_, '_>, errors: &mut Errors) {
     let fault = match (
         rule.child("onExitCodes").is_set(),
@@ -235,7 +236,7 @@ fn validate_one_requirement(rule: &Field<'_, '_>, errors: &mut Errors) {
     errors.push(invalid_without_value(rule, fault));
 }
 
-/// The exit codes of a rule: some, ascending, each once.
+/// Validates the exit codes of a rule: at least one, ascending and distinct.
 fn validate_exit_codes(codes: &Field<'_, '_>, errors: &mut Errors) {
     let (operator, values) = (codes.child("operator"), codes.child("values"));
     if values.is_empty() {
@@ -258,7 +259,7 @@ fn validate_exit_codes(codes: &Field<'_, '_>, errors: &mut Errors) {
     }
 }
 
-/// What of a Job may not change once it is there, given the whole of it as it was.
+/// Rules for immutable parts of a Job, with the whole old object.
 pub(super) struct ChangeRules<'v> {
     pub(super) old: Field<'v, 'v>,
     pub(super) features: Features,
@@ -274,7 +275,7 @@ impl<'v> Rules<'v> for ChangeRules<'_> {
     }
 }
 
-/// An indexed Job may grow and shrink as long as all of it runs at once.
+/// Validates a change of `completions`: an indexed Job may scale as long as `completions` equals `parallelism`.
 fn validate_completions(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut Errors) {
     let (completions, before) = (spec.child("completions"), old.child("completions"));
     if same(completions.value(), before.value()) {
@@ -284,14 +285,14 @@ fn validate_completions(spec: &Field<'_, '_>, old: &Field<'_, '_>, errors: &mut 
         immutable(&completions, &before, errors);
         return;
     }
-    // That an indexed Job needs them is said already.
+    // Missing completions of an indexed Job are reported elsewhere.
     if completions.is_set() && completions.number() != spec.child("parallelism").number() {
         errors.push(completions.invalid("can only be modified in tandem with spec.parallelism"));
     }
 }
 
-/// `validatePodTemplateUpdate`: the template stays, but for where Pods may run and what they may take while the Job is suspended and
-/// none of them is left.
+/// Mirrors `validatePodTemplateUpdate`: the template is immutable, except for scheduling directives and resources while
+/// the Job is suspended and has no active Pods.
 fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, features: Features, errors: &mut Errors) {
     let (old_spec, status) = (old.child("spec"), old.child("status"));
     let (template, old_template) = (spec.child("template"), old_spec.child("template"));
@@ -324,8 +325,8 @@ fn validate_template_change(spec: &Field<'_, '_>, old: &Field<'_, '_>, features:
     }
 }
 
-/// Gives a template what `now` says of where Pods may run, and its labels and annotations. Of the affinity only that for nodes
-/// counts.
+/// Copies the scheduling directives, labels and annotations of `now` to a template. Of the affinity, only the node
+/// affinity is copied.
 fn take_directives(template: &mut Value, now: &Value) {
     let mut take = |path: &[&str]| put_at(template, path, now.at(path).cloned());
     for part in ["labels", "annotations"] {
@@ -347,7 +348,7 @@ fn take_directives(template: &mut Value, now: &Value) {
     }
 }
 
-/// Gives the containers of a pod specification the resources that they had before.
+/// Restores the old resources of the containers in a Pod spec.
 fn keep_resources(spec: &mut Value, before: &Field<'_, '_>) {
     for list in ["containers", "initContainers"] {
         let before = before.child(list);

@@ -193,7 +193,7 @@ const POD: &str = "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {hostn
      restartPolicyRules: [{action: Restart, exitCodes: {operator: In, values: [1]}}], env: [{name: E, valueFrom: \
      {fileKeyRef: {volumeName: v, path: p, key: k}}}]}], volumes: [{name: v, emptyDir: {}}]}}";
 
-/// What a Pod has of fields that features hold back.
+/// Returns the gated fields that a Pod keeps.
 fn fields_of_pod(gates: &str, old: Option<&str>) -> Vec<String> {
     let harness = Harness::with_gates(gates);
     let pod = match old {
@@ -217,13 +217,13 @@ fn fields_are_dropped_while_their_features_are_off() {
                ContainerRestartRules=false,RestartAllContainersOnContainerExits=false,EnvFiles=false";
     let none = fields_of_pod(off, None);
     let kept: Vec<bool> = all.iter().zip(&none).map(|(with, without)| with == without).collect();
-    // What a sidecar says has nothing to do with these features.
+    // The restart policy of a sidecar does not depend on these features.
     assert_eq!(kept, [false, false, true, false, false]);
     assert_eq!(fields_of_pod(off, Some(POD)), all);
 }
 
 #[test]
-fn old_fields_take_addresses_that_not_all_read_alike_where_that_is_allowed() {
+fn legacy_addresses_are_accepted_only_without_strict_gate() {
     const OBJECTS: [&str; 7] = [
         "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {containers: [{name: c, image: i}], hostAliases: [{ip: \
          010.1.2.3}], dnsConfig: {nameservers: ['::ffff:1.2.3.4']}}}",
@@ -245,7 +245,7 @@ fn old_fields_take_addresses_that_not_all_read_alike_where_that_is_allowed() {
     for object in OBJECTS {
         assert_ne!(strict.errors(object), [""; 0], "{object}");
         assert_eq!(lenient.errors(object), [""; 0], "{object}");
-        // What is stored may stay.
+        // An update may keep stored values.
         let update_of_all = !object.contains("kind: Pod") && !object.contains("kind: Node");
         if update_of_all {
             assert_eq!(strict.update_errors(object, object), [""; 0], "{object}");

@@ -2,8 +2,8 @@
 
 use holdfast_value::{Map, Value};
 
-/// Fields that both versions have, in different places: type of metric, place in `v2`, name in `v1`, and what stands in
-/// `v1` where `v2` leaves the field out.
+/// Fields that both versions have in different places: type of metric, path in `v2`, name in `v1`, and the `v1` value
+/// if `v2` omits the field.
 type Moves = &'static [(
     &'static str,
     &'static [&'static str],
@@ -115,7 +115,7 @@ fn move_to_v1(metric: &Value, moves: Moves) -> Value {
 
 pub(super) fn metric_to_v2(metric: &Value) -> Value {
     let mut moved = move_to_v2(metric, TARGETS);
-    // `v1` has no type of target: it shows from the fields that are set.
+    // `v1` has no target type. The fields that are set imply it.
     for (metric_type, decisive, with, without) in [
         ("resource", "averageUtilization", "Utilization", "AverageValue"),
         ("containerResource", "averageUtilization", "Utilization", "AverageValue"),
@@ -129,7 +129,7 @@ pub(super) fn metric_to_v2(metric: &Value) -> Value {
             moved.set_at(&[metric_type, "target", "type"], target_type.into());
         }
     }
-    // `v1` cannot leave out the value of an object's metric, and `v2` must not have it beside an average.
+    // `v1` cannot omit the value of an object metric, and `v2` must not have it together with an average.
     let target = ["object", "target"];
     if moved.str_at(&[target[0], target[1], "type"]) == Some("AverageValue")
         && moved.str_at(&[target[0], target[1], "value"]) == Some("0")
@@ -150,7 +150,7 @@ fn move_to_v2(metric: &Value, moves: Moves) -> Value {
             continue;
         };
         let set = source.get(name).filter(|value| !value.is_null()).cloned();
-        // Amounts that `v1` cannot leave out are there even where the annotation has none.
+        // Amounts that `v1` cannot omit are set even if the annotation has none.
         if let Some(value) = set.or_else(|| unset.map(Value::from)) {
             let mut path = vec![*metric_type];
             path.extend_from_slice(place);
