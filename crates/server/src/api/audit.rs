@@ -1,4 +1,4 @@
-//! What the audit log keeps of the bodies of requests and answers, as JSON on one line.
+//! The request and response objects in the audit log, as JSON on one line.
 
 use bytes::Bytes;
 use holdfast_audit::{Level, ObjectNames, Recorder, ResponseStatus};
@@ -46,7 +46,7 @@ pub(super) fn patched(request: &ResourceRequest, body: &Bytes) {
     });
 }
 
-/// Notes the options of a deletion that stand in its body. The reference shows them in the version that it works with.
+/// Notes the options in the body of a deletion. The reference logs them in the internal version.
 pub(super) fn delete_options(context: &Context, request: &ResourceRequest, options: &Value) {
     let Some(audit) = &request.audit else { return };
     audit.request_object(ObjectNames::default(), || {
@@ -61,7 +61,7 @@ pub(super) fn delete_options(context: &Context, request: &ResourceRequest, optio
     });
 }
 
-/// Notes that a request is for a version that is deprecated, and the release that takes the version away.
+/// Notes that a request uses a deprecated version, and the release that removes the version.
 pub(super) fn deprecated(request: &ResourceRequest) {
     let Some(audit) = &request.audit else { return };
     audit.annotate("k8s.io/deprecated", "true".to_owned());
@@ -94,7 +94,7 @@ pub(crate) fn capture(audit: &Recorder, context: &representation::Context, respo
     }
 }
 
-/// What an answer says about the end of the request: its code, and all that a `Status` says where it is one.
+/// Returns the response status of an audit event: the code, and the other fields if the answer is a `Status`.
 pub(crate) fn status(context: &representation::Context, response: &Response) -> ResponseStatus {
     let code = response.status().as_u16();
     let bare = ResponseStatus {
@@ -158,7 +158,7 @@ fn shown_object(format: Format, audit: &Recorder, context: &representation::Cont
 /// The most bytes of a `Status` in YAML and CBOR, which nothing in its first bytes distinguishes from other objects.
 const MOST_STATUS: usize = 64 << 10;
 
-/// Whether JSON begins as a `Status` of this server does, be it indented or not.
+/// Returns true if JSON begins like a `Status` of this server, indented or not.
 fn begins_as_status(bytes: &[u8]) -> bool {
     let mut rest = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
     b"{\"kind\":\"Status\"".iter().all(|byte| rest.next() == Some(byte))
@@ -195,7 +195,7 @@ fn shown_json(audit: &Recorder, types: &schema::TypeTable, bytes: &Bytes) -> Opt
     })
 }
 
-/// Whether managed fields may stand in there.
+/// Returns true if the JSON may contain managed fields.
 fn memchr_managed(bytes: &[u8]) -> bool {
     const NAME: &[u8] = b"\"managedFields\"";
     bytes.windows(NAME.len()).any(|window| window == NAME)

@@ -1,4 +1,4 @@
-//! What the handlers of all requests share. Everything comes in by argument; nothing is global.
+//! The state that the handlers of all requests share. All of it is passed as arguments; nothing is global.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::webhooks::Webhooks;
 use crate::write::{FieldManagers, Fingerprints, Turns};
 use crate::{read, representation, write};
 
-/// What a server is made of.
+/// The parts from which a server is built.
 pub struct Parts {
-    /// What all layers share.
+    /// The state that all layers share.
     pub shared: Shared,
     /// The types of the kinds, and who owns what in their objects.
     pub field_managers: FieldManagers,
@@ -30,31 +30,31 @@ pub struct Parts {
     pub webhooks: Webhooks,
     /// The maker of tokens for service accounts.
     pub issuer: Arc<dyn TokenIssuer>,
-    /// How far the end of the server has come.
+    /// The shutdown phase of the server.
     pub shutdown: Shutdown,
     /// The tasks that run for as long as the server serves.
     pub background: Background,
-    /// What was decided at start.
+    /// The configuration at start.
     pub config: Config,
 }
 
-/// What the handlers of all requests share: what reads, writes and answers need, put together once.
+/// The state that the handlers of all requests share: the contexts of reads, writes and answers, built once.
 pub struct Context {
-    /// What all layers share.
+    /// The state that all layers share.
     pub shared: Shared,
-    /// What reads need.
+    /// The context of reads.
     pub read: Arc<read::Context>,
-    /// What writes need.
+    /// The context of writes.
     pub write: Arc<write::Context>,
-    /// What it takes to show objects.
+    /// The context of the representation of objects.
     pub representation: Arc<representation::Context>,
-    /// How far the resources that are served follow the objects that define them.
+    /// The progress of the served resources in following the CRDs.
     pub definitions: Arc<Definitions>,
-    /// How far the end of the server has come.
+    /// The shutdown phase of the server.
     pub shutdown: Shutdown,
     /// The tasks that run for as long as the server serves.
     pub background: Background,
-    /// What was decided at start.
+    /// The configuration at start.
     pub config: Config,
 }
 
@@ -113,24 +113,24 @@ impl Context {
     }
 }
 
-/// What is decided at start and holds for all requests.
+/// The configuration at start, which holds for all requests.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How long a request other than a watch may take.
+    /// The time limit of a request other than a watch.
     pub request_timeout: Duration,
     /// A watch that states no timeout ends after this time or up to twice as long, so that not all end at once.
     pub min_watch_timeout: Duration,
-    /// How many objects of a collection are deleted at a time where other servers write to the same store.
+    /// The number of objects of a collection that are deleted concurrently if other servers write to the same store.
     pub deletion_workers: usize,
     /// The size limit of an object, in bytes of the form in which kube-apiserver stores it.
     pub max_object_bytes: usize,
-    /// What lists and watches may ask for.
+    /// The rules for the options of lists and watches.
     pub lists: ListRules,
-    /// Whether objects that cannot be read may be deleted.
+    /// True if objects that cannot be read may be deleted.
     pub unsafe_deletion: bool,
-    /// Whether objects are served in CBOR.
+    /// True if objects are served in CBOR.
     pub cbor: bool,
-    /// Whether large answers are compressed for clients that take that.
+    /// True if large answers are compressed for clients that accept it.
     pub compress: bool,
 }
 

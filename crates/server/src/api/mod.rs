@@ -1,4 +1,4 @@
-//! What the verbs of the API do, one file a verb.
+//! The verbs of the API, one file for each verb.
 
 mod action;
 pub(crate) mod audit;
@@ -59,7 +59,7 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
         &request.subresource,
         version,
     ]);
-    // Refusals warn too, so they become answers here.
+    // Rejections carry warnings too, so they are converted to answers here.
     let errors = Representation::of_errors(&request.headers, &request.query);
     let answer = dispatch(context, request).await;
     let mut answer = answer.unwrap_or_else(|error| response::error(context.messages(), &error, &errors));
@@ -119,7 +119,7 @@ fn unsupported(request: &ResourceRequest) -> ApiError {
     ApiError::method_not_supported(&request.served.resource.group_resource(), request.verb.name())
 }
 
-/// Takes the body out of a request and reads it.
+/// Moves the body out of a request and reads it.
 fn read_body(request: &mut ResourceRequest) -> BoxFuture<'static, Result<Bytes, ApiError>> {
     let body = std::mem::replace(&mut request.body, RequestBody::from_bytes(Bytes::new()));
     Box::pin(async {
@@ -129,14 +129,14 @@ fn read_body(request: &mut ResourceRequest) -> BoxFuture<'static, Result<Bytes, 
     })
 }
 
-/// What a POST or a PUT brings: its options, and the object with the type of the kind that the address takes.
+/// The content of a POST or a PUT: its options, and the object with the type of the kind that the endpoint accepts.
 struct Sent<O> {
     options: O,
     kind_type: Arc<dyn KindType>,
     decoded: Decoded,
 }
 
-/// Takes the body out of a POST and reads it. As in the reference, its format is looked at first, and its options behind it.
+/// Moves the body out of a POST and reads it. Like the reference, it checks the format before the options.
 async fn read_new(context: &Context, request: &mut ResourceRequest) -> Result<Sent<CreateOptions>, ApiError> {
     let format = request.body_format()?;
     let body = read_body(request).await?;
@@ -149,7 +149,7 @@ async fn read_new(context: &Context, request: &mut ResourceRequest) -> Result<Se
     })
 }
 
-/// Takes the body out of a PUT and reads it. As in the reference, its format is looked at behind the options.
+/// Moves the body out of a PUT and reads it. Like the reference, it checks the format after the options.
 async fn read_replacement(context: &Context, request: &mut ResourceRequest) -> Result<Sent<UpdateOptions>, ApiError> {
     let body = read_body(request).await?;
     let options = UpdateOptions::parse(&request.query)?;
@@ -183,7 +183,7 @@ fn read_object(
     Ok((kind_type, decoded))
 }
 
-/// The types of the objects that the address takes.
+/// Returns the type of the objects that the endpoint accepts.
 fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<dyn KindType>, ApiError> {
     let Some(subresource) = request.subresource() else {
         return Ok(Arc::clone(&request.version().kind_type));

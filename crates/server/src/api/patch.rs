@@ -14,7 +14,7 @@ use crate::write;
 /// Answers a PATCH.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the answer to the client.
 pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let patch_type = request.patch_type()?;
     let body = read_body(&mut request).await?;

@@ -20,10 +20,10 @@ use crate::write;
 const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 const VERB: &str = "unsafe-delete-ignore-read-errors";
 
-/// Refuses options that make no sense beside that for unreadable objects.
+/// Rejects options that cannot be combined with the one for unreadable objects.
 ///
 /// # Errors
-/// 422.
+/// 422 if such an option is set.
 pub(super) fn check(options: &DeleteOptions, of_collection: bool) -> Result<(), ApiError> {
     if !options.ignores_read_error {
         return Ok(());
@@ -63,10 +63,10 @@ pub(super) fn check(options: &DeleteOptions, of_collection: bool) -> Result<(), 
     }
 }
 
-/// Takes the object away, if it cannot be read.
+/// Deletes the object, if it cannot be read.
 ///
 /// # Errors
-/// 403 for who may not, 422 for an object that can be read, or that is not there.
+/// 403 if the user lacks the permission, 422 if the object can be read or does not exist.
 pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) -> Result<Response, ApiError> {
     if let Some(audit) = &request.audit {
         audit.annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", String::new());
@@ -90,7 +90,7 @@ pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) ->
     response::encoded(context.messages(), StatusCode::OK, &request.representation, status)
 }
 
-/// Who deletes so needs a right of its own.
+/// Checks that the user has the separate permission for such a deletion.
 fn authorize(context: &Context, request: &ResourceRequest) -> Result<(), ApiError> {
     let resource = &request.served.resource;
     let refuse = |why: String| Err(ApiError::forbidden(&resource.group_resource(), &request.name, why));

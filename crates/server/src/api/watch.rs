@@ -42,7 +42,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
     };
     let sharded = begin_shard(context, &request, &mut selection);
     let end = Instant::now() + duration(context, &options);
-    // What is there already is shown where no version says from where the client knows it.
+    // The watch starts with the existing objects if no resource version names the state that the client knows.
     let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
     let place = KeyRange::of(&request, &selection);
     let store = context.shared.store.of(place.prefix.as_bytes());
@@ -112,7 +112,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
     Ok(answer(request, ResponseBody::stream(watch.frames())))
 }
 
-/// What counts the watch while it lasts, if it is one of a shard, whose objects alone it then shows.
+/// Returns the counter of an active watch of a shard. It restricts the selection to the objects of the shard.
 fn begin_shard(context: &Context, request: &ResourceRequest, selection: &mut Selection) -> Option<ShardedWatch> {
     selection.shard.as_ref()?;
     let watches = context.shared.metrics.watches();
@@ -121,7 +121,7 @@ fn begin_shard(context: &Context, request: &ResourceRequest, selection: &mut Sel
     sharded
 }
 
-/// What counts the watch when it has shown all that is there.
+/// Returns the metrics of a watch, which are recorded once it has sent the initial objects.
 fn listed(context: &Context, request: &ResourceRequest) -> Option<ListedWatch> {
     let scope = match (request.name.as_str(), request.namespace.as_str()) {
         ("", "") => "cluster",
@@ -150,7 +150,7 @@ fn stream_format(request: &ResourceRequest) -> Result<Format, ApiError> {
     }
 }
 
-/// What the encoded events of a watch depend on.
+/// Returns the properties on which the encoded events of a watch depend.
 fn event_form(request: &ResourceRequest, shown: &RequestedVersion, include: IncludeObject) -> EventForm {
     let definition = shown.resource.definition.as_ref();
     EventForm {
@@ -179,8 +179,8 @@ fn answer(request: ResourceRequest, frames: ResponseBody) -> Response {
     }
 }
 
-/// How long the watch lasts: as the client says, or the least time and up to as much again, so that not all watches end at
-/// once.
+/// Returns the duration of the watch: the client's timeout, or a random time between the minimum and twice as long, so
+/// that not all watches end at once.
 fn duration(context: &Context, options: &ListOptions) -> Duration {
     match options.timeout_seconds.filter(|seconds| *seconds != 0) {
         // A time below zero is over at once.

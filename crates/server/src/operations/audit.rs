@@ -19,9 +19,9 @@ use crate::representation;
 use crate::runtime::Clock;
 use crate::wire::body::BodyObserver;
 
-/// How a request came, before anybody looks at it.
+/// The facts of a request that are known before it is processed.
 pub(super) struct Arrival<'a> {
-    /// When it came.
+    /// The time at which the request arrived.
     pub(super) started: Instant,
     /// The address of the connection.
     pub(super) peer: Option<SocketAddr>,
@@ -36,7 +36,8 @@ const CUT_USER_AGENT: &str = "...TRUNCATED";
 /// The audit of one request. Where it is dropped before the answer is complete, the client has given up.
 pub(super) struct Exchange {
     recorder: Recorder,
-    /// What the record says of a request without a known user, where the answer does not say it.
+    /// The failure message that the record gives for a request without an authenticated user, if the answer carries
+    /// none.
     refused: Option<String>,
 }
 
@@ -47,7 +48,7 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
-    /// Begins to audit a request of `user`, if the policy says so.
+    /// Begins the audit record of a request of `user`, if the policy audits it.
     pub(super) fn begin(
         auditor: &Arc<Auditor>,
         user: Option<&Arc<User>>,
@@ -79,12 +80,13 @@ impl Exchange {
         })
     }
 
-    /// Notes that the request is refused before it is known who makes it: `why` is recorded where the answer does not say more.
+    /// Notes that the request is rejected before its user is authenticated: `why` is recorded if the answer carries no
+    /// message.
     pub(super) fn refuse(&mut self, why: String) {
         self.refused = Some(why);
     }
 
-    /// What gathers the rest.
+    /// Returns the recorder that collects the rest of the event.
     pub(super) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
@@ -98,8 +100,8 @@ impl Exchange {
         well
     }
 
-    /// Emits the events of the answer, or has them emitted when all of it is sent. `sent` says whether the client takes a
-    /// `Status` in any form: what it does not take is not in the log either.
+    /// Emits the events of the answer, or arranges that they are emitted once the whole answer is sent. `sent` is true
+    /// if the client accepts a `Status` in any form: a status that the client does not accept is not logged either.
     pub(super) async fn responded(
         self,
         context: &representation::Context,
@@ -151,7 +153,7 @@ impl BodyObserver for UntilSent {
     }
 }
 
-/// What the request is about.
+/// Returns the object reference of the request.
 fn reference(attributes: &Attributes<'_>) -> Option<ObjectReference> {
     match attributes.target {
         AccessTarget::Path(_) => None,

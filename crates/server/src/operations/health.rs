@@ -25,9 +25,9 @@ struct Check {
     name: Cow<'static, str>,
     endpoints: &'static [Endpoint],
     outcome: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
-    /// Whether a report leaves it out as long as it is well.
+    /// True if a report lists the check only while it fails.
     reported_where_it_fails: bool,
-    /// How often it was run by each endpoint as a whole: in vain, and well.
+    /// The number of failed and of successful runs by each endpoint as a whole.
     runs: [[AtomicU64; 2]; Endpoint::ALL.len()],
 }
 
@@ -48,9 +48,9 @@ impl Check {
 pub enum Endpoint {
     /// Both of the others, in the older form.
     Healthz,
-    /// Whether the server should be restarted.
+    /// The liveness endpoint: the server should be restarted if it fails.
     Livez,
-    /// Whether clients should be sent here.
+    /// The readiness endpoint: clients should not be sent here while it fails.
     Readyz,
 }
 
@@ -93,7 +93,7 @@ impl Health {
         Self::default().with("ping", Endpoint::ALL, || Ok(()))
     }
 
-    /// Adds a check to `endpoints`; `outcome` says why something is not well, for the log alone.
+    /// Adds a check to `endpoints`; `outcome` returns the reason of a failure, which only the log reports.
     #[must_use]
     pub fn with(
         mut self,
@@ -111,8 +111,8 @@ impl Health {
         self
     }
 
-    /// Adds a check of the name that is well once `hook` is finished, and for `/livez` during `grace` from now on too: a
-    /// server that takes its time to start should not be restarted for it. It fails where a task of the name has ended.
+    /// Adds a check of the name that passes once `hook` is finished. For `/livez` it also passes during `grace` from
+    /// now on: a server that starts slowly should not be restarted for it. It fails if a task of the name has ended.
     #[must_use]
     pub fn with_hook(self, name: &'static str, hook: &Hook, tasks: &Background, grace: Duration) -> Self {
         let patience = Instant::now() + grace;
@@ -178,7 +178,7 @@ impl Health {
         }
     }
 
-    /// How each check stands.
+    /// Returns the current outcome of each check.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = ServiceLevel<'_>> {
         let of = |endpoint: &Endpoint| {
             let endpoint = *endpoint;

@@ -33,10 +33,10 @@ use crate::runtime::version::{Build, VersionInfo};
 use crate::wire::fairness::Fairness;
 use crate::wire::in_flight::InFlight;
 
-/// What stands before the names of the documents of OpenAPI v3.
+/// The prefix of the paths of OpenAPI v3 documents.
 const OPENAPI_3: &str = "/openapi/v3/";
 
-/// What answers at the paths that are no resources.
+/// The handlers of the paths that are not resources.
 pub struct Paths {
     registry: Arc<ArcSwap<Registry>>,
     health: Health,
@@ -55,12 +55,12 @@ pub struct Paths {
     pages: Pages,
 }
 
-/// The pages about the server that are shown.
+/// The pages about the server that are enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
     /// Its flags: `/flagz`.
     pub flagz: bool,
-    /// What runs here and since when: `/statusz`.
+    /// The version and the start time of the server: `/statusz`.
     pub statusz: bool,
     /// True if pages are served as CBOR.
     pub cbor: bool,
@@ -101,7 +101,7 @@ impl Paths {
         }
     }
 
-    /// With those pages alone.
+    /// Serves only those pages.
     #[must_use]
     pub fn with_pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
@@ -115,7 +115,7 @@ impl Paths {
         self
     }
 
-    /// With what is known of the build.
+    /// Reports the given build.
     #[must_use]
     pub fn with_build(mut self, build: &Build) -> Self {
         self.version = VersionInfo::of(build);
@@ -174,7 +174,7 @@ impl Paths {
         self
     }
 
-    /// Whether `path` lies below a group that is served, so that a missing path there is answered with a `Status`.
+    /// Returns true if `path` lies below a served group, so that a missing path there is answered with a `Status`.
     pub fn is_api(&self, path: &str) -> bool {
         if path.starts_with("/api/") {
             return true;
@@ -259,7 +259,7 @@ impl Paths {
         }
     }
 
-    /// The answer at a path that takes any method and no other spelling.
+    /// Returns the answer at a path that allows any method and only this spelling.
     fn plain(&self, document: &Document<'_>) -> Option<Result<Response, ApiError>> {
         let metrics = self.metrics.as_ref();
         match (document.path, metrics) {
@@ -313,7 +313,7 @@ impl Paths {
             .respond(document.messages, catalog, root, &representation, document.headers)
     }
 
-    /// All paths that can be asked for, in the order of the alphabet.
+    /// Returns all paths that can be requested, in alphabetical order.
     fn list(&self, catalog: &Catalog) -> Vec<String> {
         let mut paths = self.health.paths();
         if self.metrics.is_some() {
@@ -347,7 +347,7 @@ struct PathList {
     paths: Vec<String>,
 }
 
-/// Refuses every method but GET.
+/// Rejects every method but GET.
 fn read_only(method: &Method) -> Result<(), ApiError> {
     if method == Method::GET {
         Ok(())
@@ -376,7 +376,8 @@ struct Document<'a> {
 }
 
 impl Document<'_> {
-    /// The resources of a version of a group. What definitions serve is shown whatever the method is, and by negotiation alone.
+    /// Returns the resources of a group version. For groups that CRDs serve, the method is ignored and only content
+    /// negotiation applies.
     fn resources(&self, group: &str, version: &str, method: &Method) -> Result<Response, ApiError> {
         let registry = &self.catalog.registry;
         let built_in = registry.is_built_in_group(group);
@@ -406,7 +407,7 @@ impl Document<'_> {
         ))
     }
 
-    /// The document, which has no form but JSON, for those who take that.
+    /// Returns the document, which has only a JSON form, for clients that accept JSON.
     fn json_only(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         negotiation::check_acceptable(self.headers, &["application/json"])?;
         self.json(document)

@@ -43,31 +43,31 @@ use crate::wire::websocket::{self, Upgrade};
 
 /// Everything that answers requests, once a connection has read them.
 pub struct Service {
-    /// What the handlers share.
+    /// The state that the handlers share.
     pub context: Arc<Context>,
     /// The user who makes the request.
     pub authenticator: Authenticator,
     /// In whose name they ask.
     pub impersonation: Impersonation,
-    /// What stands at the paths that are no resources.
+    /// The handlers of the paths that are not resources.
     pub paths: Paths,
-    /// How many requests are served at a time.
+    /// The limits on the number of requests that are served concurrently.
     pub in_flight: Arc<InFlight>,
-    /// The priority levels whose seats requests take, in place of the limits of `in_flight`.
+    /// The priority levels whose seats requests occupy. They replace the limits of `in_flight`.
     pub fairness: Option<Arc<PriorityAndFairness>>,
     /// The writer of the audit log, where there is one.
     pub auditor: Option<Arc<Auditor>>,
     /// The headers for browsers, where there are any.
     pub browsers: Option<Arc<Browsers>>,
-    /// How likely a request is to be the last of its connection, where any is.
+    /// The probability that a request is the last of its connection, if this is enabled.
     pub go_away: Option<GoAway>,
-    /// Whether an HTTP/2 connection ends with its first request of an unknown client.
+    /// True if an HTTP/2 connection ends with its first request of an unauthenticated client.
     pub parts_from_unknown: bool,
-    /// Which writes wait until the versions that objects are kept in are published, where they are.
+    /// The writes that wait until the storage versions of their resources are published, if this is enabled.
     pub storage_versions: Option<Arc<StorageVersionBarrier>>,
 }
 
-/// How likely a request is to be the last of its HTTP/2 connection, so that clients spread over servers.
+/// The probability that a request is the last of its HTTP/2 connection, so that clients spread over servers.
 #[derive(Clone, Copy, Debug)]
 pub struct GoAway {
     /// The share of such requests.
@@ -84,7 +84,7 @@ impl GoAway {
     }
 }
 
-/// The log reports requests that take longer, except watches.
+/// The duration above which the log reports a request, except a watch.
 const SLOW: Duration = Duration::from_millis(500);
 
 impl connection::Service for Service {
@@ -110,8 +110,8 @@ impl connection::Service for Service {
 }
 
 impl Service {
-    /// The answer to a request. `certificate` is what the connection's client certificate comes to, `peer` where the connection
-    /// comes from.
+    /// Returns the answer to a request. `certificate` is the result of verifying the connection's client certificate,
+    /// `peer` the address of the client.
     pub async fn respond(
         self: &Arc<Self>,
         request: http::Request<RequestBody>,
@@ -212,7 +212,7 @@ impl Service {
         requests.begin(info, applies, &self.context.shared.registry.load(), started)
     }
 
-    /// Counts the request: at once, or with the last of what is sent.
+    /// Counts the request, either immediately or when the last part of the answer is sent.
     fn finish(&self, mut recording: Recording, response: &mut Response) {
         let requests = self.context.shared.metrics.requests();
         let code = response.status();
@@ -381,8 +381,8 @@ impl Service {
         incoming.info.resource.clone()
     }
 
-    /// The answer of the resource that a request is about, within the time that the request may take. `schema` forgets the
-    /// flow schema where the time runs out.
+    /// Returns the answer of the requested resource, within the time limit of the request. Clears the flow schema in
+    /// `schema` if the time runs out.
     async fn serve(
         self: &Arc<Self>,
         incoming: Incoming,
@@ -417,14 +417,14 @@ impl Service {
             Ok(Err(error)) if error.is_out_of_time() => Ok(response::out_of_time()),
             Ok(outcome) => outcome,
             Err(_) => {
-                // Who answers in place of what was to answer knows of no level.
+                // The timeout answer replaces the answer of the handler and has no priority level.
                 *schema = None;
                 Ok(response::out_of_time())
             }
         }
     }
 
-    /// [`Self::enter`], with the time that it takes in the audit log.
+    /// Calls [`Self::enter`] and records its duration in the audit log.
     async fn wait_for_seat(
         &self,
         request: &SeatRequest<'_>,
@@ -468,7 +468,7 @@ impl Service {
 }
 
 impl Service {
-    /// The answer of another server, which keeps its seat until the client has it.
+    /// Returns the answer of another server. It keeps its seat until the client has received it.
     async fn forward(&self, to: &Proxied, request: Forwarded<'_>, seat: Option<Arc<Seat>>) -> Response {
         let Some(aggregator) = self.paths.aggregator() else {
             return response::page_not_found();
@@ -489,7 +489,7 @@ impl Service {
         Exchange::begin(auditor, user, (head, info), arrival, clock)
     }
 
-    /// Begins to audit a request that is refused before it is known who makes it.
+    /// Begins the audit record of a request that is rejected before its user is authenticated.
     fn refuse(
         &self,
         head: &http::request::Parts,
@@ -502,8 +502,8 @@ impl Service {
         Some(audit)
     }
 
-    /// How long the request may take: as long as the client says in `timeout`, if that is less than what the server allows.
-    /// `None` for those that last.
+    /// Returns the time limit of the request: the `timeout` that the client sends, if it is less than the server
+    /// allows. `None` for long-running requests.
     fn time_limit(&self, info: &RequestInfo) -> Result<Option<Duration>, ApiError> {
         if inflight::lasts(info) {
             return Ok(None);
@@ -528,7 +528,7 @@ impl std::fmt::Display for HeaderInLog<'_> {
     }
 }
 
-/// The answer, which keeps the seat of its request until the client has it.
+/// Returns the answer, which keeps the seat of its request until the client has received it.
 fn holding(mut response: Response, seat: Option<Arc<Seat>>) -> Response {
     if let Some(seat) = seat {
         response.body_mut().hold(seat);
@@ -536,7 +536,7 @@ fn holding(mut response: Response, seat: Option<Arc<Seat>>) -> Response {
     response
 }
 
-/// The outcome of `answer`; a fault in it costs this request alone, and the audit log hears of it.
+/// Returns the outcome of `answer`. A panic fails only this request, and the audit log records it.
 async fn guarded(
     audit: Option<Recorder>,
     answer: impl Future<Output = Result<Response, ApiError>>,
@@ -554,8 +554,8 @@ async fn guarded(
     })
 }
 
-/// Notes what authentication took and found, and begins the record of the request in the audit log. Says whether that could
-/// be written.
+/// Notes the duration and the result of authentication, and begins the record of the request in the audit log. Returns
+/// true if the record could be written.
 async fn received(audit: &Exchange, annotations: Vec<(&'static str, String)>, started: Instant) -> bool {
     audit.recorder().took(Layer::Authentication, started.elapsed());
     for (key, value) in annotations {
@@ -564,7 +564,8 @@ async fn received(audit: &Exchange, annotations: Vec<(&'static str, String)>, st
     Box::pin(audit.received()).await
 }
 
-/// Writes an answered request into the log; one that took long, though it does not last, to be seen by default.
+/// Writes an answered request into the log. At the default level only slow requests that are not long-running are
+/// visible.
 fn log(
     method: &Method,
     uri: &Uri,

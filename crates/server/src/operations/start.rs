@@ -1,5 +1,4 @@
-//! What is to be done before the first request: kinds see what is stored, and the objects that are there from the start
-//! are made.
+//! Work to be done before the first request: kinds observe the stored objects, and the initial objects are created.
 
 use std::sync::Arc;
 
@@ -18,8 +17,8 @@ use crate::objects::{self, Entry};
 use crate::runtime::background;
 use crate::write;
 
-/// How many of the first objects are made at the same time: more share a write to the disk, and each takes memory that the
-/// server keeps.
+/// The number of initial objects that are created concurrently: more of them share a write to the disk, and each uses
+/// memory that the server keeps.
 const TOGETHER: usize = 64;
 
 /// Shows the kinds what is stored, keeps on showing them what changes, and makes the objects that are there from the start.
@@ -99,7 +98,7 @@ fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
     }
 }
 
-/// A kind that is shown its objects.
+/// A kind that observes its objects.
 struct Observer(Arc<dyn holdfast_resource::Followed>);
 
 impl Follower for Observer {
@@ -112,7 +111,7 @@ impl Follower for Observer {
     }
 }
 
-/// Creates `object` where it is missing, or makes of what is there what its kind says.
+/// Creates `object` if it is missing, or reconciles the existing object with the rules of its kind.
 async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value) -> Result<(), ApiError> {
     let api_version = object.str_at(&["apiVersion"]).unwrap_or_default();
     let versions = resource.versions.iter();

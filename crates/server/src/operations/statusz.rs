@@ -13,7 +13,7 @@ use crate::runtime::version::{KUBERNETES, VersionInfo};
 /// First parts of paths that do not help to find out what is wrong.
 const OF_CLIENTS: [&str; 5] = ["apis", "api", "openid", "openapi", ".well-known"];
 
-/// What the page shows.
+/// The content of the page.
 pub(super) struct Statusz<'a> {
     pub(super) started: SystemTime,
     pub(super) now: SystemTime,
@@ -22,7 +22,7 @@ pub(super) struct Statusz<'a> {
     pub(super) paths: Vec<String>,
 }
 
-/// What an object shows.
+/// The content of the page as an object.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {

@@ -1,5 +1,6 @@
-//! Which writes wait until this server has published in which versions it keeps objects (`StorageVersionAPI`, KEP-2339): a migration
-//! would not know of what is written sooner. The rule is that of the reference's `WithStorageVersionPrecondition`.
+//! Writes wait until this server has published the storage versions of its resources (`StorageVersionAPI`, KEP-2339): a
+//! migration would miss objects that are written earlier. The rule is that of the reference's
+//! `WithStorageVersionPrecondition`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use parking_lot::RwLock;
 use crate::http::ApiError;
 use crate::http::request_info::RequestInfo;
 
-/// How far a server has published in which versions it keeps objects.
+/// The progress of a server in publishing its storage versions.
 #[derive(Debug, Default)]
 pub struct StorageVersionBarrier {
     completed: AtomicBool,
@@ -43,10 +44,10 @@ impl StorageVersionBarrier {
         self.completed.load(Ordering::Acquire)
     }
 
-    /// Refuses a write to a resource whose version was not published yet.
+    /// Rejects a write to a resource whose storage version was not published yet.
     ///
     /// # Errors
-    /// 503
+    /// 503 if the version was not published.
     pub(crate) fn check(&self, info: &RequestInfo, user: &User, registry: &Registry) -> Result<(), ApiError> {
         if self.completed.load(Ordering::Acquire) || matches!(info.verb.as_str(), "get" | "list" | "watch") {
             return Ok(());
@@ -79,7 +80,7 @@ impl StorageVersionBarrier {
     }
 }
 
-/// Where the objects of a resource are kept whose version is published: of a built-in one that is stored.
+/// Returns the storage prefix of a resource whose version is published, which is a built-in resource that is stored.
 fn prefix_of(resource: &Resource) -> Option<&SmolStr> {
     let storage = resource.storage.as_ref().filter(|_| resource.definition.is_none());
     storage.map(|storage| &storage.prefix)

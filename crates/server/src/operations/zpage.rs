@@ -1,4 +1,4 @@
-//! What the pages `/statusz` and `/flagz` have in common: they are text for people, or objects of `config.k8s.io`
+//! The common part of the pages `/statusz` and `/flagz`: they are text for people, or objects of `config.k8s.io`
 //! (<https://kubernetes.io/docs/reference/instrumentation/zpages/>).
 
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use crate::http::negotiation::{self, Clause, Format, Representation};
 use crate::http::query::Query;
 use crate::http::response::{self, Response};
 
-/// What the reference calls itself here.
+/// The name of the reference's component on these pages.
 const COMPONENT: &str = "apiserver";
 
 const GROUP: &str = "config.k8s.io";
@@ -36,7 +36,7 @@ pub(super) trait Page {
     /// Its kind, such as `Statusz`. The page itself is called so in small letters.
     const KIND: &'static str;
 
-    /// What an object of the kind holds besides kind, version and name.
+    /// Returns the content of an object of the kind besides kind, version and name.
     fn content(&self) -> impl Serialize;
 
     /// The content as text, behind the warning that all pages begin with.

@@ -1,7 +1,7 @@
-//! Tasks that run for as long as the server serves: followers of stored objects, controllers.
+//! Tasks that run for as long as the server serves: informers, controllers.
 //!
-//! None of them may end before the server does. One that ends nevertheless, by a fault of ours, makes a health check fail for
-//! good, so that a supervisor restarts the server instead of leaving it half alive.
+//! None of them may end before the server does. If one ends because of a bug, a health check fails permanently, so that
+//! a supervisor restarts the server instead of leaving it half alive.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -28,8 +28,8 @@ pub struct Background {
 }
 
 impl Background {
-    /// Runs a task beside all others. Where it ends before the server does, be it by a panic, the health check of that name
-    /// fails.
+    /// Runs a task concurrently with all others. If it ends or panics before the server shuts down, the health check of
+    /// that name fails.
     pub fn spawn(
         &self,
         check: &'static str,
@@ -49,10 +49,10 @@ impl Background {
         });
     }
 
-    /// How the check of that name stands.
+    /// Returns the outcome of the check of that name.
     ///
     /// # Errors
-    /// The name of a task that has ended.
+    /// If a task of the check has ended; the text names it.
     pub fn outcome(&self, check: &str) -> Result<(), String> {
         match self.ended.lock().get(check) {
             None => Ok(()),
@@ -60,10 +60,10 @@ impl Background {
         }
     }
 
-    /// How all tasks stand.
+    /// Returns the outcome of all tasks.
     ///
     /// # Errors
-    /// The name of a task that has ended.
+    /// If a task has ended; the text names it.
     pub fn all(&self) -> Result<(), String> {
         match self.ended.lock().values().next() {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Where the time of day and new identifiers come from.
+//! The sources of the time of day and of new identifiers.
 
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 pub use holdfast_writes::Identifiers;
 
-/// Where the time of day comes from.
+/// A source of the time of day.
 pub trait Clock: Send + Sync {
     /// Now.
     fn now(&self) -> SystemTime;
@@ -24,7 +24,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// How many random bytes are drawn at a time: each request takes a uid, and need not call the kernel for it.
+/// The number of random bytes that are drawn at once: each request uses a uid, and most need no system call for it.
 const DRAWN: usize = 1024;
 
 /// The random bytes of a uid.

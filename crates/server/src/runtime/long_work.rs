@@ -1,7 +1,8 @@
-//! Work that may take longer than others should wait: large bodies, and changes of large objects.
+//! Work that would delay other requests for too long: large bodies, and changes of large objects.
 //!
-//! A request says that it comes to such work (`begins`); from then on it runs apart from the workers that serve all
-//! others (`LongWork::apart`), and no more of it at a time than leaves a processor free. Ordinary requests pay a flag.
+//! A request announces such work (`begins`). From then on it runs outside the worker threads that serve the other
+//! requests (`LongWork::apart`), with a concurrency that leaves one processor free. Ordinary requests only check a
+//! flag.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -16,11 +17,11 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 pub(crate) const LARGE: usize = 32 * 1024;
 
 tokio::task_local! {
-    /// Whether the request that this task serves has come to long work.
+    /// True if the request that this task serves has announced long work.
     static LONG: Cell<bool>;
 }
 
-/// Says that what this request does next may take long, if `size` bytes say so.
+/// Announces that the next work of this request may be long, if `size` bytes are large.
 pub(crate) async fn begins(size: usize) {
     if size < LARGE {
         return;
@@ -28,7 +29,7 @@ pub(crate) async fn begins(size: usize) {
     // Other requests, such as those of controllers, stay where they are; and where there is one thread there is no apart.
     let elsewhere = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
     if elsewhere && LONG.try_with(|long| !long.replace(true)) == Ok(true) {
-        // The next turn is taken apart.
+        // The next poll runs outside the worker threads.
         tokio::task::yield_now().await;
     }
 }
@@ -38,7 +39,7 @@ pub(crate) async fn begins(size: usize) {
 pub struct LongWork(Arc<Semaphore>);
 
 impl Default for LongWork {
-    /// As much as leaves a processor free for everybody else, if there are several.
+    /// Leaves one processor free for other requests, if there are several.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self(Arc::new(Semaphore::new(processors.saturating_sub(1).max(1))))
@@ -46,7 +47,7 @@ impl Default for LongWork {
 }
 
 impl LongWork {
-    /// Runs `work` apart from other requests as soon as it comes to long work.
+    /// Runs `work`, and moves it off the worker threads once it announces long work.
     pub(crate) async fn apart<T>(&self, work: impl Future<Output = T> + Send + Unpin) -> T {
         let turns = Turns {
             work,
@@ -59,11 +60,11 @@ impl LongWork {
 
 type PermitFuture = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
-/// Work that is done a turn at a time.
+/// Work that acquires a permit for each poll.
 struct Turns<F> {
     work: F,
     places: Arc<Semaphore>,
-    /// The place for the next turn, while it is not there yet.
+    /// The permit for the next poll, while it is not acquired yet.
     waiting: Option<PermitFuture>,
 }
 

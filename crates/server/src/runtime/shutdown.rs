@@ -1,9 +1,9 @@
-//! The end of the server, in phases: first it says that it is not ready, then it takes no more connections and ends its
-//! watches, while writes under way are finished.
+//! The shutdown of the server, in phases: first it reports that it is not ready, then it accepts no more connections
+//! and ends its watches, while running writes are finished.
 
 use tokio::sync::watch;
 
-/// How far the end has come.
+/// The phases of the shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     /// There is no end in sight.
@@ -11,7 +11,7 @@ enum Phase {
     Serving,
     /// Readiness checks fail, so that new clients go elsewhere; those that come are served.
     NotReady,
-    /// No connection is taken, and what has no end of its own ends.
+    /// No connection is accepted, and unbounded requests such as watches end.
     Closing,
 }
 
@@ -29,7 +29,8 @@ impl ShutdownTrigger {
         Self::default()
     }
 
-    /// What reports the end that this begins. Where the trigger is dropped, the server serves on.
+    /// Returns the receiver of the phases that this trigger begins. If the trigger is dropped, the server continues to
+    /// serve.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown(self.0.subscribe())
     }
@@ -39,7 +40,7 @@ impl ShutdownTrigger {
         self.begin(Phase::NotReady);
     }
 
-    /// No connection is taken any more, and watches end.
+    /// Stops accepting connections and ends watches.
     pub fn close(&self) {
         self.begin(Phase::Closing);
     }
@@ -50,12 +51,12 @@ impl ShutdownTrigger {
 }
 
 impl Shutdown {
-    /// Whether new clients are still welcome.
+    /// Returns true if new clients are still accepted.
     pub fn is_ready(&self) -> bool {
         *self.0.borrow() == Phase::Serving
     }
 
-    /// Whether what has no end of its own has to end.
+    /// Returns true if unbounded requests, such as watches, have to end.
     pub fn is_closing(&self) -> bool {
         *self.0.borrow() == Phase::Closing
     }

@@ -6,14 +6,14 @@ use serde::Serialize;
 /// The release of Kubernetes whose behaviour is served.
 pub const KUBERNETES: &str = "1.36.2";
 
-/// What is known of the build of a server.
+/// The build information of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
     /// The commit, in 40 hexadecimal digits.
     pub commit: &'static str,
-    /// Whether the sources were those of the commit: `clean`, `dirty`, or `archive` where that is not known.
+    /// The state of the source tree relative to the commit: `clean`, `dirty`, or `archive` if it is unknown.
     pub tree_state: &'static str,
-    /// When it was built, in RFC 3339.
+    /// The build date, in RFC 3339.
     pub date: &'static str,
     /// The compiler with its version, such as `rustc 1.90.0`.
     pub compiler: &'static str,
@@ -31,7 +31,7 @@ impl Default for Build {
     }
 }
 
-/// What `/version` says.
+/// The content of `/version`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionInfo {
@@ -77,7 +77,7 @@ impl VersionInfo {
         (labels.map(|(name, _)| name), labels.map(|(_, value)| value))
     }
 
-    /// What a server of this build says of itself.
+    /// Returns the version information of a server of this build.
     pub fn of(build: &Build) -> Self {
         // Clients know platforms by the names that Go gives them.
         let architecture = match std::env::consts::ARCH {
@@ -96,7 +96,7 @@ impl VersionInfo {
             git_commit: build.commit,
             git_tree_state: build.tree_state,
             build_date: build.date,
-            // Clients expect a version of Go here. There is none, and what compiled the server stands behind that.
+            // Clients expect a Go version here. There is none; the compiler of the server follows in parentheses.
             go_version: format!("go0 ({})", build.compiler),
             compiler: "rustc",
             platform: format!("{}/{architecture}", std::env::consts::OS),

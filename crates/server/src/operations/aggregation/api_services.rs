@@ -11,7 +11,7 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::webhooks::Backend;
 
-/// Where a group version stands in discovery: higher ones first.
+/// The position of a group version in discovery: higher ones come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Priority {
     /// Among groups. Of the versions of a group the highest counts.
@@ -27,9 +27,9 @@ pub(crate) struct ApiService {
     pub(crate) group: SmolStr,
     pub(crate) version: SmolStr,
     pub(crate) priority: Priority,
-    /// Where it is served; `None` for here.
+    /// The server that serves it; `None` for this server.
     pub(crate) remote: Option<Remote>,
-    /// Whether its condition says that it is available.
+    /// True if its condition `Available` is true.
     pub(crate) available: bool,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Remote {
     pub(crate) port: u16,
     /// The authorities that its certificate must come from, in PEM; `None` for those of the system.
     pub(crate) authorities: Option<Vec<u8>>,
-    /// Whether any certificate will do.
+    /// True if any certificate is accepted.
     pub(crate) insecure: bool,
 }
 
@@ -137,7 +137,7 @@ impl ApiServices {
         self.all.values()
     }
 
-    /// Those that are served elsewhere, by name.
+    /// Returns the APIServices that are served elsewhere, by name.
     pub(crate) fn proxied_all(&self) -> impl Iterator<Item = &Arc<Proxied>> {
         self.remote.values()
     }

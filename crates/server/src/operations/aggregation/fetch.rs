@@ -1,4 +1,4 @@
-//! What this server itself asks other servers for: discovery, OpenAPI, whether they are there.
+//! Requests that this server itself sends to other servers: discovery, OpenAPI, availability.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ pub(super) struct Question<'a> {
     pub(super) path: &'a str,
     /// The user in whose name the request is made.
     pub(super) user: User,
-    /// What the answer may be.
+    /// The accepted media types of the answer.
     pub(super) accept: Option<&'static str>,
-    /// What is known already, by its ETag.
+    /// The ETag of the document that is known already.
     pub(super) known: Option<HeaderValue>,
-    /// How long it may take.
+    /// The time limit of the request.
     pub(super) limit: Duration,
 }
 
-/// What another server answers.
+/// The answer of another server.
 pub(super) struct Fetched {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -56,7 +56,7 @@ impl Aggregator {
         fetched.unwrap_or_else(|_| Err("request timed out".to_owned()))
     }
 
-    /// As [`Aggregator::fetch`], for who keeps the time itself.
+    /// Does the same as [`Aggregator::fetch`], for callers that measure the time themselves.
     pub(super) async fn ask(&self, from: &Proxied, question: Question<'_>) -> Result<Fetched, String> {
         let remote = from.service.remote.as_ref().ok_or("it is served here")?;
         let backend = from.backend.as_ref()?;

@@ -31,16 +31,16 @@ pub(crate) struct Forwarded<'a> {
     pub(crate) body: RequestBody,
     /// The name of the request.
     pub(crate) audit_id: &'a HeaderValue,
-    /// When its time is over; `None` for those that last.
+    /// The deadline of the request; `None` for a long-running one.
     pub(crate) deadline: Option<Instant>,
-    /// Where the connection comes from.
+    /// The address of the client.
     pub(crate) peer: Option<SocketAddr>,
 }
 
-/// How long discovery may take, which all clients wait for.
+/// The time limit of discovery, which all clients wait for.
 const DISCOVERY: Duration = Duration::from_secs(5);
 
-/// Where the request came to, for the other server.
+/// The header that passes the requested URI to the other server.
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -164,7 +164,7 @@ impl Aggregator {
                 tokio::time::sleep_until(deadline.into()).await;
                 Err(Broken)
             }),
-            // What lasts ends with the server, as its own watches do.
+            // A long-running request ends with the server, like the server's own watches.
             None => Box::pin(async move {
                 shutdown.closing().await;
                 Ok(())
@@ -178,7 +178,7 @@ impl Aggregator {
     }
 }
 
-/// Whether the request asks which resources a group version has.
+/// Returns true if the request is for the resources of a group version.
 fn is_discovery(info: &RequestInfo) -> bool {
     info.resource.is_none() && info.path.trim_matches('/').split('/').count() == 3
 }
@@ -194,7 +194,7 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> 
     }
 }
 
-/// What stands for a host and a port in a URL.
+/// Returns the authority of a URL with this host and port.
 pub(super) fn authority((host, port): &(String, u16)) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")
@@ -213,7 +213,7 @@ fn request(authority: &str, uri: &Uri) -> Result<Uri, http::Error> {
         .build()
 }
 
-/// Passes on to the other server where the request came to.
+/// Passes the requested URI and authority to the other server.
 fn forwarded(headers: &mut HeaderMap, uri: &Uri, authority: &str) {
     let mut set = |name: HeaderName, text: &str| {
         if let Ok(value) = HeaderValue::from_str(text) {
@@ -242,7 +242,7 @@ pub(super) fn failed(code: StatusCode, why: &str) -> Failure {
     Failure::Message(code, why.to_owned())
 }
 
-/// Why there is no answer of another server.
+/// The reason why there is no answer of another server.
 pub(super) enum Failure {
     /// The plain text of this, as Go's `http.Error` writes it.
     Message(StatusCode, String),
@@ -259,7 +259,7 @@ impl From<Failure> for Response {
     }
 }
 
-/// What another server answers, until that or its time ends.
+/// The body of another server's answer, until the answer or its time limit ends.
 struct Passed {
     body: Option<Incoming>,
     ends: BoxFuture<'static, Result<(), Broken>>,

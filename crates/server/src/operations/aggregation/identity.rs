@@ -1,4 +1,4 @@
-//! What this server shows aggregated servers, so that they trust the user that it names.
+//! The client certificate that this server presents to aggregated servers, so that they trust the user that it names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,13 +19,13 @@ pub struct ProxyIdentity {
     shown: ArcSwap<CertifiedKey>,
 }
 
-/// Why there is no such certificate.
+/// The reason why there is no such certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// A file cannot be read, or holds no PEM of the right kind.
     #[error("cannot read {what} from {}: {source}", path.display())]
     Read {
-        /// What the file should hold.
+        /// The expected content of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,

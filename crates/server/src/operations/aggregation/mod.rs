@@ -1,8 +1,8 @@
-//! Other API servers behind this one: an APIService says which group version a service of the cluster serves, and requests for it
-//! are passed on there in the name of the user
+//! Other API servers behind this one: an APIService declares the group version that a service of the cluster serves,
+//! and requests for it are forwarded there in the name of the user
 //! (<https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/>).
 //!
-//! The APIServices are followed as they are stored. A request that is served here costs one look at a flag, which says whether
+//! The APIServices are observed as they are stored. A request that is served here only checks one flag, which is set if
 //! there is any other server at all.
 
 pub(crate) mod api_services;
@@ -44,20 +44,20 @@ pub use identity::{IdentityError, ProxyIdentity};
 /// The group of APIServices, which comes before all others in discovery.
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
 
-/// What was decided at start of aggregated servers.
+/// The configuration of aggregation.
 #[derive(Default)]
 pub struct AggregationConfig {
-    /// How requests reach services.
+    /// The routing of requests to services.
     pub routing: Routing,
-    /// Where this server is reached, which stands for the service `kubernetes`.
+    /// The address of this server, which is used for the service `kubernetes`.
     pub own_address: (String, u16),
-    /// What this server shows aggregated servers.
+    /// The client certificate that this server presents to aggregated servers.
     pub identity: Option<Arc<ProxyIdentity>>,
-    /// Whether redirects of aggregated servers are refused rather than passed on.
+    /// True if redirects of aggregated servers are rejected rather than passed on.
     pub reject_redirects: bool,
     /// The proxies that name users to this server, whose headers are not passed on.
     pub front_proxy: Option<Arc<FrontProxy>>,
-    /// Whether aggregated servers do not get the uids of users.
+    /// True if aggregated servers do not get the uids of users.
     pub hides_uids: bool,
 }
 
@@ -70,7 +70,7 @@ pub struct Aggregator {
     /// The priorities of what is built in.
     built_in: HashMap<GroupVersion, Priority>,
     known: ArcSwap<ApiServices>,
-    /// Whether any APIService is served elsewhere.
+    /// True if any APIService is served elsewhere.
     any_remote: AtomicBool,
     /// Held by who changes what is known.
     changing: Mutex<()>,
@@ -218,7 +218,7 @@ fn built_in_priorities(registry: &Registry) -> HashMap<GroupVersion, Priority> {
         .collect()
 }
 
-/// Takes note of changes of APIServices.
+/// A listener that applies changes of APIServices.
 struct Listener(Arc<Aggregator>);
 
 impl Follower for Listener {

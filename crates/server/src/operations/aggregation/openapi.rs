@@ -28,25 +28,25 @@ pub(super) struct RemoteDocuments {
 /// The documents of the server of one APIService.
 #[derive(Clone, Default)]
 struct Documents {
-    /// Where its documents of version 3 are, by their names.
+    /// The paths of its documents of version 3, by their names.
     version_3: BTreeMap<String, String>,
     version_2: Option<Arc<Version2>>,
 }
 
 struct Version2 {
     etag: Option<HeaderValue>,
-    /// What changes whenever the document does.
+    /// A fingerprint that changes whenever the document does.
     print: Vec<u8>,
     /// The part of the document that is about the group version of the APIService.
     document: Value,
-    /// What the document says of itself.
+    /// The `info` member of the document.
     info: Value,
 }
 
 /// The user who asks for documents.
 const USER: &str = "system:aggregator";
 
-/// How long an answer may take.
+/// The time limit of an answer.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The bounds of a document.
@@ -83,10 +83,11 @@ struct DocumentPath {
 }
 
 impl Aggregator {
-    /// Asks the server of an APIService for its documents. While it does not answer, what it said last holds.
+    /// Requests the documents of an APIService from its server. While the server does not answer, its last documents
+    /// remain in use.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// If there is no answer; the text gives the reason.
     pub async fn refresh_openapi(&self, name: &str) -> Result<(), String> {
         let Some(proxied) = self.proxied(name) else {
             return Ok(());

@@ -1,5 +1,5 @@
-//! One OpenAPI document of version 2 out of several: the paths of other servers beside those of this one, and their definitions
-//! under names of their own where another definition has the name already.
+//! Merging of several OpenAPI documents of version 2: the paths of other servers are added to those of this one, and
+//! their definitions are renamed if the name is used already.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -11,10 +11,11 @@ const KINDS: &str = "x-kubernetes-group-version-kind";
 /// The members of a document whose entries are referred to by name.
 const NAMED: [&str; 2] = ["definitions", "parameters"];
 
-/// Gives the parts of a document to who takes them.
+/// The callback that receives the parts of a document.
 type Take<'t> = &'t mut dyn FnMut(&'static str, Value);
 
-/// The part of a document whose paths `keep` says: these paths, and the definitions that they need or that no path ever needed.
+/// Returns the part of a document whose paths satisfy `keep`: these paths, and the definitions that they need or that
+/// no path ever needed.
 pub(super) fn below(document: &Value, keep: impl Fn(&str) -> bool) -> Value {
     let all = entries(document, "paths");
     let paths: Map = all.iter().filter(|(path, _)| keep(path)).cloned().collect();
@@ -77,7 +78,7 @@ fn visit_references(value: &Value, visit: &mut impl FnMut(&str)) {
     }
 }
 
-/// What other documents add to one.
+/// The additions of other documents to one.
 pub(super) struct Added {
     paths: Map,
     /// Definitions and parameters.
@@ -86,7 +87,7 @@ pub(super) struct Added {
     kinds: HashMap<SmolStr, Value>,
 }
 
-/// What the document has by itself.
+/// The content of the document itself.
 #[derive(Default)]
 struct Own {
     paths: HashSet<SmolStr>,
@@ -119,7 +120,8 @@ impl Own {
 }
 
 impl Added {
-    /// What `documents` add to `document`, which gives its parts. Of several the first comes first.
+    /// Collects the additions of `documents` to `document`, which passes its parts to a callback. If several documents
+    /// define the same, the first one wins.
     pub(super) fn new(documents: &[&Value], document: impl FnOnce(Take<'_>)) -> Self {
         let mut own = Own::read(documents, document);
         let mut added = Self {
@@ -204,7 +206,7 @@ impl Added {
 
     /// Gives the parts of the document with what is added.
     pub(super) fn write(mut self, take: Take<'_>, document: impl FnOnce(Take<'_>)) {
-        // Definitions of others that are of more kinds than they said.
+        // Definitions of this document that other documents use for further kinds.
         let kinds = std::mem::take(&mut self.kinds);
         let mut last = "";
         document(&mut |member, mut part| {
@@ -279,7 +281,7 @@ fn renamed(value: &Value, renames: &HashMap<SmolStr, SmolStr>) -> Value {
     }
 }
 
-/// Whether two entries are the same but for the kinds that they are of.
+/// Returns true if two entries are equal except for their kinds.
 fn equal(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_map(), other.as_map()) else {
         return one == other;

@@ -1,4 +1,5 @@
-//! What discovery reports at one moment: what is served here, what APIServices there are, and what other servers serve.
+//! The input of discovery at one moment: the resources served here, the APIServices, and the resources of other
+//! servers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use crate::operations::aggregation::api_services::{
 use crate::operations::aggregation::discovery::RemoteVersions;
 use crate::operations::aggregation::{Aggregator, GROUP};
 
-/// What discovery reports.
+/// The input of discovery.
 pub struct Catalog {
-    /// What is served here.
+    /// The resources that are served here.
     pub(crate) registry: Arc<Registry>,
-    /// What is known of other servers; `None` where no controller handles APIServices.
+    /// The state of other servers; `None` if no controller handles APIServices.
     others: Option<Others>,
 }
 
@@ -41,7 +42,7 @@ const FIRST: Priority = Priority {
 };
 
 impl Catalog {
-    /// What is served now, here and elsewhere.
+    /// Collects the currently served resources, here and elsewhere.
     pub fn new(registry: Arc<Registry>, aggregator: Option<&Arc<Aggregator>>) -> Self {
         let others = aggregator.map(|aggregator| Others {
             aggregator: Arc::clone(aggregator),
@@ -51,7 +52,7 @@ impl Catalog {
         Self { registry, others }
     }
 
-    /// Whether nothing has changed since `other`.
+    /// Returns true if nothing has changed since `other`.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let same_others = match (&self.others, &other.others) {
             (Some(one), Some(other)) => {
@@ -115,7 +116,7 @@ impl Catalog {
         })
     }
 
-    /// What other servers say of a group.
+    /// Returns the discovery of a group by other servers.
     pub(crate) fn elsewhere(&self, group: &str) -> Vec<Arc<VersionDiscovery>> {
         let Some(others) = &self.others else {
             return Vec::new();
@@ -126,7 +127,7 @@ impl Catalog {
             .collect()
     }
 
-    /// What another server says of a group version, if it serves it.
+    /// Returns another server's discovery of a group version, if it serves it.
     pub(crate) fn version_elsewhere(&self, group_version: &GroupVersion) -> Option<Arc<VersionDiscovery>> {
         let others = self.others.as_ref()?;
         let name = format!("{}.{}", group_version.version, group_version.group);

@@ -188,7 +188,7 @@ impl ApiResourceList {
     }
 }
 
-/// The group and version of a kind where they are not those of the list it stands in.
+/// Returns the group and version of a kind if they differ from those of the list that contains it.
 pub(super) fn foreign(kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr, SmolStr) {
     if kind.group_version == *here {
         (SmolStr::default(), SmolStr::default())

@@ -1,7 +1,7 @@
-//! Discovery: what is served, said in two forms made from the same [`Catalog`].
+//! Discovery: the served resources, in two forms made from the same [`Catalog`].
 //!
-//! The older form is one document a group version ([`legacy`]); the newer is one document for all ([`aggregated`]), which
-//! clients keep and ask for again by its ETag.
+//! The older form is one document for each group version ([`legacy`]); the newer is one document for all
+//! ([`aggregated`]), which clients cache and revalidate by its ETag.
 
 pub mod aggregated;
 mod catalog;
@@ -23,8 +23,7 @@ fn sorted<'a>(registry: &'a Registry, group_version: &'a holdfast_resource::Grou
     served
 }
 
-/// The names of verbs, in the order of the alphabet.
-/// Those of defined resources are shown as they are listed.
+/// Returns the names of verbs, in alphabetical order. Custom resources report them in the listed order.
 fn verb_names(resource: &Resource, verbs: &[Verb]) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = verbs.iter().map(|verb| verb.name()).collect();
     if resource.conventions.sorted_discovery {

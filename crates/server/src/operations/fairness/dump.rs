@@ -1,4 +1,4 @@
-//! What operators may look at: levels, queues and requests, as tables.
+//! Debugging pages for operators: levels, queues and requests, as tables.
 
 use std::time::UNIX_EPOCH;
 
@@ -62,7 +62,7 @@ const DETAILS: [&str; 8] = [
     "SubResource",
 ];
 
-/// The most queues of a level that a dump shows besides those that are not idle.
+/// The maximum number of idle queues of a level in a dump, besides those that are not idle.
 const MAX_IDLE_QUEUES: u64 = 4096;
 
 type Row = Vec<String>;
@@ -211,8 +211,8 @@ fn with_heads(heads: &[&str], rows: impl Iterator<Item = Row>) -> Vec<Row> {
     std::iter::once(heads).chain(rows).collect()
 }
 
-/// Rows as Go's `tabwriter` aligns them: each cell but the last of a row is as wide as the widest of its column, with the comma
-/// and a blank behind it.
+/// Formats rows as Go's `tabwriter` aligns them: each cell but the last of a row is as wide as the widest of its
+/// column, followed by the comma and a blank.
 fn table(rows: &[Row]) -> String {
     const NARROWEST: usize = 8;
     let columns = rows.first().map_or(0, Vec::len);

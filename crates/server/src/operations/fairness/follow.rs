@@ -1,4 +1,5 @@
-//! What keeps priority and fairness up to date: its objects, the number and weight of all objects, and the passing of time.
+//! Tasks that keep priority and fairness up to date: its objects, the number and weight of all objects, and periodic
+//! adjustments.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,11 +24,11 @@ const FILTER: &str = "poststarthook/priority-and-fairness-filter";
 /// The check of the task that counts objects.
 const COUNTS: &str = "poststarthook/storage-object-count-tracker-hook";
 
-/// How often levels lend and borrow.
+/// The interval at which levels lend and borrow.
 const ADJUSTMENT: Duration = Duration::from_secs(10);
-/// How often objects are counted.
+/// The interval at which objects are counted.
 const COUNTING: Duration = Duration::from_secs(60);
-/// How many objects are counted before others have a turn.
+/// The number of objects that are counted before the task yields.
 const RUN: usize = 2048;
 
 /// Keeps `fairness` up to date for as long as the server serves. What is stored now is in force when this returns.
@@ -49,7 +50,7 @@ pub fn follow(context: &Arc<Context>, fairness: &Arc<PriorityAndFairness>) {
         let store = &context.shared.store;
         followers::follow(store, &context.background, &context.shutdown, followed, follower);
     };
-    // Levels first: schemas that lead nowhere are not asked.
+    // Levels first: flow schemas that name an unknown level are ignored.
     follow("prioritylevelconfigurations", |configuration, key, object| {
         let spec = object.and_then(LevelSpec::read);
         replace(&mut configuration.levels, key, spec)
@@ -73,7 +74,8 @@ pub fn follow(context: &Arc<Context>, fairness: &Arc<PriorityAndFairness>) {
     });
 }
 
-/// Takes the object at a key, or that there is none, into the configuration; whether this changes anything.
+/// A function that applies the object at a key, or its absence, to the configuration; returns true if this changes
+/// anything.
 type Take = fn(&mut Configuration, SmolStr, Option<&Value>) -> bool;
 
 fn replace<T: PartialEq>(known: &mut BTreeMap<SmolStr, T>, key: SmolStr, spec: Option<T>) -> bool {

@@ -1,5 +1,5 @@
-//! Priority and fairness on the way of a request: what it is estimated to take, its turn, and the refusal where none comes
-//! (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>).
+//! Priority and fairness in the request path: the estimated cost of a request, its queueing, and the rejection if it
+//! gets no seat (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>).
 
 mod dump;
 mod follow;
@@ -36,16 +36,16 @@ const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-priorityl
 const WAITING_PART: u32 = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The priority levels of a server, and what it takes to estimate requests.
+/// The priority levels of a server, and the data for estimates of requests.
 pub struct PriorityAndFairness {
     pub(crate) levels: Arc<Fairness>,
-    /// How many objects there are, by group below the plural name of the resource.
+    /// The number of objects, by the group and then the plural name of the resource.
     objects: ArcSwap<ObjectTable>,
     /// The objects of the configuration, by their keys.
     configuration: Mutex<Configuration>,
-    /// When the clock of the levels began.
+    /// The start of the clock of the levels.
     origin: (Instant, SystemTime),
-    /// How long a request may take that says nothing of it.
+    /// The time limit of a request that names none.
     request_timeout: Duration,
     lists: ListEstimate,
 }
@@ -64,7 +64,7 @@ pub(crate) struct SeatRequest<'a> {
     pub(crate) user: &'a Arc<User>,
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,
-    /// How long it may take; `None` for one that lasts.
+    /// Its time limit; `None` for a long-running request.
     pub(crate) limit: Option<Duration>,
     pub(crate) started: Instant,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Admitted {
 }
 
 impl PriorityAndFairness {
-    /// A server of so many seats, whose requests may take so long.
+    /// Creates priority and fairness for a server of `seats` seats, whose requests may take `request_timeout`.
     pub fn new(seats: u64, request_timeout: Duration) -> Self {
         let origin = Instant::now();
         let clock = Arc::new(SteadyClock::new(origin));
@@ -96,7 +96,7 @@ impl PriorityAndFairness {
         Self { lists, ..self }
     }
 
-    /// The schema of a request; `None` for those that last and are no watches, which nothing holds up.
+    /// Returns the flow schema of a request; `None` for long-running requests other than watches, which are exempt.
     pub(crate) fn classify(&self, request: &SeatRequest<'_>) -> Option<Arc<Schema>> {
         if request.limit.is_none() && request.info.verb != "watch" {
             return None;
@@ -148,7 +148,7 @@ impl PriorityAndFairness {
         Ok(Admitted { seat, watch })
     }
 
-    /// What a request takes, and how many watch what it changes.
+    /// Estimates the work of a request, and returns the number of watches of the objects that it changes.
     fn estimate(&self, info: &RequestInfo, of_level: u64) -> (WorkEstimate, Option<usize>) {
         let Some(target) = &info.resource else {
             return (WorkEstimate::seats(1), None);
@@ -209,7 +209,7 @@ fn is_token(target: &ResourcePath) -> bool {
     target.resource == "serviceaccounts" && target.subresource == "token"
 }
 
-/// What a list asks for; `None` where its numbers cannot be read.
+/// Returns the query of a list; `None` if its numbers cannot be parsed.
 fn list_query(info: &RequestInfo) -> Option<ListQuery<'_>> {
     let text = |name| info.query.get(name).unwrap_or_default();
     let number = |name| match text(name) {
@@ -230,7 +230,7 @@ fn list_query(info: &RequestInfo) -> Option<ListQuery<'_>> {
     })
 }
 
-/// What a watch is counted as; `None` for watches of the pods of one node, which get few changes.
+/// Returns the key under which a watch is counted; `None` for watches of the pods of one node, which get few changes.
 fn watch_key(info: &RequestInfo) -> Option<WatchKey> {
     let AccessTarget::Resource(target) = info.attributes().target else {
         return None;

@@ -11,7 +11,7 @@ use crate::objects;
 
 type Event = holdfast_store::Event<objects::Objects>;
 
-/// What all keys of objects begin with.
+/// The common prefix of all keys of objects.
 const EVERYTHING: &str = "/registry/";
 
 /// One change of one object.
@@ -19,7 +19,7 @@ const EVERYTHING: &str = "/registry/";
 pub struct Change(Arc<Event>);
 
 impl Change {
-    /// The object as it is now; where it was removed, as it was last.
+    /// Returns the object as it is now; if it was removed, its last state.
     pub fn current(&self) -> Object {
         Object::new(self.0.current())
     }
@@ -29,7 +29,7 @@ impl Change {
         self.0.previous().map(Object::new)
     }
 
-    /// Whether the object was removed.
+    /// Returns true if the object was removed.
     pub fn is_removal(&self) -> bool {
         self.0.kind() == EventKind::Delete
     }
@@ -121,7 +121,7 @@ impl Client {
             begun.map(|(_, watcher)| watcher)
         });
         let elsewhere = elsewhere.collect::<Result<_, Lost>>()?;
-        // What came to these stores meanwhile is in the snapshot and among the changes.
+        // Changes that these stores received meanwhile are in the snapshot and among the changes.
         let (snapshot, watcher) = store.snapshot_and_watch(prefix.as_str()).map_err(|_| Lost)?;
         Ok((Objects::new(snapshot, prefix), Changes { watcher, elsewhere }))
     }

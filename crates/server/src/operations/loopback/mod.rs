@@ -48,11 +48,11 @@ const USER_AGENT: HeaderValue = HeaderValue::from_static("kube-controller-manage
 pub struct Client {
     service: Arc<Service>,
     user: Arc<User>,
-    /// Whether policies and webhooks have no say in what it asks.
+    /// True if its requests skip admission policies and webhooks.
     unadmitted: bool,
 }
 
-/// Why a request failed: the `Status` that any client would get.
+/// The reason why a request failed: the `Status` that any client would get.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestError {
@@ -75,12 +75,12 @@ impl From<ApiError> for RequestError {
 }
 
 impl RequestError {
-    /// Whether there is no such object.
+    /// Returns true if there is no such object.
     pub fn is_not_found(&self) -> bool {
         self.code == 404
     }
 
-    /// Whether the object was not in the state that the request asked for.
+    /// Returns true if the object was not in the state that the request requires.
     pub fn is_conflict(&self) -> bool {
         self.code == 409
     }
@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// The same, where policies and webhooks have no say in what it asks.
+    /// Returns the same client, whose requests skip admission policies and webhooks.
     #[must_use]
     pub fn unadmitted(self) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl Client {
     /// Waits until the served resources reflect a CRD that was stored at `revision`.
     ///
     /// # Errors
-    /// 504 if that takes too long.
+    /// 504 if the wait exceeds its time limit.
     pub async fn follow_definitions(&self, revision: u64) -> Result<(), RequestError> {
         match self.service.context.definitions.reached(revision).await {
             true => Ok(()),
@@ -160,10 +160,10 @@ impl Client {
         Timestamp::from(self.time()).text(Precision::Seconds).to_string()
     }
 
-    /// Lists what is at `path`, as metadata alone.
+    /// Lists the objects at `path`, as metadata only.
     ///
     /// # Errors
-    /// What the server refuses, or that the answer is too long.
+    /// If the server rejects the request, or if the answer is too long.
     pub async fn list_metadata(&self, path: &str) -> Result<Value, RequestError> {
         let accept = (header::ACCEPT, HeaderValue::from_static(METADATA));
         self.exchange(Method::GET, path, accept, Bytes::new(), &ELSEWHERE).await
@@ -172,7 +172,7 @@ impl Client {
     /// Creates `object` in the collection at `path`.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// If the server rejects the request.
     pub async fn create(&self, path: &str, object: &Value) -> Result<Value, RequestError> {
         self.send(Method::POST, path, JSON, Some(object)).await
     }
@@ -180,7 +180,7 @@ impl Client {
     /// Replaces the object at `path`.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// If the server rejects the request.
     pub async fn update(&self, path: &str, object: &Value) -> Result<Value, RequestError> {
         self.send(Method::PUT, path, JSON, Some(object)).await
     }
@@ -188,7 +188,7 @@ impl Client {
     /// Patches the object at `path`.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// If the server rejects the request.
     pub async fn patch(&self, path: &str, patch_type: PatchType, patch: &Value) -> Result<Value, RequestError> {
         let named = PATCH_TYPES.iter().find(|(_, known)| *known == patch_type);
         let media_type = named.map_or(JSON, |(name, _)| *name);
@@ -198,7 +198,7 @@ impl Client {
     /// Applies to the object at `path` of another server.
     ///
     /// # Errors
-    /// What the servers refuse, or that the answer is too long.
+    /// If one of the servers rejects the request, or if the answer is too long.
     pub async fn apply_elsewhere(&self, path: &str, configuration: &Value) -> Result<(), RequestError> {
         let named = PATCH_TYPES.iter().find(|(_, known)| *known == PatchType::Apply);
         let media_type = named.map_or(JSON, |(name, _)| *name);
@@ -208,18 +208,18 @@ impl Client {
         applied.await.map(drop)
     }
 
-    /// Deletes what is at `path`, an object or a collection; `options` is a `DeleteOptions`.
+    /// Deletes the object or the collection at `path`; `options` is a `DeleteOptions`.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// If the server rejects the request.
     pub async fn delete(&self, path: &str, options: &Value) -> Result<Value, RequestError> {
         self.send(Method::DELETE, path, JSON, Some(options)).await
     }
 
-    /// Deletes a stored object, be its resource served in any version or not.
+    /// Deletes a stored object, even if its resource is not served in any version.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// If the server rejects the request.
     pub async fn delete_stored(
         &self,
         resource: &Arc<Resource>,

@@ -39,7 +39,7 @@ impl Object {
         self.entry.mod_revision()
     }
 
-    /// Whether this is an object of `resource`.
+    /// Returns true if this is an object of `resource`.
     pub fn is_of(&self, resource: &Resource) -> bool {
         let storage = resource.storage.as_ref();
         storage.is_some_and(|storage| self.entry.key().starts_with(storage.prefix.as_bytes()))
@@ -55,7 +55,7 @@ impl Object {
         objects::tree(&self.entry)
     }
 
-    /// The part of the object's key that says which resource it is of.
+    /// Returns the part of the object's key that identifies its resource.
     #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     fn prefix(&self) -> &str {
         let key = self.entry.key();
@@ -79,7 +79,7 @@ impl Objects {
         self.after(None)
     }
 
-    /// The objects behind `last`, in the order of their keys; all where it is `None`.
+    /// Returns the objects after `last`, in the order of their keys; all objects if it is `None`.
     pub fn after(&self, last: Option<&Object>) -> impl Iterator<Item = Object> + '_ {
         let range = match last {
             Some(last) => self.snapshot.range_after(self.prefix.as_bytes(), last.entry.key()),
@@ -88,12 +88,12 @@ impl Objects {
         range.filter(|entry| !objects::is_unreadable(entry)).map(Object::new)
     }
 
-    /// How many there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.snapshot.count(self.prefix.as_bytes())
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

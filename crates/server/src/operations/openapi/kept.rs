@@ -1,4 +1,4 @@
-//! The documents that were asked for, kept compressed.
+//! The requested documents, kept compressed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ pub(super) struct DocumentKey {
     pub(super) encoding: Encoding,
 }
 
-/// What a document is encoded as.
+/// The encoding of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Encoding {
     Json,
@@ -21,12 +21,12 @@ pub(super) enum Encoding {
 }
 
 impl DocumentKey {
-    /// That of the document of version 2.
+    /// Returns the key of the document of version 2.
     pub(super) fn version_2(encoding: Encoding) -> Self {
         Self { path: None, encoding }
     }
 
-    /// That of the document of version 3 at `path`.
+    /// Returns the key of the document of version 3 at `path`.
     pub(super) fn version_3(path: &str, encoding: Encoding) -> Self {
         Self {
             path: Some(path.to_owned()),
@@ -35,7 +35,7 @@ impl DocumentKey {
     }
 }
 
-/// The documents that were asked for, compressed.
+/// The requested documents, compressed.
 #[derive(Default)]
 pub(super) struct Kept {
     documents: HashMap<DocumentKey, Document>,
@@ -61,7 +61,7 @@ pub(super) enum Form {
     Text,
 }
 
-/// How much is kept in all. What was not used for longest goes first.
+/// The maximum number of bytes that are kept in all. The least recently used documents are dropped first.
 const MOST_KEPT: usize = 16 << 20;
 
 impl Kept {

@@ -1,9 +1,9 @@
-//! `/openapi/v2` and `/openapi/v3`: the schemas of everything that is served, for clients that check or explain objects
-//! (<https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>).
+//! `/openapi/v2` and `/openapi/v3`: the schemas of everything that is served, for clients that validate or explain
+//! objects (<https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>).
 //!
-//! Documents are large and seldom asked for: each is made when it is first asked for and kept compressed. All who are sent
-//! a document at a time share its bytes, in each form. Their hashes, by which clients keep them, come from what they are
-//! made of, so that the index needs none of them.
+//! Documents are large and seldom requested: each is built at its first request and kept compressed. Concurrent answers
+//! with the same document share its bytes, in each form. The hashes by which clients cache the documents are computed
+//! from their sources, so that the index needs no document.
 
 mod kept;
 mod parts;
@@ -33,20 +33,21 @@ use crate::http::query::Query;
 use crate::http::response::{self, Response};
 use crate::wire::body::ResponseBody;
 
-/// Where the documents come from.
+/// The source of the documents.
 pub trait Source: Send + Sync {
     /// The paths that have a document of version 3, without a slash in front: `api/v1`, `apis/apps/v1`.
     fn paths(&self) -> Vec<String>;
 
-    /// Where documents of version 3 are that other servers have, by their paths.
+    /// Returns the paths at which other servers have documents of version 3.
     fn elsewhere(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
 
-    /// What changes whenever the document of version 3 of that path does; `None` where there is no such document.
+    /// Returns a fingerprint that changes whenever the document of version 3 of that path does; `None` if there is no
+    /// such document.
     fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// What changes whenever the document of version 2 does.
+    /// Returns a fingerprint that changes whenever the document of version 2 does.
     fn fingerprint_2(&self) -> Vec<u8>;
 
     /// The document of version 3 of one of these paths, as JSON.
@@ -63,16 +64,17 @@ pub struct OpenApi {
     kept: Mutex<Kept>,
     /// Held by who makes a document: one at a time, so that those who ask for the same one wait for it.
     making: tokio::sync::Mutex<()>,
-    /// The index as it was last sent.
+    /// The last sent index.
     index: Mutex<Bytes>,
 }
 
-/// How long clients may keep a document that they ask for by its hash, which never changes.
+/// The time for which clients may cache a document that they request by its hash, which never changes.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 const JSON: &str = "application/json";
 
-/// The media types in which the document of version 2 can be asked for, each with what is sent.
+/// The media types in which the document of version 2 can be requested, each with the encoding and the content type of
+/// the answer.
 const VERSION_2_TYPES: [(&str, Encoding, &str); 3] = [
     (JSON, Encoding::Json, JSON),
     (
@@ -109,7 +111,7 @@ impl OpenApi {
         }
     }
 
-    /// Whether the source has a document of version 3 of that name.
+    /// Returns true if the source has a document of version 3 of that name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.source.fingerprint_3(name).is_some()
     }
@@ -148,7 +150,7 @@ impl OpenApi {
                 let Some(fingerprint) = self.source.fingerprint_3(name) else {
                     return Ok(Some(refused(StatusCode::NOT_FOUND)));
                 };
-                // A client that accepts no media type gets an empty answer, not a refusal.
+                // A client that accepts no media type gets an empty answer, not an error.
                 if negotiation::clauses(headers).is_empty() {
                     return Ok(Some(refused(StatusCode::OK)));
                 }
@@ -175,7 +177,8 @@ impl OpenApi {
         }
     }
 
-    /// Where the documents of version 3 are. The reference calls this plain text, whatever the client accepts.
+    /// Returns the index of the documents of version 3. The reference labels it plain text, whatever the client
+    /// accepts.
     fn index(&self) -> Response {
         let here = self.source.paths().into_iter().filter_map(|name| {
             let fingerprint = self.source.fingerprint_3(&name)?;
@@ -301,7 +304,7 @@ impl OpenApi {
             (None, Encoding::Protobuf) => self.version_2(Messages),
             (Some(path), encoding) => self.version_3(path, encoding),
         }?;
-        // Where the source changed meanwhile, the document may be newer than its fingerprint says: it is not kept.
+        // If the source changed meanwhile, the document may be newer than its fingerprint and is not kept.
         if self.fingerprint(key).as_deref() == Some(fingerprint) {
             let mut kept = self.kept.lock();
             kept.insert(key.clone(), fingerprint.to_vec(), document.clone());
@@ -310,7 +313,7 @@ impl OpenApi {
     }
 }
 
-/// Does what takes long where it keeps no other request waiting.
+/// Runs slow work on a thread where it does not delay other requests.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -370,7 +373,8 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// What can be asked for, what is sent then, and its content type: the first that the best clause of Accept names.
+/// Returns the requested media type, the encoding of the answer, and its content type: the first that the best clause
+/// of Accept names.
 fn accepted(
     headers: &HeaderMap,
     served: &'static [(&str, Encoding, &str)],
@@ -381,7 +385,7 @@ fn accepted(
         .find_map(|clause| served.iter().find(|(media_type, ..)| clause.accepts(media_type)))
 }
 
-/// An answer that says nothing but its code, as the reference's at these paths.
+/// Returns an answer with only a status code, as the reference does at these paths.
 fn refused(code: StatusCode) -> Response {
     let mut response = HttpResponse::new(ResponseBody::empty());
     *response.status_mut() = code;
