@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_finished_is_alive_for_a_while_but_not_ready() {
+    async fn unfinished_hook_is_live_during_grace_but_not_ready() {
         let hook = Hook::default();
         let name = "poststarthook/rbac/bootstrap-roles";
         let health = Health::new().with_hook(name, &hook, &Background::default(), Duration::from_secs(10));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_endpoint_as_a_whole_runs_is_counted() {
+    async fn checks_run_by_a_whole_endpoint_are_counted() {
         let health = Health::new().with("etcd", &[Endpoint::Readyz], || Err("no disk".to_owned()));
         ask(&health, "/readyz", "").await;
         ask(&health, "/readyz", "exclude=etcd").await;

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_wait_until_the_versions_of_their_resource_are_published() {
+    fn write_before_published_storage_version_is_rejected() {
         let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
         let barrier = StorageVersionBarrier::default();
         let ask = |method: Method, uri: &str, user: &User| {

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_small_and_what_has_one_thread_stays_where_it_is() {
+    async fn small_or_single_threaded_work_stays_on_its_thread() {
         let long_work = LongWork::default();
         let work = Box::pin(async {
             begins(LARGE - 1).await;

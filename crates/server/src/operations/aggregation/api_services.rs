@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_come_by_priority_and_versions_by_theirs_and_by_how_stable_they_are() {
+    fn groups_and_versions_sort_by_priority_then_stability() {
         let versions = [
             ("b.example", "v1", 1000, 100),
             ("a.example", "v1beta1", 1000, 100),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_service_says_where_it_is_served_and_whether_it_is_available() {
+    fn api_service_reports_its_server_and_availability() {
         let read = |text: &str| ApiService::read(&yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()).unwrap();
         let remote = read(
             "{metadata: {name: v1.a.example}, spec: {group: a.example, version: v1, groupPriorityMinimum: 7, \

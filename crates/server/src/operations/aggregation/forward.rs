@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn path_and_query_stay_and_the_client_learns_where_redirects_lead() {
+    fn forwarded_uri_keeps_query_and_redirects_become_absolute() {
         let uri: Uri = "/apis/a.example/v1/things?labelSelector=a%3Db".parse().unwrap();
         let uri = request("10.0.0.5:443", &uri).unwrap();
         assert_eq!(

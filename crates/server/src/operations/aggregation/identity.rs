@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_used_is_reported_with_its_file_and_the_old_one_stays() {
+    fn invalid_identity_file_is_reported_and_old_one_stays() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("proxy.crt"), folder.path().join("proxy.key"));
         let write = |signed_by: &KeyPair, other: &KeyPair| {

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn another_definition_of_a_name_gets_a_new_one_and_so_do_references() {
+    fn conflicting_definition_and_its_references_are_renamed() {
         let own = format!(
             "{{paths: {{/a: {}}}, definitions: {{A: {{type: object}}, A_v2: {{}}}}}}",
             path("A")
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_stay_with_who_had_them_and_equal_definitions_are_of_the_kinds_of_both() {
+    fn first_paths_win_and_equal_definitions_join_kinds() {
         let own = format!(
             "{{paths: {{/a: {}}}, definitions: {{A: {{type: object, {KINDS}: [{{group: b, version: v1, kind: K}}]}}}}}}",
             path("A")

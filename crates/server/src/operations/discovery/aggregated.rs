@@ -475,7 +475,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_server_says_in_the_older_form_is_said_in_the_newer() {
+    fn legacy_remote_discovery_converts_to_aggregated_form() {
         let said = r#"{"resources":[
             {"name":"pods/log","singularName":"","namespaced":true,"kind":"Log","verbs":["get"]},
             {"name":"nodes","singularName":"node","namespaced":false,"kind":"NodeMetrics","verbs":["get","list"]},

@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_to_collections_and_objects_in_the_preferred_version() {
+    fn loopback_paths_use_the_preferred_version() {
         let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
         let path = |group: &str, plural: &str, namespace, name| {
             let name_of = GroupResource {

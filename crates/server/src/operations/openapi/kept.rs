@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_used_for_longest_goes_when_there_is_too_much() {
+    fn least_recently_used_document_is_evicted_when_full() {
         let mut kept = Kept::default();
         let key = |path| DocumentKey::version_3(path, Encoding::Json);
         let document = Bytes::from(vec![0; MOST_KEPT / 2]);
