@@ -1,8 +1,8 @@
-//! GET of a collection: the objects of a namespace or of all, at one revision.
+//! GET of a collection: the objects of one namespace or of all, at one revision.
 //!
-//! Which state is read follows from the version that the client names, and from the rule beside it
-//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>). A list that is requested in chunks
-//! holds in a token where the next one goes on.
+//! The state to read depends on the resource version of the request and on its match rule
+//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>). A list that is requested in
+//! chunks stores the position of the next chunk in a token.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::objects::{self, Entry, Selection, Snapshot, Store};
 use crate::read::Context;
 use crate::representation::RequestedVersion;
 
-/// How long a read waits for a revision that is yet to come.
+/// The time for which a read waits for a future revision.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
 /// The objects that a request asks for.
@@ -59,10 +59,10 @@ pub(crate) async fn page(
     Ok(page)
 }
 
-/// What the selectors of a request choose.
+/// Parses the selectors of a request.
 ///
 /// # Errors
-/// 400 where they cannot be read or name fields that cannot be selected by.
+/// 400 if they cannot be parsed or name unsupported fields.
 pub(crate) fn selection(request: &ResourceRequest, options: &ListOptions) -> Result<Selection, ApiError> {
     let refuse = |error: SelectorError| ApiError::bad_request(error.to_string());
     let labels = LabelSelector::parse(&options.label_selector).map_err(refuse)?;
@@ -110,16 +110,16 @@ pub(crate) fn revision(text: &str) -> Result<Option<u64>, ApiError> {
     read_revision(text).map_err(ApiError::unclassified)
 }
 
-/// How much of a collection is read.
+/// The part of a collection that is read.
 #[derive(Clone, Copy)]
 struct Extent {
-    /// Whether it is one object, by its name.
+    /// True if it is one object, by its name.
     of_one: bool,
-    /// Whether it is a page.
+    /// True if it is a page.
     limited: bool,
 }
 
-/// The state to read: as the version and its rule say
+/// Returns the state to read, by the resource version and its match rule
 /// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>).
 async fn snapshot(
     store: &Store,
@@ -136,7 +136,7 @@ async fn snapshot(
             // A chunk of a stated version is one of exactly this version, so that the next ones can show the same.
             let chunked = options.resource_version_match.is_none() && extent.limited && wanted > 0;
             let exact = options.resource_version_match == Some(ResourceVersionMatch::Exact);
-            // What is read of one object alone comes from where no client waits: to come back later is no advice.
+            // The reference answers a list of one object without waiting, so that its error has no retry advice.
             let reached = fresh(store, stated).await;
             let reached = reached.map_err(|error| match extent.of_one && (exact || chunked) {
                 true => error.without_advice(),
@@ -168,11 +168,11 @@ const CHUNK_TOO_OLD: &str = "The provided continue parameter is too old to displ
     remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
     created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// The newest state of a store that is here, once it has reached the version that is stated; where none is, the most recent that
-/// anybody wrote.
+/// Returns the newest local state of a store, once it has reached the `stated` version; without a version, the most
+/// recent state that any server wrote.
 ///
 /// # Errors
-/// 504 where the version has not come about in a few seconds; 500 where the store cannot say what is the most recent.
+/// 504 if the version is not reached within a few seconds; 500 if the store cannot determine the most recent state.
 pub(crate) async fn fresh(store: &Store, stated: Option<u64>) -> Result<Snapshot, ApiError> {
     let Some(wanted) = stated else {
         return Ok(store.latest().await?);
@@ -195,7 +195,7 @@ pub(crate) struct Page {
     pub(crate) items: ListItems,
     /// The revision they were read at.
     revision: u64,
-    /// The token of the next chunk; empty for the last.
+    /// The token of the next chunk; empty for the last one.
     continue_token: String,
     /// The number of objects after these, if the list states it.
     remaining: Option<usize>,
@@ -251,10 +251,10 @@ impl Page {
         Ok(page)
     }
 
-    /// All objects of the page, which keeps them.
+    /// Returns all objects of the page, which keeps them.
     ///
     /// # Errors
-    /// 500 where a webhook fails that has to be asked before objects can be selected.
+    /// 500 if a webhook fails whose conversion the selection needs.
     pub(crate) async fn entries(&mut self) -> Result<Vec<Arc<Entry>>, ApiError> {
         let items = std::mem::take(&mut self.items).first(usize::MAX).await?;
         let entries = items.found().cloned().collect();
@@ -289,8 +289,8 @@ impl Page {
     }
 }
 
-/// How many objects come behind a chunk of `limit`, the first of them at the key `next`: what the token of the chunk says
-/// less the chunk, so that only the first is counted.
+/// Returns the number of objects after a chunk of `limit`, the first of which has the key `next`: the number in the
+/// token of the chunk minus the chunk, so that only the first chunk counts objects.
 fn remaining(snapshot: &Snapshot, prefix: &[u8], token: Option<&ContinueToken>, limit: usize, next: &[u8]) -> usize {
     let before = match token {
         Some(token) => token.remaining(),
@@ -303,17 +303,17 @@ fn remaining(snapshot: &Snapshot, prefix: &[u8], token: Option<&ContinueToken>, 
     }
 }
 
-/// Where the objects of a list or of a watch are kept.
+/// The keys of the objects of a list or of a watch.
 pub(crate) struct KeyRange {
-    /// What their keys begin with.
+    /// The common prefix of the keys.
     pub(crate) prefix: String,
     /// The one key, where the request is about one object.
     pub(crate) key: Option<String>,
 }
 
 impl KeyRange {
-    /// Where the objects are that a request selects. A selector that names the namespace or the object narrows the place
-    /// as the path does.
+    /// Returns the keys of the objects that a request selects. A selector for the namespace or the name narrows the
+    /// keys like the path does.
     pub(crate) fn of(request: &ResourceRequest, selection: &Selection) -> Self {
         let resource = &request.served.resource;
         let Some(storage) = &resource.storage else {
@@ -335,11 +335,11 @@ impl KeyRange {
         }
     }
 
-    /// The selected objects of a state, from the key `from` on where that is given. `conversion` says as what they are shown,
-    /// where a webhook may have to be asked.
+    /// Returns the selected objects of a state, starting at the key `from` if it is given. `conversion` is set if they
+    /// may need a webhook.
     ///
     /// # Errors
-    /// 500 where a webhook fails that has to be asked before an object can be selected.
+    /// 500 if a webhook fails whose conversion the selection needs.
     pub(crate) async fn items(
         &self,
         snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! What an answer shows of objects: the whole, their metadata, or a table.
+//! The representation of objects in answers: whole, as metadata, or as a table.
 
 mod context;
 pub(crate) mod conversion;
@@ -28,7 +28,7 @@ pub(crate) use context::Context;
 pub use shared::Shared;
 use table::Rows;
 
-/// As what stored objects are shown: the version of the address.
+/// The requested version and kind, as which stored objects are returned.
 #[derive(Clone)]
 pub(crate) struct RequestedVersion {
     /// The resource.
@@ -39,14 +39,14 @@ pub(crate) struct RequestedVersion {
     pub(crate) list_kind: SmolStr,
     /// The `apiVersion` of the objects.
     pub(crate) api_version: SmolStr,
-    /// The columns of tables where what is shown is not of the kind of the resource.
+    /// The columns of tables, if the answer is not of the resource's kind.
     own_columns: Option<Vec<Column>>,
-    /// Whether answers leave out `metadata.managedFields`. What is written is never the less for it.
+    /// True if answers omit `metadata.managedFields`. Writes still update them.
     drops_managed_fields: bool,
 }
 
 impl RequestedVersion {
-    /// As a version of its resource.
+    /// Creates the representation in a version of the resource.
     pub(crate) fn new(resource: &Arc<Resource>, version: &ResourceVersion) -> Self {
         Self {
             resource: Arc::clone(resource),
@@ -76,7 +76,7 @@ impl RequestedVersion {
         }
     }
 
-    /// What the subresource of a request is shown as.
+    /// Creates the representation of the requested subresource.
     pub(crate) fn of_subresource(request: &ResourceRequest) -> Self {
         let mut shown = Self::of_request(request);
         if let Some(subresource) = request.subresource() {
@@ -96,9 +96,9 @@ impl RequestedVersion {
         self.own_columns.as_ref().or(columns).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the stored bytes are what is shown.
+    /// Returns true if answers contain the stored bytes.
     pub(crate) fn stored_as_shown(&self) -> bool {
-        // What is of a kind of its own was made to be shown.
+        // An object of a subresource's own kind was created for the answer.
         if self.own_columns.is_some() {
             return true;
         }
@@ -126,10 +126,10 @@ impl RequestedVersion {
         }
     }
 
-    /// A tree as an answer shows it: in the version that is shown, and without what is left out.
+    /// Returns an object as in an answer: in the requested version, and without omitted fields.
     ///
     /// # Errors
-    /// 500 where the kind does not know the conversion.
+    /// 500 if the kind does not support the conversion.
     pub(crate) fn answered(&self, tree: Tree<'_>) -> Result<Value, ApiError> {
         let shown = match tree {
             Tree::Stored(tree) => self.convert_at_once(tree.clone())?,
@@ -146,36 +146,36 @@ impl RequestedVersion {
         tree
     }
 
-    /// The webhook that has to be asked to show `tree`, if any.
+    /// Returns the webhook that has to convert `tree`, if any.
     pub(crate) fn webhook(&self, tree: &Value) -> Option<&ConversionWebhook> {
         let webhook = convert::webhook(&self.resource, tree, &self.api_version);
         webhook.filter(|_| self.own_columns.is_none())
     }
 
-    /// Whether a webhook may have to be asked to show objects.
+    /// Returns true if the conversion of objects may need a webhook.
     pub(crate) fn may_need_webhook(&self) -> bool {
         self.own_columns.is_none() && self.resource.conversion_webhook().is_some()
     }
 
-    /// Whether a webhook has to be asked to show this object.
+    /// Returns true if this object has to be converted by a webhook.
     pub(crate) fn needs_webhook(&self, entry: &Entry) -> bool {
         self.may_need_webhook() && !objects::is_of_version(entry.bytes(), &self.resource.kind, &self.api_version)
     }
 
-    /// Whether the stored bytes of this object are what is shown of it.
+    /// Returns true if the answer contains the stored bytes of this object.
     pub(crate) fn is_stored_so(&self, entry: &Entry) -> bool {
         objects::is_shown_as_stored(&self.resource, &self.api_version, entry)
     }
 
-    /// Whether the stored object, with all that it holds, is what is shown of it.
+    /// Returns true if the answer contains the complete stored object.
     fn is_stored_whole(&self, entry: &Entry) -> bool {
         !self.drops_managed_fields && self.is_stored_so(entry)
     }
 
-    /// A tree in the version that it is stored in, in the version that is shown.
+    /// Converts an object from its storage version to the requested version.
     ///
     /// # Errors
-    /// 500 where the kind does not know the conversion, or its webhook fails.
+    /// 500 if the kind does not support the conversion, or if its webhook fails.
     pub(crate) async fn convert(&self, context: &Context, tree: Value) -> Result<Value, ApiError> {
         if self.own_columns.is_some() {
             return Ok(tree);
@@ -183,7 +183,7 @@ impl RequestedVersion {
         Ok(convert::shown(context, &self.resource, tree, &self.api_version).await?)
     }
 
-    /// The same where no webhook has to be asked.
+    /// Converts an object that needs no webhook.
     fn convert_at_once(&self, tree: Value) -> Result<Value, ApiError> {
         if self.own_columns.is_some() {
             return Ok(tree);
@@ -204,7 +204,7 @@ impl RequestedVersion {
         Ok(summarized)
     }
 
-    /// Takes away the annotations that stand for what the reference keeps elsewhere.
+    /// Removes the annotations that hold data which the reference stores elsewhere.
     fn hide_annotations(&self, object: &mut Value) {
         const PLACE: [&str; 2] = ["metadata", "annotations"];
         for name in self.resource.capabilities.rows.hidden_annotations {
@@ -250,7 +250,7 @@ impl RequestedVersion {
 pub(crate) enum Tree<'a> {
     /// In the version that it is stored in.
     Stored(&'a Value),
-    /// In the version that is shown: a webhook was asked for it.
+    /// An object in the requested version, which a webhook converted.
     Converted(&'a Value),
 }
 
@@ -263,10 +263,11 @@ impl Tree<'_> {
     }
 }
 
-/// The answer that shows one stored object; `tree` is the same where a caller has it, but for the resource version.
+/// Returns the answer with one stored object. `tree_at_hand` is the same object if the caller has it parsed, except for
+/// its resource version.
 ///
 /// # Errors
-/// 406 for a view that objects do not have, 500 where the object cannot be converted.
+/// 406 for a view that objects do not have, 500 if the object cannot be converted.
 pub(crate) async fn entry(
     context: &Context,
     shown: &RequestedVersion,
@@ -324,10 +325,10 @@ pub(crate) async fn tree(
     object(context, shown, query, representation, code, Tree::Converted(&tree))
 }
 
-/// The answer that shows one object, for which no webhook has to be asked any more.
+/// Returns the answer with one object that needs no further conversion by a webhook.
 ///
 /// # Errors
-/// 406 for a view that objects do not have, 500 where the object cannot be converted.
+/// 406 for a view that objects do not have, 500 if the object cannot be converted.
 pub(crate) fn object(
     context: &Context,
     shown: &RequestedVersion,

@@ -1,4 +1,4 @@
-//! What the layers from here upwards share.
+//! The state that this layer and all layers above share.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use crate::runtime::{Clock, Identifiers};
 /// Handles to what all requests share. A copy has the same things behind it.
 #[derive(Clone)]
 pub struct Shared {
-    /// The resources that are served now. A request takes one snapshot and keeps it to its end.
+    /// The currently served resources. A request loads one snapshot and uses it until its end.
     pub registry: Arc<ArcSwap<Registry>>,
     /// The objects.
     pub store: Arc<Store>,
     /// The admission policies.
     pub policies: Arc<Policies>,
-    /// What users may do.
+    /// The authorizer of requests.
     pub authorizer: Arc<dyn Authorizer>,
     /// The users of bearer tokens.
     pub tokens: Arc<dyn TokenAuthenticator>,

@@ -17,19 +17,19 @@ use crate::http::table::IncludeObject;
 use crate::objects::{self, Entry, Index};
 use crate::representation::Context;
 
-/// How the rows of a table are made.
+/// The settings for writing the rows of a table.
 pub(crate) struct Rows {
     types: Arc<TypeTable>,
     shown: RequestedVersion,
     version: MetaVersion,
     include: IncludeObject,
     now: SystemTime,
-    /// What is read of an object whose metadata are at hand as JSON; `None` where it is all of the object.
+    /// The parts of an object that are read if its metadata is available as JSON; `None` if the whole object is read.
     selected: Option<Selected>,
 }
 
 impl Rows {
-    /// Rows of objects that are shown in this way, as of now.
+    /// Creates the settings for objects of this representation, with ages relative to the current time.
     pub(crate) fn new(
         context: &Context,
         shown: &RequestedVersion,
@@ -64,7 +64,8 @@ impl Rows {
         self.row(Tree::Stored(&objects::tree(entry)), metadata.as_deref(), bytes)
     }
 
-    /// The part of a stored object of which its row is made, and its metadata as JSON; `None` where it takes the whole.
+    /// Returns the part of a stored object from which its row is made, and its metadata as JSON; `None` if the whole
+    /// object is needed.
     fn cut<'e>(&self, entry: &'e Entry) -> Option<(Value, Cow<'e, [u8]>)> {
         let (selected, shown) = (self.selected.as_ref()?, &self.shown);
         let bytes = entry.bytes();
@@ -87,7 +88,7 @@ impl Rows {
         Some((tree, shown.reduced_text(metadata)))
     }
 
-    /// What stands before the rows. `metadata` is that of the list or of the one object, as JSON.
+    /// Returns the bytes before the rows. `metadata` is that of the list or of the one object, as JSON.
     pub(crate) fn head(&self, metadata: &str, with_columns: bool) -> Vec<u8> {
         let api_version = self.version.api_version();
         let head = format!(
@@ -134,7 +135,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Writes what stands behind the rows.
+    /// Writes the bytes after the rows.
     pub(crate) fn end(&self, bytes: &mut Vec<u8>) {
         // Where a kind has no columns of its own the reference has no list for rows that are not there.
         if bytes.ends_with(ROWS) && matches!(self.shown.columns(), [_, second] if second.name == "Created At") {
@@ -146,7 +147,7 @@ impl Rows {
     }
 }
 
-/// What the rows of objects show of them beside their metadata.
+/// Returns the fields that rows read from objects besides their metadata.
 fn selected(shown: &RequestedVersion, include: IncludeObject) -> Option<Selected> {
     if include == IncludeObject::Whole {
         return None;
@@ -163,14 +164,14 @@ fn selected(shown: &RequestedVersion, include: IncludeObject) -> Option<Selected
     known.then_some(selected)
 }
 
-/// What stands before the first row.
+/// The bytes before the first row.
 const ROWS: &[u8] = b",\"rows\":[";
 
 /// The members of the definition of a column and of a condition of a row, in their order.
 const COLUMN: [&str; 5] = ["name", "type", "format", "description", "priority"];
 const CONDITION: [&str; 4] = ["type", "status", "reason", "message"];
 
-/// Writes a list of maps whose members stand in the order of `names`.
+/// Writes a list of maps whose members are in the order of `names`.
 fn write_list(list: &Value, names: &[&str], bytes: &mut Vec<u8>) {
     bytes.push(b'[');
     for (at, item) in list.as_list().into_iter().flat_map(|list| list.iter()).enumerate() {

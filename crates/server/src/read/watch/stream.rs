@@ -19,13 +19,13 @@ use crate::objects::Objects;
 use crate::read::items::{ListItems, TimeSlice};
 use crate::wire::fairness::WatchHold;
 
-/// How often a watch that wants bookmarks gets one.
+/// The interval of the bookmarks of a watch that requests them.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long before its end a watch that wants bookmarks gets the last one.
+/// The time before the end of a watch at which it gets its last bookmark.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// Which bookmarks a watch wants.
+/// The bookmarks that a watch requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bookmarks {
     /// From time to time.
@@ -39,19 +39,19 @@ const RUN_BYTES: usize = 64 * 1024;
 
 /// A watch that is about to begin.
 pub(crate) struct WatchStream {
-    /// What the watcher sees.
+    /// The encoder of its events.
     pub(crate) encoder: WatchEncoder,
     /// Its place in the history.
     pub(crate) watcher: Watcher<Objects>,
-    /// The objects that it is shown first, if any.
+    /// The initial objects, if they are requested.
     pub(crate) initial: Option<ListItems>,
     /// The revision of the initial objects.
     pub(crate) initial_revision: u64,
-    /// Which bookmarks it wants.
+    /// The requested bookmarks.
     pub(crate) bookmarks: Bookmarks,
-    /// When it ends.
+    /// The time at which it ends.
     pub(crate) end: Instant,
-    /// What it holds.
+    /// The limits and counters that it holds.
     pub(crate) hold: WatchHold,
     /// Counts it while it shows what is there.
     pub(crate) listed: Option<ListedWatch>,
@@ -92,8 +92,8 @@ struct Run {
     closing: BoxFuture<'static, ()>,
     /// Ready when the resource is served no more, or otherwise than it was; none for built-in ones.
     changed: Option<BoxFuture<'static, ()>>,
-    /// Rings when the next bookmark is due or the watch ends. It is set seldom: a watch that has much to say does not
-    /// look at the time for each event.
+    /// A timer that fires when the next bookmark is due or the watch ends. It is rarely set: a busy watch does not read
+    /// the clock for each event.
     alarm: Pin<Box<Sleep>>,
     ended: bool,
 }
@@ -150,7 +150,7 @@ impl Run {
         }
     }
 
-    /// A run of the objects that are shown first, with the bookmark behind the last of them, and whether there are more.
+    /// Returns a chunk of the initial objects, with the bookmark after the last of them, and whether there are more.
     async fn initial(&mut self, items: &mut ListItems) -> (Bytes, bool) {
         let (mut run, mut turn) = (BytesMut::new(), TimeSlice::default());
         while run.len() < RUN_BYTES {
