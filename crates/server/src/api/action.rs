@@ -1,4 +1,4 @@
-//! POST that changes stored objects rather than adding one: bindings, evictions.
+//! POST requests that change stored objects rather than creating one: bindings, evictions.
 
 use std::sync::Arc;
 

@@ -17,10 +17,10 @@ use crate::http::response::{self, Response};
 use crate::wire::body::ResponseBody;
 use crate::write;
 
-/// Answers a request through a subresource that is connected through.
+/// Answers a request to a subresource for connections.
 ///
 /// # Errors
-/// Why it comes no further.
+/// The reason why no connection can be established.
 pub(super) async fn connect(
     context: &Context,
     request: &ResourceRequest,

@@ -22,13 +22,13 @@ use crate::{read, representation, write};
 pub struct Parts {
     /// The state that all layers share.
     pub shared: Shared,
-    /// The types of the kinds, and who owns what in their objects.
+    /// The field managers and the types of the kinds.
     pub field_managers: FieldManagers,
     /// The admission plugins.
     pub admission: AdmissionChain,
     /// The admission webhooks and their client.
     pub webhooks: Webhooks,
-    /// The maker of tokens for service accounts.
+    /// The issuer of service account tokens.
     pub issuer: Arc<dyn TokenIssuer>,
     /// The shutdown phase of the server.
     pub shutdown: Shutdown,
@@ -59,7 +59,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// Puts the parts of a server together.
+    /// Builds the context from the parts of a server.
     pub fn new(parts: Parts) -> Self {
         let types = Arc::clone(parts.field_managers.types().table());
         let definitions = Definitions::new(Arc::clone(&parts.shared.registry), Arc::clone(&parts.shared.store));
@@ -102,12 +102,12 @@ impl Context {
         }
     }
 
-    /// The resources that are served now.
+    /// Returns the currently served resources.
     pub fn registry(&self) -> Arc<Registry> {
         self.shared.registry.load_full()
     }
 
-    /// The protobuf messages of the types of the kinds.
+    /// Returns the protobuf messages of the types of the kinds.
     pub fn messages(&self) -> &Messages {
         &self.representation.messages
     }
@@ -118,11 +118,12 @@ impl Context {
 pub struct Config {
     /// The time limit of a request other than a watch.
     pub request_timeout: Duration,
-    /// A watch that states no timeout ends after this time or up to twice as long, so that not all end at once.
+    /// The minimum duration of a watch without a timeout. It ends after this time or up to twice as long, so that not
+    /// all watches end at once.
     pub min_watch_timeout: Duration,
     /// The number of objects of a collection that are deleted concurrently if other servers write to the same store.
     pub deletion_workers: usize,
-    /// The size limit of an object, in bytes of the form in which kube-apiserver stores it.
+    /// The size limit of an object, in bytes of kube-apiserver's storage format.
     pub max_object_bytes: usize,
     /// The rules for the options of lists and watches.
     pub lists: ListRules,
@@ -134,11 +135,11 @@ pub struct Config {
     pub compress: bool,
 }
 
-/// The default size limit of an object on the embedded store: that of a request to etcd.
+/// The default size limit of an object on the embedded store, which is that of a request to etcd.
 pub const MAX_OBJECT_BYTES: usize = 3 << 19;
 
-/// The default size limit of an object on etcd: the largest request that kube-apiserver's client sends. The limit of etcd itself
-/// (`--max-request-bytes`) is usually smaller, and is etcd's to enforce.
+/// The default size limit of an object on etcd: the largest request that kube-apiserver's client sends. The limit of
+/// etcd itself (`--max-request-bytes`) is usually smaller, and etcd enforces it.
 pub const MAX_OBJECT_BYTES_ON_ETCD: usize = 2 << 20;
 
 impl Default for Config {

@@ -27,7 +27,7 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     let capabilities = &request.served.resource.capabilities;
     let reset = &target.body.reset_fields;
     if !capabilities.keeps_reset_fields_at_creation && !reset.is_empty() {
-        // What is written even when unset stays.
+        // Fields that are written even when unset stay.
         metadata::reset_fields(&mut decoded.object, Some(&kind_type.empty()), reset);
     }
     let mut object = filled_in(kind_type.as_ref(), decoded.object)?;

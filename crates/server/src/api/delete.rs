@@ -42,7 +42,7 @@ pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest)
     } else {
         written(context, &request, &result).await?
     };
-    // The older way to ask for dependents to go first shows by the code that they are still there.
+    // The older option for deleting dependents first reports by the status code that the object still exists.
     if !result.removed && options.orphan_dependents == Some(false) {
         *answer.status_mut() = StatusCode::ACCEPTED;
     }
@@ -65,7 +65,8 @@ pub(super) async fn delete_collection(
     let mut page = list::page(&context.read, &request, &list_options, &selection).await?;
     let entries = page.entries().await?;
     check_can_be_shown(context, &request, &entries).await?;
-    // Watchers see the deletions in the order of the list, which another engine keeps only for one after the other.
+    // Watches receive the deletions in the order of the list. A shared store preserves this order only for sequential
+    // deletions.
     let together = match context.shared.store.is_shared() {
         true => context.config.deletion_workers,
         false => DELETED_TOGETHER,
@@ -140,7 +141,7 @@ fn target(request: &ResourceRequest, options: &DeleteOptions) -> Target {
     write::target(request, write_options)
 }
 
-/// The options: from the body where there is one, else from the query.
+/// Reads the options from the body if there is one, otherwise from the query.
 async fn read_options(context: &Context, request: &mut ResourceRequest) -> Result<DeleteOptions, ApiError> {
     let body = read_body(request).await?;
     let mut options = match body.is_empty() {
@@ -156,7 +157,7 @@ async fn read_options(context: &Context, request: &mut ResourceRequest) -> Resul
     Ok(options)
 }
 
-/// The `Status` that reports an object that is gone.
+/// Returns the `Status` that reports a deleted object.
 fn success(request: &ResourceRequest, result: &WriteResult) -> Vec<u8> {
     let resource = &request.served.resource;
     let uid = match &result.object {

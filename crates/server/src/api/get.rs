@@ -46,10 +46,10 @@ pub(super) async fn snapshot(context: &Context, request: &ResourceRequest) -> Re
     fresh(store, revision(&options.resource_version)?).await
 }
 
-/// The object that the request names.
+/// Returns the object that the request names.
 ///
 /// # Errors
-/// 400 where no object can have the name, 404 where it is not there, 500 where it cannot be read.
+/// 400 if the name is impossible, 404 if the object does not exist, 500 if it cannot be read.
 pub(super) fn entry<'a>(snapshot: &'a Snapshot, request: &ResourceRequest) -> Result<&'a Arc<Entry>, ApiError> {
     let resource = &request.served.resource;
     objects::check_key(resource, &request.namespace, &request.name)?;

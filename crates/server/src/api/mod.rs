@@ -38,10 +38,10 @@ use crate::wire::body::RequestBody;
 use crate::write::WriteResult;
 use crate::write::decode::{self, Decoded};
 
-/// Does what `request` asks for.
+/// Executes `request`.
 ///
 /// # Errors
-/// The failure, as the client gets it.
+/// If the request fails; the error is the answer to the client.
 pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     let version = &request.version().group_version.version;
     let Some(deprecation) = &request.version().deprecation else {
@@ -67,8 +67,8 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
     Ok(answer)
 }
 
-/// The work of the request's verb. Each verb has a box of its own: one future for all would have the size of the largest,
-/// and every read would move it.
+/// Returns the future of the request's verb. Each verb is boxed separately: one future for all would have the size of
+/// the largest, and every read would move it.
 fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> BoxFuture<'_, Result<Response, ApiError>> {
     match request.served.resource.capabilities.responder(&request.subresource) {
         Some(Responder::Review(review)) => {
@@ -162,7 +162,7 @@ async fn read_replacement(context: &Context, request: &mut ResourceRequest) -> R
     })
 }
 
-/// The object in a body.
+/// Decodes the object in a body.
 fn read_object(
     context: &Context,
     request: &ResourceRequest,
@@ -174,7 +174,7 @@ fn read_object(
     if let Some(raw) = request.served.resource.capabilities.raw {
         decoded.raw_form = match format {
             Format::Json => Some(raw.form_in(body)),
-            // The reference makes JSON of YAML by way of a tree.
+            // The reference converts YAML to JSON through a parsed object.
             Format::Yaml => Some(RawForm::Marshalled),
             _ => None,
         };
@@ -195,15 +195,15 @@ fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<dyn Kin
         .ok_or_else(|| ApiError::internal(format!("{kind} in {api_version} has no type")))
 }
 
-/// The object with its defaults.
+/// Returns the object with its defaults.
 ///
 /// # Errors
-/// 413 where it has become too large.
+/// 413 if it has become too large.
 fn filled_in(kind_type: &dyn KindType, object: Value) -> Result<Value, ApiError> {
     kind_type.fill_in(object).map_err(ApiError::too_large_because)
 }
 
-/// The answer to a write: the object as it is now.
+/// Returns the answer to a write, which contains the current object.
 async fn written(context: &Context, request: &ResourceRequest, written: &WriteResult) -> Result<Response, ApiError> {
     use crate::write::WrittenObject;
     let shown = RequestedVersion::of_request(request);

@@ -1,4 +1,4 @@
-//! PATCH of one object or of a part of it, Server-Side Apply included.
+//! PATCH of one object or of a subresource, including Server-Side Apply.
 
 use std::sync::Arc;
 

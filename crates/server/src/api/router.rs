@@ -33,9 +33,9 @@ pub struct Incoming {
     pub info: RequestInfo,
     /// The headers.
     pub headers: HeaderMap,
-    /// The user who makes the request.
+    /// The user of the request.
     pub user: Arc<User>,
-    /// The body, not read yet.
+    /// The unread body.
     pub body: RequestBody,
     /// The time at which the request arrived.
     pub now: SystemTime,
@@ -64,7 +64,7 @@ const CUSTOM_PATCH_TYPES: [&str; 4] = [
 /// Answers a request for a resource.
 ///
 /// # Errors
-/// The failure, as the client gets it.
+/// If the request fails; the error is the answer to the client.
 pub async fn serve_resource(
     context: &Arc<Context>,
     incoming: Incoming,
@@ -81,7 +81,7 @@ pub async fn serve_resource(
         registry = context.registry();
     }
     match resource_request(registry, incoming, target) {
-        // Paths that no definition knows are not found as those that nothing knows.
+        // Paths that no CRD serves get the same answer as any unknown path.
         Err(error) if defined && error.is_unknown_resource() => Ok(response::page_not_found()),
         request => {
             let request = request?;
@@ -95,7 +95,7 @@ pub async fn serve_resource(
                 answer => answer?,
             };
             if let Some(audit) = &audit {
-                // What is compressed cannot be read any more.
+                // The body cannot be inspected once it is compressed.
                 audit::capture(audit, &context.representation, &mut response);
             }
             Ok(if compress {
@@ -107,7 +107,7 @@ pub async fn serve_resource(
     }
 }
 
-/// Finds the resource that `target` names and checks that what is requested can be done with it.
+/// Finds the resource that `target` names and checks that it supports the request.
 ///
 /// # Errors
 /// 404, 405, 415 or 406.
@@ -143,7 +143,7 @@ pub fn resource_request(
         None if watchable => negotiation::named_watch_types(cbor),
         None => negotiation::named_types(cbor),
     };
-    // What is connected through is answered by others, in forms of their own.
+    // The endpoint of a connection determines the form of its answer.
     let representation = if connects {
         Representation::default()
     } else {
@@ -162,7 +162,7 @@ pub fn resource_request(
         subresource,
         ..
     } = place;
-    // A definition's collection is made in from below it as well.
+    // A POST to the path of a custom resource's object also creates in its collection.
     let name = name_of(name, verb, &subresource);
     Ok(ResourceRequest {
         registry,
@@ -200,7 +200,7 @@ fn check_patch_type(headers: &HeaderMap, cbor: bool, resource: &Resource) -> Res
     }
 }
 
-/// The name of the object that a request is about; none where it makes one.
+/// Returns the name of the requested object; empty if the request creates one.
 fn name_of(name: SmolStr, verb: Verb, subresource: &str) -> SmolStr {
     if verb == Verb::Create && subresource.is_empty() {
         SmolStr::default()
@@ -241,7 +241,7 @@ impl Route {
         let served = registry
             .served(&target.group, &target.version, &target.resource)
             .ok_or_else(ApiError::unknown_resource)?;
-        // The path of a namespace has its name in both places, but the object itself lives in none.
+        // The path of a namespace names it in both places, but the object itself has no namespace.
         let namespace = if target.of_namespace {
             SmolStr::default()
         } else {

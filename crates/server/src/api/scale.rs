@@ -20,7 +20,7 @@ use crate::write::{self, WriteResult};
 /// Answers a GET.
 ///
 /// # Errors
-/// 404 where the object is not there.
+/// 404 if the object does not exist.
 pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     let snapshot = get::snapshot(context, &request).await?;
     let entry = get::entry(&snapshot, &request)?;

@@ -1,5 +1,6 @@
-//! DELETE of an object that cannot be read, by who may risk that (`ignoreStoreReadErrorWithClusterBreakingPotential`,
-//! <https://kep.k8s.io/3926>): neither finalizers nor admission nor dependents are looked at, since they are unknown.
+//! DELETE of an object that cannot be read, by users with a special permission
+//! (`ignoreStoreReadErrorWithClusterBreakingPotential`, <https://kep.k8s.io/3926>): finalizers, admission and
+//! dependents are ignored, since they are unknown.
 
 use std::sync::Arc;
 
@@ -77,7 +78,7 @@ pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) ->
     let Some(entry) = entry.filter(|entry| objects::check_readable(entry).is_err()) else {
         const WHY: &str = "is exclusively used to delete corrupt object(s), try again by removing this option";
         let error = FieldError::invalid(&FieldPath::new(OPTION), true, WHY);
-        // The reference names the resource for the kind.
+        // The reference uses the resource name as the kind.
         let named = GroupKind {
             group: resource.group.clone(),
             kind: resource.plural.clone(),
@@ -118,7 +119,7 @@ fn authorize(context: &Context, request: &ResourceRequest) -> Result<(), ApiErro
     }
 }
 
-/// The `Status` that reports an object that is gone and was never read.
+/// Returns the `Status` that reports a deleted object that was never read.
 fn gone(request: &ResourceRequest) -> Vec<u8> {
     let details = Details {
         name: request.name.to_string(),

@@ -1,4 +1,4 @@
-//! PUT of one object or of a part of it.
+//! PUT of one object or of a subresource.
 
 use std::sync::Arc;
 

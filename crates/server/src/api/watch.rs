@@ -29,7 +29,7 @@ const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static(negotiation::PROTO
 /// Answers a watch.
 ///
 /// # Errors
-/// 400 for selectors and versions that cannot be read, 406 for forms that are no streams.
+/// 400 for invalid selectors and versions, 406 for forms that cannot be streamed.
 pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let mut options = ListOptions::parse(&request.query, context.config.lists)?;
     options.watch = true;
@@ -51,7 +51,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
         Ok(answer(request, ResponseBody::from(frame)))
     };
     let snapshot = match (options.send_initial_events, wanted) {
-        // A version that is yet to come is an event, not an answer.
+        // A future version is reported by an event, not by the status of the answer.
         (Some(true), Some(version)) => match fresh(store, Some(version)).await {
             Ok(snapshot) => snapshot,
             Err(error) => return failed(request, &error),
@@ -139,7 +139,7 @@ fn listed(context: &Context, request: &ResourceRequest) -> Option<ListedWatch> {
     })
 }
 
-/// The form of a stream.
+/// Returns the format of a stream.
 fn stream_format(request: &ResourceRequest) -> Result<Format, ApiError> {
     match request.representation.format {
         Format::Yaml => Err(ApiError::not_acceptable(format!(
@@ -163,7 +163,7 @@ fn event_form(request: &ResourceRequest, shown: &RequestedVersion, include: Incl
     }
 }
 
-/// The answer that shows frames: as they come, or as the messages of a WebSocket.
+/// Returns the answer that streams the frames, either directly or as messages of a WebSocket.
 fn answer(request: ResourceRequest, frames: ResponseBody) -> Response {
     let format = request.representation.format;
     match request.upgrade {
@@ -183,7 +183,7 @@ fn answer(request: ResourceRequest, frames: ResponseBody) -> Response {
 /// that not all watches end at once.
 fn duration(context: &Context, options: &ListOptions) -> Duration {
     match options.timeout_seconds.filter(|seconds| *seconds != 0) {
-        // A time below zero is over at once.
+        // A negative timeout ends the watch immediately.
         Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or_default().min(MAX_SECONDS)),
         None => {
             let least = context.config.min_watch_timeout;
@@ -197,7 +197,7 @@ fn duration(context: &Context, options: &ListOptions) -> Duration {
     }
 }
 
-/// A watch of a year is as long as anybody waits; larger numbers would overflow clocks.
+/// The maximum duration of a watch in seconds, one year; larger numbers would overflow clocks.
 const MAX_SECONDS: u64 = 366 * 24 * 3600;
 
 fn stream(format: Format, body: ResponseBody) -> Response {

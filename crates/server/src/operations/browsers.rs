@@ -28,7 +28,7 @@ const ALLOWED: [(HeaderName, &str); 4] = [
 ];
 
 impl Browsers {
-    /// The origin of the page that asks, if it may read the answer.
+    /// Returns the origin of the requesting page, if it may read the answer.
     pub(super) fn allowed_origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(header::ORIGIN)?;
         let text = origin.to_str().ok().filter(|text| !text.is_empty())?;

@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/healthz`: whether the server lives and whether it is ready, as a whole and check by check
+//! `/livez`, `/readyz` and `/healthz`: the liveness and readiness of the server, as a whole and for each check
 //! (<https://kubernetes.io/docs/reference/using-api/health-checks/>).
 
 use std::borrow::Cow;
@@ -20,7 +20,7 @@ pub struct Health {
     checks: Vec<Check>,
 }
 
-/// One thing that can be well or not.
+/// A check that passes or fails.
 struct Check {
     name: Cow<'static, str>,
     endpoints: &'static [Endpoint],
@@ -32,7 +32,7 @@ struct Check {
 }
 
 impl Check {
-    /// Runs it for an endpoint as a whole.
+    /// Runs the check for an endpoint as a whole.
     fn run(&self, endpoint: Endpoint) -> Result<(), String> {
         let outcome = (self.outcome)();
         let runs = self.runs.get(endpoint as usize);
@@ -46,7 +46,7 @@ impl Check {
 /// The endpoints that run checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// Both of the others, in the older form.
+    /// The older form, which combines the other two.
     Healthz,
     /// The liveness endpoint: the server should be restarted if it fails.
     Livez,
@@ -55,7 +55,7 @@ pub enum Endpoint {
 }
 
 impl Endpoint {
-    /// Every endpoint, for checks that are part of each.
+    /// All endpoints, for checks that are part of each.
     pub const ALL: &'static [Endpoint] = &[Self::Healthz, Self::Livez, Self::Readyz];
 
     fn name(self) -> &'static str {
@@ -67,13 +67,13 @@ impl Endpoint {
     }
 }
 
-/// Something that has to be done once after the start. Until then its check fails, but for `/livez` within the grace
-/// period of a start.
+/// A task that has to be completed once after the start. Until then its check fails, except for `/livez` within the
+/// grace period of a start.
 #[derive(Clone, Debug, Default)]
 pub struct Hook(Arc<AtomicBool>);
 
 impl Hook {
-    /// It is done.
+    /// Marks the task as completed.
     pub fn finish(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -88,7 +88,7 @@ impl Hook {
 }
 
 impl Health {
-    /// The checks that every server has: that it answers at all, and that it does so still.
+    /// Creates the checks of every server, which is only `ping`: it passes whenever the server answers.
     pub fn new() -> Self {
         Self::default().with("ping", Endpoint::ALL, || Ok(()))
     }
@@ -130,8 +130,8 @@ impl Health {
         })
     }
 
-    /// Adds a check for each of the names that is well for as long as the task of that name runs. A report names it where it
-    /// fails, and not where it is well, since the reference runs these tasks elsewhere.
+    /// Adds a check for each of the names that passes as long as the task of that name runs. A report only lists it if
+    /// it fails, because the reference runs these tasks elsewhere.
     #[must_use]
     pub fn with_tasks(self, names: impl IntoIterator<Item = &'static str>, tasks: &Background) -> Self {
         names.into_iter().fold(self, |health, name| {
@@ -144,7 +144,7 @@ impl Health {
         })
     }
 
-    /// The paths of all checks, as the list of paths at `/` has them.
+    /// Returns the paths of all checks, as the list of paths at `/` contains them.
     pub fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         for endpoint in Endpoint::ALL {
@@ -155,7 +155,7 @@ impl Health {
         paths
     }
 
-    /// The answer for `path`, if it is one of health.
+    /// Returns the answer for `path`, if it is a health check.
     pub fn respond(&self, path: &str, query: &Query) -> Option<Response> {
         let path = path.strip_prefix('/')?;
         let (root, name) = match path.split_once('/') {

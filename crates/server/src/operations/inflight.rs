@@ -30,7 +30,7 @@ pub fn lasts(info: &RequestInfo) -> bool {
     matches!(info.verb.as_str(), "watch" | "proxy") || subresource.is_some_and(|name| LASTING.contains(&name))
 }
 
-/// The answer to a request that there is no place for, which should come again after so many seconds.
+/// Returns the answer to a request that got no seat, with the number of seconds after which the client should retry.
 pub(crate) fn too_many(retry_seconds: u64) -> Response {
     let mut response = response::text(StatusCode::TOO_MANY_REQUESTS, format!("{TOO_MANY}\n"));
     response

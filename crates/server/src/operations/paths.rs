@@ -1,4 +1,4 @@
-//! The paths that are no resources: discovery, health, the version, OpenAPI and the list of paths itself.
+//! The paths that are not resources: discovery, health, the version, OpenAPI and the list of paths itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ pub struct Paths {
 /// The pages about the server that are enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// Its flags: `/flagz`.
+    /// The flags of the server: `/flagz`.
     pub flagz: bool,
     /// The version and the start time of the server: `/statusz`.
     pub statusz: bool,
@@ -75,7 +75,7 @@ impl Pages {
 }
 
 impl Paths {
-    /// The paths of a server that clients reach at `address` (host and port).
+    /// Creates the paths of a server that clients reach at `address` (host and port).
     pub fn new(
         registry: Arc<ArcSwap<Registry>>,
         health: Health,
@@ -108,7 +108,7 @@ impl Paths {
         self
     }
 
-    /// With the flags that the server was started with, and their values.
+    /// Reports the flags that the server was started with, and their values.
     #[must_use]
     pub fn with_flags(mut self, flags: BTreeMap<String, String>) -> Self {
         self.flags = flags;
@@ -122,26 +122,26 @@ impl Paths {
         self
     }
 
-    /// With the documents of OpenAPI that come from `source`.
+    /// Serves the OpenAPI documents of `source`.
     #[must_use]
     pub fn with_openapi(mut self, source: Arc<dyn openapi::Source>) -> Self {
         self.openapi = Some(Arc::new(OpenApi::new(source)));
         self
     }
 
-    /// With other servers behind this one.
+    /// Adds aggregated servers.
     #[must_use]
     pub fn with_aggregator(mut self, aggregator: Arc<Aggregator>) -> Self {
         self.aggregator = Some(aggregator);
         self
     }
 
-    /// The servers behind this one.
+    /// Returns the aggregator.
     pub(crate) fn aggregator(&self) -> Option<&Arc<Aggregator>> {
         self.aggregator.as_ref()
     }
 
-    /// The server that serves the path, if it is another.
+    /// Returns the aggregated server that serves the path, if any.
     pub(crate) fn remote(&self, path: &str) -> Option<Arc<Proxied>> {
         let aggregator = self.aggregator.as_ref()?;
         match path.strip_prefix(OPENAPI_3) {
@@ -153,21 +153,21 @@ impl Paths {
         }
     }
 
-    /// With what is counted, and the requests under way.
+    /// Serves the metrics, and the number of requests in flight.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<Metrics>, in_flight: Arc<InFlight>) -> Self {
         self.metrics = Some((metrics, in_flight));
         self
     }
 
-    /// With the priority levels, which are dumped and counted.
+    /// Serves dumps and metrics of the priority levels.
     #[must_use]
     pub fn with_fairness(mut self, fairness: Option<Arc<PriorityAndFairness>>) -> Self {
         self.fairness = fairness;
         self
     }
 
-    /// With the documents about who makes the tokens of service accounts.
+    /// Serves the documents of the issuer of service account tokens.
     #[must_use]
     pub fn with_issuer(mut self, documents: Option<IssuerDocuments>) -> Self {
         self.issuer = documents;
@@ -187,7 +187,7 @@ impl Paths {
         self.registry.load().serves_group(group)
     }
 
-    /// The answer at a path that is none of a resource; in protobuf by `messages`.
+    /// Returns the answer at a path that is not a resource; encodes protobuf with `messages`.
     ///
     /// # Errors
     /// 404, 405 or 406.
@@ -356,7 +356,7 @@ fn read_only(method: &Method) -> Result<(), ApiError> {
     }
 }
 
-/// A document that seldom changes, which those who ask may keep for an hour.
+/// Returns a document that seldom changes, which clients may cache for an hour.
 fn issuer_document(media_type: &'static str, text: &[u8]) -> Response {
     let body = bytes::Bytes::copy_from_slice(text);
     let mut answer = response::bytes(StatusCode::OK, HeaderValue::from_static(media_type), body);
@@ -365,7 +365,7 @@ fn issuer_document(media_type: &'static str, text: &[u8]) -> Response {
     answer
 }
 
-/// Answers with documents in the form that a request asks for.
+/// A writer of documents in the form that a request accepts.
 struct Document<'a> {
     messages: &'a Messages,
     headers: &'a HeaderMap,
@@ -395,7 +395,7 @@ impl Document<'_> {
         self.any_format(&list)
     }
 
-    /// The document in any form that objects are served in.
+    /// Returns the document in any form in which objects are served.
     fn any_format(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         let representation = Representation::of_document(self.headers, self.query)?;
         let make = || response::document_bytes(self.messages, &representation, document);
@@ -413,7 +413,7 @@ impl Document<'_> {
         self.json(document)
     }
 
-    /// The document as JSON, whatever the client accepts.
+    /// Returns the document as JSON, whatever the client accepts.
     fn json(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         response::document(
             self.messages,

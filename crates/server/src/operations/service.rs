@@ -1,4 +1,4 @@
-//! From a request to its answer: who asks, what about, may they, and which code answers.
+//! The processing of a request: authentication, routing, authorization, and the handler that answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,13 +41,13 @@ use crate::wire::fairness::{Schema, WatchHold};
 use crate::wire::in_flight::{InFlight, Seat};
 use crate::wire::websocket::{self, Upgrade};
 
-/// Everything that answers requests, once a connection has read them.
+/// The service that answers requests once a connection has read them.
 pub struct Service {
     /// The state that the handlers share.
     pub context: Arc<Context>,
-    /// The user who makes the request.
+    /// The authenticator of requests.
     pub authenticator: Authenticator,
-    /// In whose name they ask.
+    /// The impersonation of users.
     pub impersonation: Impersonation,
     /// The handlers of the paths that are not resources.
     pub paths: Paths,
@@ -55,9 +55,9 @@ pub struct Service {
     pub in_flight: Arc<InFlight>,
     /// The priority levels whose seats requests occupy. They replace the limits of `in_flight`.
     pub fairness: Option<Arc<PriorityAndFairness>>,
-    /// The writer of the audit log, where there is one.
+    /// The writer of the audit log, if it is enabled.
     pub auditor: Option<Arc<Auditor>>,
-    /// The headers for browsers, where there are any.
+    /// The headers for browsers, if they are configured.
     pub browsers: Option<Arc<Browsers>>,
     /// The probability that a request is the last of its connection, if this is enabled.
     pub go_away: Option<GoAway>,
@@ -72,13 +72,13 @@ pub struct Service {
 pub struct GoAway {
     /// The share of such requests.
     pub chance: f64,
-    /// Any number, none likelier than another.
+    /// A source of uniformly distributed random numbers.
     pub random: fn() -> u64,
 }
 
 impl GoAway {
     fn decides(&self) -> bool {
-        // The upper bits are what a float holds of a number.
+        // A float holds 53 bits of a number: the upper ones are used.
         let share = ((self.random)() >> 11) as f64 / (1u64 << 53) as f64;
         share < self.chance
     }
@@ -145,7 +145,7 @@ impl Service {
         let http2 = head.version == Version::HTTP_2;
         let go_away = http2 && self.go_away.is_some_and(|rule| rule.decides());
         let outcome = match info {
-            // A browser asks whether it may ask.
+            // The preflight request of a browser.
             Ok(_) if origin.is_some() && method == Method::OPTIONS => Ok(response::no_content()),
             Ok(info) => {
                 let arrival = Arrival {
@@ -191,7 +191,7 @@ impl Service {
         response
     }
 
-    /// Adds the headers that answers of all kinds have: the priority level, how to cache them, and what browsers need.
+    /// Adds the headers of all kinds of answers: the priority level, caching, and the headers for browsers.
     fn add_headers(&self, headers: &mut HeaderMap, schema: Option<&Schema>, origin: Option<HeaderValue>) {
         if let Some(schema) = schema {
             name_level(headers, schema);
@@ -204,7 +204,7 @@ impl Service {
         }
     }
 
-    /// Begins to count the request.
+    /// Begins the metrics of the request.
     fn record(&self, info: &RequestInfo, headers: &HeaderMap, started: Instant) -> Option<Recording> {
         let applies = info.verb == "patch"
             && negotiation::patch_type(headers, self.context.config.cbor).is_ok_and(PatchType::applies);
@@ -229,7 +229,7 @@ impl Service {
         }
     }
 
-    /// The name by which an audit log knows the request: the client's own, or a new one.
+    /// Returns the audit ID of the request: the client's own, or a new one.
     fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
         let sent = headers.get(AUDIT_ID).filter(|id| !id.is_empty());
         sent.cloned().unwrap_or_else(|| {
@@ -238,8 +238,8 @@ impl Service {
         })
     }
 
-    /// The answer to a request whose address could be read: it is authenticated, gets a seat, is authorized, and goes to what
-    /// answers it.
+    /// Returns the answer to a request with a valid URI: the request is authenticated, gets a seat, is authorized, and
+    /// is passed to its handler.
     async fn answer(
         self: &Arc<Self>,
         mut head: http::request::Parts,
@@ -330,7 +330,7 @@ impl Service {
         }
     }
 
-    /// The user who sends a request, by its certificate or its headers.
+    /// Returns the user of a request, authenticated by its certificate or its headers.
     fn authenticate(
         &self,
         head: &mut http::request::Parts,
@@ -349,7 +349,7 @@ impl Service {
         outcome
     }
 
-    /// The user that a request is judged as: the one that sends it, or the one that its headers name.
+    /// Returns the effective user of a request: its sender, or the user that its headers impersonate.
     fn impersonated(
         &self,
         user: Arc<User>,
@@ -368,11 +368,11 @@ impl Service {
         Ok(user)
     }
 
-    /// The resource that a request is about; `None` where its path is another one.
+    /// Returns the resource that a request names; `None` for other paths.
     async fn target_of(&self, incoming: &Incoming) -> Option<ResourcePath> {
         let is_api = || incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
         if !is_api() {
-            // The group may be that of a definition that was written a moment ago, and documents show all that is served.
+            // The group may be that of a CRD that was just written, and documents list all served resources.
             self.context.definitions.caught_up().await;
             if !is_api() {
                 return None;
@@ -391,11 +391,11 @@ impl Service {
         (limit, schema): (Option<Duration>, &mut Option<Arc<Schema>>),
     ) -> Result<Response, ApiError> {
         let context = Arc::clone(&self.context);
-        // What changes something is finished even if the client goes away: what a write reserves is given back, or kept
-        // for good, when its outcome is known.
+        // A write is finished even if the client disconnects: its reservations are released, or made permanent, when
+        // its outcome is known.
         let writes = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
-        // The work of a verb is a large future, which is put in one place rather than handed on from layer to layer. The
-        // seat goes with it, and then with the answer until the client has that.
+        // The future of a verb is large, so it is boxed once instead of being moved from layer to layer. It owns the
+        // seat, and the answer owns it afterwards until the client has received the answer.
         let answer = Box::pin(guarded(incoming.audit.clone(), async move {
             let response = router::serve_resource(&context, incoming, target).await?;
             Ok(holding(response, seat))
@@ -413,7 +413,7 @@ impl Service {
             }
         };
         match tokio::time::timeout(limit, answer).await {
-            // What noticed by itself that the time has run out may be first.
+            // The handler may notice the timeout first.
             Ok(Err(error)) if error.is_out_of_time() => Ok(response::out_of_time()),
             Ok(outcome) => outcome,
             Err(_) => {
@@ -439,10 +439,11 @@ impl Service {
         entered
     }
 
-    /// The place of a request among those that are served, with what it holds if it is a watch. `schema` learns its flow schema.
+    /// Waits for the seat of a request, and returns it with the resources that a watch holds. Sets `schema` to its flow
+    /// schema.
     ///
     /// # Errors
-    /// After how many seconds the client should come again, where there is no place.
+    /// If there is no seat: the number of seconds after which the client should retry.
     async fn enter(
         &self,
         request: &SeatRequest<'_>,
@@ -461,7 +462,7 @@ impl Service {
             return Ok((None, WatchHold::default()));
         };
         let Admitted { seat, watch } = fairness.admit(&self.in_flight, schema, request).await?;
-        // A watch gives its seats back once it has begun, whatever happens to its answer.
+        // A watch releases its seats once it has begun, whatever happens to its answer.
         let seat = request.limit.is_some().then_some(seat);
         Ok((seat, watch))
     }
@@ -476,7 +477,7 @@ impl Service {
         holding(Box::pin(aggregator.forward(to, request)).await, seat)
     }
 
-    /// Begins to audit a request, where it is audited.
+    /// Begins the audit record of a request, if the policy audits it.
     fn begin_audit(
         &self,
         user: Option<&Arc<User>>,
@@ -518,7 +519,7 @@ impl Service {
     }
 }
 
-/// A header as the log shows it.
+/// A header in the format of the log.
 struct HeaderInLog<'a>(Option<&'a HeaderValue>);
 
 impl std::fmt::Display for HeaderInLog<'_> {
@@ -579,7 +580,7 @@ fn log(
     }
 }
 
-/// Does `work`, and records in the audit log how long it took where the request is audited.
+/// Runs `work`, and records its duration in the audit log if the request is audited.
 fn audited<T>(audit: Option<&Recorder>, layer: Layer, work: impl FnOnce() -> T) -> T {
     let Some(audit) = audit else { return work() };
     let began = Instant::now();

@@ -17,29 +17,29 @@ use crate::http::request_info::RequestInfo;
 #[derive(Debug, Default)]
 pub struct StorageVersionBarrier {
     completed: AtomicBool,
-    /// By where the objects of a resource are kept, which several resources may share.
+    /// The storage prefixes of the published resources; several resources may share one.
     published: RwLock<HashSet<SmolStr>>,
     errors: RwLock<HashMap<SmolStr, String>>,
 }
 
 impl StorageVersionBarrier {
-    /// The version of the objects that are kept under that prefix was published.
+    /// Records that the version of the objects below that prefix is published.
     pub fn published(&self, prefix: &str) {
         self.errors.write().remove(prefix);
         self.published.write().insert(prefix.into());
     }
 
-    /// It could not be published.
+    /// Records that it could not be published.
     pub fn failed(&self, prefix: &str, error: String) {
         self.errors.write().insert(prefix.into(), error);
     }
 
-    /// All versions were published; no write waits from now on.
+    /// Records that all versions are published; no write waits from now on.
     pub fn complete(&self) {
         self.completed.store(true, Ordering::Release);
     }
 
-    /// True if the versions of all resources are published, so that no write waits.
+    /// Returns true if the versions of all resources are published, so that no write waits.
     pub fn is_complete(&self) -> bool {
         self.completed.load(Ordering::Acquire)
     }

@@ -33,13 +33,13 @@ fn media_types(cbor: bool) -> impl Iterator<Item = (&'static str, Option<Format>
 
 /// A page.
 pub(super) trait Page {
-    /// Its kind, such as `Statusz`. The page itself is called so in small letters.
+    /// The kind of the page, such as `Statusz`. Its path is the kind in lowercase letters.
     const KIND: &'static str;
 
     /// Returns the content of an object of the kind besides kind, version and name.
     fn content(&self) -> impl Serialize;
 
-    /// The content as text, behind the warning that all pages begin with.
+    /// Returns the content as text, which follows the warning at the start of all pages.
     fn text(&self) -> String;
 }
 

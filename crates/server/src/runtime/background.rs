@@ -12,18 +12,18 @@ use parking_lot::Mutex;
 
 use crate::runtime::shutdown::Shutdown;
 
-/// The check of the task that follows the objects that define resources.
+/// The check of the task that observes the CRDs.
 pub const DEFINITIONS: &str = "poststarthook/crd-informer-synced";
-/// The check of the tasks that show kinds what is stored of them.
+/// The check of the tasks that pass stored objects to their kinds.
 pub const OBSERVERS: &str = "poststarthook/generic-apiserver-start-informers";
 
-/// The check of the task that follows APIServices.
+/// The check of the task that observes APIServices.
 pub const API_SERVICES: &str = "poststarthook/start-kube-aggregator-informers";
 
-/// The tasks of a server, as its health sees them.
+/// The background tasks of a server, with their state for health checks.
 #[derive(Clone, Debug, Default)]
 pub struct Background {
-    /// The tasks that have ended before their time, by the check that fails for them.
+    /// The tasks that have ended too early, by the check that fails for them.
     ended: Arc<Mutex<BTreeMap<&'static str, SmolStr>>>,
 }
 
@@ -76,7 +76,7 @@ fn ended(task: &str) -> String {
     format!("the task {task} has ended")
 }
 
-/// Notices the end of a task, however it comes.
+/// A guard that records the end of a task, even if it panics.
 struct EndWatch {
     background: Background,
     check: &'static str,

@@ -10,11 +10,11 @@ pub use holdfast_writes::Identifiers;
 
 /// A source of the time of day.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> SystemTime;
 }
 
-/// The clock of the machine.
+/// The system clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -27,15 +27,15 @@ impl Clock for SystemClock {
 /// The number of random bytes that are drawn at once: each request uses a uid, and most need no system call for it.
 const DRAWN: usize = 1024;
 
-/// The random bytes of a uid.
+/// The number of random bytes of a uid.
 const UID: usize = 16;
 
-/// Identifiers that cannot be predicted.
+/// A source of unpredictable identifiers.
 #[derive(Default)]
 pub struct RandomIdentifiers(Mutex<Vec<u8>>);
 
 impl RandomIdentifiers {
-    /// Bytes that were given to no other caller.
+    /// Returns bytes that no other caller receives.
     fn draw(&self) -> [u8; UID] {
         let mut drawn = self.0.lock();
         if drawn.len() < UID {

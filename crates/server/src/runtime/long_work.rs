@@ -13,7 +13,8 @@ use std::task::{Context, Poll, ready};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// From how many bytes on reading, changing or writing an object counts as long work: some tenths of a millisecond.
+/// The size in bytes from which reading, changing or writing an object counts as long work: some tenths of a
+/// millisecond.
 pub(crate) const LARGE: usize = 32 * 1024;
 
 tokio::task_local! {
@@ -26,7 +27,8 @@ pub(crate) async fn begins(size: usize) {
     if size < LARGE {
         return;
     }
-    // Other requests, such as those of controllers, stay where they are; and where there is one thread there is no apart.
+    // Other requests, such as those of controllers, stay on their thread; a single-threaded runtime has no other
+    // thread.
     let elsewhere = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
     if elsewhere && LONG.try_with(|long| !long.replace(true)) == Ok(true) {
         // The next poll runs outside the worker threads.
@@ -34,7 +36,7 @@ pub(crate) async fn begins(size: usize) {
     }
 }
 
-/// The long work that is done at a time.
+/// The limit of concurrent long work.
 #[derive(Clone, Debug)]
 pub struct LongWork(Arc<Semaphore>);
 
@@ -80,7 +82,7 @@ impl<F: Future + Unpin> Future for Turns<F> {
         let waiting = this
             .waiting
             .get_or_insert_with(|| Box::pin(Arc::clone(places).acquire_owned()));
-        // The semaphore is never closed, so there always is a place in the end.
+        // The semaphore is never closed, so a permit is always acquired eventually.
         let place = ready!(waiting.as_mut().poll(context)).ok();
         this.waiting = None;
         let outcome = tokio::task::block_in_place(|| Pin::new(&mut this.work).poll(context));
@@ -105,13 +107,13 @@ mod tests {
             let work = Box::pin(async move {
                 begins(LARGE).await;
                 let _ = begun.send(());
-                // A thread that is held, as by work.
+                // This blocks the thread, as long work does.
                 released.recv().is_ok()
             });
             long_work.apart(work).await
         });
         has_begun.await.unwrap();
-        // There is one worker: this runs only where the work is apart from it.
+        // There is one worker thread: the task runs only if the long work is on another thread.
         tokio::spawn(async move { release.send(()).unwrap() }).await.unwrap();
         assert!(work.await.unwrap());
     }

@@ -6,25 +6,25 @@ use tokio::sync::watch;
 /// The phases of the shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// There is no end in sight.
+    /// The server serves normally.
     #[default]
     Serving,
-    /// Readiness checks fail, so that new clients go elsewhere; those that come are served.
+    /// Readiness checks fail, so that new clients use other servers; requests that still arrive are served.
     NotReady,
     /// No connection is accepted, and unbounded requests such as watches end.
     Closing,
 }
 
-/// Begins the phases of the end.
+/// A trigger for the phases of the shutdown.
 #[derive(Debug, Default)]
 pub struct ShutdownTrigger(watch::Sender<Phase>);
 
-/// Reports how far the end has come.
+/// A receiver of the shutdown phase.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Receiver<Phase>);
 
 impl ShutdownTrigger {
-    /// A server that serves.
+    /// Creates the trigger of a server that serves.
     pub fn new() -> Self {
         Self::default()
     }
@@ -35,7 +35,7 @@ impl ShutdownTrigger {
         Shutdown(self.0.subscribe())
     }
 
-    /// Readiness goes off.
+    /// Makes readiness checks fail.
     pub fn not_ready(&self) {
         self.begin(Phase::NotReady);
     }
@@ -61,11 +61,11 @@ impl Shutdown {
         *self.0.borrow() == Phase::Closing
     }
 
-    /// Waits until what has no end of its own, such as a watch, has to end.
+    /// Waits until unbounded requests, such as watches, have to end.
     pub async fn closing(&self) {
         let mut phase = self.0.clone();
         if phase.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
-            // The trigger is gone, so the end can never begin.
+            // The trigger is dropped, so the shutdown can never begin.
             std::future::pending::<()>().await;
         }
     }

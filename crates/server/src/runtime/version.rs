@@ -1,9 +1,9 @@
-//! `/version`: the release of Kubernetes that the server behaves like, and its own
+//! `/version`: the Kubernetes release that the server implements, and its own release
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/other-resources/>, `version.Info`).
 
 use serde::Serialize;
 
-/// The release of Kubernetes whose behaviour is served.
+/// The Kubernetes release that the server implements.
 pub const KUBERNETES: &str = "1.36.2";
 
 /// The build information of a server.
@@ -19,7 +19,7 @@ pub struct Build {
     pub compiler: &'static str,
 }
 
-/// A build of which nothing is known.
+/// An unknown build.
 impl Default for Build {
     fn default() -> Self {
         Self {
@@ -50,18 +50,18 @@ pub struct VersionInfo {
     platform: String,
 }
 
-/// The version of this build: `v1.36.2+holdfast.0.1.0`.
+/// Returns the version of this build: `v1.36.2+holdfast.0.1.0`.
 pub fn git_version() -> String {
     format!("v{KUBERNETES}+holdfast.{}", env!("CARGO_PKG_VERSION"))
 }
 
 impl VersionInfo {
-    /// The compiler, where the reference shows its version of Go.
+    /// Returns the compiler, which replaces the reference's Go version.
     pub(crate) fn go_version(&self) -> &str {
         &self.go_version
     }
 
-    /// The labels of the metric that reports the build, and their values.
+    /// Returns the labels of the metric that reports the build, and their values.
     pub(crate) fn labels(&self) -> ([&'static str; 9], [&str; 9]) {
         let labels = [
             ("build_date", self.build_date),
@@ -79,7 +79,7 @@ impl VersionInfo {
 
     /// Returns the version information of a server of this build.
     pub fn of(build: &Build) -> Self {
-        // Clients know platforms by the names that Go gives them.
+        // Clients expect the platform names of Go.
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
             "aarch64" => "arm64",

@@ -16,9 +16,9 @@ use super::forward::authority;
 pub struct Availability {
     /// True if it is available.
     pub available: bool,
-    /// The reason.
+    /// The reason of the condition.
     pub reason: &'static str,
-    /// The message.
+    /// The message of the condition.
     pub message: String,
 }
 
@@ -39,7 +39,7 @@ const ATTEMPTS: usize = 5;
 /// The time limit of an answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The user as which an aggregated server knows this one.
+/// The user name of this server at aggregated servers.
 pub(super) const USER: &str = "system:kube-aggregator";
 
 impl Aggregator {
@@ -81,7 +81,7 @@ impl Aggregator {
         })
     }
 
-    /// Asks for what a server must serve.
+    /// Requests the group version that the server must serve.
     async fn ask_for_group_version(&self, proxied: &Proxied) -> Result<(), String> {
         let remote = proxied.service.remote.as_ref().ok_or("it is served here")?;
         let path = path(&proxied.service);

@@ -62,7 +62,7 @@ const NEWER: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
                      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
 impl RemoteDiscovery {
-    /// Forgets what is no longer served elsewhere.
+    /// Removes the entries of services that are no longer served elsewhere.
     pub(super) fn keep(&self, services: &ApiServices) {
         let known = self.versions.load();
         if known.keys().any(|name| services.proxied(name).is_none()) {
@@ -224,7 +224,7 @@ fn is_newer(headers: &HeaderMap) -> bool {
     has("g=apidiscovery.k8s.io") && has("as=APIGroupDiscoveryList") && (has("v=v2") || has("v=v2beta1"))
 }
 
-/// Reads a document where it keeps no other request waiting.
+/// Parses a document on a thread where it does not delay other requests.
 async fn read<T: serde::de::DeserializeOwned + Send + 'static>(body: bytes::Bytes) -> Result<T, String> {
     let read = tokio::task::spawn_blocking(move || serde_json::from_slice(&body));
     let read = read.await.map_err(|error| error.to_string())?;

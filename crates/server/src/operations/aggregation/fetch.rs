@@ -13,7 +13,7 @@ use super::api_services::Proxied;
 use super::forward::authority;
 use crate::identity;
 
-/// A question of this server.
+/// A request of this server itself.
 pub(super) struct Question<'a> {
     pub(super) path: &'a str,
     /// The user in whose name the request is made.
@@ -33,10 +33,10 @@ pub(super) struct Fetched {
     pub(super) body: Bytes,
 }
 
-/// The most bytes of an answer.
+/// The maximum size of an answer, in bytes.
 const MAX_BYTES: usize = 32 << 20;
 
-/// A user of this server's own.
+/// Returns a user for this server's own requests.
 pub(super) fn own_user(name: &'static str, groups: &[&'static str]) -> User {
     User {
         name: name.into(),
@@ -46,10 +46,10 @@ pub(super) fn own_user(name: &'static str, groups: &[&'static str]) -> User {
 }
 
 impl Aggregator {
-    /// Asks the server of an APIService, be it available or not.
+    /// Sends a request to the server of an APIService, even if it is not available.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// If there is no answer; the text gives the reason.
     pub(super) async fn fetch(&self, from: &Proxied, question: Question<'_>) -> Result<Fetched, String> {
         let limit = question.limit;
         let fetched = tokio::time::timeout(limit, self.ask(from, question)).await;

@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use holdfast_value::{Map, SmolStr, Value};
 
-/// The kinds that a definition is of. It does not distinguish definitions.
+/// The kinds of a definition. Definitions that only differ in it are equal.
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
-/// The members of a document whose entries are referred to by name.
+/// The members of a document whose entries are referenced by name.
 const NAMED: [&str; 2] = ["definitions", "parameters"];
 
 /// The callback that receives the parts of a document.
@@ -45,7 +45,7 @@ fn entries(document: &Value, member: &str) -> Map {
         .unwrap_or_default()
 }
 
-/// The names of the definitions that `value` refers to, and those that these refer to.
+/// Adds the names of the definitions that `value` references, directly or through others.
 fn add_used(value: &Value, definitions: &Map, used: &mut BTreeSet<SmolStr>) {
     let mut found = Vec::new();
     visit_references(value, &mut |reference| {
@@ -81,9 +81,9 @@ fn visit_references(value: &Value, visit: &mut impl FnMut(&str)) {
 /// The additions of other documents to one.
 pub(super) struct Added {
     paths: Map,
-    /// Definitions and parameters.
+    /// The definitions and parameters.
     named: [Map; 2],
-    /// The kinds of definitions that are in the document already, and are those of others as well.
+    /// The kinds of definitions that the document and other documents have in common.
     kinds: HashMap<SmolStr, Value>,
 }
 
@@ -92,7 +92,7 @@ pub(super) struct Added {
 struct Own {
     paths: HashSet<SmolStr>,
     names: [HashSet<SmolStr>; 2],
-    /// The entries with names that others have too.
+    /// The entries whose names other documents also use.
     shared: [Map; 2],
 }
 
@@ -165,7 +165,7 @@ impl Added {
         }
     }
 
-    /// The name that an entry gets, if it cannot keep its own.
+    /// Returns the new name of an entry, if it cannot keep its own.
     fn new_name(&self, at: usize, name: &SmolStr, value: &Value, theirs: &Map, own: &Own) -> Option<SmolStr> {
         let taken = |name: &str| self.has(at, name, own);
         let same = |name: &str| self.get(at, name, own).is_some_and(|there| equal(there, value));
@@ -204,7 +204,7 @@ impl Added {
         }
     }
 
-    /// Gives the parts of the document with what is added.
+    /// Passes the parts of the document to `take`, including the additions.
     pub(super) fn write(mut self, take: Take<'_>, document: impl FnOnce(Take<'_>)) {
         // Definitions of this document that other documents use for further kinds.
         let kinds = std::mem::take(&mut self.kinds);
@@ -229,7 +229,7 @@ impl Added {
         }
     }
 
-    /// Gives what is added to a member behind what the document has of it.
+    /// Passes the additions to a member, after the document's own entries.
     fn end(&mut self, member: &'static str, take: &mut dyn FnMut(&'static str, Value)) {
         let added = match member {
             "paths" => &mut self.paths,
@@ -257,7 +257,7 @@ fn reference(member: &str, name: &str) -> SmolStr {
     format!("#/{member}/{name}").into()
 }
 
-/// The value with its references renamed.
+/// Returns the value with its references renamed.
 fn renamed(value: &Value, renames: &HashMap<SmolStr, SmolStr>) -> Value {
     match value {
         _ if renames.is_empty() => value.clone(),
@@ -294,7 +294,7 @@ fn equal(one: &Value, other: &Value) -> bool {
     without(one) == without(other)
 }
 
-/// The kinds of two definitions, if the second has any that the first has not.
+/// Returns the kinds of both definitions, if the second has any that the first lacks.
 fn joined_kinds(one: Option<&Value>, other: Option<&Value>) -> Option<Value> {
     let list = |kinds: Option<&Value>| {
         kinds
@@ -337,7 +337,7 @@ mod tests {
         format!("{{get: {{schema: {{$ref: '#/definitions/{definition}'}}}}}}")
     }
 
-    /// The members of the document that comes of several, as JSON.
+    /// Returns the members of the merged document, as JSON.
     fn merged(own: &str, others: &[&str]) -> HashMap<&'static str, String> {
         let own = parse(own);
         let give = |take: Take<'_>| {

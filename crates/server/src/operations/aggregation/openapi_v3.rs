@@ -169,7 +169,7 @@ fn operation(value: &Value) -> Value {
     Value::Map(converted)
 }
 
-/// The schema of a body in each of its media types.
+/// Returns the schema of a body in each of its media types.
 fn content(of: &Value, media_types: &[SmolStr]) -> Value {
     let mut body = Map::new();
     body.insert("schema", schema(of));

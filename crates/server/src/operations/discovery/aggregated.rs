@@ -184,7 +184,7 @@ impl Document {
             }
             (Format::Json, _) if !representation.pretty => self.json.clone(),
             (Format::Json | Format::Yaml | Format::Cbor, _) => {
-                // Without its line end, which indented JSON does not have.
+                // The final line end is removed, which indented JSON does not have.
                 let json = self.json.slice(..self.json.len().saturating_sub(1));
                 let mut response = response::encoded(messages, StatusCode::OK, representation, json)?;
                 response
@@ -458,7 +458,7 @@ fn own_group_version(resource: &Resource, here: &GroupVersion) -> Kind {
     }
 }
 
-/// The same of a subresource, whose kind may be another's.
+/// Returns the same for a subresource, which may have a kind of another group version.
 fn subresource_group_version(resource: &Resource, kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr, SmolStr) {
     if resource.definition.is_some() {
         return (kind.group_version.group.clone(), kind.group_version.version.clone());

@@ -29,7 +29,7 @@ struct Others {
     versions: Arc<RemoteVersions>,
 }
 
-/// The priority of group versions that definitions serve.
+/// The priority of group versions that CRDs serve.
 const DEFINED: Priority = Priority {
     group: 1000,
     version: 100,
@@ -64,8 +64,8 @@ impl Catalog {
         Arc::ptr_eq(&self.registry, &other.registry) && same_others
     }
 
-    /// The groups but the core group with their versions, as `/apis` lists them: those that APIServices name, in their order, and
-    /// what definitions serve whose APIService is yet to come.
+    /// Returns the groups except the core group with their versions, as `/apis` lists them: those of APIServices in
+    /// their order, and those of CRDs whose APIService does not exist yet.
     pub(crate) fn groups(&self) -> Vec<(SmolStr, Vec<SmolStr>)> {
         let Some(others) = &self.others else {
             return groups(&self.registry);
@@ -88,8 +88,8 @@ impl Catalog {
         by_group_and_version(versions)
     }
 
-    /// The groups but the core group with their versions in the order of aggregated discovery: what is served here, and what other
-    /// servers have reported.
+    /// Returns the groups except the core group with their versions in the order of aggregated discovery: the resources
+    /// served here, and those that other servers have reported.
     pub(crate) fn groups_by_priority(&self) -> Vec<(SmolStr, Vec<SmolStr>)> {
         let Some(others) = &self.others else {
             return groups(&self.registry);
@@ -108,7 +108,7 @@ impl Catalog {
         by_highest_priority(versions)
     }
 
-    /// The APIServices whose servers have published what they serve.
+    /// Returns the APIServices whose servers have published their resources.
     fn known_services(&self) -> impl Iterator<Item = &Arc<ApiService>> {
         self.others.iter().flat_map(|others| {
             let proxied = others.services.proxied_all().map(|proxied| &proxied.service);
@@ -135,7 +135,7 @@ impl Catalog {
         others.versions.get(name.as_str()).cloned()
     }
 
-    /// All group versions but those of the core group, as paths.
+    /// Returns the paths of all group versions except those of the core group.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         for (group, versions) in self.groups() {

@@ -16,7 +16,7 @@ use smol_str::SmolStr;
 pub use catalog::Catalog;
 pub(crate) use kept::KeptDocuments;
 
-/// The resources of a group version in the order of discovery: by name.
+/// Returns the resources of a group version in the order of discovery: by name.
 fn sorted<'a>(registry: &'a Registry, group_version: &'a holdfast_resource::GroupVersion) -> Vec<Served> {
     let mut served: Vec<Served> = registry.served_in(group_version).collect();
     served.sort_by(|a, b| a.resource.plural.cmp(&b.resource.plural));
@@ -32,7 +32,7 @@ fn verb_names(resource: &Resource, verbs: &[Verb]) -> Vec<&'static str> {
     names
 }
 
-/// The groups other than the core group, each with its versions, in the order of discovery.
+/// Returns the groups except the core group, each with its versions, in the order of discovery.
 #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
 fn groups(registry: &Registry) -> Vec<(SmolStr, Vec<SmolStr>)> {
     let mut groups: Vec<(SmolStr, Vec<SmolStr>)> = Vec::new();
@@ -51,7 +51,7 @@ fn groups(registry: &Registry) -> Vec<(SmolStr, Vec<SmolStr>)> {
     groups
 }
 
-/// The subresources of a resource in the order of discovery.
+/// Returns the subresources of a resource in the order of discovery.
 fn subresources(served: &Served) -> Vec<&holdfast_resource::Subresource> {
     let mut subresources: Vec<_> = served.version().subresources.iter().collect();
     if served.resource.conventions.sorted_discovery {

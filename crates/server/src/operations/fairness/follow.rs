@@ -17,9 +17,9 @@ use crate::objects;
 use crate::objects::followers::{self, Difference, Followed, Follower};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
-/// The check of the tasks that follow the configuration.
+/// The check of the tasks that observe the configuration.
 const CONSUMER: &str = "poststarthook/priority-and-fairness-config-consumer";
-/// The check of the task that minds the queues.
+/// The check of the task that manages the queues.
 const FILTER: &str = "poststarthook/priority-and-fairness-filter";
 /// The check of the task that counts objects.
 const COUNTS: &str = "poststarthook/storage-object-count-tracker-hook";
@@ -31,7 +31,8 @@ const COUNTING: Duration = Duration::from_secs(60);
 /// The number of objects that are counted before the task yields.
 const RUN: usize = 2048;
 
-/// Keeps `fairness` up to date for as long as the server serves. What is stored now is in force when this returns.
+/// Keeps `fairness` up to date for as long as the server serves. The stored configuration is in effect when this
+/// returns.
 pub fn follow(context: &Arc<Context>, fairness: &Arc<PriorityAndFairness>) {
     let follow = |plural: &str, take: Take| {
         let registry = context.registry();
@@ -127,7 +128,7 @@ impl Follower for ConfigurationFollower {
 }
 
 impl PriorityAndFairness {
-    /// Lends and borrows from time to time, and serves those who wait for seats that linger.
+    /// Lends and borrows seats periodically, and dispatches requests that wait for released seats.
     async fn mind(&self) {
         let mut adjustments = interval_at(Instant::now() + ADJUSTMENT, ADJUSTMENT);
         adjustments.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -147,7 +148,7 @@ impl PriorityAndFairness {
         }
     }
 
-    /// Counts and weighs all objects, as they are in memory.
+    /// Counts and weighs all objects in memory.
     async fn count(&self, context: &Context) {
         let (registry, snapshot) = (context.registry(), context.shared.store.snapshot());
         let mut table: ObjectTable = HashMap::new();

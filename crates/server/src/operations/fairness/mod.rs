@@ -32,7 +32,7 @@ const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowsche
 /// The header that names the priority level of a request.
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
-/// The part of its time that a request may wait.
+/// The divisor of a request's time limit for its maximum wait in a queue.
 const WAITING_PART: u32 = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
@@ -58,7 +58,7 @@ struct Configuration {
     schemas: BTreeMap<SmolStr, SchemaSpec>,
 }
 
-/// A request that asks for seats.
+/// A request for seats.
 pub(crate) struct SeatRequest<'a> {
     pub(crate) info: &'a RequestInfo,
     pub(crate) user: &'a Arc<User>,
@@ -69,7 +69,7 @@ pub(crate) struct SeatRequest<'a> {
     pub(crate) started: Instant,
 }
 
-/// A request that has its seats.
+/// A request that has acquired its seats.
 pub(crate) struct Admitted {
     pub(crate) seat: Arc<Seat>,
     pub(crate) watch: WatchHold,
@@ -90,7 +90,7 @@ impl PriorityAndFairness {
         }
     }
 
-    /// The same where the work of lists is estimated so.
+    /// Returns the same with this estimate of the work of lists.
     #[must_use]
     pub fn estimating_lists(self, lists: ListEstimate) -> Self {
         Self { lists, ..self }
@@ -107,7 +107,7 @@ impl PriorityAndFairness {
     /// Waits for seats of the level of `schema`.
     ///
     /// # Errors
-    /// In how many seconds the client should come again, where there are none.
+    /// If there are none: the number of seconds after which the client should retry.
     pub(crate) async fn admit(
         &self,
         in_flight: &Arc<InFlight>,
@@ -161,7 +161,7 @@ impl PriorityAndFairness {
                     None,
                 )
             }
-            // A token is made of an account, and changes nothing that could be watched.
+            // Creating a token changes no object that could be watched.
             "create" | "update" | "patch" | "delete" if !is_token(target) => {
                 let watchers = match info.attributes().target {
                     AccessTarget::Resource(target) => self.levels.watches().interested(&target),
@@ -181,18 +181,18 @@ impl PriorityAndFairness {
             .map(|(_, known)| *known)
     }
 
-    /// The time of day at a moment of the levels' clock.
+    /// Converts a moment of the levels' clock to the time of day.
     fn time_of(&self, moment: Moment) -> SystemTime {
         self.origin.1 + Duration::from_nanos(moment.0)
     }
 
-    /// The instant of a moment of the levels' clock.
+    /// Converts a moment of the levels' clock to an instant.
     fn instant_of(&self, moment: Moment) -> Instant {
         self.origin.0 + Duration::from_nanos(moment.0)
     }
 }
 
-/// Names the schema and the level of the request that an answer is for.
+/// Adds the headers that name the flow schema and the priority level of the request.
 pub(crate) fn name_level(headers: &mut HeaderMap, schema: &Schema) {
     for (name, uid) in [(LEVEL_UID, schema.level_uid()), (SCHEMA_UID, schema.uid())] {
         if let Ok(value) = HeaderValue::from_maybe_shared(uid.clone()) {

@@ -39,17 +39,17 @@ impl DocumentKey {
 #[derive(Default)]
 pub(super) struct Kept {
     documents: HashMap<DocumentKey, Document>,
-    /// The bytes of all.
+    /// The number of bytes of all documents.
     size: usize,
-    /// Grows with each use of a document.
+    /// A counter that grows with each use of a document.
     clock: u64,
 }
 
 struct Document {
-    /// The state of the source that it was made of.
+    /// The state of the source from which it was made.
     fingerprint: Vec<u8>,
     compressed: Bytes,
-    /// The text, as long as anyone is sent it.
+    /// The text, while an answer with it is being sent.
     text: Weak<[u8]>,
     used: u64,
 }
@@ -73,7 +73,7 @@ impl Kept {
         }
     }
 
-    /// Lets others share the text of a document while it is sent.
+    /// Shares the text of a document between answers while it is sent.
     pub(super) fn share(&mut self, key: &DocumentKey, fingerprint: &[u8], text: &Arc<[u8]>) {
         if let Some(document) = self.document(key, fingerprint) {
             document.text = Arc::downgrade(text);

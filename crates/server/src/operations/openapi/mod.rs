@@ -35,7 +35,7 @@ use crate::wire::body::ResponseBody;
 
 /// The source of the documents.
 pub trait Source: Send + Sync {
-    /// The paths that have a document of version 3, without a slash in front: `api/v1`, `apis/apps/v1`.
+    /// Returns the paths that have a document of version 3, without a leading slash: `api/v1`, `apis/apps/v1`.
     fn paths(&self) -> Vec<String>;
 
     /// Returns the paths at which other servers have documents of version 3.
@@ -50,11 +50,11 @@ pub trait Source: Send + Sync {
     /// Returns a fingerprint that changes whenever the document of version 2 does.
     fn fingerprint_2(&self) -> Vec<u8>;
 
-    /// The document of version 3 of one of these paths, as JSON.
+    /// Returns the document of version 3 of one of these paths, as JSON.
     fn version_3(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// The document of version 2, part by part: the name of a member and what it holds. Maps of one name that follow one
-    /// another are one map.
+    /// Passes the parts of the document of version 2 to `take`: the name of a member and its content. Consecutive maps
+    /// of the same member form one map.
     fn version_2(&self, take: &mut dyn FnMut(&'static str, Value));
 }
 
@@ -62,7 +62,7 @@ pub trait Source: Send + Sync {
 pub struct OpenApi {
     source: Arc<dyn Source>,
     kept: Mutex<Kept>,
-    /// Held by who makes a document: one at a time, so that those who ask for the same one wait for it.
+    /// A lock for building documents: one at a time, so that concurrent requests for the same document wait for it.
     making: tokio::sync::Mutex<()>,
     /// The last sent index.
     index: Mutex<Bytes>,
@@ -87,7 +87,7 @@ const VERSION_2_TYPES: [(&str, Encoding, &str); 3] = [
 
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// The same of documents of version 3.
+/// The media types in which a document of version 3 can be requested, in the same form.
 const VERSION_3_TYPES: [(&str, Encoding, &str); 3] = [
     (JSON, Encoding::Json, JSON),
     (PROTOBUF_3, Encoding::Protobuf, PROTOBUF_3),
@@ -101,7 +101,7 @@ const VERSION_3_TYPES: [(&str, Encoding, &str); 3] = [
 const PROTOBUF_3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 
 impl OpenApi {
-    /// The documents of `source`.
+    /// Creates the documents of `source`.
     pub fn new(source: Arc<dyn Source>) -> Self {
         Self {
             source,
@@ -116,10 +116,10 @@ impl OpenApi {
         self.source.fingerprint_3(name).is_some()
     }
 
-    /// The answer at `path`, if it is one of OpenAPI. `now` is the time of day.
+    /// Returns the answer at `path`, if it is a path of OpenAPI. `now` is the time of day.
     ///
     /// # Errors
-    /// 500 where a document cannot be made.
+    /// 500 if a document cannot be built.
     pub async fn respond(
         self: &Arc<Self>,
         path: &str,
@@ -133,7 +133,7 @@ impl OpenApi {
                     return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
                 };
                 let fingerprint = self.source.fingerprint_2();
-                // In version 2, each encoding has a tag of its own.
+                // In version 2, each encoding has its own ETag.
                 let etag = match encoding {
                     Encoding::Json => hash(&fingerprint, "v2"),
                     Encoding::Protobuf => hash(&fingerprint, "v2.pb"),
@@ -198,7 +198,7 @@ impl OpenApi {
         response::text(StatusCode::OK, index.clone())
     }
 
-    /// The document of version 2, compressed while it is made.
+    /// Returns the document of version 2, compressed while it is written.
     fn version_2(&self, mut form: impl Parts) -> Result<Bytes, ApiError> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         let mut outcome = Ok(());
@@ -214,7 +214,7 @@ impl OpenApi {
             .map_err(|error| ApiError::internal(error.to_string()))
     }
 
-    /// A document of version 3, compressed.
+    /// Returns a document of version 3, compressed.
     fn version_3(&self, path: &str, encoding: Encoding) -> Result<Bytes, ApiError> {
         let text = self.source.version_3(path).ok_or_else(ApiError::unknown_resource)?;
         if encoding == Encoding::Json {
@@ -270,7 +270,7 @@ impl OpenApi {
         Ok(response)
     }
 
-    /// The document in one of its forms, which is made if it is not there yet.
+    /// Returns the document in one of its forms, and builds it if it is not kept yet.
     async fn bytes(self: &Arc<Self>, fingerprint: Vec<u8>, key: &DocumentKey, form: Form) -> Result<Bytes, ApiError> {
         let known = || self.kept.lock().get(key, &fingerprint, form);
         if let Some(bytes) = known() {
@@ -297,7 +297,7 @@ impl OpenApi {
         .await
     }
 
-    /// Makes a document, compressed, and keeps it.
+    /// Builds a document, compressed, and keeps it.
     fn make(&self, key: &DocumentKey, fingerprint: &[u8]) -> Result<Bytes, ApiError> {
         let document = match (&key.path, key.encoding) {
             (None, Encoding::Json) => self.version_2(Joined::default()),
@@ -336,7 +336,7 @@ fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ApiError> {
         .map_err(|error| ApiError::internal(error.to_string()))
 }
 
-/// The hash of the document `name` of a source with that fingerprint, in this version of the server.
+/// Returns the hash of the document `name` of a source with that fingerprint, in this version of the server.
 fn hash(fingerprint: &[u8], name: &str) -> String {
     let mut hasher = Sha512::new();
     for part in [
@@ -490,7 +490,7 @@ mod tests {
                 assert!(first.as_ptr() == second.as_ptr() && second.as_ptr() == third.as_ptr());
             }
         }
-        // No client is sent the text any more: only the compressed document stays.
+        // Once no answer is sending the text, only the compressed document remains.
         let mut kept = openapi.kept.lock();
         let key = DocumentKey::version_2(Encoding::Json);
         assert!(kept.get(&key, b"1", Form::Text).is_none());
@@ -530,7 +530,7 @@ mod tests {
             assert_eq!(document.headers()[header::CONTENT_TYPE], PROTOBUF_3);
             assert_eq!(document.headers()[header::ETAG], json.headers()[header::ETAG]);
         }
-        // What is not acceptable is not sent elsewhere either.
+        // An answer that the client does not accept is not redirected either.
         let refused = ask(path, "hash=old", &[(header::ACCEPT, "text/html")]).await.unwrap();
         assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
     }

@@ -59,7 +59,7 @@ impl Parts for Joined {
     }
 }
 
-/// Protobuf: messages that follow one another are one message, and so are those within them.
+/// The protobuf form: consecutive messages are merged into one, and so are those within them.
 pub(super) struct Messages;
 
 impl Parts for Messages {
