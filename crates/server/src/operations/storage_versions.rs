@@ -86,7 +86,7 @@ fn prefix_of(resource: &Resource) -> Option<&SmolStr> {
     storage.map(|storage| &storage.prefix)
 }
 
-/// The name of the server itself.
+/// The user name of the server itself.
 const APISERVER: &str = "system:apiserver";
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const COMPONENT: &str = "apiserver";
 
 const GROUP: &str = "config.k8s.io";
 
-/// Media types in the order in which the reference matches them with a clause. Text has no format.
+/// The media types in the order in which the reference matches them with a clause. Text has no format.
 static TYPES: [(&str, Option<Format>); 4] = [
     ("application/json", Some(Format::Json)),
     ("application/yaml", Some(Format::Yaml)),
@@ -31,12 +31,12 @@ fn media_types(cbor: bool) -> impl Iterator<Item = (&'static str, Option<Format>
     TYPES.iter().copied().filter(served)
 }
 
-/// A page.
+/// A page about the server.
 pub(super) trait Page {
     /// The kind of the page, such as `Statusz`. Its path is the kind in lowercase letters.
     const KIND: &'static str;
 
-    /// Returns the content of an object of the kind besides kind, version and name.
+    /// Returns the content of the object, except its kind, version and name.
     fn content(&self) -> impl Serialize;
 
     /// Returns the content as text, which follows the warning at the start of all pages.
@@ -142,7 +142,8 @@ fn form(headers: &HeaderMap, kind: &str, cbor: bool) -> Result<Form, ApiError> {
     })
 }
 
-/// The form for a clause that accepts a media type: text has no object, and the others have nothing else.
+/// Returns the form for a clause that accepts a media type: text has no object form, and the other types have only
+/// that.
 fn form_of(clause: &Clause, format: Option<Format>, kind: &str) -> Option<Form> {
     let parameter = |name: &str| clause.parameter(name).unwrap_or_default();
     if !parameter("stream").is_empty() || !parameter("sv").is_empty() {

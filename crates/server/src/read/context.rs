@@ -15,7 +15,7 @@ pub struct Context {
     pub definitions: Arc<Definitions>,
     /// The context of the representation of objects.
     pub representation: Arc<representation::Context>,
-    /// The events that are encoded already.
+    /// The cache of encoded events.
     pub frames: EventCache,
     /// The shutdown phase of the server; watches end with it.
     pub shutdown: Shutdown,

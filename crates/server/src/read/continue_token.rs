@@ -17,7 +17,7 @@ use crate::http::options::ListOptions;
 /// The base64 variant of Go's library: it ignores the bits of the last letter beyond whole bytes.
 const GO: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// The version of the form.
+/// The version of the token format.
 const VERSION: &str = "meta.k8s.io/v1";
 
 /// A marker instead of a revision: the list continues with the newest objects, because those of its own revision are
@@ -29,7 +29,7 @@ const NEWEST: i64 = -1;
 pub(super) struct ContinueToken {
     v: &'static str,
     rv: i64,
-    /// The first key that may come, below the prefix of the list.
+    /// The first key of the next chunk, relative to the prefix of the list.
     start: String,
     /// The number of remaining objects, if it is known: the value of `remainingItemCount` is counted once for all
     /// chunks.
@@ -38,7 +38,7 @@ pub(super) struct ContinueToken {
 }
 
 impl ContinueToken {
-    /// The token of a list at `revision` that goes on at `start` with `remaining` objects.
+    /// Creates the token of a list at `revision` that continues at `start` with `remaining` objects.
     pub(super) fn new(revision: u64, start: String, remaining: Option<usize>) -> Self {
         Self {
             v: VERSION,
@@ -71,7 +71,7 @@ impl ContinueToken {
         let bytes = GO.decode(text).map_err(|error| {
             let at = match error {
                 DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
-                // One letter too many.
+                // There is one letter too many.
                 DecodeError::InvalidLength(_) => text.len().saturating_sub(1),
                 DecodeError::InvalidPadding => text.find('=').unwrap_or_default(),
             };
@@ -102,12 +102,12 @@ impl ContinueToken {
         Ok(token)
     }
 
-    /// The revision of the list; `None` for whichever is the newest.
+    /// Returns the revision of the list; `None` for the newest one.
     pub(super) fn revision(&self) -> Option<u64> {
         self.rv.try_into().ok()
     }
 
-    /// The first key that may come, below the prefix of the list.
+    /// Returns the first key of the next chunk, relative to the prefix of the list.
     pub(super) fn start(&self) -> &[u8] {
         self.start.strip_prefix('/').unwrap_or(&self.start).as_bytes()
     }
@@ -117,7 +117,7 @@ impl ContinueToken {
         self.remaining
     }
 
-    /// The token that goes on at the same place with the newest objects.
+    /// Returns the token that continues at the same key with the newest objects.
     pub(super) fn inconsistent(&self) -> String {
         Self {
             v: VERSION,
@@ -128,9 +128,9 @@ impl ContinueToken {
         .text()
     }
 
-    /// The token as clients hold it.
+    /// Returns the token in its encoded form.
     pub(super) fn text(&self) -> String {
-        // Numbers and text always have a JSON form.
+        // Numbers and strings can always be encoded as JSON.
         GO.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 }

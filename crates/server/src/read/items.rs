@@ -30,10 +30,10 @@ const LOOK: usize = 64;
 /// The time that a list works before it yields.
 const SLICE: Duration = Duration::from_micros(100);
 
-/// The size at which a run of bytes is sent.
+/// The size in bytes at which a chunk is sent.
 const RUN_BYTES: usize = 64 * 1024;
 
-/// From which size on a run gets all the room that it may need at once, so that it need not grow step by step.
+/// The size in bytes from which a chunk gets its full capacity at once, so that it need not grow step by step.
 const LONG_BYTES: usize = 8 * 1024;
 
 /// The objects of a list, read one after the other.
@@ -78,7 +78,7 @@ impl Conversion {
         item.converted.is_none() && self.shown.needs_webhook(&item.entry)
     }
 
-    /// Converts what must be of the first of `items`: as many as go into one review.
+    /// Converts the objects at the front of `items` that need it: as many as one review holds.
     async fn carry_out(&self, items: &mut VecDeque<ListItem>) -> Result<(), ApiError> {
         let (mut due, mut bytes) = (Vec::new(), 0);
         for (at, item) in items.iter().enumerate().filter(|(_, item)| self.is_due(item)) {
@@ -97,7 +97,7 @@ impl Conversion {
     }
 }
 
-/// The part of a state that was not looked at yet.
+/// The part of a snapshot that was not examined yet.
 struct Rest {
     snapshot: Snapshot,
     resource: Arc<Resource>,
@@ -159,10 +159,10 @@ impl ListItems {
         self
     }
 
-    /// Converts the first objects where that is due, so that the next of them can be had.
+    /// Converts the first objects if necessary, so that the next of them can be returned.
     ///
     /// # Errors
-    /// 500 where a webhook fails.
+    /// 500 if a webhook fails.
     pub(crate) async fn prepare(&mut self) -> Result<(), ApiError> {
         if self.conversion.is_none() {
             return Ok(());
@@ -181,7 +181,7 @@ impl ListItems {
         }
     }
 
-    /// Looks at the next few objects. Returns whether there were any.
+    /// Examines the next few objects. Returns true if there were any.
     async fn look(&mut self) -> Result<bool, ApiError> {
         let Some(rest) = &mut self.rest else { return Ok(false) };
         let range = match &rest.next {
@@ -326,7 +326,7 @@ struct Body {
     writer: Writer,
     indenter: Option<Indenter>,
     run: Vec<u8>,
-    /// Goes on from run to run: what the connection does with one counts as well.
+    /// The time slice, which continues from chunk to chunk: the connection's work on a chunk counts as well.
     turn: TimeSlice,
     first: bool,
     ended: bool,
@@ -355,7 +355,7 @@ impl Body {
                 Err(error) => Err(error),
             };
             if let Err(error) = written {
-                // It is too late for another status; a list that breaks off cannot be read.
+                // The status is already sent; the client cannot parse a truncated list.
                 tracing::error!(%error, "a list ends before its last object");
                 self.ended = true;
             }

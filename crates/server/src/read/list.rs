@@ -26,10 +26,10 @@ use crate::representation::RequestedVersion;
 /// The time for which a read waits for a future revision.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
-/// The objects that a request asks for.
+/// Returns the objects that a request selects.
 ///
 /// # Errors
-/// As [`list`].
+/// The errors of [`list`].
 pub(crate) async fn page(
     context: &Context,
     request: &ResourceRequest,
@@ -87,10 +87,10 @@ pub(crate) fn selection(request: &ResourceRequest, options: &ListOptions) -> Res
     })
 }
 
-/// The revision that the text of a `resourceVersion` names; `None` for none.
+/// Parses the revision in a `resourceVersion`; `None` if it is empty.
 ///
 /// # Errors
-/// What is wrong with it, in the reference's words.
+/// If it is invalid; the text is that of the reference.
 fn read_revision(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -102,10 +102,10 @@ fn read_revision(text: &str) -> Result<Option<u64>, String> {
     Ok(Some(number))
 }
 
-/// The revision that a GET of one object or a watch names; `None` for none.
+/// Parses the revision of a GET of one object or of a watch; `None` if it is empty.
 ///
 /// # Errors
-/// 500 where it is no number, as in the reference.
+/// 500 if it is not a number, like in the reference.
 pub(crate) fn revision(text: &str) -> Result<Option<u64>, ApiError> {
     read_revision(text).map_err(ApiError::unclassified)
 }
@@ -133,7 +133,8 @@ async fn snapshot(
             let stated = read_revision(&options.resource_version)
                 .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?;
             let wanted = stated.unwrap_or_default();
-            // A chunk of a stated version is one of exactly this version, so that the next ones can show the same.
+            // A chunk with a resource version is read at exactly this version, so that the next chunks can use the same
+            // state.
             let chunked = options.resource_version_match.is_none() && extent.limited && wanted > 0;
             let exact = options.resource_version_match == Some(ResourceVersionMatch::Exact);
             // The reference answers a list of one object without waiting, so that its error has no retry advice.
@@ -193,13 +194,13 @@ fn unreadable(error: HistoryError) -> ApiError {
 pub(crate) struct Page {
     /// The objects, in the order of their keys.
     pub(crate) items: ListItems,
-    /// The revision they were read at.
+    /// The revision at which they were read.
     revision: u64,
     /// The token of the next chunk; empty for the last one.
     continue_token: String,
     /// The number of objects after these, if the list states it.
     remaining: Option<usize>,
-    /// The shard whose objects they are; empty for all.
+    /// The shard of the objects; empty for all.
     shard: String,
 }
 
@@ -227,22 +228,22 @@ impl Page {
             remaining: None,
             shard: selection.shard.as_ref().map(ToString::to_string).unwrap_or_default(),
         };
-        // Any state will do where the version is 0, and the reference then answers from its cache, which knows no chunks.
+        // Version 0 allows any state. The reference then answers from its cache, which does not support chunks.
         let limit = usize::try_from(options.limit).unwrap_or_default();
         if limit == 0 || options.resource_version == "0" {
             return Ok(page);
         }
         let items = std::mem::take(&mut page.items).first(limit).await?;
-        // One object by its name is no chunk, unless a token asks for what comes behind it.
+        // A single object selected by name is not a chunk, unless a token continues after it.
         let pages = place.key.is_none() || token.is_some();
         let last = items.found().nth(limit - 1).filter(|_| pages);
-        // Whether what comes behind is selected, the reference finds out when it is requested.
+        // Like the reference, this ignores the selectors: the request for the next chunk applies them.
         let next = last.and_then(|last| snapshot.range_after(prefix, last.key()).next());
         if let (Some(last), Some(next)) = (last, next) {
             if selection.is_every_attribute() {
                 page.remaining = Some(remaining(snapshot, prefix, token, limit, next.key()));
             }
-            // Nothing lies between an object's key and the same with a zero byte behind it.
+            // No other key lies between a key and the same key followed by a zero byte.
             let last = last.key().get(prefix.len()..).unwrap_or_default();
             let start = String::from_utf8_lossy(last).into_owned() + "\0";
             page.continue_token = ContinueToken::new(page.revision, start, page.remaining).text();
@@ -262,12 +263,12 @@ impl Page {
         Ok(entries)
     }
 
-    /// The `metadata` of the list, as JSON.
+    /// Returns the `metadata` of the list, as JSON.
     pub(crate) fn metadata(&self) -> String {
         self.metadata_that(!self.continue_token.is_empty())
     }
 
-    /// The same, with the token also where it is empty.
+    /// Returns the same metadata, including an empty continue token.
     pub(crate) fn metadata_with_continue(&self) -> String {
         self.metadata_that(true)
     }
@@ -281,7 +282,7 @@ impl Page {
             metadata.push_str(&format!(",\"remainingItemCount\":{remaining}"));
         }
         if !self.shard.is_empty() {
-            // Nothing in it has to be escaped.
+            // The selector contains nothing that JSON escapes.
             metadata.push_str(&format!(",\"shardInfo\":{{\"selector\":\"{}\"}}", self.shard));
         }
         metadata.push('}');
@@ -296,7 +297,7 @@ fn remaining(snapshot: &Snapshot, prefix: &[u8], token: Option<&ContinueToken>, 
         Some(token) => token.remaining(),
         None => Some(snapshot.count(prefix)),
     };
-    // Of the newest objects, or by a token that was made up, nothing is known.
+    // The number is unknown for the newest objects, and for a token that a client made up.
     match before.and_then(|before| before.checked_sub(limit)) {
         None | Some(0) => snapshot.range_from(prefix, next).count(),
         Some(left) => left,
@@ -307,7 +308,7 @@ fn remaining(snapshot: &Snapshot, prefix: &[u8], token: Option<&ContinueToken>, 
 pub(crate) struct KeyRange {
     /// The common prefix of the keys.
     pub(crate) prefix: String,
-    /// The one key, where the request is about one object.
+    /// The key, if the request is for one object.
     pub(crate) key: Option<String>,
 }
 

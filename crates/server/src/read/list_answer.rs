@@ -21,10 +21,10 @@ use crate::read::list::Page;
 use crate::representation::table::Rows;
 use crate::representation::{Context, RequestedVersion, Tree, go_package, write_partial};
 
-/// The answer that shows a list.
+/// Returns the answer with a list.
 ///
 /// # Errors
-/// 406 for a view that lists do not have, 500 where the objects cannot be converted.
+/// 406 for a view that lists do not have, 500 if the objects cannot be converted.
 pub(crate) async fn answer(
     context: &Context,
     shown: &RequestedVersion,
@@ -54,10 +54,11 @@ pub(crate) async fn answer(
     response::encoded(&context.messages, StatusCode::OK, representation, json)
 }
 
-/// The answer that shows a list of `trees`, which are in their storage version; `metadata` is that of the list, as JSON.
+/// Returns the answer with a list of `trees`, which are in their storage version; `metadata` is that of the list, as
+/// JSON.
 ///
 /// # Errors
-/// 406 for a view that lists do not have, 500 where an object cannot be converted.
+/// 406 for a view that lists do not have, 500 if an object cannot be converted.
 pub(crate) fn of_trees(
     context: &Context,
     shown: &RequestedVersion,
@@ -98,7 +99,7 @@ pub(crate) struct Writer {
 }
 
 enum ItemForm {
-    /// Without kind and version, which the list has.
+    /// A whole object, without kind and version, which the list has.
     Whole,
     Partial(MetaVersion),
     Row(Rows),
@@ -166,7 +167,7 @@ impl Writer {
     /// Writes an object.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if it cannot be converted.
     fn tree(&self, tree: Tree<'_>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         match &self.items {
             ItemForm::Whole => {

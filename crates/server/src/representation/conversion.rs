@@ -18,7 +18,7 @@ use crate::objects::{self, Entry};
 use crate::representation::Context;
 use crate::representation::RequestedVersion;
 
-/// The most objects of one review, and the size at which no more are added.
+/// The maximum number of objects in one review, and the size at which no more are added.
 pub(crate) const TOGETHER: usize = 64;
 pub(crate) const BYTES_TOGETHER: usize = 2 << 20;
 

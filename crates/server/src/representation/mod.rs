@@ -58,7 +58,7 @@ impl RequestedVersion {
         }
     }
 
-    /// An object of which nothing is set but what it is.
+    /// Returns an object with only its kind and version set.
     pub(crate) fn zero(&self, types: &TypeTable) -> Value {
         let of = types.id_of_object(&self.api_version, &self.kind);
         let zero = of.map(|id| types.get(id).zero());
@@ -68,7 +68,7 @@ impl RequestedVersion {
         object
     }
 
-    /// The version that a request's address is of.
+    /// Returns the requested version of a request.
     pub(crate) fn of_request(request: &ResourceRequest) -> Self {
         Self {
             drops_managed_fields: request.representation.drops_managed_fields,
@@ -88,7 +88,7 @@ impl RequestedVersion {
         shown
     }
 
-    /// The columns of tables.
+    /// Returns the columns of tables.
     pub(crate) fn columns(&self) -> &[Column] {
         let mut versions = self.resource.versions.iter();
         let version = versions.find(|version| version.api_version == self.api_version);
@@ -105,7 +105,7 @@ impl RequestedVersion {
         self.resource.is_stored_in(&self.api_version)
     }
 
-    /// The metadata of a stored object as JSON, where they can be cut out of its bytes.
+    /// Returns the metadata of a stored object as JSON, if they can be cut out of its bytes.
     pub(crate) fn metadata_text<'e>(&self, entry: &'e Entry) -> Option<Cow<'e, [u8]>> {
         let place = || objects::metadata_place(entry.bytes(), &self.kind, &self.api_version);
         if !self.resource.capabilities.rows.hidden_annotations.is_empty() {
@@ -115,7 +115,7 @@ impl RequestedVersion {
         Some(self.reduced_text(metadata))
     }
 
-    /// Metadata as JSON without what answers leave out.
+    /// Returns metadata as JSON without the fields that answers omit.
     fn reduced_text<'m>(&self, metadata: &'m [u8]) -> Cow<'m, [u8]> {
         let dropped = self
             .drops_managed_fields
@@ -138,7 +138,7 @@ impl RequestedVersion {
         Ok(self.reduced(shown))
     }
 
-    /// A tree without what answers leave out.
+    /// Returns an object without the fields that answers omit.
     fn reduced(&self, mut tree: Value) -> Value {
         if self.drops_managed_fields {
             tree.remove_at(&["metadata", "managedFields"]);
@@ -191,10 +191,10 @@ impl RequestedVersion {
         Ok(convert::shown_at_once(&self.resource, tree, &self.api_version)?)
     }
 
-    /// The tree of which tables and metadata are made.
+    /// Returns the object from which tables and metadata are made.
     ///
     /// # Errors
-    /// 500 where the kind does not know the conversion.
+    /// 500 if the kind does not support the conversion.
     pub(crate) fn summarized(&self, tree: Tree<'_>) -> Result<Value, ApiError> {
         let mut summarized = match tree {
             Tree::Stored(tree) if self.resource.capabilities.rows.of_stored_version => self.reduced(tree.clone()),
@@ -219,11 +219,11 @@ impl RequestedVersion {
         }
     }
 
-    /// The bytes of a stored object that needs no webhook, as an answer shows it. It is not parsed where its bytes, or
-    /// pieces of them, will do.
+    /// Returns the bytes of a stored object that needs no webhook, as the answer contains them. The object is not
+    /// parsed if its bytes, or pieces of them, suffice.
     ///
     /// # Errors
-    /// 500 where the kind does not know the conversion.
+    /// 500 if the kind does not support the conversion.
     #[expect(clippy::indexing_slicing, reason = "the place was found in these very bytes")]
     pub(crate) fn bytes(&self, types: &TypeTable, entry: &Entry) -> Result<Bytes, ApiError> {
         if !self.is_stored_so(entry) {
@@ -245,17 +245,17 @@ impl RequestedVersion {
     }
 }
 
-/// A tree on its way into an answer, by the version that it is in.
+/// A parsed object for an answer, by the version that it is in.
 #[derive(Clone, Copy)]
 pub(crate) enum Tree<'a> {
-    /// In the version that it is stored in.
+    /// An object in its storage version.
     Stored(&'a Value),
     /// An object in the requested version, which a webhook converted.
     Converted(&'a Value),
 }
 
 impl Tree<'_> {
-    /// The tree.
+    /// Returns the parsed object.
     fn value(&self) -> &Value {
         match self {
             Self::Stored(tree) | Self::Converted(tree) => tree,
@@ -263,8 +263,8 @@ impl Tree<'_> {
     }
 }
 
-/// Returns the answer with one stored object. `tree_at_hand` is the same object if the caller has it parsed, except for
-/// its resource version.
+/// Returns the answer with one stored object. `tree_at_hand` is the same object, except for its resource version, if
+/// the caller has parsed it already.
 ///
 /// # Errors
 /// 406 for a view that objects do not have, 500 if the object cannot be converted.
@@ -306,10 +306,10 @@ pub(crate) async fn entry(
     object(context, shown, query, representation, code, Tree::Stored(&tree))
 }
 
-/// The answer that shows one object, which is in the version that it is stored in.
+/// Returns the answer with one object, which is in its storage version.
 ///
 /// # Errors
-/// As [`entry`].
+/// The errors of [`entry`].
 pub(crate) async fn tree(
     context: &Context,
     shown: &RequestedVersion,
@@ -341,10 +341,10 @@ pub(crate) fn object(
     response::encoded(&context.messages, code, representation, viewed)
 }
 
-/// One object as a view shows it, as JSON.
+/// Returns one object in the form of a view, as JSON.
 ///
 /// # Errors
-/// 406 for a view that objects do not have, 500 where the object cannot be converted.
+/// 406 for a view that objects do not have, 500 if the object cannot be converted.
 pub(crate) fn view(
     context: &Context,
     shown: &RequestedVersion,
@@ -373,10 +373,10 @@ pub(crate) fn view(
     }
 }
 
-/// The table of one object, as JSON.
+/// Returns the table of one object, as JSON.
 ///
 /// # Errors
-/// 500 where the object cannot be converted.
+/// 500 if the object cannot be converted.
 pub(crate) fn table_of_one(rows: &Rows, object: Tree<'_>, with_columns: bool) -> Result<Vec<u8>, ApiError> {
     let metadata = match object.value().str_at(&["metadata", "resourceVersion"]) {
         None | Some("") => "{}".to_owned(),
@@ -388,7 +388,7 @@ pub(crate) fn table_of_one(rows: &Rows, object: Tree<'_>, with_columns: bool) ->
     Ok(bytes)
 }
 
-/// Writes the `PartialObjectMetadata` of an object, whose `metadata` may be at hand as JSON.
+/// Writes the `PartialObjectMetadata` of an object. `metadata` is the JSON of its metadata, if it is available.
 pub(crate) fn write_partial(
     types: &TypeTable,
     object: &Value,
@@ -411,7 +411,7 @@ pub(crate) fn write_partial(
     bytes.push(b'}');
 }
 
-/// The `PartialObjectMetadata` of an object.
+/// Returns the `PartialObjectMetadata` of an object.
 pub(crate) fn partial(object: &Value, version: MetaVersion) -> Value {
     let mut partial = Value::empty_map();
     partial.set_at(&["kind"], "PartialObjectMetadata".into());
@@ -421,12 +421,12 @@ pub(crate) fn partial(object: &Value, version: MetaVersion) -> Value {
     partial
 }
 
-/// The Go type that the reference names in messages about an object.
+/// Returns the Go type that the reference names in messages about an object.
 fn go_type(shown: &RequestedVersion) -> String {
     format!("*{}.{}", go_package(shown), shown.kind)
 }
 
-/// The package of a kind's Go type in the reference: the first part of its group's name.
+/// Returns the package of a kind's Go type in the reference: the first part of its group's name.
 pub(crate) fn go_package(shown: &RequestedVersion) -> &str {
     match shown.api_version.rsplit_once('/') {
         None => "core",

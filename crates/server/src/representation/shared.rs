@@ -12,12 +12,12 @@ use crate::metrics::Metrics;
 use crate::objects::Store;
 use crate::runtime::{Clock, Identifiers};
 
-/// Handles to what all requests share. A copy has the same things behind it.
+/// Handles to the state that all requests share. Clones refer to the same state.
 #[derive(Clone)]
 pub struct Shared {
     /// The currently served resources. A request loads one snapshot and uses it until its end.
     pub registry: Arc<ArcSwap<Registry>>,
-    /// The objects.
+    /// The store of objects.
     pub store: Arc<Store>,
     /// The admission policies.
     pub policies: Arc<Policies>,
@@ -25,10 +25,10 @@ pub struct Shared {
     pub authorizer: Arc<dyn Authorizer>,
     /// The users of bearer tokens.
     pub tokens: Arc<dyn TokenAuthenticator>,
-    /// The source of uids, of the names of requests and of the ends of generated names.
+    /// The source of uids, of audit IDs and of the suffixes of generated names.
     pub identifiers: Arc<dyn Identifiers>,
-    /// The time of day.
+    /// The source of the time of day.
     pub clock: Arc<dyn Clock>,
-    /// The counters of all that happens.
+    /// The metrics of the server.
     pub metrics: Arc<Metrics>,
 }

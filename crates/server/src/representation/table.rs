@@ -1,4 +1,4 @@
-//! Tables: objects as rows of cells, which is what `kubectl get` shows
+//! Tables: objects as rows of cells, as `kubectl get` prints them
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>).
 
 use std::borrow::Cow;
@@ -46,7 +46,7 @@ impl Rows {
         }
     }
 
-    /// The same for many stored objects, of which no more is read than rows show.
+    /// Returns the same settings for many stored objects, of which only the fields of rows are read.
     pub(crate) fn of_stored(mut self) -> Self {
         self.selected = selected(&self.shown, self.include);
         self
@@ -55,7 +55,7 @@ impl Rows {
     /// Writes the row of a stored object.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if it cannot be converted.
     pub(crate) fn row_of_stored(&self, entry: &Entry, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         if let Some((tree, metadata)) = self.cut(entry) {
             return self.row(Tree::Converted(&tree), Some(&metadata), bytes);
@@ -76,7 +76,7 @@ impl Rows {
             return None;
         }
         let (tree, metadata) = json::parse_selected_beside(bytes, selected, "metadata")?;
-        // Metadata that lack these are not those that are at hand.
+        // The answer's metadata lack these annotations, so the stored JSON cannot be used.
         let hidden = shown.resource.capabilities.rows.hidden_annotations;
         if hidden
             .iter()
@@ -104,10 +104,10 @@ impl Rows {
         bytes
     }
 
-    /// Writes the row of an object; `metadata` is the JSON of its metadata where that is at hand.
+    /// Writes the row of an object; `metadata` is the JSON of its metadata if it is available.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if it cannot be converted.
     pub(crate) fn row(&self, tree: Tree<'_>, metadata: Option<&[u8]>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         let object = self.shown.summarized(tree)?;
         bytes.extend_from_slice(b"{\"cells\":[");
@@ -137,7 +137,7 @@ impl Rows {
 
     /// Writes the bytes after the rows.
     pub(crate) fn end(&self, bytes: &mut Vec<u8>) {
-        // Where a kind has no columns of its own the reference has no list for rows that are not there.
+        // For a kind without columns of its own, the reference encodes an empty list of rows as `null`.
         if bytes.ends_with(ROWS) && matches!(self.shown.columns(), [_, second] if second.name == "Created At") {
             bytes.pop();
             bytes.extend_from_slice(b"null}");
@@ -147,7 +147,7 @@ impl Rows {
     }
 }
 
-/// Returns the fields that rows read from objects besides their metadata.
+/// Returns the fields that rows read from objects in addition to their metadata.
 fn selected(shown: &RequestedVersion, include: IncludeObject) -> Option<Selected> {
     if include == IncludeObject::Whole {
         return None;
@@ -167,7 +167,7 @@ fn selected(shown: &RequestedVersion, include: IncludeObject) -> Option<Selected
 /// The bytes before the first row.
 const ROWS: &[u8] = b",\"rows\":[";
 
-/// The members of the definition of a column and of a condition of a row, in their order.
+/// The members of a column definition and of a row condition, in their order.
 const COLUMN: [&str; 5] = ["name", "type", "format", "description", "priority"];
 const CONDITION: [&str; 4] = ["type", "status", "reason", "message"];
 

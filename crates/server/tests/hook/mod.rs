@@ -37,7 +37,7 @@ use tokio_rustls::TlsAcceptor;
 pub enum Reply {
     /// An AdmissionReview with this response, which needs no uid.
     Response(Value),
-    /// This body with this code.
+    /// A response with this status code and body.
     Raw(u16, String),
     /// No answer at all.
     Nothing,
@@ -65,7 +65,7 @@ pub fn patch(operations: &Value) -> Reply {
 pub struct Identity {
     certificate: CertificateDer<'static>,
     key: KeyPair,
-    /// The authority, in PEM.
+    /// The certificate of the authority, in PEM.
     authority: String,
 }
 

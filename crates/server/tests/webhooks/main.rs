@@ -43,7 +43,7 @@ async fn every_write_is_heard_of_with_the_object_before_and_after() {
         .delete(&format!("{CONFIG_MAPS}?fieldSelector=metadata.name=two"))
         .await;
     server.get(CONFIG_MAPS).await;
-    // The reference names no object of a collection that is deleted.
+    // The reference names no object when a collection is deleted.
     assert_eq!(
         heard(&hook),
         [

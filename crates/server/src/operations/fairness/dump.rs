@@ -62,7 +62,7 @@ const DETAILS: [&str; 8] = [
     "SubResource",
 ];
 
-/// The maximum number of idle queues of a level in a dump, besides those that are not idle.
+/// The maximum number of idle queues of a level in a dump, in addition to the busy ones.
 const MAX_IDLE_QUEUES: u64 = 4096;
 
 type Row = Vec<String>;

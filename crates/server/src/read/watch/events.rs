@@ -29,7 +29,7 @@ pub(crate) struct WatchEncoder {
     pub(crate) shown: RequestedVersion,
     /// The selected objects.
     pub(crate) selection: Selection,
-    /// In which form.
+    /// The form of the events.
     pub(crate) form: EventForm,
     /// True if the columns of a table were sent already.
     pub(crate) columns_sent: bool,
@@ -120,7 +120,7 @@ impl WatchEncoder {
             _ => self.object(event_type, event.current(), now, with_columns),
         };
         if with_columns {
-            // The first frame of a table is larger than those of others.
+            // The first frame of a table also contains the columns, so it is not shared.
             return encode().map(Some);
         }
         let frames = &self.context.frames;
@@ -155,7 +155,7 @@ impl WatchEncoder {
         self.viewed(EventType::Bookmark, Tree::Converted(&object), with_columns)
     }
 
-    /// The frame of an error, after which the watch ends.
+    /// Returns the frame of an error, after which the watch ends.
     pub(crate) fn error(&self, refusal: &ApiError) -> Bytes {
         let mut refusal = refusal.clone();
         if refusal.reason().is_empty() {
@@ -245,13 +245,13 @@ fn type_for_all(event: &Event) -> EventType {
     }
 }
 
-/// The frame of an error, after which the watch ends.
+/// Returns the frame of an error, after which the watch ends.
 pub(crate) fn error(messages: &Messages, format: Format, error: &ApiError) -> Bytes {
-    // A Status has any form.
+    // A Status can be encoded in any form.
     frame(messages, format, "ERROR", &error.to_json()).unwrap_or_default()
 }
 
-/// The frame of an event that shows the object whose JSON is `object`.
+/// Returns the frame of an event with the object whose JSON is `object`.
 fn frame(messages: &Messages, format: Format, event_type: &str, object: &[u8]) -> Result<Bytes, ApiError> {
     match format {
         Format::Protobuf => {
