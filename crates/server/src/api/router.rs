@@ -348,7 +348,7 @@ impl Route {
             "GET" if of_collection && info.verb == "watch" => Verb::Watch,
             "GET" if of_collection => Verb::List,
             "GET" => read_by_name,
-            // Only a proxy accepts every method, because it can forward it.
+            // Only a proxy accepts every method that can be forwarded.
             "HEAD" | "OPTIONS" if self.subresource == PROXY => Verb::Get,
             _ if self.path_verb.is_some() => return Err(ApiError::method_not_allowed()),
             "POST" => Verb::Create,

@@ -120,8 +120,8 @@ impl Own {
 }
 
 impl Added {
-    /// Collects the additions of `documents` to `document`, which passes its parts to a callback. If several documents
-    /// define the same, the first one wins.
+    /// Collects the additions of `documents` to `document`, which passes its parts to a callback. Earlier documents have
+    /// precedence over later ones.
     pub(super) fn new(documents: &[&Value], document: impl FnOnce(Take<'_>)) -> Self {
         let mut own = Own::read(documents, document);
         let mut added = Self {
