@@ -2,19 +2,19 @@
 #![warn(clippy::indexing_slicing)]
 //! The Kubernetes-compatible HTTP server.
 //!
-//! The folders stand in layers. Each imports only those before it in this list, which `tests/layers.rs` checks:
+//! The folders form layers. Each imports only those before it in this list, which `tests/layers.rs` checks:
 //!
 //! - [`runtime`]: the clock, identifiers, background tasks, long work, shutdown, the build.
 //! - [`wire`]: connections, TLS and certificates, bodies, slow clients, requests in flight, WebSocket framing.
 //! - [`http`]: headers, negotiation, parameters, request info, answers and the `Status` of errors.
-//! - [`objects`]: stored objects and the index beside them, lookups, followers, definitions, encoded events.
+//! - [`objects`]: stored objects and their index, lookups, informers, CRDs, encoded events.
 //! - [`identity`]: authentication, impersonation, service account tokens, authorization of a request.
-//! - [`metrics`]: what the server counts.
+//! - [`metrics`]: the metrics of the server.
 //! - [`webhooks`]: the client of webhooks.
-//! - `representation`: an object as an answer shows it: its version, its metadata, a row of a table.
+//! - `representation`: an object in an answer: its version, its metadata, a row of a table.
 //! - [`read`]: lists, continue tokens, watches.
 //! - [`mod@write`]: a write from its decoded object to its commit.
-//! - [`api`]: the router, one file for each verb, and the context that puts the layers together.
+//! - [`api`]: the router, one file for each verb, and the context that connects the layers.
 //! - [`operations`]: the service of all requests, health, discovery, OpenAPI, the loopback client, the start.
 
 pub mod api;

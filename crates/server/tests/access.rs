@@ -1,4 +1,4 @@
-//! Who may do what: roles and bindings, grants, reviews and impersonation, over a whole server.
+//! Access control over a whole server: roles and bindings, grants, reviews and impersonation.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -33,7 +33,7 @@ fn binding(name: &str, kind: &str, role: &str) -> String {
     .to_string()
 }
 
-/// Asks until the answer has this code: rights follow what is stored within moments, not at once.
+/// Repeats the request until the answer has this code: permissions follow the stored objects with a short delay.
 async fn until(code: u16, ask: impl AsyncFn() -> Answer) -> Answer {
     loop {
         let answer = ask().await;
@@ -117,7 +117,7 @@ async fn apply_and_put_create_only_with_the_right_to_create() {
     )
     .await;
     until(201, apply).await;
-    // Leases may be created by PUT.
+    // A PUT may create Leases.
     grant(
         &server,
         "leases",
@@ -142,7 +142,7 @@ async fn apply_and_put_create_only_with_the_right_to_create() {
 }
 
 #[tokio::test]
-async fn a_role_that_cannot_be_looked_up_is_reported_before_the_binding_is_checked() {
+async fn invalid_role_ref_fails_before_binding_validation() {
     let server = Server::start().await;
     grant(
         &server,
@@ -203,7 +203,7 @@ async fn users_grant_only_what_they_hold() {
         answer.message(),
         format!("roles.rbac.authorization.k8s.io \"held\" {lacks}")
     );
-    // What is held may be bound; what is not, and what is not there, may not.
+    // A role may be bound if the user holds its permissions; other roles and missing ones may not.
     assert_eq!(post(&bindings(), &binding("held", "Role", "held")).await.code, 201);
     let answer = post(&bindings(), &binding("admin", "ClusterRole", "cluster-admin")).await;
     assert!(answer.message().ends_with("{NonResourceURLs:[\"*\"], Verbs:[\"*\"]}"));
@@ -212,7 +212,7 @@ async fn users_grant_only_what_they_hold() {
         (answer.code, answer.message()),
         (404, "rolebindings.rbac.authorization.k8s.io \"gone\" not found")
     );
-    // Unless one may escalate and bind.
+    // The verbs escalate and bind allow it.
     let above = json!([{"apiGroups": ["rbac.authorization.k8s.io"], "resources": ["roles", "clusterroles"],
                         "verbs": ["escalate", "bind"]}]);
     grant(&server, "above", above).await;
@@ -268,7 +268,7 @@ async fn unchanged_put_without_metadata_is_an_escalation() {
                 "{path}"
             );
         }
-        // The permissions come before the version, which differs, too.
+        // The permissions are checked before the version, which differs, too.
         assert_eq!(put(&whole).await.code, 403, "{path}");
     }
 }
@@ -402,7 +402,7 @@ async fn component_statuses_can_be_read_and_nothing_else() {
     assert_eq!(server.delete("/api/v1/componentstatuses/etcd-0").await.code, 405);
 }
 
-/// A request for a certificate of these organizations, as its field has it.
+/// Returns a certificate request for these organizations, encoded as in `spec.request`.
 fn certificate_request(organizations: &[&str]) -> String {
     let mut params = rcgen::CertificateParams::default();
     for organization in organizations {
@@ -449,7 +449,7 @@ async fn no_certificate_is_of_those_who_may_do_everything() {
 }
 
 #[tokio::test]
-async fn who_approves_and_signs_needs_the_right_for_the_signer() {
+async fn approving_and_signing_require_permission_for_the_signer() {
     let server = Server::start().await;
     let made = server
         .post(REQUESTS, &signing_request("a", "example.com/signer", &["devs"]))
@@ -499,7 +499,7 @@ async fn who_approves_and_signs_needs_the_right_for_the_signer() {
     grant("approve", of_signers("approve", "example.com/*")).await;
     until(200, approve).await;
     assert_eq!(sign().await.message(), refused("sign"));
-    // Who says nothing new of the request needs no right.
+    // A user who does not change the approval or the certificate needs no permission for the signer.
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
     assert_eq!(patch("status", labels).await.code, 200);
     grant("sign", of_signers("sign", "example.com/signer")).await;
@@ -507,7 +507,7 @@ async fn who_approves_and_signs_needs_the_right_for_the_signer() {
 }
 
 #[tokio::test]
-async fn a_request_for_a_certificate_is_applied_by_those_who_ask_approve_and_sign() {
+async fn csr_is_applied_by_requester_approver_and_signer() {
     let server = Server::start().await;
     let identity =
         json!({"apiVersion": "certificates.k8s.io/v1", "kind": "CertificateSigningRequest", "metadata": {"name": "a"}});
@@ -520,7 +520,7 @@ async fn a_request_for_a_certificate_is_applied_by_those_who_ask_approve_and_sig
     };
     let requested = spec("example.com/signer");
     assert_eq!(apply("asker", "", "spec", &requested).await.code, 201);
-    // What was requested stays, whatever another user requests.
+    // The request stays the same, whatever another user requests.
     let other = apply("other", "", "spec", &spec("example.com/other")).await;
     assert_eq!(
         (other.code, other.at("/spec/signerName").as_str()),
@@ -550,7 +550,7 @@ async fn a_request_for_a_certificate_is_applied_by_those_who_ask_approve_and_sig
         assert_eq!(types, ["Approved", "Failed"]);
         assert_eq!(signed.at("/status/certificate"), &json!(certificate));
     }
-    // What asks can be applied again, and says nothing of the status.
+    // The requester can apply again without touching the status.
     let again = apply("asker", "", "spec", &requested).await;
     assert_eq!(
         (again.code, again.at("/status/conditions/1/type").as_str()),

@@ -1,4 +1,4 @@
-//! Requests that change other objects than the one they name, and those that lead on to nodes.
+//! Requests that change other objects than the one they name, and requests that are forwarded to nodes.
 
 mod support;
 
@@ -47,7 +47,7 @@ async fn a_binding_gives_a_pod_its_node_and_no_new_owner() {
 }
 
 #[tokio::test]
-async fn a_bound_pod_takes_on_where_its_node_stands_if_the_plugin_is_on() {
+async fn bound_pod_gets_topology_labels_if_plugin_is_enabled() {
     let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"one","labels":{"topology.kubernetes.io/region":"r","other":"o"}}}"#;
     let binding = r#"{"apiVersion":"v1","kind":"Binding","metadata":{"name":"a","labels":{"brought":"b"}},"target":{"kind":"Node","name":"one"}}"#;
     let off = Server::start_without_plugin("PodTopologyLabels").await;
@@ -66,7 +66,7 @@ async fn a_bound_pod_takes_on_where_its_node_stands_if_the_plugin_is_on() {
 }
 
 #[tokio::test]
-async fn an_eviction_spends_the_budget_and_is_refused_when_it_is_spent() {
+async fn eviction_is_rejected_when_the_budget_is_exhausted() {
     let server = Server::start().await;
     for name in ["a", "b"] {
         pod(&server, name, r#","nodeName":"one""#).await;
@@ -112,7 +112,7 @@ async fn an_eviction_spends_the_budget_and_is_refused_when_it_is_spent() {
 }
 
 #[tokio::test]
-async fn what_leads_on_to_a_node_says_how_far_it_came() {
+async fn node_connection_reports_how_far_it_was_processed() {
     let server = Server::start().await;
     pod(&server, "a", "").await;
     assert_eq!(
@@ -132,7 +132,7 @@ async fn what_leads_on_to_a_node_says_how_far_it_came() {
 }
 
 #[tokio::test]
-async fn who_acts_within_a_pod_may_create_and_not_only_get() {
+async fn pod_exec_and_attach_by_get_also_require_create() {
     let server = Server::start().await;
     pod(&server, "a", "").await;
     let role = |verbs: &str| {
@@ -165,7 +165,7 @@ async fn who_acts_within_a_pod_may_create_and_not_only_get() {
 }
 
 #[tokio::test]
-async fn a_node_keeps_the_status_that_it_is_made_with_and_it_has_no_owner() {
+async fn created_node_keeps_its_status_without_an_owner() {
     let server = Server::start().await;
     let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"one"},"status":{"capacity":{"cpu":"4"}}}"#;
     let made = server.post("/api/v1/nodes", node).await;
@@ -191,7 +191,7 @@ async fn a_dry_run_of_a_service_keeps_no_address_and_no_port() {
         assert_eq!(answer.at("/spec/clusterIP"), "10.0.0.77");
         assert_eq!(answer.at("/spec/ports/0/nodePort"), 30077);
     }
-    // What is taken is taken for a dry run too, and one that would give it back does not.
+    // A dry run checks allocated addresses too, and does not release them.
     assert_eq!(server.post(&dry, &service("b")).await.code, 422);
     let path = format!("{SERVICES}/a");
     assert_eq!(server.delete(&format!("{path}?dryRun=All")).await.code, 200);

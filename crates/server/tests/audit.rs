@@ -1,4 +1,4 @@
-//! The audit of a request that the server fails at: what panics costs that request alone, and the log hears of it.
+//! The audit of a request that panics: the panic fails only that request, and the audit log records it.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // What tests share fails as tests do.
 
@@ -16,7 +16,7 @@ use holdfast_value::Value as Tree;
 use serde_json::Value;
 use support::{CONFIG_MAPS, Server, config_map};
 
-/// Fails at every ConfigMap that is made.
+/// An admission plugin that panics at every creation of a ConfigMap.
 struct Fails;
 
 impl AdmissionPlugin for Fails {
@@ -74,7 +74,7 @@ fn auditor(folder: &tempfile::TempDir) -> Arc<Auditor> {
 }
 
 #[tokio::test]
-async fn what_panics_is_logged_at_a_stage_of_its_own_and_others_go_on() {
+async fn panic_is_audited_in_its_own_stage_and_others_continue() {
     let folder = tempfile::tempdir().unwrap();
     let auditor = auditor(&folder);
     let mut server = Server::start_with_plugin(Fails).await;

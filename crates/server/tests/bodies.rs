@@ -1,4 +1,4 @@
-//! How bodies are read, whatever is in them, through the whole server.
+//! Decoding of request bodies of any content, through the whole server.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
@@ -15,7 +15,7 @@ const STRATEGIC: &str = "application/strategic-merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 
 #[tokio::test]
-async fn the_format_of_what_is_made_is_looked_at_before_its_options_and_that_of_a_replacement_behind_them() {
+async fn create_checks_format_before_options_and_update_after() {
     let server = Server::start().await;
     let bad = "?fieldValidation=bad";
     let made = server
@@ -115,7 +115,7 @@ fn unknown(field: &str) -> String {
     format!("299 - \"unknown field \\\"{field}\\\"\"")
 }
 
-/// The warnings and the body that the client gets.
+/// Returns the warnings and the body that the client receives.
 async fn warned(server: &Server, method: &str, path: &str, content_type: &str, body: &str) -> (Vec<String>, String) {
     let response = server.respond(method, path, content_type, body, JSON).await;
     let warnings = response.headers().get_all("warning").iter();
@@ -126,7 +126,7 @@ async fn warned(server: &Server, method: &str, path: &str, content_type: &str, b
 }
 
 #[tokio::test]
-async fn a_patch_that_cannot_be_read_reports_first_that_its_object_is_not_there() {
+async fn invalid_patch_of_missing_object_reports_not_found() {
     let server = Server::start().await;
     server.post(CONFIG_MAPS, &config_map("a", "1")).await;
     for (media_type, why) in [
@@ -202,7 +202,7 @@ async fn options_of_a_delete_are_read_as_any_object() {
         "{}",
         r#"{"apiVersion":"nope/v1","kind":"DeleteOptions","gracePeriodSeconds":0}"#,
     ] {
-        // What the body says counts instead of what the query says: the object goes each time.
+        // The options of the body replace those of the query: the object is deleted each time.
         server.post(CONFIG_MAPS, &config_map("a", "1")).await;
         assert_eq!(server.send("DELETE", &path, JSON, body).await.code, 200, "{body}");
     }
@@ -285,7 +285,7 @@ async fn refusals_of_the_form_of_an_answer_warn_too() {
         assert!(warns("v1 Endpoints is deprecated"), "{method}: {warnings:?}");
         assert_eq!(warns("unknown field"), unknown, "{method}: {warnings:?}");
     }
-    // It was made all the same.
+    // The object was created nevertheless.
     assert_eq!(server.get(&format!("{path}/a")).await.code, 200);
 }
 

@@ -1,4 +1,4 @@
-//! Speaks to a real listener: TLS, both versions of HTTP, who asks, what is refused, and the end of the server.
+//! Tests with a real listener: TLS, both versions of HTTP, authentication, rejected requests, and shutdown.
 
 mod wire;
 
@@ -33,7 +33,7 @@ async fn both_versions_of_http_answer_on_one_port() {
 }
 
 #[tokio::test]
-async fn who_asks_comes_from_the_token() {
+async fn user_is_authenticated_by_token() {
     let mut client = Server::start().await.client().await;
     assert_eq!(client.get("/api", ADMIN).await.0, 200);
     let (code, _, body) = client.get("/api", "wrongtoken").await;
@@ -55,20 +55,20 @@ async fn who_asks_comes_from_the_token() {
 }
 
 #[tokio::test]
-async fn who_asks_comes_from_the_client_certificate() {
+async fn user_is_authenticated_by_client_certificate() {
     let server = Server::start().await;
     for (group, code) in [("system:masters", 200), ("devs", 403)] {
         let certificate = server.authority.client("alice", group);
         let stream = server.connect(b"h2", Some(certificate)).await.unwrap();
         let mut client = Client::http2(stream).await;
         assert_eq!(client.get("/", "").await.0, code, "{group}");
-        // The certificate comes before a token.
+        // The certificate takes precedence over a token.
         assert_eq!(client.get("/", "wrongtoken").await.0, code, "{group}");
     }
 }
 
 #[tokio::test]
-async fn a_certificate_that_is_not_trusted_counts_for_nothing_and_leaves_it_to_the_token() {
+async fn untrusted_certificate_falls_back_to_the_token() {
     let server = Server::start().await;
     let expired = server.authority.client_with(|parameters| {
         parameters.not_before = rcgen::date_time_ymd(2000, 1, 1);
@@ -80,7 +80,8 @@ async fn a_certificate_that_is_not_trusted_counts_for_nothing_and_leaves_it_to_t
     let stranger = Authority::new().client("admin", "system:masters");
     for certificate in [stranger, expired, for_servers] {
         for protocol in [&b"http/1.1"[..], b"h2"] {
-            // Who shows what is no good is not anonymous, and is refused without a token. An HTTP/2 connection ends with that.
+            // A client with an invalid certificate is not anonymous, and is rejected without a token. An HTTP/2
+            // connection ends with that.
             for (path, token, code) in [("/livez", "", 401), ("/api", "wrongtoken", 401), ("/api", ADMIN, 200)] {
                 let certificate = (certificate.0.clone(), certificate.1.clone_key());
                 let stream = server.connect(protocol, Some(certificate)).await.unwrap();
@@ -131,7 +132,7 @@ async fn names_in_headers_are_utf_8_on_both_versions_of_http() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_reported_in_the_ways_of_the_reference() {
+async fn missing_paths_are_reported_like_the_reference() {
     let mut client = Server::start().await.client().await;
     let status = "the server could not find the requested resource";
     let page = "404 page not found\n";
@@ -308,7 +309,8 @@ async fn the_end_comes_in_order() {
 async fn a_client_that_answers_nothing_does_not_hold_up_the_end() {
     let server = Server::start().await;
     let mut silent = server.connect(b"h2", None).await.unwrap();
-    // The preface and empty settings, and nothing from then on: neither the server's settings nor its farewell is acknowledged.
+    // The preface and empty settings, and nothing from then on: neither the server's settings nor its GOAWAY is
+    // acknowledged.
     silent
         .write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0")
         .await
@@ -316,7 +318,8 @@ async fn a_client_that_answers_nothing_does_not_hold_up_the_end() {
     let mut frame = [0; 9];
     silent.read_exact(&mut frame).await.unwrap();
     server.trigger.close();
-    // Much less than requests have to end, and than it takes until pings count as unanswered.
+    // This is much less than the time that requests have to end, and less than the time until pings count as
+    // unanswered.
     let ended = tokio::time::timeout(Duration::from_secs(30), server.task).await;
     assert!(ended.is_ok(), "the server still waits");
 }
@@ -377,7 +380,7 @@ async fn watches_that_share_a_connection_each_see_every_event() {
     }
     let name = |number| format!("event-{number:02}");
     for number in 0..EVENTS {
-        // Frames are written otherwise from some size on.
+        // Frames above some size are written differently.
         let text = "x".repeat(number * 500);
         let body = format!(
             r#"{{"metadata":{{"name":"{}"}},"data":{{"text":"{text}"}}}}"#,

@@ -1,4 +1,4 @@
-//! Many writers of one object: no client sees a race, and no work is in vain.
+//! Many writers of one object: no client observes a race, and no work is wasted.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests fail as tests do.
 
@@ -20,7 +20,7 @@ use tokio::runtime::Handle;
 const MANAGERS: usize = 16;
 const ROUNDS: usize = 8;
 
-/// Counts the runs of writes to config maps.
+/// An admission plugin that counts the runs of writes to ConfigMaps.
 struct Runs(Arc<AtomicUsize>);
 
 impl AdmissionPlugin for Runs {
@@ -40,7 +40,7 @@ impl AdmissionPlugin for Runs {
     }
 }
 
-/// A server that counts, with a config map `a`.
+/// Starts a server that counts, with a ConfigMap `a`.
 async fn counting() -> (Arc<Server>, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let server = Server::start_with_plugin(Runs(Arc::clone(&runs))).await;
@@ -49,7 +49,7 @@ async fn counting() -> (Arc<Server>, Arc<AtomicUsize>) {
     (Arc::new(server), runs)
 }
 
-/// The codes of what so many writers do at the same time, each its writes one after another.
+/// Returns the status codes of this many concurrent writers, each of which sends its writes one after another.
 async fn by_all<F: Future<Output = Answer> + Send + 'static>(
     server: &Arc<Server>,
     write: impl Fn(Arc<Server>, usize, usize) -> F + Clone + Send + 'static,
@@ -114,7 +114,7 @@ async fn patches_and_replacements_without_a_version_never_conflict() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_write_that_names_a_version_conflicts_when_it_is_no_longer_the_latest() {
+async fn write_with_stale_version_conflicts() {
     let (server, _) = counting().await;
     let live = server.get(&format!("{CONFIG_MAPS}/a")).await.body;
     let codes = by_all(&server, move |server, manager, round| {
@@ -219,6 +219,6 @@ async fn a_webhook_may_write_to_the_object_that_it_reviews() {
     let outer = server.patch(&path, MERGE, r#"{"data":{"by-client":"1"}}"#).await;
     assert_eq!(outer.code, 200, "{}", outer.body);
     assert_eq!(outer.at("/data"), &json!({"k": "1", "by": "webhook", "by-client": "1"}));
-    // The client's write, the webhook's own, and the client's once more, since it was overtaken.
+    // Three writes: the client's, the webhook's own, and the client's again after the conflict.
     assert_eq!(hook.calls().len(), 3);
 }

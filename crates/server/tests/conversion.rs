@@ -1,5 +1,5 @@
-//! Custom resources whose objects a webhook converts: reads, writes, watches and managers in all versions, a storage version
-//! that changes, and webhooks that fail.
+//! Custom resources whose objects a webhook converts: reads, writes, watches and managers in all versions, a storage
+//! version that changes, and webhooks that fail.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -17,7 +17,7 @@ const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinition
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 
-/// What the field is called in each version that the webhook puts elsewhere.
+/// The name of the converted field in each version.
 const HOST: [(&str, &str); 3] = [("v1", "hostPort"), ("v2", "host"), ("v3", "address")];
 
 fn path(version: &str, name: &str) -> String {
@@ -52,7 +52,7 @@ fn versions(storage: &str) -> Value {
     HOST.iter().map(version).collect()
 }
 
-/// Defines widgets, which `hook` converts, and serves them.
+/// Defines widgets, which `hook` converts, and waits until they are served.
 async fn define(server: &Server, hook: &Hook, review_version: &str) {
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -76,7 +76,7 @@ async fn store_in(server: &Server, version: &str) {
     assert_eq!(answer.code, 200, "{}", answer.body);
 }
 
-/// The answer to a review that gives these objects.
+/// Returns the response to a review with these converted objects.
 fn converted(review: &Value, objects: &[Value]) -> Reply {
     let answer = json!({
         "apiVersion": review["apiVersion"], "kind": "ConversionReview",
@@ -85,7 +85,7 @@ fn converted(review: &Value, objects: &[Value]) -> Reply {
     Reply::Raw(200, answer.to_string())
 }
 
-/// What the webhook of these tests makes of an object in another version.
+/// Converts an object to another version as the webhook of these tests does.
 fn moved(object: &Value, api_version: &str) -> Value {
     let mut object = object.clone();
     let from = field_of(version_of(&object));
@@ -105,7 +105,7 @@ fn moving(review: &Value) -> Reply {
     converted(review, &objects)
 }
 
-/// A server with widgets.
+/// Starts a server with widgets.
 async fn start() -> (Server, Hook) {
     let (server, hook) = (Server::start().await, Hook::start(moving).await);
     define(&server, &hook, "v1").await;
@@ -113,7 +113,7 @@ async fn start() -> (Server, Hook) {
 }
 
 #[tokio::test]
-async fn a_webhook_whose_certificate_stands_in_the_bundle_itself_converts() {
+async fn webhook_with_its_own_certificate_in_bundle_converts() {
     let server = Server::start().await;
     let hook = Hook::start_as(Identity::pinned(|_| {}), moving).await;
     define(&server, &hook, "v1").await;
@@ -143,7 +143,7 @@ async fn spec(server: &Server, version: &str, name: &str) -> Value {
     answer.at("/spec").clone()
 }
 
-/// How many objects the webhook was asked for in each review.
+/// Returns the number of objects in each conversion review that the webhook received.
 fn questions(hook: &Hook) -> Vec<usize> {
     let lengths = hook.calls();
     let lengths = lengths
@@ -177,7 +177,7 @@ async fn objects_are_read_and_written_in_every_version() {
         answer.body
     );
     assert_eq!(spec(&server, "v1", "a").await, json!({"hostPort": "b:2", "size": 4}));
-    // Nothing changes, so nothing is written.
+    // The patch changes nothing, so nothing is written.
     let again = server.patch(&path("v2", "a"), MERGE, r#"{"spec":{"size":4}}"#).await;
     assert_eq!(again.version(), answer.version());
 
@@ -193,7 +193,7 @@ async fn objects_are_read_and_written_in_every_version() {
     assert_eq!(scaled.at("/spec/replicas"), &json!(5), "{}", scaled.body);
     assert_eq!(spec(&server, "v1", "a").await, json!({"hostPort": "b:2", "size": 5}));
 
-    // In the storage version no webhook is called.
+    // Requests for the storage version call no webhook.
     let before = hook.calls().len();
     assert_eq!(apply(&server, "v1", "b", "mine", "b:1", "").await.code, 201);
     let listed = server.get(&path("v1", "")).await;
@@ -252,7 +252,7 @@ async fn a_list_is_converted_a_run_of_objects_at_a_time() {
     let metadata = server.get_as(&path("v3", "w05"), METADATA).await;
     assert_eq!(metadata.at("/metadata/name"), "w05", "{}", metadata.body);
 
-    // A field of a version is selected by in that version.
+    // A field selector uses the field of its own version.
     let selected = server
         .get(&format!("{}?fieldSelector=spec.address%3Dh:7&limit=5", path("v3", "")))
         .await;
@@ -260,7 +260,7 @@ async fn a_list_is_converted_a_run_of_objects_at_a_time() {
     assert_eq!(selected.at("/items").as_array().unwrap().len(), 1);
 }
 
-/// A webhook that gives objects of `v2` a label of its own.
+/// Answers like a webhook that adds a label to objects of `v2`.
 fn labelling(review: &Value) -> Reply {
     let wanted = review["request"]["desiredAPIVersion"].as_str().unwrap();
     let objects = review["request"]["objects"].as_array().unwrap().iter().map(|object| {
@@ -282,7 +282,7 @@ async fn selectors_go_by_what_the_webhook_shows() {
     create(&server, "v1", "a", "one").await;
     create(&server, "v1", "b", "two").await;
     let shown = server.get(&path("v2", "a")).await;
-    // Other metadata is put back, and what the version does not specify is dropped.
+    // Changes to other metadata are reverted, and fields that the version does not specify are dropped.
     assert_eq!(shown.at("/metadata/labels"), &json!({"at": "one"}));
     assert_eq!(
         (shown.at("/metadata/finalizers"), shown.at("/spec")),
@@ -302,7 +302,7 @@ async fn selectors_go_by_what_the_webhook_shows() {
     }
     assert_eq!(watch.events(2).await, ["ADDED b", "ADDED a"]);
     let (left, event) = watch.next().await.unwrap();
-    // What is no longer selected is shown as it was.
+    // An object that is no longer selected is sent in its previous state.
     assert_eq!(
         (left.as_str(), &event["object"]["spec"]),
         ("DELETED a", &json!({"host": "two"}))
@@ -310,7 +310,7 @@ async fn selectors_go_by_what_the_webhook_shows() {
 }
 
 #[tokio::test]
-async fn watches_show_events_in_their_own_versions_and_share_conversions() {
+async fn watches_in_other_versions_share_conversions() {
     let (server, hook) = start().await;
     create(&server, "v1", "a", "a:1").await;
     let mut watches = Vec::new();
@@ -340,7 +340,7 @@ async fn watches_show_events_in_their_own_versions_and_share_conversions() {
             assert_eq!(event["object"]["spec"][field_of(version)], host, "{event}");
         }
     }
-    // Three watches had a first object each, and two versions had three events.
+    // Three watches sent one initial object each, and two versions converted three events each.
     assert_eq!(hook.calls().len() - before, 3 + 2 * 3);
     for cells in [json!(["a", "a:1"]), json!(["b", "b:1"]), json!(["b", "b:2"])] {
         let (_, event) = table.next().await.unwrap();
@@ -387,7 +387,7 @@ async fn old_objects_are_read_from_the_version_they_are_stored_in() {
     assert_eq!(hosts, ["b:1", "c:1", "d:1", "a:1"]);
     assert_eq!(questions(&hook).pop(), Some(2), "the old ones alone are converted");
 
-    // Who touches an object stores it anew, even where nothing changes.
+    // Any write of an object migrates it to the new storage version, even if it changes nothing.
     let touched = server.patch(&path("v1", "old"), MERGE, "{}").await;
     assert_eq!(touched.code, 200, "{}", touched.body);
     let before = hook.calls().len();
@@ -419,10 +419,10 @@ async fn apply(server: &Server, version: &str, name: &str, manager: &str, host: 
 }
 
 #[tokio::test]
-async fn managers_of_other_versions_own_what_the_webhook_makes_of_their_fields() {
+async fn managers_of_other_versions_own_the_converted_fields() {
     let (server, hook) = start().await;
     assert_eq!(apply(&server, "v1", "a", "one", "a:1", "").await.code, 201);
-    // The same in another version is shared.
+    // Two managers share an equal value in another version.
     let shared = apply(&server, "v2", "a", "two", "a:1", "").await;
     assert_eq!(shared.code, 200, "{}", shared.body);
     let conflict = apply(&server, "v3", "a", "three", "b:1", "").await;
@@ -455,7 +455,7 @@ async fn managers_of_other_versions_own_what_the_webhook_makes_of_their_fields()
     let three = r#"three {"f:address":{}}"#;
     assert_eq!(owners(&forced), [three.to_owned()], "{}", forced.body);
 
-    // An update in one version takes from a manager in another what it changes.
+    // An update in one version takes the fields that it changes from a manager in another.
     let updated = server
         .patch(&path("v1", "a"), MERGE, r#"{"spec":{"hostPort":"c:1"}}"#)
         .await;
@@ -467,7 +467,7 @@ async fn managers_of_other_versions_own_what_the_webhook_makes_of_their_fields()
     );
     assert!(!of_update.contains(&three.to_owned()), "{of_update:?}");
 
-    // What an applier leaves out goes, in the version that it applied in before, too.
+    // Fields that an applier omits are removed, even if it applied in another version before.
     assert_eq!(apply(&server, "v1", "a", "four", "d:1", "&force=true").await.code, 200);
     let nothing = r#"{"apiVersion":"x.example.com/v2","kind":"Widget","metadata":{"name":"a"}}"#;
     let emptied = server
@@ -520,7 +520,7 @@ async fn a_webhook_that_fails_fails_what_needs_it_and_nothing_else() {
     );
     assert_eq!(server.get(&path("v1", "c")).await.code, 404);
 
-    // What is in the storage version goes on, and so does what needs no more than metadata.
+    // Requests for the storage version still work, and so do requests that only need metadata.
     let changed = server.patch(&path("v1", "a"), MERGE, r#"{"spec":{"size":1}}"#).await;
     assert_eq!(changed.code, 200, "{}", changed.body);
     let (end, event) = by_webhook.next().await.unwrap();
@@ -549,7 +549,7 @@ async fn the_older_reviews_ask_for_no_uid() {
 }
 
 #[tokio::test]
-async fn nothing_is_deleted_that_cannot_be_shown_in_the_version_of_the_request() {
+async fn delete_fails_if_object_cannot_be_converted() {
     let server = Server::start().await;
     let fails = Arc::new(AtomicBool::new(false));
     let failing = Arc::clone(&fails);
@@ -571,7 +571,7 @@ async fn nothing_is_deleted_that_cannot_be_shown_in_the_version_of_the_request()
     for name in ["a", "b"] {
         assert_eq!(server.get(&path("v1", name)).await.code, 200);
     }
-    // The version that they are stored in needs no webhook.
+    // Their storage version needs no webhook.
     assert_eq!(server.delete(&path("v1", "a")).await.code, 200);
     fails.store(false, Ordering::Relaxed);
     assert_eq!(server.delete(&path("v2", "")).await.code, 200);

@@ -7,7 +7,7 @@ mod support;
 use serde_json::{Value, json};
 use support::{MERGE, Server};
 
-/// Defines gadgets with these schemas of `v1` and of `v2`, in which they are stored, and serves them.
+/// Defines gadgets with these schemas of `v1` and of the storage version `v2`, and waits until they are served.
 async fn start(v1: Value, v2: Value) -> Server {
     let server = Server::start().await;
     let version = |name: &str, stored: bool, schema: Value| {
@@ -42,7 +42,7 @@ async fn create(server: &Server, version: &str) {
 }
 
 #[tokio::test]
-async fn a_write_of_the_status_leaves_the_spec_without_the_defaults_of_its_version() {
+async fn status_write_does_not_default_the_spec() {
     let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let schema = |spec: Value| json!({"type": "object", "properties": {"spec": spec, "status": free}});
     let color = json!({"type": "string", "default": "red"});
@@ -57,7 +57,7 @@ async fn a_write_of_the_status_leaves_the_spec_without_the_defaults_of_its_versi
     let stored = server.get(&path("v2", "/a")).await;
     assert_eq!(stored.at("/status"), &json!({"ready": true}));
     assert_eq!(stored.at("/spec"), &json!({"size": 1}));
-    // A write to the object itself has them.
+    // A write to the object itself sets them.
     let written = server.patch(&path("v1", "/a"), MERGE, r#"{"spec":{"size":2}}"#).await;
     assert_eq!(written.code, 200, "{}", written.body);
     assert_eq!(
@@ -67,7 +67,7 @@ async fn a_write_of_the_status_leaves_the_spec_without_the_defaults_of_its_versi
 }
 
 #[tokio::test]
-async fn what_a_schema_says_of_the_version_holds_for_the_version_of_the_request() {
+async fn schema_validates_the_requested_version() {
     let schema = json!({
         "type": "object", "x-kubernetes-preserve-unknown-fields": true,
         "properties": {"apiVersion": {"type": "string", "pattern": "^x.example.com/v1$"}},
@@ -111,7 +111,7 @@ async fn an_object_that_is_requested_as_a_list_fails_as_one() {
 }
 
 #[tokio::test]
-async fn forms_that_custom_resources_lack_are_refused_by_the_names_of_those_they_have() {
+async fn unsupported_custom_resource_format_lists_the_supported() {
     let free = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let server = start(free.clone(), free).await;
     for rest in ["", "/a"] {
@@ -125,7 +125,7 @@ async fn forms_that_custom_resources_lack_are_refused_by_the_names_of_those_they
 }
 
 #[tokio::test]
-async fn what_stands_behind_the_subresource_of_a_custom_resource_says_nothing() {
+async fn path_after_custom_resource_subresource_is_ignored() {
     let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let server = start(schema.clone(), schema).await;
     create(&server, "v1").await;

@@ -1,4 +1,4 @@
-//! Holds the discovery documents of the built-in kinds against those of the reference, where these are at hand.
+//! Compares the discovery documents of the built-in kinds with those of the reference, if these are available.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // Helpers of tests fail as tests do, and say why.
 
@@ -20,7 +20,7 @@ fn read(path: PathBuf) -> Value {
     serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap()
 }
 
-/// The first place where two documents differ.
+/// Returns the first difference of two documents.
 fn difference(path: &str, ours: &Value, theirs: &Value) -> Option<String> {
     match (ours, theirs) {
         (Value::Object(a), Value::Object(b)) => {

@@ -1,4 +1,4 @@
-//! Priority and fairness: levels and schemas in answers, turns, refusals, dumps and metrics.
+//! Priority and fairness: levels and schemas in answers, queueing, rejections, dumps and metrics.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // What tests share fails as tests do.
 
@@ -19,7 +19,7 @@ const DUMPS: &str = "/debug/api_priority_and_fairness";
 const SCHEMA_UID: &str = "x-kubernetes-pf-flowschema-uid";
 const LEVEL_UID: &str = "x-kubernetes-pf-prioritylevel-uid";
 
-/// What a level of one seat does with further requests.
+/// The limit response of a level of one seat.
 const REJECT: &str = r#"{"type": "Reject"}"#;
 const QUEUE: &str = r#"{"type": "Queue", "queuing": {"queues": 4, "handSize": 1, "queueLengthLimit": 5}}"#;
 
@@ -31,7 +31,7 @@ async fn uid(server: &Server, path: &str) -> String {
     server.get(path).await.at("/metadata/uid").as_str().unwrap().to_owned()
 }
 
-/// A server where bob may do everything, in a level of his own with one seat.
+/// Starts a server where bob may do everything, in a priority level of his own with one seat.
 async fn server_with_one_seat(response: &str) -> Server {
     let server = Server::start_with_seats(20).await;
     let binding = json!({
@@ -54,7 +54,7 @@ async fn server_with_one_seat(response: &str) -> Server {
     let large = config_map("large", &"x".repeat(40_000));
     assert_eq!(server.post(CONFIG_MAPS, &large).await.code, 201);
     let level = uid(&server, &format!("{LEVELS}/tiny")).await;
-    // The change is followed, without anybody waiting for it.
+    // The change is observed without an explicit wait.
     while header(&bob(&server, CONFIG_MAPS).await, LEVEL_UID) != Some(&level) {
         tokio::task::yield_now().await;
     }
@@ -76,7 +76,7 @@ fn request(method: &str, path: &str, body: RequestBody) -> http::Request<Request
         .unwrap()
 }
 
-/// An answer that is not taken, which keeps its seat.
+/// Returns an answer that is not read, which keeps its seat.
 async fn hold(server: &Server) -> http::Response<ResponseBody> {
     let path = format!("{CONFIG_MAPS}/large");
     let answer = server
@@ -87,7 +87,7 @@ async fn hold(server: &Server) -> http::Response<ResponseBody> {
     answer
 }
 
-/// A request of bob that goes on by itself.
+/// Spawns a request of bob.
 fn begin(server: &Server, path: &str) -> JoinHandle<http::Response<ResponseBody>> {
     let (service, request) = (
         server.service.clone(),
@@ -107,7 +107,7 @@ async fn text(answer: http::Response<ResponseBody>) -> String {
     String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
-/// Waits until so many requests wait in the level of bob.
+/// Waits until this number of requests wait in the level of bob.
 async fn until_waiting(server: &Server, count: usize) {
     loop {
         let dump = dump(server, "dump_priority_levels").await;
@@ -142,11 +142,11 @@ async fn answers_name_the_schema_and_the_level_of_their_request() {
         assert_eq!(header(&answer, SCHEMA_UID), Some(&*exempt), "{path}");
         assert_eq!(header(&answer, LEVEL_UID), Some(&*level), "{path}");
     }
-    // Who is refused by access rules was classified before.
+    // A request that authorization denies was classified before.
     let refused = server.send_as("alice", "GET", "/api/v1/pods", "", "").await;
     let schema = uid(&server, &format!("{SCHEMAS}/global-default")).await;
     assert_eq!((refused.code, header(&refused, SCHEMA_UID)), (403, Some(&*schema)));
-    // Who is unknown was not, and neither are connections that last.
+    // Unauthenticated requests are not classified, nor are long-running connections.
     let path = "/api/v1/namespaces/default/pods/none/exec?command=a";
     assert_eq!(header(&server.get(path).await, SCHEMA_UID), None);
     let unknown = http::Request::get("/version")
@@ -170,7 +170,7 @@ async fn without_levels_answers_name_none() {
 }
 
 #[tokio::test]
-async fn a_full_level_without_queues_refuses_in_the_words_of_the_reference() {
+async fn full_level_without_queues_rejects_like_the_reference() {
     let server = server_with_one_seat(REJECT).await;
     let held = hold(&server).await;
     let refused = begin(&server, CONFIG_MAPS).await.unwrap();
@@ -183,7 +183,7 @@ async fn a_full_level_without_queues_refuses_in_the_words_of_the_reference() {
         *uid(&server, &format!("{SCHEMAS}/bob")).await
     );
     assert_eq!(text(refused).await, "Too many requests, please try again later.\n");
-    // Those who may do everything are never refused.
+    // Members of `system:masters` are never rejected.
     assert_eq!(server.get(CONFIG_MAPS).await.code, 200);
     drop(held);
     assert_eq!(bob(&server, CONFIG_MAPS).await.code, 200);
@@ -246,7 +246,7 @@ async fn a_request_waits_for_its_turn_and_is_shown_meanwhile() {
 }
 
 #[tokio::test]
-async fn who_goes_away_leaves_the_queue() {
+async fn disconnected_client_leaves_the_queue() {
     let server = server_with_one_seat(QUEUE).await;
     let held = hold(&server).await;
     let waiting = begin(&server, CONFIG_MAPS);
@@ -307,11 +307,11 @@ async fn a_watch_takes_its_seat_until_it_has_begun() {
     let mut watch = begin(&server, &path).await.unwrap();
     assert_eq!(watch.status(), 200);
     assert_eq!(bob(&server, CONFIG_MAPS).await.code, 429);
-    // What was there has been shown with the first frame.
+    // The initial objects were sent with the first frame.
     let frame = watch.body_mut().frame().await.unwrap().unwrap().into_data().unwrap();
     assert!(frame.starts_with(b"{\"type\":\"ADDED\""));
     assert_eq!(bob(&server, CONFIG_MAPS).await.code, 200);
-    // Nor does one keep it that is refused, or never looked at.
+    // A rejected or unread watch keeps no seat either.
     drop(begin(&server, &path).await.unwrap());
     assert_eq!(bob(&server, CONFIG_MAPS).await.code, 200);
 }
@@ -355,7 +355,7 @@ async fn levels_and_schemas_are_followed_live() {
     while refused().await {
         tokio::task::yield_now().await;
     }
-    // Without his schema bob is one of many; the level ends the request that it serves, and goes.
+    // Without his schema bob is classified like other users; the level finishes its running request and is removed.
     assert_eq!(server.delete(&format!("{SCHEMAS}/bob")).await.code, 200);
     let schema = uid(&server, &format!("{SCHEMAS}/global-default")).await;
     while header(&bob(&server, CONFIG_MAPS).await, SCHEMA_UID) != Some(&schema) {
@@ -379,7 +379,7 @@ async fn levels_and_schemas_are_followed_live() {
 }
 
 #[tokio::test]
-async fn levels_are_dumped_and_counted_under_the_names_of_the_reference() {
+async fn level_dumps_and_metrics_use_names_of_the_reference() {
     let server = Server::start_with_seats(600).await;
     let dump = dump(&server, "dump_priority_levels").await;
     let lines: Vec<&str> = dump.lines().collect();

@@ -1,4 +1,4 @@
-//! Objects that are to grow beyond all bounds: what makes them grow is refused before they have.
+//! Objects that would grow without bounds: the server rejects the expansion before it happens.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -10,7 +10,7 @@ use support::{APPLY, Answer, CONFIG_MAPS, MERGE, Server};
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.x.example.com";
 const WIDGETS: &str = "/apis/x.example.com/v1/namespaces/default/widgets";
 
-/// The versions of widgets: items of their list have a default of that many bytes.
+/// Returns the versions of widgets, in which items of a list have a default of `default` bytes.
 fn versions(default: usize) -> Value {
     let item = match default {
         0 => json!({"type": "object", "properties": {"d": {"type": "string"}}}),
@@ -50,7 +50,7 @@ fn assert_too_large(answer: &Answer) {
 }
 
 #[tokio::test]
-async fn defaults_do_not_multiply_without_end_however_they_are_reached() {
+async fn growth_by_defaults_is_bounded_on_every_path() {
     let server = Server::start().await;
     define(&server, 50_000).await;
     let many = widget("many", 10_000);
@@ -83,14 +83,14 @@ async fn defaults_that_come_later_are_not_shown_without_end() {
     let answer = server.patch(DEFINITION, MERGE, &change.to_string()).await;
     assert_eq!(answer.code, 200, "{}", answer.body);
     assert_too_large(&server.get(&format!("{WIDGETS}/many")).await);
-    // What is stored can be deleted.
+    // The stored object can be deleted.
     assert_eq!(server.delete(&format!("{WIDGETS}/many")).await.code, 200);
 }
 
 #[tokio::test]
-async fn what_policies_make_is_bounded_by_what_it_comes_to() {
+async fn policy_result_size_is_bounded() {
     let server = Server::start().await;
-    // Ten levels of ten shared items each come to 10^10.
+    // Ten levels of ten shared items each expand to 10^10.
     let variables: Vec<Value> = (0..10)
         .map(|level| {
             let below = match level {

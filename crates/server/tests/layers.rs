@@ -1,10 +1,10 @@
-//! The folders of `src` stand in layers: a folder imports itself and those before it, and nothing that stands after it.
+//! The layers of the folders in `src`: a folder imports only itself and folders before it.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The folders, from the bottom up. `lib.rs` describes them.
+/// The folders in order, lowest first. `lib.rs` describes them.
 const LAYERS: [&str; 12] = [
     "runtime",
     "wire",
@@ -20,13 +20,13 @@ const LAYERS: [&str; 12] = [
     "operations",
 ];
 
-/// Macros that the crate exports stand at its root whatever file has them.
+/// The exported macros, which are at the root of the crate regardless of the file that defines them.
 const MACROS: [(&str, &str); 1] = [("verify_signatures", "wire")];
 
-/// What still points upwards: a file and the folder that it imports. This list only shrinks.
+/// The imports that still violate the order: a file and the folder that it imports. This list only shrinks.
 const ALLOWED: [(&str, &str); 0] = [];
 
-/// A piece of a source: comments, strings and spaces are left out.
+/// A token of a source; comments, strings and spaces are left out.
 #[derive(Debug, PartialEq, Eq)]
 enum Token<'s> {
     Name(&'s str),
@@ -63,7 +63,7 @@ fn tokens(source: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// The length of the string or character that `rest` begins with, if it begins with one.
+/// Returns the length of the string or character at the start of `rest`, if there is one.
 fn string_length(rest: &str) -> Option<usize> {
     let raw = rest.trim_start_matches('b');
     let prefix = rest.len() - raw.len();
@@ -81,7 +81,7 @@ fn string_length(rest: &str) -> Option<usize> {
         match found {
             '\\' => drop(chars.next()),
             _ if found == quote => return Some(at + 1),
-            // A lifetime has no quote behind its name.
+            // A lifetime has no closing quote.
             _ if quote == '\'' && at > 1 && !rest[1..].starts_with('\\') => return None,
             _ => {}
         }
@@ -89,7 +89,7 @@ fn string_length(rest: &str) -> Option<usize> {
     None
 }
 
-/// The names that stand directly at the root of the crate in the paths of `source`, which is the module `module`.
+/// Returns the names directly below the crate root in the paths of `source`, which is the module `module`.
 fn root_names<'s>(source: &'s str, module: &[&str]) -> BTreeSet<&'s str> {
     let tokens = tokens(source);
     let mut names = BTreeSet::new();
@@ -135,7 +135,7 @@ fn root_names<'s>(source: &'s str, module: &[&str]) -> BTreeSet<&'s str> {
     names
 }
 
-/// The first names of a path that goes on with `path`: one, or those of a group in braces.
+/// Collects the first names of a path that continues with `path`: one name, or those of a group in braces.
 fn first_names<'s>(path: &[Token<'s>], names: &mut BTreeSet<&'s str>) {
     let group = match path {
         [Token::Name(name), ..] => {
@@ -163,7 +163,7 @@ fn first_names<'s>(path: &[Token<'s>], names: &mut BTreeSet<&'s str>) {
     }
 }
 
-/// What a file of a folder imports against the order of the layers, unless that is `allowed`.
+/// Returns the imports of a file that violate the order of the layers, except those in `allowed`.
 fn faults(file: &str, source: &str, allowed: &[(&str, &str)]) -> Vec<String> {
     let path = file.trim_end_matches(".rs").trim_end_matches("/mod");
     let module: Vec<&str> = path.split('/').collect();
@@ -254,7 +254,7 @@ fn every_file_stands_in_a_layer() {
 }
 
 #[test]
-fn what_is_allowed_is_still_needed() {
+fn allowed_imports_are_still_needed() {
     let allowed = [("read/list.rs", "api"), ("read/items.rs", "api")];
     assert_eq!(faults("read/list.rs", "use crate::api;", &allowed), [""; 0]);
     assert_eq!(

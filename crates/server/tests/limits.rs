@@ -1,4 +1,4 @@
-//! Clients that ask for too much or give too little: slow ones, large ones, many at once.
+//! Limits for clients that send too much, too little or too slowly, or too many requests at once.
 
 #![allow(clippy::unwrap_used)] // What tests share fails as tests do.
 
@@ -18,11 +18,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use wire::{ADMIN, Client, Server, Setup, request};
 
-/// So long that a test fails by its own clock before, so short that it holds up no test run.
+/// A time limit below the tests' own timeouts, and short enough not to delay the test run.
 const SHORT: Duration = Duration::from_millis(150);
-/// The same where a write, or what comes before the wait, must be over by then on a machine that does much else.
+/// A time limit for tests where a write or another step must finish first, even on a busy machine.
 const ENOUGH: Duration = Duration::from_secs(5);
-/// Longer than any test lasts.
+/// A time limit longer than the runtime of any test.
 const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -44,7 +44,7 @@ fn post(path: &str, token: &str, body: impl Into<Bytes>) -> Request<Full<Bytes>>
     request
 }
 
-/// More than sockets hold on the way.
+/// Stores more bytes than socket buffers hold.
 async fn store_nine_megabytes(server: &Server) {
     let mut client = server.client().await;
     let text = "x".repeat(950_000);
@@ -55,14 +55,14 @@ async fn store_nine_megabytes(server: &Server) {
     }
 }
 
-/// The head of a request of HTTP/1.1, as bytes, so that it can be cut anywhere.
+/// Returns the head of an HTTP/1.1 request as bytes, so that it can be cut at any position.
 fn head(method: &str, path: &str, token: &str, more: &str) -> String {
     format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n{more}\r\n")
 }
 
 async fn read_all(stream: &mut (impl AsyncReadExt + Unpin)) -> String {
     let mut text = Vec::new();
-    // How the connection ends does not matter.
+    // The kind of the connection's end does not matter.
     let _ = stream.read_to_end(&mut text).await;
     String::from_utf8_lossy(&text).into_owned()
 }
@@ -119,7 +119,7 @@ async fn a_head_that_does_not_end_is_given_up_in_its_time() {
 
     let server = server(limits(SHORT)).await;
     let mut stream = server.connect(b"http/1.1", None).await.unwrap();
-    // The time may be over before.
+    // The time limit may be exceeded before this write.
     let _ = stream.write_all(BEGIN).await;
     let answer = read_all(&mut stream).await;
     assert!(!answer.contains("200 OK"), "{answer}");
@@ -152,7 +152,7 @@ async fn connections_of_one_address_beyond_its_limit_are_closed() {
     assert!(server.connect(b"http/1.1", None).await.is_err());
     assert_eq!(first.get("/livez", "").await.0, 200);
     drop(first);
-    // There is a place again once the server has seen the first one go.
+    // A slot becomes free once the server has noticed that the first connection is closed.
     while server.connect(b"http/1.1", None).await.is_err() {
         tokio::task::yield_now().await;
     }
@@ -169,7 +169,7 @@ async fn connections_beyond_the_limit_wait_for_others_to_end() {
     assert_eq!(first.get("/livez", "").await.0, 200);
     let waiting = server.connect(b"http/1.1", None);
     tokio::pin!(waiting);
-    // The first is served on while the second waits.
+    // The first connection is still served while the second waits.
     tokio::select! {
         biased;
         _ = &mut waiting => panic!("there was no place for a second connection"),
@@ -192,7 +192,7 @@ async fn a_client_that_does_not_take_its_answer_is_cut_off() {
     let mut slow = server.connect(b"http/1.1", None).await.unwrap();
     let head = head("GET", CONFIG_MAPS, ADMIN, "");
     slow.write_all(head.as_bytes()).await.unwrap();
-    // There is a place for another only when the slow one is gone.
+    // A slot becomes free only when the slow connection is closed.
     let mut other = server.client().await;
     assert_eq!(other.get("/livez", "").await.0, 200);
     let answer = read_all(&mut slow).await;
@@ -200,7 +200,7 @@ async fn a_client_that_does_not_take_its_answer_is_cut_off() {
 }
 
 #[tokio::test]
-async fn a_stream_whose_answer_is_not_taken_is_reset_and_watches_are_not() {
+async fn stream_with_unread_answer_is_reset_but_not_a_watch() {
     let server = server(Limits {
         exchange: ENOUGH,
         concurrent_streams: 2,
@@ -223,7 +223,7 @@ async fn a_stream_whose_answer_is_not_taken_is_reset_and_watches_are_not() {
         .await
         .unwrap();
     assert_eq!((watch.status(), held.status()), (StatusCode::OK, StatusCode::OK));
-    // There is a place for a third stream only when the one that is held up is gone.
+    // A slot for a third stream becomes free only when the blocked stream is reset.
     let third = sender
         .send_request(request(Method::GET, "/livez", ADMIN))
         .await
@@ -242,7 +242,7 @@ async fn a_stream_whose_answer_is_not_taken_is_reset_and_watches_are_not() {
     assert!(event.starts_with(b"{\"type\":\"ADDED\""));
 }
 
-/// Asks for an object of a megabyte over a connection of its own, and takes no more of it than its head.
+/// Requests an object of a megabyte over a separate connection, and reads only the head of the answer.
 async fn hold_an_answer(server: &Server) -> hyper::body::Incoming {
     let mut client = server.client().await;
     let body = format!(
@@ -273,7 +273,7 @@ async fn a_request_keeps_its_place_until_its_answer_is_taken() {
     let mut client = server.client().await;
     assert_eq!(client.get(CONFIG_MAPS, "usertoken").await.0, 429);
     assert!(held.collect().await.unwrap().to_bytes().len() > 950_000);
-    // The last bytes may have come before the server knows that they went.
+    // The client may receive the last bytes before the server notices that they were sent.
     while client.get(CONFIG_MAPS, "usertoken").await.0 == 429 {
         tokio::task::yield_now().await;
     }
@@ -281,7 +281,7 @@ async fn a_request_keeps_its_place_until_its_answer_is_taken() {
 }
 
 #[tokio::test]
-async fn an_answer_that_waits_in_the_connection_and_is_not_taken_costs_the_connection() {
+async fn unread_buffered_answer_closes_the_connection() {
     let server = server(Limits {
         exchange: ENOUGH,
         connections: 2,
@@ -290,7 +290,7 @@ async fn an_answer_that_waits_in_the_connection_and_is_not_taken_costs_the_conne
     .await;
     let held = hold_an_answer(&server).await;
     let _other = server.client().await;
-    // There is a place for a third connection only when the one with the answer is gone.
+    // A slot for a third connection becomes free only when the connection with the answer is closed.
     let mut third = server.client().await;
     assert_eq!(third.get("/livez", "").await.0, 200);
     assert!(held.collect().await.is_err());
@@ -313,7 +313,7 @@ async fn a_head_that_is_too_large_is_refused_on_a_stream_too() {
     assert_eq!(client.get("/livez", "").await.0, 200);
 }
 
-/// A request whose body never comes, once the server waits for it.
+/// Sends a request whose body never arrives, and returns once the server waits for the body.
 async fn begin_write(server: &Server) -> impl AsyncReadExt + Unpin {
     begin_write_as(server, ADMIN, CONFIG_MAPS).await
 }
@@ -342,7 +342,7 @@ async fn requests_beyond_the_limit_are_refused_with_a_time_to_retry() {
     })
     .await;
     store_nine_megabytes(&server).await;
-    // A list that is not taken is served until it is.
+    // A list whose answer is not read stays in flight until it is read.
     let mut slow = server.connect(b"http/1.1", None).await.unwrap();
     let head = head("GET", CONFIG_MAPS, ADMIN, "");
     slow.write_all(head.as_bytes()).await.unwrap();
@@ -355,7 +355,8 @@ async fn requests_beyond_the_limit_are_refused_with_a_time_to_retry() {
         ("Too many requests, please try again later.\n", &"1".parse().unwrap())
     );
     assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
-    // What changes something has its own limit, what lasts has none, and neither administrators nor probes are refused.
+    // Mutating requests have a limit of their own, long-running ones have none, and requests of administrators and
+    // probes are never rejected.
     assert_eq!(client.send(post(CONFIG_MAPS, "usertoken", "{}")).await.unwrap().0, 403);
     assert_eq!(client.get(&format!("{CONFIG_MAPS}?watch=1"), "usertoken").await.0, 403);
     assert_eq!(client.get("/livez", "").await.0, 200);
@@ -371,7 +372,7 @@ async fn bodies_that_do_not_come_hold_up_no_other_request() {
     })
     .await;
     let reviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
-    // Half of the bodies are for one user, whose next one is refused as one too many.
+    // Half of the slots for bodies belong to one user, whose next request is rejected.
     let mut slow = Vec::new();
     for _ in 0..4 {
         slow.push(begin_write_as(&server, "usertoken", reviews).await);
@@ -387,14 +388,14 @@ async fn bodies_that_do_not_come_hold_up_no_other_request() {
         answer.contains("HTTP/1.1 429 ") && answer.contains("retry-after: 1"),
         "{answer}"
     );
-    // Others are served as if nothing was.
+    // Other users are served normally.
     let mut client = server.client().await;
     let review = r#"{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"nonResourceAttributes":{"path":"/","verb":"get"}}}"#;
     for _ in 0..20 {
         let (code, _, body) = client.send(post(reviews, "othertoken", review)).await.unwrap();
         assert_eq!(code, StatusCode::CREATED, "{body}");
     }
-    // So is the slow user with whole bodies.
+    // The slow user is served too if the body is complete.
     let (code, ..) = client.send(post(reviews, "usertoken", review)).await.unwrap();
     assert_eq!(code, StatusCode::CREATED);
     drop(slow);
@@ -412,7 +413,7 @@ async fn a_request_that_takes_too_long_is_ended() {
     })
     .await;
     let mut stream = begin_write(&server).await;
-    // The connection stays, for what is left of the body.
+    // The connection stays open for the rest of the body.
     let (mut answer, mut buffer) = (String::new(), [0; 1024]);
     let message = "Timeout: request did not complete within the allotted timeout";
     while !answer.contains(message) {
@@ -430,7 +431,8 @@ async fn a_client_may_have_less_time_than_the_server_gives() {
     let future = format!("{CONFIG_MAPS}?resourceVersion=1000000&timeout=1ms");
     let (code, headers, body) = client.get(&future, ADMIN).await;
     assert_eq!(code, 504);
-    // Clients read no status from plain text, and say that the server was unable to return a response in the time allotted.
+    // Clients parse no status from plain text, and report that the server was unable to return a response in the time
+    // allotted.
     assert_eq!(headers["content-type"], "text/plain; charset=utf-8");
     let status = r#"{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout","reason":"Timeout","details":{},"code":504}"#;
     assert_eq!(body.trim_end(), status);

@@ -1,4 +1,4 @@
-//! The server as its own client.
+//! Tests of the loopback client.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
@@ -47,7 +47,7 @@ async fn writes_go_the_way_of_all_requests() {
 }
 
 #[tokio::test]
-async fn a_watch_of_everything_shows_each_change_once_with_what_was_before() {
+async fn watch_of_everything_shows_each_change_with_old_object() {
     let server = Server::start().await;
     let client = client(&server);
     server.post(CONFIG_MAPS, &config_map("early", "1")).await;

@@ -1,4 +1,5 @@
-//! Applies that changed nothing when they were last sent: they need no run as long as nothing changes that it would look at.
+//! Repeated applies that changed nothing before: they are answered without a run until something changes that the run
+//! would read.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // Helpers of tests fail as tests do.
 
@@ -13,7 +14,7 @@ use holdfast_value::Value;
 use serde_json::json;
 use support::{APPLY, Answer, CONFIG_MAPS, MERGE, Server};
 
-/// Counts the runs of writes to config maps, and looks at a secret in each.
+/// An admission plugin that counts the runs of writes to ConfigMaps, and reads a Secret in each.
 struct Runs(Arc<AtomicUsize>);
 
 impl AdmissionPlugin for Runs {
@@ -51,7 +52,7 @@ impl Applies {
         Self { server, runs }
     }
 
-    /// The answer to an apply of this data, and how many runs it took.
+    /// Returns the answer to an apply of this data, and the number of runs that it needed.
     async fn apply(&self, query: &str, data: &str) -> (Answer, usize) {
         let path = format!("{CONFIG_MAPS}/a?fieldManager=m{query}");
         let (answer, runs) = (self.server.patch(&path, APPLY, &configuration(data)).await, &self.runs);
@@ -64,7 +65,7 @@ fn configuration(data: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_apply_that_changed_nothing_needs_no_run_until_something_changes() {
+async fn noop_apply_needs_no_run_until_something_changes() {
     let applies = Applies::start().await;
     let (created, _) = applies.apply("", "1").await;
     assert_eq!(created.code, 201);
@@ -105,7 +106,7 @@ async fn an_apply_that_changed_nothing_needs_no_run_until_something_changes() {
 }
 
 #[tokio::test]
-async fn an_apply_runs_again_when_another_object_changes_that_its_run_looked_at() {
+async fn apply_runs_again_after_change_of_object_that_it_read() {
     let applies = Applies::start().await;
     let secret = |text: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"k": text}});
     let secrets = "/api/v1/namespaces/default/secrets";

@@ -1,5 +1,5 @@
-//! Admission policies in the way of writes, from beginning to end: policies and bindings are made, and what they bring
-//! about is seen in what becomes of other writes.
+//! End-to-end tests of admission policies: the tests create policies and bindings and observe their effects on other
+//! writes.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -9,14 +9,14 @@ use support::{APPLY, Answer, CONFIG_MAPS, MERGE, Server};
 
 const GROUP: &str = "/apis/admissionregistration.k8s.io/v1";
 
-/// Constraints that name a resource of the core group, with all operations.
+/// Returns match constraints for a resource of the core group, with all operations.
 fn on(resources: &str) -> String {
     format!(
         r#""matchConstraints":{{"resourceRules":[{{"apiGroups":["*"],"apiVersions":["*"],"operations":["*"],"resources":[{resources}]}}]}}"#
     )
 }
 
-/// Makes a validating policy of that name and a binding of the same name, and waits until they count.
+/// Creates a validating policy and a binding of that name, and waits until they are in effect.
 async fn validating(server: &Server, name: &str, spec: &str, binding: &str) {
     let actions = if binding.contains("validationActions") {
         ""
@@ -36,7 +36,7 @@ async fn validating(server: &Server, name: &str, spec: &str, binding: &str) {
     }
 }
 
-/// Makes a mutating policy of that name and a binding of the same name, and waits until they count.
+/// Creates a mutating policy and a binding of that name, and waits until they are in effect.
 async fn mutating(server: &Server, name: &str, spec: &str) {
     let never = if spec.contains("reinvocationPolicy") {
         ""
@@ -145,7 +145,7 @@ async fn a_policy_hears_of_an_apply_that_changed_nothing_before() {
 }
 
 #[tokio::test]
-async fn what_is_deleted_is_seen_as_it_was() {
+async fn policy_on_delete_sees_the_old_object() {
     let server = Server::start().await;
     let spec = on(r#""configmaps""#)
         + r#","validations":[{"expression":"request.operation != 'DELETE' || object == null && !has(oldObject.metadata.labels)","message":"kept"}]"#;
@@ -211,7 +211,7 @@ async fn parameters_are_read_as_they_are_when_the_write_is() {
 }
 
 #[tokio::test]
-async fn expressions_see_the_request_the_namespace_and_what_the_user_may_do() {
+async fn expressions_see_request_namespace_and_authorizer() {
     let server = Server::start().await;
     let spec = on(r#""configmaps""#)
         + r#","variables":[{"name":"env","expression":"namespaceObject.metadata.?labels['env'].orValue('none')"}],
@@ -304,7 +304,7 @@ async fn policies_have_no_say_in_reviews() {
 }
 
 #[tokio::test]
-async fn a_policy_without_parameters_of_its_binding_has_no_field_of_them() {
+async fn policy_params_without_param_ref_have_no_fields() {
     let server = Server::start().await;
     let spec = on(r#""configmaps""#)
         + r#","paramKind":{"apiVersion":"v1","kind":"Secret"},"validations":[
@@ -315,7 +315,7 @@ async fn a_policy_without_parameters_of_its_binding_has_no_field_of_them() {
 }
 
 #[tokio::test]
-async fn policies_see_what_is_connected_through_before_anybody_looks_for_it() {
+async fn connect_policies_run_before_the_pod_lookup() {
     let server = Server::start().await;
     let spec = on(r#""pods/*","nodes/proxy""#)
         + r#","validations":[
@@ -339,7 +339,7 @@ async fn policies_see_what_is_connected_through_before_anybody_looks_for_it() {
         server.get("/api/v1/nodes/none/proxy/pods/").await.message(),
         "nodes \"none\" not found"
     );
-    // A log is a read, which admission has nothing to do with.
+    // A log is a read, and admission does not apply to reads.
     let log = server.get("/api/v1/namespaces/default/pods/none/log").await;
     assert_eq!(log.message(), "pods \"none\" not found");
 }
@@ -420,7 +420,7 @@ async fn policies_see_writes_to_subresources() {
 }
 
 #[tokio::test]
-async fn validating_policies_see_what_becomes_of_what_is_sent_to_subresources() {
+async fn validating_policies_see_final_subresource_objects() {
     let server = Server::start().await;
     let spec = on(r#""deployments/scale","pods/binding","serviceaccounts/token""#)
         + r#","validations":[
@@ -440,7 +440,7 @@ async fn validating_policies_see_what_becomes_of_what_is_sent_to_subresources() 
     assert_eq!(server.post(&format!("{core}/serviceaccounts"), account).await.code, 201);
     let token = r#"{"apiVersion":"authentication.k8s.io/v1","kind":"TokenRequest"}"#;
     let past = server.post(&format!("{core}/serviceaccounts/s/token"), token).await;
-    // The policy is past then.
+    // The error comes from a later step, so the policy admitted the request.
     assert_eq!(past.message(), "failed to generate token: this server makes no tokens");
     let pod =
         r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#;
@@ -485,7 +485,7 @@ async fn an_apply_configuration_is_merged_and_has_no_owner() {
 }
 
 #[tokio::test]
-async fn lists_are_merged_by_their_keys_and_what_is_atomic_is_left_alone() {
+async fn policy_apply_merges_lists_by_key_but_not_atomic_ones() {
     let server = Server::start().await;
     let containers = on(r#""pods""#)
         + r#","mutations":[{"patchType":"ApplyConfiguration","applyConfiguration":{"expression":
@@ -516,7 +516,7 @@ async fn lists_are_merged_by_their_keys_and_what_is_atomic_is_left_alone() {
 }
 
 #[tokio::test]
-async fn json_patches_are_carried_out_and_a_failed_test_leaves_the_object_alone() {
+async fn json_patch_policy_applies_unless_its_test_fails() {
     let server = Server::start().await;
     let spec = on(r#""configmaps""#)
         + r#","mutations":[

@@ -1,4 +1,4 @@
-//! Quotas through the whole server: usage is stored together with what takes it.
+//! Quotas through the whole server: usage is stored together with the object that consumes it.
 
 mod support;
 
@@ -8,7 +8,7 @@ use support::{CONFIG_MAPS, MERGE, Server, config_map};
 
 const QUOTAS: &str = "/api/v1/namespaces/default/resourcequotas";
 
-/// A server with a quota of so many config maps, of which none is used.
+/// Starts a server with an unused quota of `places` ConfigMaps.
 async fn server_with_room(places: usize) -> Server {
     let server = Server::start().await;
     let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}});
@@ -47,7 +47,7 @@ async fn writes_that_run_for_the_last_places_never_share_one() {
 }
 
 #[tokio::test]
-async fn what_is_not_stored_takes_nothing() {
+async fn writes_that_create_no_object_use_no_quota() {
     let server = server_with_room(5).await;
     assert_eq!(server.post(CONFIG_MAPS, &config_map("a", "1")).await.code, 201);
     assert_eq!(server.post(CONFIG_MAPS, &config_map("a", "1")).await.code, 409);

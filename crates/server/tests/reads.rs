@@ -1,4 +1,4 @@
-//! Lists and watches, through the whole server.
+//! Lists, gets and watches through the whole server.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
@@ -26,7 +26,7 @@ async fn with_label(server: &Server, name: &str, label: &str) {
 }
 
 #[tokio::test]
-async fn an_object_that_cannot_be_read_is_reported_by_its_key_and_takes_nothing_else_down() {
+async fn unreadable_object_fails_alone_and_reports_its_key() {
     let server = Server::start().await;
     with_label(&server, "a", "1").await;
     with_label(&server, "c", "1").await;
@@ -281,7 +281,7 @@ async fn component_statuses_obey_selectors() {
 }
 
 #[tokio::test]
-async fn what_is_only_posted_has_no_table() {
+async fn post_only_resource_has_no_table() {
     let server = Server::start().await;
     let review = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     for (accept, code) in [
@@ -343,7 +343,7 @@ async fn events_are_selected_by_the_names_of_either_group() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_selected_by_is_refused_in_the_words_of_the_kind() {
+async fn unsupported_field_selector_error_names_the_kind() {
     let server = Server::start().await;
     let cases = [
         ("/apis/batch/v1/jobs", "field label \"spec.a\" not supported for Job"),

@@ -1,4 +1,4 @@
-//! The forms of answers, through the whole server: what clients ask for in Accept and Accept-Encoding.
+//! Representations of answers, through the whole server: content negotiation by Accept and Accept-Encoding.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
@@ -21,11 +21,11 @@ async fn ask(server: &Server, path: &str, accept: &str) -> (u16, HeaderMap, Vec<
     (head.status.as_u16(), head.headers, body)
 }
 
-/// What protobuf bytes hold, as JSON: version, kind and the object.
+/// Decodes protobuf bytes into version, kind and the object as JSON.
 fn decoded(bytes: &[u8]) -> (String, String, Value) {
     let messages = Messages::new(Arc::new(holdfast_kinds::tables::types().unwrap()));
     let envelope = Envelope::read(bytes).unwrap();
-    // Some documents of discovery leave out their version.
+    // Some documents of discovery omit their version.
     let reported = Some(envelope.api_version.as_ref()).filter(|reported: &&str| !reported.is_empty());
     let kind = GroupVersionKind {
         group_version: holdfast_resource::GroupVersion::parse(reported.unwrap_or("v1")).unwrap(),
@@ -53,7 +53,7 @@ async fn discovery_is_served_in_protobuf_too() {
         );
         let (api_version, of, object) = decoded(&body);
         assert_eq!((api_version.as_str(), of.as_str()), (version, kind), "{path}");
-        // Every document but the first two names what it is about.
+        // The content equals that of the JSON document.
         let (_, _, text) = ask(&server, path, "application/json").await;
         let text = json::parse(&text, &Limits::REQUEST).unwrap();
         for member in ["groups", "versions", "resources"] {
@@ -63,7 +63,7 @@ async fn discovery_is_served_in_protobuf_too() {
 }
 
 #[tokio::test]
-async fn aggregated_discovery_is_one_document_in_each_form_with_one_etag() {
+async fn aggregated_discovery_has_one_etag_in_each_form() {
     let server = Server::start().await;
     let parameters = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let accept = format!("{PROTOBUF}{parameters}");
@@ -192,7 +192,7 @@ async fn all_versions_of_a_resource_share_the_cells_of_the_stored_one() {
 
 const DROP: &str = ";drop=metadata.managedFields";
 
-/// How often the name stands in an answer.
+/// Returns the number of occurrences of the name in an answer.
 fn managed(body: &[u8]) -> usize {
     let name = b"managedFields";
     body.windows(name.len()).filter(|found| found == name).count()
@@ -241,7 +241,7 @@ async fn clients_that_do_not_read_ownership_need_not_pay_for_it() {
 }
 
 #[tokio::test]
-async fn what_is_dropped_from_an_object_is_nothing_but_its_managed_fields() {
+async fn only_managed_fields_are_dropped_from_an_object() {
     let server = Server::start().await;
     server.post(CONFIG_MAPS, &config_map("a", "1")).await;
     let one = format!("{CONFIG_MAPS}/a");
@@ -255,7 +255,7 @@ async fn what_is_dropped_from_an_object_is_nothing_but_its_managed_fields() {
 }
 
 #[tokio::test]
-async fn watchers_with_and_without_managed_fields_each_get_their_own_events() {
+async fn watches_with_and_without_managed_fields_differ() {
     let server = Server::start().await;
     let path = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=20");
     let accept = format!("application/json{DROP}");
@@ -273,7 +273,7 @@ async fn watchers_with_and_without_managed_fields_each_get_their_own_events() {
 }
 
 #[tokio::test]
-async fn a_write_that_drops_managed_fields_from_its_answer_still_tracks_them() {
+async fn write_answer_without_managed_fields_still_tracks_them() {
     let server = Server::start().await;
     server.post(CONFIG_MAPS, &config_map("a", "1")).await;
     let (one, accept) = (format!("{CONFIG_MAPS}/a"), format!("application/json{DROP}"));

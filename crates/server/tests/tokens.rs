@@ -1,4 +1,4 @@
-//! Tokens of service accounts: made, taken, and refused when what they speak of is no more.
+//! Service account tokens: creation, authentication, and rejection once the objects that they reference are deleted.
 
 #![allow(clippy::unwrap_used)]
 
@@ -120,7 +120,7 @@ async fn a_token_makes_the_user_that_the_account_is() {
 }
 
 #[tokio::test]
-async fn the_audit_log_hears_of_a_token_that_should_have_been_exchanged() {
+async fn stale_token_use_is_annotated_in_the_audit_log() {
     let world = World::new(&KeyPair::generate().unwrap()).await;
     let token = world.token("https://me");
     let reported = || world.accounts.authenticate(&token, &[]).unwrap().annotations;

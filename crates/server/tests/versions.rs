@@ -1,5 +1,5 @@
-//! Which state a read shows: the table of resource versions, chunks and their tokens, and what is too old or yet to come
-//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>).
+//! Resource versions of reads: the table of their semantics, chunks and continue tokens, and versions that are too old
+//! or in the future (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>).
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
@@ -27,7 +27,7 @@ async fn list(server: &Server, query: &str) -> Answer {
     server.get(&format!("{CONFIG_MAPS}?{query}")).await
 }
 
-/// Makes the objects, each of which the next changes; returns the version of the list after the first.
+/// Creates the objects, each of which the next changes; returns the version of the list after the first.
 async fn make(server: &Server, names: &[&str]) -> String {
     let mut version = String::new();
     for name in names {
@@ -58,7 +58,7 @@ async fn lists_show_the_state_that_version_and_rule_name() {
         format!("resourceVersion={first}&resourceVersionMatch=NotOlderThan&limit=5"),
         "resourceVersion=0".to_owned(),
         "resourceVersion=0&resourceVersionMatch=NotOlderThan".to_owned(),
-        // Any version is answered as from a cache, which knows no chunks.
+        // Any version is answered as from a watch cache, which does not support chunks.
         "resourceVersion=0&limit=1".to_owned(),
         "resourceVersionMatch=".to_owned(),
         String::new(),
@@ -91,7 +91,7 @@ async fn combinations_that_say_nothing_are_refused() {
 }
 
 #[tokio::test]
-async fn versions_that_are_no_numbers_are_refused_by_each_verb_in_its_words() {
+async fn each_verb_rejects_non_numeric_versions_with_its_message() {
     let server = Server::start().await;
     let why = |text: &str, why: &str| {
         format!("resourceVersion: Invalid value: \"{text}\": strconv.ParseUint: parsing \"{text}\": {why}")
@@ -115,7 +115,7 @@ async fn versions_that_are_no_numbers_are_refused_by_each_verb_in_its_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_version_that_is_yet_to_come_is_waited_for_and_then_given_up() {
+async fn future_version_is_awaited_until_timeout() {
     let server = Server::start().await;
     for path in [
         format!("{CONFIG_MAPS}?resourceVersion={FUTURE}"),
@@ -186,7 +186,7 @@ async fn chunks_make_up_the_list_however_they_are_shown() {
             if next.is_empty() {
                 break;
             }
-            // What happens between two chunks is not seen.
+            // Changes between two chunks are not visible.
             server
                 .post(CONFIG_MAPS, &config_map(&format!("z{}", seen.len()), "1"))
                 .await;
@@ -212,7 +212,7 @@ async fn selected_lists_have_chunks_without_a_count() {
     )
     .await;
     assert_eq!(names(&rest), ["c"]);
-    // Whether what comes behind a chunk is selected, only the next one shows.
+    // The server cannot know in advance if objects after a chunk are selected; only the next chunk shows it.
     let others = "fieldSelector=metadata.name!%3Dc";
     let full = list(&server, &format!("limit=2&{others}")).await;
     assert_eq!(names(&full), ["a", "b"]);
@@ -223,7 +223,7 @@ async fn selected_lists_have_chunks_without_a_count() {
 }
 
 #[tokio::test]
-async fn a_token_goes_on_within_the_list_that_it_is_used_in_and_nowhere_else() {
+async fn continue_token_is_only_valid_within_its_list() {
     let server = Server::start().await;
     make(&server, &["a", "b"]).await;
     let next = token(&list(&server, "limit=1").await);
@@ -255,7 +255,7 @@ async fn a_list_that_expired_offers_to_go_on_with_what_is_there_now() {
     let server = Server::start_with(limits).await;
     make(&server, &["a", "b", "c"]).await;
     let first = list(&server, "limit=1").await;
-    // The history has no room: each write lets go of what was before.
+    // The history has no capacity: each write discards the previous state.
     for value in ["2", "3", "4"] {
         let patch = format!(r#"{{"data":{{"k":"{value}"}}}}"#);
         server.patch(&format!("{CONFIG_MAPS}/c"), MERGE, &patch).await;

@@ -1,4 +1,4 @@
-//! What watches show, in which form, and how they end
+//! Watches: their events, their formats, and their end
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>).
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
@@ -29,7 +29,7 @@ async fn change(server: &Server, name: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn a_watcher_that_falls_behind_the_history_gets_an_error_and_ends() {
+async fn watch_behind_the_history_gets_an_error_and_ends() {
     let limits = HistoryLimits {
         age: Duration::from_secs(300),
         bytes: 1,
@@ -57,7 +57,7 @@ async fn a_watcher_that_falls_behind_the_history_gets_an_error_and_ends() {
         "{message}"
     );
     assert!(slow.next().await.is_none());
-    // Those whose objects did not change have missed nothing.
+    // Watches of objects that did not change have missed nothing.
     let secret = r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"s"}}"#;
     server.post("/api/v1/namespaces/default/secrets", secret).await;
     assert_eq!(other.events(1).await, ["ADDED s"]);
@@ -148,7 +148,7 @@ async fn frames_of_protobuf_begin_with_their_length() {
     make(&server, "a").await;
     make(&server, "b").await;
     let path = format!("{CONFIG_MAPS}?watch=1&timeoutSeconds=60");
-    // Time passes only where nothing else is left to do.
+    // Time advances only when no other work is pending.
     tokio::time::pause();
     let response = server.respond("GET", &path, "", "", PROTOBUF).await;
     assert_eq!(
@@ -168,7 +168,7 @@ async fn frames_of_protobuf_begin_with_their_length() {
 }
 
 #[tokio::test]
-async fn watches_are_refused_before_they_begin_and_not_by_their_first_event() {
+async fn invalid_watch_is_rejected_before_its_first_event() {
     let server = Server::start().await;
     for (query, accept, code) in [
         ("watch=1", "application/yaml", 406),
@@ -193,7 +193,7 @@ async fn bookmarks_come_each_minute_and_before_the_end() {
     let server = Server::start().await;
     let version = make(&server, "a").await;
     let path = format!("{CONFIG_MAPS}?watch=1&allowWatchBookmarks=true&timeoutSeconds=90&resourceVersion={version}");
-    // From here on nothing waits for the disk, and time passes as soon as all wait for it.
+    // From here on nothing waits for the disk, and time advances as soon as all tasks wait for it.
     tokio::time::pause();
     let begin = tokio::time::Instant::now();
     let mut watch = server.watch(&path).await;
@@ -211,7 +211,7 @@ async fn bookmarks_come_each_minute_and_before_the_end() {
 }
 
 #[tokio::test]
-async fn a_watch_from_any_version_ends_its_initial_events_with_a_bookmark() {
+async fn watch_from_any_version_bookmarks_end_of_initial_events() {
     let server = Server::start().await;
     make(&server, "a").await;
     let annotated = json!({"k8s.io/initial-events-end": "true"});
@@ -280,7 +280,7 @@ async fn a_pod_that_goes_at_once_is_seen_to_be_marked_first() {
         );
         assert_eq!(watch.next().await.unwrap().0, "DELETED p");
     }
-    // A precondition is about the object as the client knew it.
+    // A precondition refers to the object that the client read.
     let made = server.post(pods, pod).await;
     let options =
         json!({"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"resourceVersion": made.version()}});

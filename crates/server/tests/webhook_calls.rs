@@ -1,4 +1,4 @@
-//! How webhooks are called: connections, certificates, services, times and bad answers.
+//! Calls of webhooks: connections, certificates, services, timeouts and invalid answers.
 
 mod hook;
 mod support;
@@ -14,7 +14,7 @@ use tokio::sync::Barrier;
 
 const CONFIG_MAP: &str = "/v1/configmaps";
 
-/// What the client gets when a webhook that must be called cannot be.
+/// Returns the client's error when a required webhook cannot be called.
 async fn reported(server: &Server, webhook: Value) -> String {
     server.configure("validating", "a", &[webhook]).await;
     let answer = server.post(CONFIG_MAPS, &config_map("a", "1")).await;
@@ -27,7 +27,7 @@ fn at(url: &str, bundle: &str) -> Value {
 }
 
 #[tokio::test]
-async fn one_connection_serves_calls_one_after_another_and_more_serve_them_together() {
+async fn sequential_calls_share_one_connection() {
     let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
     let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, json!({}));
     server.configure("validating", "a", &[webhook]).await;
@@ -38,7 +38,7 @@ async fn one_connection_serves_calls_one_after_another_and_more_serve_them_toget
     assert_eq!((hook.calls().len(), hook.connections()), (5, 1));
 }
 
-/// How many connections a webhook sees whose calls all wait for each other, once one is open.
+/// Returns the number of connections to a webhook whose concurrent calls all wait for each other, once one is open.
 async fn connections_for_calls_together(client: impl Fn(&Hook) -> Value, hook: Hook, server: &Server) -> usize {
     let webhook = hook.webhook("a.b.c", &["CREATE"], CONFIG_MAP, client(&hook));
     server.configure("validating", "a", &[webhook]).await;
@@ -51,7 +51,7 @@ async fn connections_for_calls_together(client: impl Fn(&Hook) -> Value, hook: H
 
 const CALLS: usize = 8;
 
-/// Lets the first call pass and then those that come together.
+/// Answers the first call immediately, and later ones once they are concurrent.
 fn together() -> impl Fn(&Value) -> Reply + Send + Sync + 'static {
     let barrier = Arc::new(Barrier::new(CALLS));
     move |review| match review["request"]["name"].as_str() {
@@ -61,7 +61,7 @@ fn together() -> impl Fn(&Value) -> Reply + Send + Sync + 'static {
 }
 
 #[tokio::test]
-async fn calls_to_a_url_share_a_connection_where_the_webhook_speaks_http_2() {
+async fn http2_calls_to_a_url_share_a_connection() {
     let server = Server::start().await;
     let url = |hook: &Hook| at(&hook.url("/hook"), &hook.bundle);
     let hook = Hook::start_http2(together()).await;
@@ -69,7 +69,7 @@ async fn calls_to_a_url_share_a_connection_where_the_webhook_speaks_http_2() {
 }
 
 #[tokio::test]
-async fn calls_to_a_service_have_a_connection_each_so_that_they_reach_all_endpoints() {
+async fn concurrent_calls_to_a_service_each_use_a_connection() {
     let server = Server::start().await;
     let hook = Hook::start_http2(together()).await;
     let service = r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"web"},"spec":{"type":"ExternalName","externalName":"localhost"}}"#;
@@ -216,7 +216,7 @@ async fn a_certificate_in_the_bundle_is_still_checked() {
             "{said}"
         );
     }
-    // What is trusted for itself signs no others.
+    // A certificate that is trusted by itself cannot sign others.
     let (hook, other) = (Hook::start(|_| allow()).await, Identity::pinned(|_| {}));
     let other = Hook::start_as(other, |_| allow()).await;
     let url = hook.url("/x");
@@ -232,9 +232,9 @@ async fn a_certificate_in_the_bundle_is_still_checked() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_reported_as_the_network_has_it() {
+async fn unreachable_webhook_reports_the_network_error() {
     let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
-    // A name that does not exist may take many seconds to be looked up.
+    // The lookup of a name that does not exist may take many seconds.
     let webhook = |url: &str| {
         hook.webhook(
             "a.b.c",

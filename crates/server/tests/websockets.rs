@@ -1,4 +1,4 @@
-//! Watches over WebSockets: the handshake, who asks, the messages, and the ends of such a connection.
+//! Watches over WebSockets: the handshake, authentication, messages, and the end of such a connection.
 
 #![allow(clippy::unwrap_used)] // What tests share fails as tests do.
 
@@ -29,7 +29,7 @@ const PROTOCOL: &str = "sec-websocket-protocol";
 
 type Socket = WebSocketStream<TokioIo<hyper::upgrade::Upgraded>>;
 
-/// Asks for a WebSocket; an answer that refuses one is its code alone.
+/// Requests a WebSocket; returns only the status code if the request is rejected.
 async fn open(
     server: &Server,
     path: &str,
@@ -70,7 +70,7 @@ async fn make(server: &Server, name: &str, text: &str) {
     assert_eq!(code, StatusCode::CREATED, "{body}");
 }
 
-/// The next event as `TYPE NAME`.
+/// Returns the next event as `TYPE NAME`.
 async fn next(socket: &mut Socket) -> String {
     let message = socket.next().await.unwrap().unwrap();
     let text = message.to_text().unwrap();
@@ -147,7 +147,7 @@ async fn a_handshake_that_is_not_as_it_should_be_is_refused() {
         let refused = open(&server, WATCH, ADMIN, &[(header, value)]).await.err();
         assert_eq!(refused.unwrap(), code, "{header}");
     }
-    // What is no watch is answered as ever.
+    // Requests other than watches are answered normally.
     assert_eq!(open(&server, CONFIG_MAPS, ADMIN, &[]).await.err().unwrap(), 200);
 }
 
@@ -171,14 +171,14 @@ async fn a_watch_that_ends_says_so() {
         };
         assert_eq!(u16::from(frame.code), 1000);
     }
-    // The server waited for them.
+    // The server waited for its connections to close.
     server.task.await.unwrap();
 }
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_cut_off() {
     let limits = Limits {
-        // Objects are written within this time first, on a machine that may do much else.
+        // The test writes objects within this time first, perhaps on a busy machine.
         exchange: Duration::from_secs(5),
         connections: 1,
         ..Limits::default()
@@ -195,7 +195,7 @@ async fn a_client_that_takes_nothing_is_cut_off() {
     let (_, mut socket) = open(&server, &format!("{CONFIG_MAPS}?watch=1"), ADMIN, &[])
         .await
         .unwrap();
-    // There is a place for another only when the slow one is gone.
+    // A slot becomes free only when the slow connection is closed.
     assert_eq!(server.client().await.get("/livez", "").await.0, 200);
     let mut received = 0;
     while let Some(Ok(message)) = socket.next().await {

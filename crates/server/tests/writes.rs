@@ -1,4 +1,4 @@
-//! What writes do to objects, through the whole server.
+//! Writes through the whole server.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests fail as tests do.
 
@@ -46,7 +46,7 @@ async fn a_creation_stands_although_its_namespace_changes_meanwhile() {
 }
 
 #[tokio::test]
-async fn an_object_that_an_apply_of_its_status_makes_is_looked_at_as_a_whole() {
+async fn object_created_by_status_apply_is_validated_as_a_whole() {
     let server = Server::start().await;
     let service = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
@@ -59,7 +59,7 @@ async fn an_object_that_an_apply_of_its_status_makes_is_looked_at_as_a_whole() {
 }
 
 #[tokio::test]
-async fn an_apply_to_the_status_creates_where_the_storage_of_the_status_lets_it() {
+async fn status_apply_creates_where_status_storage_allows_it() {
     let server = Server::start().await;
     let policy = json!({
         "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingAdmissionPolicy", "metadata": {"name": "a"},
@@ -262,7 +262,7 @@ async fn a_scale_is_a_view_of_the_object_that_can_be_written() {
         (&json!(5), &json!(2))
     );
     assert_eq!(live.at("/metadata/managedFields/1/subresource"), "scale");
-    // The store checks a uid that a PUT states, what a patch makes of it the view.
+    // The store checks the uid in a PUT; for a patch, the scale subresource checks the uid of the result.
     let scale = r#"{"metadata":{"name":"web","uid":"x"},"spec":{"replicas":1}}"#;
     let put = server.put(&format!("{path}/scale"), scale).await;
     let uid = made.at("/metadata/uid").as_str().unwrap();
@@ -299,7 +299,7 @@ async fn a_patch_that_changes_the_kind_is_read_as_that_kind() {
     let path = format!("{CONFIG_MAPS}/a");
     server.post(CONFIG_MAPS, &config_map("a", "1")).await;
     let cases = [
-        // What is no base64 is found first, as far as the object is read at all.
+        // Invalid base64 is reported first, as far as the object is decoded at all.
         (
             r#"{"kind":"Secret","data":{"k":"1"}}"#,
             "illegal base64 data at input byte 0",
@@ -337,7 +337,7 @@ async fn nulls_in_items_that_a_strategic_patch_adds_are_zero_values() {
     assert_eq!(patched.code, 200, "{}", patched.message());
     let owner = json!({"apiVersion": "v1", "kind": "K", "name": "n", "uid": "u"});
     assert_eq!(patched.at("/metadata/ownerReferences/0"), &owner);
-    // A directive in an item that is new is a field that nothing knows.
+    // A directive in a new list item is an unknown field.
     let patch = r#"{"metadata":{"ownerReferences":[{"uid":"v","name":"n","kind":"K","apiVersion":"v1","$retainKeys":["uid"]}]}}"#;
     let strict = format!("{pods}/p?fieldValidation=Strict");
     let refused = server.patch(&strict, strategic, patch).await;
@@ -351,7 +351,7 @@ async fn nulls_in_items_that_a_strategic_patch_adds_are_zero_values() {
 }
 
 #[tokio::test]
-async fn a_new_object_that_names_a_version_is_checked_and_then_refused() {
+async fn create_with_resource_version_is_validated_then_rejected() {
     let server = Server::start().await;
     let with = |version: &str, name: &str| {
         json!({
@@ -365,7 +365,7 @@ async fn a_new_object_that_names_a_version_is_checked_and_then_refused() {
         (500, "resourceVersion should not be set on objects to be created")
     );
     assert_eq!(server.post(CONFIG_MAPS, &with("7", "A_b")).await.code, 422);
-    // A dry run does not come so far.
+    // A dry run ends before this check.
     let dry = server.post(&format!("{CONFIG_MAPS}?dryRun=All"), &with("7", "a")).await;
     assert_eq!((dry.code, dry.version()), (201, "7"));
     for (at, version) in ["", "0", "abc", "+7"].into_iter().enumerate() {
@@ -461,7 +461,7 @@ async fn a_namespace_whose_name_is_made_up_has_the_label() {
 }
 
 #[tokio::test]
-async fn a_collection_of_priority_classes_takes_those_of_the_system_along() {
+async fn delete_collection_includes_system_priority_classes() {
     const CLASSES: &str = "/apis/scheduling.k8s.io/v1/priorityclasses";
     let server = Server::start().await;
     let class = format!("{CLASSES}/system-node-critical");
@@ -471,7 +471,7 @@ async fn a_collection_of_priority_classes_takes_those_of_the_system_along() {
 }
 
 #[tokio::test]
-async fn a_strategic_patch_is_read_as_a_tree_of_the_kind_of_the_address() {
+async fn strategic_patch_decodes_as_the_kind_of_its_endpoint() {
     let server = Server::start().await;
     let path = format!("{CONFIG_MAPS}/a");
     let strategic = "application/strategic-merge-patch+json";
@@ -546,7 +546,7 @@ fn scaler(version: &str, spec: &serde_json::Value) -> String {
 }
 
 #[tokio::test]
-async fn an_apply_that_changes_managers_alone_keeps_the_object_as_it_is() {
+async fn apply_changing_only_managers_keeps_the_object() {
     let server = Server::start().await;
     let path = |version: &str, manager: &str| {
         format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers/a?fieldManager={manager}")
@@ -558,7 +558,7 @@ async fn an_apply_that_changes_managers_alone_keeps_the_object_as_it_is() {
         .patch(&path("v2", "alpha"), APPLY, &scaler("v2", &json!({"metrics": metrics})))
         .await;
     assert_eq!(made.code, 201, "{}", made.body);
-    // In v1 the metric of the CPU has a field of its own, and would come back as the last.
+    // In v1 the metric of the CPU has a field of its own, and would move to the end of the list.
     let shared = server
         .patch(&path("v1", "bravo"), APPLY, &scaler("v1", &json!({})))
         .await;
@@ -569,7 +569,7 @@ async fn an_apply_that_changes_managers_alone_keeps_the_object_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_the_conversion_has_a_default_for_stays_when_it_is_given_up_in_another_version() {
+async fn conversion_default_stays_when_other_version_drops_field() {
     let server = Server::start().await;
     let path = |version: &str| {
         format!("/apis/autoscaling/{version}/namespaces/default/horizontalpodautoscalers/a?fieldManager=alpha")
@@ -587,7 +587,7 @@ async fn what_the_conversion_has_a_default_for_stays_when_it_is_given_up_in_anot
 }
 
 #[tokio::test]
-async fn what_an_update_says_of_a_new_object_stays_where_a_creation_wipes_it() {
+async fn create_on_update_keeps_fields_that_create_clears() {
     let server = Server::start().await;
     let leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases";
     let lease = json!({

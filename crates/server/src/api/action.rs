@@ -1,4 +1,4 @@
-//! POST that changes stored objects rather than adding one: bindings, evictions.
+//! POST requests that change stored objects rather than creating one: bindings, evictions.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use crate::http::response::{self, Response};
 use crate::http::status;
 use crate::write::{self, decode};
 
-/// Answers a POST to a resource, or a subresource, that its kind calls an action.
+/// Answers a POST to a resource, or a subresource, that its kind declares as an action.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the answer to the client.
 pub(super) async fn handle(
     context: &Arc<Context>,
     mut request: ResourceRequest,

@@ -1,4 +1,4 @@
-//! What the audit log keeps of the bodies of requests and answers, as JSON on one line.
+//! The request and response objects in the audit log, as JSON on one line.
 
 use bytes::Bytes;
 use holdfast_audit::{Level, ObjectNames, Recorder, ResponseStatus};
@@ -19,10 +19,10 @@ use crate::wire::body::BodyObserver;
 /// The type of the details of a `Status`.
 const DETAILS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.StatusDetails";
 
-/// The most bytes of an answer that is gathered while it is sent.
+/// The maximum number of bytes of an answer that is collected while it is sent.
 const MOST_GATHERED: usize = 64 << 20;
 
-/// Notes the object that a request sends, with its defaults.
+/// Notes the object of a request, with its defaults.
 pub(super) fn sent(context: &Context, request: &ResourceRequest, kind_type: &dyn KindType, object: &Value) {
     let Some(audit) = &request.audit else { return };
     audit.request_object(ObjectNames::from_object(object), || {
@@ -32,7 +32,7 @@ pub(super) fn sent(context: &Context, request: &ResourceRequest, kind_type: &dyn
     });
 }
 
-/// Notes the patch that a request sends, as it is. One in YAML becomes JSON, and what is neither becomes a text.
+/// Notes the patch of a request unchanged. A YAML patch is converted to JSON, and any other content to a string.
 pub(super) fn patched(request: &ResourceRequest, body: &Bytes) {
     let Some(audit) = &request.audit else { return };
     audit.request_patch(|| {
@@ -46,7 +46,7 @@ pub(super) fn patched(request: &ResourceRequest, body: &Bytes) {
     });
 }
 
-/// Notes the options of a deletion that stand in its body. The reference shows them in the version that it works with.
+/// Notes the options in the body of a deletion. The reference logs them in the internal version.
 pub(super) fn delete_options(context: &Context, request: &ResourceRequest, options: &Value) {
     let Some(audit) = &request.audit else { return };
     audit.request_object(ObjectNames::default(), || {
@@ -61,7 +61,7 @@ pub(super) fn delete_options(context: &Context, request: &ResourceRequest, optio
     });
 }
 
-/// Notes that a request is for a version that is deprecated, and the release that takes the version away.
+/// Notes that a request uses a deprecated version, and the release that removes the version.
 pub(super) fn deprecated(request: &ResourceRequest) {
     let Some(audit) = &request.audit else { return };
     audit.annotate("k8s.io/deprecated", "true".to_owned());
@@ -71,7 +71,7 @@ pub(super) fn deprecated(request: &ResourceRequest) {
     }
 }
 
-/// Notes the object that an answer shows, where the log keeps answers.
+/// Notes the object of an answer, if the log records answers.
 pub(crate) fn capture(audit: &Recorder, context: &representation::Context, response: &mut Response) {
     if audit.decision().level < Level::RequestResponse {
         return;
@@ -83,7 +83,7 @@ pub(crate) fn capture(audit: &Recorder, context: &representation::Context, respo
                 audit.response_object(shown);
             }
         }
-        // Lists are sent as they are written.
+        // Lists are recorded as they are sent.
         None if format == Format::Json => response.body_mut().observe(Gathering {
             audit: audit.clone(),
             types: std::sync::Arc::clone(&context.types),
@@ -94,7 +94,7 @@ pub(crate) fn capture(audit: &Recorder, context: &representation::Context, respo
     }
 }
 
-/// What an answer says about the end of the request: its code, and all that a `Status` says where it is one.
+/// Returns the response status of an audit event: the code, and the other fields if the answer is a `Status`.
 pub(crate) fn status(context: &representation::Context, response: &Response) -> ResponseStatus {
     let code = response.status().as_u16();
     let bare = ResponseStatus {
@@ -118,7 +118,7 @@ pub(crate) fn status(context: &representation::Context, response: &Response) -> 
     }
 }
 
-/// The format in which an answer shows an object; `None` where it shows none.
+/// Returns the format of the object in an answer; `None` if it contains none.
 fn shown_format(response: &Response) -> Option<Format> {
     let headers = response.headers();
     if headers.contains_key(header::CONTENT_ENCODING) {
@@ -129,7 +129,7 @@ fn shown_format(response: &Response) -> Option<Format> {
     formats.find(|format| found.starts_with(format.media_type().as_bytes()))
 }
 
-/// The `Status` that `bytes` are, if they are one.
+/// Returns the `Status` that `bytes` encode, if they do.
 fn shown_status(format: Format, context: &representation::Context, bytes: &[u8]) -> Option<Value> {
     let parsed = match format {
         Format::Json if begins_as_status(bytes) => json::parse(bytes, &Limits::TRUSTED).ok(),
@@ -143,7 +143,7 @@ fn shown_status(format: Format, context: &representation::Context, bytes: &[u8])
     parsed.filter(|status| status.str_at(&["kind"]) == Some("Status"))
 }
 
-/// The object that `bytes` show, as the log keeps it.
+/// Returns the object that `bytes` encode, in the form of the log.
 fn shown_object(format: Format, audit: &Recorder, context: &representation::Context, bytes: &Bytes) -> Option<Bytes> {
     let tree = match format {
         Format::Json => return shown_json(audit, &context.types, bytes),
@@ -155,10 +155,10 @@ fn shown_object(format: Format, audit: &Recorder, context: &representation::Cont
     Some(objects::encode_answer(&context.types, &kept(audit, tree)).into())
 }
 
-/// The most bytes of a `Status` in YAML and CBOR, which nothing in its first bytes distinguishes from other objects.
+/// The maximum size of a `Status` in YAML and CBOR, in bytes. Its first bytes do not distinguish it from other objects.
 const MOST_STATUS: usize = 64 << 10;
 
-/// Whether JSON begins as a `Status` of this server does, be it indented or not.
+/// Returns true if JSON begins like a `Status` of this server, indented or not.
 fn begins_as_status(bytes: &[u8]) -> bool {
     let mut rest = bytes.iter().filter(|byte| !byte.is_ascii_whitespace());
     b"{\"kind\":\"Status\"".iter().all(|byte| rest.next() == Some(byte))
@@ -166,7 +166,7 @@ fn begins_as_status(bytes: &[u8]) -> bool {
 
 fn decoded(context: &representation::Context, bytes: &[u8]) -> Option<Value> {
     let envelope = Envelope::read(bytes).ok()?;
-    // Some documents of discovery leave out their version.
+    // Some documents of discovery omit their version.
     let version = Some(&*envelope.api_version).filter(|version| !version.is_empty());
     let of = protobuf::type_of(&context.types, version.unwrap_or("v1"), &envelope.kind)?;
     let mut tree = context.messages.decode(of, envelope.message, &Limits::TRUSTED).ok()?;
@@ -177,7 +177,7 @@ fn decoded(context: &representation::Context, bytes: &[u8]) -> Option<Value> {
     Some(tree)
 }
 
-/// JSON as the log keeps it; `None` for what is no object of the API.
+/// Returns JSON in the form of the log; `None` if it is not an API object.
 fn shown_json(audit: &Recorder, types: &schema::TypeTable, bytes: &Bytes) -> Option<Bytes> {
     let trimmed = bytes.trim_ascii();
     let omits = audit.decision().omit_managed_fields && memchr_managed(trimmed);
@@ -195,13 +195,13 @@ fn shown_json(audit: &Recorder, types: &schema::TypeTable, bytes: &Bytes) -> Opt
     })
 }
 
-/// Whether managed fields may stand in there.
+/// Returns true if the JSON may contain managed fields.
 fn memchr_managed(bytes: &[u8]) -> bool {
     const NAME: &[u8] = b"\"managedFields\"";
     bytes.windows(NAME.len()).any(|window| window == NAME)
 }
 
-/// An object, a list or a table as the log keeps it.
+/// Returns an object, a list or a table in the form of the log.
 fn kept(audit: &Recorder, mut tree: Value) -> Value {
     if !audit.decision().omit_managed_fields {
         return tree;
@@ -226,7 +226,7 @@ fn kept(audit: &Recorder, mut tree: Value) -> Value {
     tree
 }
 
-/// JSON without the whitespace between its tokens.
+/// Returns JSON without the whitespace between its tokens.
 fn compact(json: &[u8]) -> Vec<u8> {
     let (mut out, mut in_text, mut escaped) = (Vec::with_capacity(json.len()), false, false);
     for byte in json {
@@ -243,7 +243,7 @@ fn compact(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Gathers an answer while it is sent.
+/// An observer that collects an answer while it is sent.
 struct Gathering {
     audit: Recorder,
     types: std::sync::Arc<schema::TypeTable>,
@@ -272,7 +272,7 @@ impl BodyObserver for Gathering {
     }
 }
 
-/// The annotation of an event that an object was left out of as it was too large.
+/// The annotation of an event from which an object was omitted because it was too large.
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ use crate::read::list_answer;
 use crate::representation::{self, RequestedVersion, Tree};
 use crate::write;
 
-/// Answers a request that reads what `kind` computes.
+/// Answers a request that reads an object that `kind` computes.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the answer to the client.
 pub(super) fn read(
     context: &Context,
     request: &ResourceRequest,

@@ -1,5 +1,5 @@
-//! Requests that are for a node or a pod: proxies, logs, commands. Nothing is behind this server, so that the answer says how
-//! far the request came.
+//! Requests to a node or a pod: proxies, logs, commands. This server has no connection to nodes, so that the answer
+//! reports how far the request was processed.
 
 use holdfast_gotext::number::parse_uint;
 use holdfast_gotext::time::{Precision, Timestamp};
@@ -17,10 +17,10 @@ use crate::http::response::{self, Response};
 use crate::wire::body::ResponseBody;
 use crate::write;
 
-/// Answers a request through a subresource that is connected through.
+/// Answers a request to a subresource for connections.
 ///
 /// # Errors
-/// Why it comes no further.
+/// The reason why no connection can be established.
 pub(super) async fn connect(
     context: &Context,
     request: &ResourceRequest,
@@ -56,7 +56,7 @@ pub(super) async fn connect(
     }
 }
 
-/// Refuses to show as an object what is a stream.
+/// Rejects a request for a stream in the form of an object.
 fn check_view(view: View) -> Result<(), ApiError> {
     match view {
         View::Whole | View::Table(_) => Ok(()),
@@ -69,7 +69,7 @@ fn check_view(view: View) -> Result<(), ApiError> {
     }
 }
 
-/// What the request asks for by a parameter, as it stands in the options; `None` for what is left out of them.
+/// Returns the value of the option that a query parameter sets; `None` if the option is omitted.
 fn option_of(request: &ResourceRequest, parameter: &ConnectParameter) -> Result<Option<Value>, ApiError> {
     let first = request.query.all(parameter.name).next();
     Ok(match parameter.form {
@@ -91,7 +91,7 @@ fn option_of(request: &ResourceRequest, parameter: &ConnectParameter) -> Result<
     })
 }
 
-/// The time that a text says, as objects show it.
+/// Returns the time of a text, in the format of objects.
 fn time(text: &str) -> Result<Value, ApiError> {
     let time = Timestamp::parse(text, Precision::Seconds);
     let time = time.map_err(|error| ApiError::bad_request(error.to_string()))?;

@@ -1,4 +1,4 @@
-//! What the handlers of all requests share. Everything comes in by argument; nothing is global.
+//! The state that the handlers of all requests share. All of it is passed as arguments; nothing is global.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,48 +18,48 @@ use crate::webhooks::Webhooks;
 use crate::write::{FieldManagers, Fingerprints, Turns};
 use crate::{read, representation, write};
 
-/// What a server is made of.
+/// The parts from which a server is built.
 pub struct Parts {
-    /// What all layers share.
+    /// The state that all layers share.
     pub shared: Shared,
-    /// The types of the kinds, and who owns what in their objects.
+    /// The field managers and the types of the kinds.
     pub field_managers: FieldManagers,
     /// The admission plugins.
     pub admission: AdmissionChain,
     /// The admission webhooks and their client.
     pub webhooks: Webhooks,
-    /// The maker of tokens for service accounts.
+    /// The issuer of service account tokens.
     pub issuer: Arc<dyn TokenIssuer>,
-    /// How far the end of the server has come.
+    /// The shutdown phase of the server.
     pub shutdown: Shutdown,
     /// The tasks that run for as long as the server serves.
     pub background: Background,
-    /// What was decided at start.
+    /// The configuration at start.
     pub config: Config,
 }
 
-/// What the handlers of all requests share: what reads, writes and answers need, put together once.
+/// The state that the handlers of all requests share: the contexts of reads, writes and answers, built once.
 pub struct Context {
-    /// What all layers share.
+    /// The state that all layers share.
     pub shared: Shared,
-    /// What reads need.
+    /// The context of reads.
     pub read: Arc<read::Context>,
-    /// What writes need.
+    /// The context of writes.
     pub write: Arc<write::Context>,
-    /// What it takes to show objects.
+    /// The context of the representation of objects.
     pub representation: Arc<representation::Context>,
-    /// How far the resources that are served follow the objects that define them.
+    /// The progress of the served resources in following the CRDs.
     pub definitions: Arc<Definitions>,
-    /// How far the end of the server has come.
+    /// The shutdown phase of the server.
     pub shutdown: Shutdown,
     /// The tasks that run for as long as the server serves.
     pub background: Background,
-    /// What was decided at start.
+    /// The configuration at start.
     pub config: Config,
 }
 
 impl Context {
-    /// Puts the parts of a server together.
+    /// Builds the context from the parts of a server.
     pub fn new(parts: Parts) -> Self {
         let types = Arc::clone(parts.field_managers.types().table());
         let definitions = Definitions::new(Arc::clone(&parts.shared.registry), Arc::clone(&parts.shared.store));
@@ -102,43 +102,44 @@ impl Context {
         }
     }
 
-    /// The resources that are served now.
+    /// Returns the currently served resources.
     pub fn registry(&self) -> Arc<Registry> {
         self.shared.registry.load_full()
     }
 
-    /// The protobuf messages of the types of the kinds.
+    /// Returns the protobuf messages of the types of the kinds.
     pub fn messages(&self) -> &Messages {
         &self.representation.messages
     }
 }
 
-/// What is decided at start and holds for all requests.
+/// The configuration at start, which holds for all requests.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// How long a request other than a watch may take.
+    /// The time limit of a request other than a watch.
     pub request_timeout: Duration,
-    /// A watch that states no timeout ends after this time or up to twice as long, so that not all end at once.
+    /// The minimum duration of a watch without a timeout. It ends after this time or up to twice as long, so that not
+    /// all watches end at once.
     pub min_watch_timeout: Duration,
-    /// How many objects of a collection are deleted at a time where other servers write to the same store.
+    /// The number of objects of a collection that are deleted concurrently if other servers write to the same store.
     pub deletion_workers: usize,
-    /// The size limit of an object, in bytes of the form in which kube-apiserver stores it.
+    /// The size limit of an object, in bytes of kube-apiserver's storage format.
     pub max_object_bytes: usize,
-    /// What lists and watches may ask for.
+    /// The rules for the options of lists and watches.
     pub lists: ListRules,
-    /// Whether objects that cannot be read may be deleted.
+    /// True if objects that cannot be read may be deleted.
     pub unsafe_deletion: bool,
-    /// Whether objects are served in CBOR.
+    /// True if objects are served in CBOR.
     pub cbor: bool,
-    /// Whether large answers are compressed for clients that take that.
+    /// True if large answers are compressed for clients that accept it.
     pub compress: bool,
 }
 
-/// The default size limit of an object on the embedded store: that of a request to etcd.
+/// The default size limit of an object on the embedded store, which is that of a request to etcd.
 pub const MAX_OBJECT_BYTES: usize = 3 << 19;
 
-/// The default size limit of an object on etcd: the largest request that kube-apiserver's client sends. The limit of etcd itself
-/// (`--max-request-bytes`) is usually smaller, and is etcd's to enforce.
+/// The default size limit of an object on etcd: the largest request that kube-apiserver's client sends. The limit of
+/// etcd itself (`--max-request-bytes`) is usually smaller, and etcd enforces it.
 pub const MAX_OBJECT_BYTES_ON_ETCD: usize = 2 << 20;
 
 impl Default for Config {

@@ -14,7 +14,7 @@ use crate::write;
 /// Answers a POST.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the answer to the client.
 pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let Sent {
         options,
@@ -27,7 +27,7 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     let capabilities = &request.served.resource.capabilities;
     let reset = &target.body.reset_fields;
     if !capabilities.keeps_reset_fields_at_creation && !reset.is_empty() {
-        // What is written even when unset stays.
+        // Fields that are written even when unset stay.
         metadata::reset_fields(&mut decoded.object, Some(&kind_type.empty()), reset);
     }
     let mut object = filled_in(kind_type.as_ref(), decoded.object)?;
@@ -35,11 +35,11 @@ pub(super) async fn create(context: &Arc<Context>, mut request: ResourceRequest)
     decoded.warnings.extend(repeated);
     let mut result = match write::create(&context.write, target, object).await {
         Ok(result) => result,
-        // A refusal warns of the fields that were dropped as well.
+        // A rejection also warns of the dropped fields.
         Err(error) => return Err(error.with_warnings(decoded.warnings)),
     };
     result.warnings.splice(0..0, decoded.warnings);
     let answer = written(context, &request, &result).await;
-    // The object is made even where it cannot be shown as the client asks.
+    // The object is created even if it cannot be encoded as the client requests.
     answer.map_err(|error| error.with_warnings(result.warnings))
 }

@@ -23,7 +23,7 @@ use crate::write::{self, WriteResult, WrittenObject, decode};
 /// Answers a DELETE of one object.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the answer to the client.
 pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let options = read_options(context, &mut request).await?;
     unsafe_delete::check(&options, false)?;
@@ -32,7 +32,7 @@ pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest)
     }
     let own_warnings = warnings(&request, &options);
     let result = write::delete(&context.write, target(&request, &options), options.clone()).await;
-    // Refusals warn too.
+    // Rejections carry warnings too.
     let result = result.map_err(|error| error.with_warnings(own_warnings.clone()))?;
     let mut answer = if result.removed && !request.served.resource.rules.delete_returns_object {
         let status = success(&request, &result);
@@ -42,7 +42,7 @@ pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest)
     } else {
         written(context, &request, &result).await?
     };
-    // The older way to ask for dependents to go first shows by the code that they are still there.
+    // The older option for deleting dependents first reports by the status code that the object still exists.
     if !result.removed && options.orphan_dependents == Some(false) {
         *answer.status_mut() = StatusCode::ACCEPTED;
     }
@@ -50,10 +50,10 @@ pub(super) async fn delete(context: &Arc<Context>, mut request: ResourceRequest)
     Ok(answer)
 }
 
-/// Answers a DELETE of a collection: each object that is selected is deleted by itself.
+/// Answers a DELETE of a collection: each selected object is deleted separately.
 ///
 /// # Errors
-/// The report of the first refusal; what was deleted until then stays deleted.
+/// If a deletion is rejected: the error of the first one. Objects that were deleted before stay deleted.
 pub(super) async fn delete_collection(
     context: &Arc<Context>,
     mut request: ResourceRequest,
@@ -65,7 +65,8 @@ pub(super) async fn delete_collection(
     let mut page = list::page(&context.read, &request, &list_options, &selection).await?;
     let entries = page.entries().await?;
     check_can_be_shown(context, &request, &entries).await?;
-    // Watchers see the deletions in the order of the list, which another engine keeps only for one after the other.
+    // Watches receive the deletions in the order of the list. A shared store preserves this order only for sequential
+    // deletions.
     let together = match context.shared.store.is_shared() {
         true => context.config.deletion_workers,
         false => DELETED_TOGETHER,
@@ -102,7 +103,8 @@ pub(super) async fn delete_collection(
     Ok(answer)
 }
 
-/// Refuses to delete anything where the webhook fails that shows the objects in the version of the request.
+/// Rejects the deletion of the collection if the conversion webhook cannot convert its objects to the requested
+/// version.
 async fn check_can_be_shown(
     context: &Context,
     request: &ResourceRequest,
@@ -120,11 +122,11 @@ async fn check_can_be_shown(
     Ok(())
 }
 
-/// How many objects of a collection are deleted at a time in a store of one's own: they share the wait for the disk, and come
-/// in order nevertheless.
+/// The number of objects of a collection that are deleted concurrently if no other server writes to the store: they
+/// share the wait for the disk, and are still deleted in order.
 const DELETED_TOGETHER: usize = 16;
 
-/// What the client is warned of that does not say what is to be done with dependents.
+/// Returns the warnings for a client that does not specify the deletion of dependents.
 fn warnings(request: &ResourceRequest, options: &DeleteOptions) -> Vec<String> {
     let said = options.propagation_policy.is_some() || options.orphan_dependents.is_some();
     let warning = request.served.resource.capabilities.deletion.warning;
@@ -139,7 +141,7 @@ fn target(request: &ResourceRequest, options: &DeleteOptions) -> Target {
     write::target(request, write_options)
 }
 
-/// The options: from the body where there is one, else from the query.
+/// Reads the options from the body if there is one, otherwise from the query.
 async fn read_options(context: &Context, request: &mut ResourceRequest) -> Result<DeleteOptions, ApiError> {
     let body = read_body(request).await?;
     let mut options = match body.is_empty() {
@@ -155,7 +157,7 @@ async fn read_options(context: &Context, request: &mut ResourceRequest) -> Resul
     Ok(options)
 }
 
-/// The `Status` that reports an object that is gone.
+/// Returns the `Status` that reports a deleted object.
 fn success(request: &ResourceRequest, result: &WriteResult) -> Vec<u8> {
     let resource = &request.served.resource;
     let uid = match &result.object {

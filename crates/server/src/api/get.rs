@@ -16,7 +16,7 @@ use crate::representation::{self, RequestedVersion};
 /// Answers a GET of one object.
 ///
 /// # Errors
-/// 404 where it is not there, 504 where the state asked for is yet to come.
+/// 404 if it does not exist, 504 if the requested revision is not reached in time.
 pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     let snapshot = snapshot(context, &request).await?;
     let entry = entry(&snapshot, &request)?;
@@ -34,11 +34,11 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
     .await
 }
 
-/// The state that a GET of one object is answered from.
+/// Returns the state from which a GET of one object is answered.
 ///
 /// # Errors
-/// 400 where the options cannot be read, 504 where the state asked for is yet to come, 500 where no server
-/// can say what is the most recent.
+/// 400 if the options cannot be parsed, 504 if the requested revision is not reached in time, 500 if no server reports
+/// the most recent revision.
 pub(super) async fn snapshot(context: &Context, request: &ResourceRequest) -> Result<Snapshot, ApiError> {
     let options = GetOptions::parse(&request.query)?;
     let prefix = objects::key_prefix(&request.served.resource);
@@ -46,10 +46,10 @@ pub(super) async fn snapshot(context: &Context, request: &ResourceRequest) -> Re
     fresh(store, revision(&options.resource_version)?).await
 }
 
-/// The object that the request names.
+/// Returns the object that the request names.
 ///
 /// # Errors
-/// 400 where no object can have the name, 404 where it is not there, 500 where it cannot be read.
+/// 400 if the name is impossible, 404 if the object does not exist, 500 if it cannot be read.
 pub(super) fn entry<'a>(snapshot: &'a Snapshot, request: &ResourceRequest) -> Result<&'a Arc<Entry>, ApiError> {
     let resource = &request.served.resource;
     objects::check_key(resource, &request.namespace, &request.name)?;
@@ -59,7 +59,7 @@ pub(super) fn entry<'a>(snapshot: &'a Snapshot, request: &ResourceRequest) -> Re
     Ok(entry)
 }
 
-/// What is stored for the object that the request names, whether it can be read or not.
+/// Returns the stored entry of the object that the request names, even if it cannot be read.
 pub(super) fn stored<'a>(snapshot: &'a Snapshot, request: &ResourceRequest) -> Option<&'a Arc<Entry>> {
     let storage = request.served.resource.storage.as_ref()?;
     snapshot.get(storage.key(&request.namespace, &request.name).as_bytes())

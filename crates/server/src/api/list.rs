@@ -1,4 +1,4 @@
-//! GET of a collection: the objects of a namespace or of all, at one revision.
+//! GET of a collection: the objects of one namespace or of all, at one revision.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::representation::RequestedVersion;
 /// Answers a GET of a collection.
 ///
 /// # Errors
-/// 400 for selectors and versions that cannot be read, 410 for versions that are gone, 504 for those yet to come.
+/// 400 for invalid selectors and versions, 410 for compacted versions, 504 for future versions.
 pub(super) async fn list(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     let options = ListOptions::parse(&request.query, context.config.lists)?;
     let selection = selection(&request, &options)?;

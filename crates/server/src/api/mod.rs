@@ -1,4 +1,4 @@
-//! What the verbs of the API do, one file a verb.
+//! The verbs of the API, one file for each verb.
 
 mod action;
 pub(crate) mod audit;
@@ -38,10 +38,10 @@ use crate::wire::body::RequestBody;
 use crate::write::WriteResult;
 use crate::write::decode::{self, Decoded};
 
-/// Does what `request` asks for.
+/// Executes `request`.
 ///
 /// # Errors
-/// The failure, as the client gets it.
+/// If the request fails; the error is the answer to the client.
 pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     let version = &request.version().group_version.version;
     let Some(deprecation) = &request.version().deprecation else {
@@ -59,7 +59,7 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
         &request.subresource,
         version,
     ]);
-    // Refusals warn too, so they become answers here.
+    // Rejections carry warnings too, so they are converted to answers here.
     let errors = Representation::of_errors(&request.headers, &request.query);
     let answer = dispatch(context, request).await;
     let mut answer = answer.unwrap_or_else(|error| response::error(context.messages(), &error, &errors));
@@ -67,8 +67,8 @@ pub(crate) async fn handle(context: &Arc<Context>, request: ResourceRequest) -> 
     Ok(answer)
 }
 
-/// The work of the request's verb. Each verb has a box of its own: one future for all would have the size of the largest,
-/// and every read would move it.
+/// Returns the future of the request's verb. Each verb is boxed separately: one future for all would have the size of
+/// the largest, and every read would move it.
 fn dispatch(context: &Arc<Context>, request: ResourceRequest) -> BoxFuture<'_, Result<Response, ApiError>> {
     match request.served.resource.capabilities.responder(&request.subresource) {
         Some(Responder::Review(review)) => {
@@ -119,7 +119,7 @@ fn unsupported(request: &ResourceRequest) -> ApiError {
     ApiError::method_not_supported(&request.served.resource.group_resource(), request.verb.name())
 }
 
-/// Takes the body out of a request and reads it.
+/// Moves the body out of a request and reads it.
 fn read_body(request: &mut ResourceRequest) -> BoxFuture<'static, Result<Bytes, ApiError>> {
     let body = std::mem::replace(&mut request.body, RequestBody::from_bytes(Bytes::new()));
     Box::pin(async {
@@ -129,14 +129,14 @@ fn read_body(request: &mut ResourceRequest) -> BoxFuture<'static, Result<Bytes, 
     })
 }
 
-/// What a POST or a PUT brings: its options, and the object with the type of the kind that the address takes.
+/// The content of a POST or a PUT: its options, and the object with the type of the kind that the endpoint accepts.
 struct Sent<O> {
     options: O,
     kind_type: Arc<dyn KindType>,
     decoded: Decoded,
 }
 
-/// Takes the body out of a POST and reads it. As in the reference, its format is looked at first, and its options behind it.
+/// Moves the body out of a POST and reads it. Like the reference, it checks the format before the options.
 async fn read_new(context: &Context, request: &mut ResourceRequest) -> Result<Sent<CreateOptions>, ApiError> {
     let format = request.body_format()?;
     let body = read_body(request).await?;
@@ -149,7 +149,7 @@ async fn read_new(context: &Context, request: &mut ResourceRequest) -> Result<Se
     })
 }
 
-/// Takes the body out of a PUT and reads it. As in the reference, its format is looked at behind the options.
+/// Moves the body out of a PUT and reads it. Like the reference, it checks the format after the options.
 async fn read_replacement(context: &Context, request: &mut ResourceRequest) -> Result<Sent<UpdateOptions>, ApiError> {
     let body = read_body(request).await?;
     let options = UpdateOptions::parse(&request.query)?;
@@ -162,7 +162,7 @@ async fn read_replacement(context: &Context, request: &mut ResourceRequest) -> R
     })
 }
 
-/// The object in a body.
+/// Decodes the object in a body.
 fn read_object(
     context: &Context,
     request: &ResourceRequest,
@@ -174,7 +174,7 @@ fn read_object(
     if let Some(raw) = request.served.resource.capabilities.raw {
         decoded.raw_form = match format {
             Format::Json => Some(raw.form_in(body)),
-            // The reference makes JSON of YAML by way of a tree.
+            // The reference converts YAML to JSON through a parsed object.
             Format::Yaml => Some(RawForm::Marshalled),
             _ => None,
         };
@@ -183,7 +183,7 @@ fn read_object(
     Ok((kind_type, decoded))
 }
 
-/// The types of the objects that the address takes.
+/// Returns the type of the objects that the endpoint accepts.
 fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<dyn KindType>, ApiError> {
     let Some(subresource) = request.subresource() else {
         return Ok(Arc::clone(&request.version().kind_type));
@@ -195,15 +195,15 @@ fn kind_type(context: &Context, request: &ResourceRequest) -> Result<Arc<dyn Kin
         .ok_or_else(|| ApiError::internal(format!("{kind} in {api_version} has no type")))
 }
 
-/// The object with its defaults.
+/// Returns the object with its defaults.
 ///
 /// # Errors
-/// 413 where it has become too large.
+/// 413 if it has become too large.
 fn filled_in(kind_type: &dyn KindType, object: Value) -> Result<Value, ApiError> {
     kind_type.fill_in(object).map_err(ApiError::too_large_because)
 }
 
-/// The answer to a write: the object as it is now.
+/// Returns the answer to a write, which contains the current object.
 async fn written(context: &Context, request: &ResourceRequest, written: &WriteResult) -> Result<Response, ApiError> {
     use crate::write::WrittenObject;
     let shown = RequestedVersion::of_request(request);

@@ -1,4 +1,4 @@
-//! PATCH of one object or of a part of it, Server-Side Apply included.
+//! PATCH of one object or of a subresource, including Server-Side Apply.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::write;
 /// Answers a PATCH.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the answer to the client.
 pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let patch_type = request.patch_type()?;
     let body = read_body(&mut request).await?;

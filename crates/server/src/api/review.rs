@@ -1,4 +1,4 @@
-//! What is answered at once and never stored: reviews and the like.
+//! Resources that are answered immediately and never stored, such as reviews.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::http::response::{self, Response};
 use crate::representation::{self, RequestedVersion, Tree};
 use crate::write;
 
-/// Answers a POST to a resource, or a subresource, with what `review` makes of it.
+/// Answers a POST to a resource, or a subresource, with the result of `review`.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the answer to the client.
 pub(super) async fn create(
     context: &Arc<Context>,
     mut request: ResourceRequest,

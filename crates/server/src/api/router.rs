@@ -1,8 +1,8 @@
-//! From the path to the code that answers.
+//! Routing from the path to the handler that answers.
 //!
-//! The order of refusals is that of kube-apiserver: what the path does not have (404), what cannot be done with it (405),
-//! bodies that it does not read (415), answers that the client would not take (406). By then authentication and
-//! authorization have said yes.
+//! Requests are rejected in the order of kube-apiserver: unknown resources (404), unsupported methods (405),
+//! unsupported formats of the body (415), answers that the client does not accept (406). By then the request is
+//! authenticated and authorized.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -25,35 +25,35 @@ use crate::wire::body::RequestBody;
 use crate::wire::fairness::WatchHold;
 use crate::wire::websocket::Upgrade;
 
-/// A request after authentication, before anything is known of its resource.
+/// A request after authentication, before its resource is looked up.
 pub struct Incoming {
     /// The method.
     pub method: Method,
-    /// What the path says.
+    /// The parsed path.
     pub info: RequestInfo,
     /// The headers.
     pub headers: HeaderMap,
-    /// The user who makes the request.
+    /// The user of the request.
     pub user: Arc<User>,
-    /// The body, not read yet.
+    /// The unread body.
     pub body: RequestBody,
-    /// When the request came.
+    /// The time at which the request arrived.
     pub now: SystemTime,
     /// The deadline of the request, if it has one.
     pub deadline: Option<Instant>,
-    /// How the connection becomes a WebSocket, where the client asks for one.
+    /// The upgrade of the connection to a WebSocket, if the client requests it.
     pub upgrade: Option<Upgrade>,
-    /// What it holds if it is a watch.
+    /// The resources that a watch holds, if the request is a watch.
     pub watch: WatchHold,
-    /// What is gathered for the audit log, where the request is audited.
+    /// The recorder of the audit log, if the request is audited.
     pub audit: Option<Recorder>,
-    /// Whether objects are served in CBOR.
+    /// True if objects are served in CBOR.
     pub cbor: bool,
-    /// Whether policies and webhooks have no say in it.
+    /// True if the request skips admission policies and webhooks.
     pub unadmitted: bool,
 }
 
-/// The patches that custom resources take, as messages name them.
+/// The patch types that custom resources accept, as messages name them.
 const CUSTOM_PATCH_TYPES: [&str; 4] = [
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -64,7 +64,7 @@ const CUSTOM_PATCH_TYPES: [&str; 4] = [
 /// Answers a request for a resource.
 ///
 /// # Errors
-/// The failure, as the client gets it.
+/// If the request fails; the error is the answer to the client.
 pub async fn serve_resource(
     context: &Arc<Context>,
     incoming: Incoming,
@@ -81,7 +81,7 @@ pub async fn serve_resource(
         registry = context.registry();
     }
     match resource_request(registry, incoming, target) {
-        // Paths that no definition knows are not found as those that nothing knows.
+        // Paths that no CRD serves get the same answer as any unknown path.
         Err(error) if defined && error.is_unknown_resource() => Ok(response::page_not_found()),
         request => {
             let request = request?;
@@ -90,12 +90,12 @@ pub async fn serve_resource(
             let audit = request.audit.clone().filter(|_| compress);
             let form = request.representation;
             let mut response = match super::handle(context, request).await {
-                // What refuses a request before it gets here does not know this format.
+                // The filters that reject a request before it gets here do not support this format.
                 Err(error) if form.format == Format::Cbor => response::error(context.messages(), &error, &form),
                 answer => answer?,
             };
             if let Some(audit) = &audit {
-                // What is compressed cannot be read any more.
+                // The body cannot be inspected once it is compressed.
                 audit::capture(audit, &context.representation, &mut response);
             }
             Ok(if compress {
@@ -107,7 +107,7 @@ pub async fn serve_resource(
     }
 }
 
-/// Finds the resource that `target` names and checks that what is requested can be done with it.
+/// Finds the resource that `target` names and checks that it supports the request.
 ///
 /// # Errors
 /// 404, 405, 415 or 406.
@@ -143,11 +143,11 @@ pub fn resource_request(
         None if watchable => negotiation::named_watch_types(cbor),
         None => negotiation::named_types(cbor),
     };
-    // What is connected through is answered by others, in forms of their own.
+    // The endpoint of a connection determines the form of its answer.
     let representation = if connects {
         Representation::default()
     } else {
-        // Routes of the table say what they answer in; what definitions serve has none.
+        // Built-in routes declare their answers' media types; those of CRDs do not.
         if place.served.resource.conventions.fixed_routes {
             negotiation::check_acceptable(&headers, produced)?;
         }
@@ -162,7 +162,7 @@ pub fn resource_request(
         subresource,
         ..
     } = place;
-    // A definition's collection is made in from below it as well.
+    // A POST to the path of a custom resource's object also creates in its collection.
     let name = name_of(name, verb, &subresource);
     Ok(ResourceRequest {
         registry,
@@ -187,7 +187,7 @@ pub fn resource_request(
     })
 }
 
-/// Checks that objects of the resource take a patch of the type that the body is.
+/// Checks that the resource accepts patches of the body's type.
 fn check_patch_type(headers: &HeaderMap, cbor: bool, resource: &Resource) -> Result<(), ApiError> {
     let patch_type = negotiation::patch_type(headers, cbor);
     if resource.conventions.strategic_merge {
@@ -200,7 +200,7 @@ fn check_patch_type(headers: &HeaderMap, cbor: bool, resource: &Resource) -> Res
     }
 }
 
-/// The name of the object that a request is about; none where it makes one.
+/// Returns the name of the requested object; empty if the request creates one.
 fn name_of(name: SmolStr, verb: Verb, subresource: &str) -> SmolStr {
     if verb == Verb::Create && subresource.is_empty() {
         SmolStr::default()
@@ -209,7 +209,7 @@ fn name_of(name: SmolStr, verb: Verb, subresource: &str) -> SmolStr {
     }
 }
 
-/// What stands behind a subresource in `path`, with the slashes around it.
+/// Returns the rest of `path` after a subresource, including the slashes around it.
 fn rest_of(path: &str, rest: String) -> String {
     match (rest.as_str(), path.ends_with('/')) {
         ("", false) => rest,
@@ -219,19 +219,19 @@ fn rest_of(path: &str, rest: String) -> String {
     }
 }
 
-/// The subresource that takes all of a path.
+/// The subresource whose path may continue with any text.
 const PROXY: &str = "proxy";
 
-/// The subresources that are shown as tables, too.
+/// The subresources that can be requested as tables, too.
 const SUBRESOURCES_WITH_ROWS: [&str; 2] = ["status", "scale"];
 
-/// Where a path leads among the resources that are served.
+/// The served resource or subresource that a path addresses.
 struct Route {
     served: Served,
     namespace: SmolStr,
     name: SmolStr,
     subresource: SmolStr,
-    /// Whether this is about the objects of all namespaces.
+    /// True if the request addresses the objects of all namespaces.
     everywhere: bool,
     path_verb: Option<PathVerb>,
 }
@@ -241,14 +241,14 @@ impl Route {
         let served = registry
             .served(&target.group, &target.version, &target.resource)
             .ok_or_else(ApiError::unknown_resource)?;
-        // The path of a namespace has its name in both places, but the object itself lives in none.
+        // The path of a namespace names it in both places, but the object itself has no namespace.
         let namespace = if target.of_namespace {
             SmolStr::default()
         } else {
             target.namespace.clone()
         };
         let defined = !served.resource.conventions.fixed_routes;
-        // Routes are matched by what stands in the path, definitions by what that names.
+        // Built-in routes match the literal path; those of CRDs match the namespace that it names.
         let within = if defined {
             !namespace.is_empty()
         } else {
@@ -273,8 +273,8 @@ impl Route {
             let resource = served.resource.group_resource();
             return Err(ApiError::not_found(&resource, &target.name));
         }
-        // What stands behind a proxy in a path is part of the request that is handed on.
-        // Definitions look no further than the subresource.
+        // The path after a proxy is part of the forwarded request. The handler of custom resources ignores the path
+        // after a subresource.
         let below = defined && !target.subresource.is_empty();
         let complete = target.rest.is_empty() || target.subresource == PROXY || below;
         if !scope_fits || !known || !complete || !defined && !place.has_route() {
@@ -283,7 +283,7 @@ impl Route {
         Ok(place)
     }
 
-    /// Whether a built-in resource has a route for this path, of whatever method.
+    /// Returns true if a built-in resource has a route for this path, with any method.
     fn has_route(&self) -> bool {
         let verbs = &self.served.version().verbs;
         let watched = verbs.contains(&Verb::Watch);
@@ -295,7 +295,8 @@ impl Route {
         }
     }
 
-    /// That the version is deprecated, if it is: what a refusal of the form of the answer warns of.
+    /// Returns the deprecation warning of the version, if it is deprecated. It is sent when the form of the answer is
+    /// rejected.
     fn deprecation(&self) -> Vec<String> {
         self.served
             .version()
@@ -305,7 +306,8 @@ impl Route {
             .collect()
     }
 
-    /// A refusal ahead of the handler of the verb: custom resources have no router before the handler that warns.
+    /// Adds warnings to a rejection before the verb's handler: for custom resources, the handler that warns runs before
+    /// any rejection.
     fn refused(&self, error: ApiError) -> ApiError {
         match self.served.resource.conventions.fixed_routes {
             true => error,
@@ -313,10 +315,10 @@ impl Route {
         }
     }
 
-    /// In which forms objects are shown here.
+    /// Returns the forms in which objects are served here.
     fn forms(&self, cbor: bool) -> Forms {
         let of_object = self.subresource.is_empty();
-        // What is answered to a POST alone has no rows, and of subresources those do that people look at.
+        // Resources that only support POST have no rows; of subresources, only a few have them.
         let readable = self.served.version().verbs.contains(&Verb::Get);
         Forms {
             cbor,
@@ -325,7 +327,7 @@ impl Route {
         }
     }
 
-    /// What is to be done, if it can be done here.
+    /// Returns the verb of the request, if it is supported here.
     fn verb(&self, method: &Method, info: &RequestInfo) -> Result<Verb, ApiError> {
         if self.served.resource.conventions.fixed_routes {
             self.verb_of_route(method, info)
@@ -334,7 +336,7 @@ impl Route {
         }
     }
 
-    /// What a method means at the address of a built-in resource.
+    /// Returns the verb of a method at the path of a built-in resource.
     fn verb_of_route(&self, method: &Method, info: &RequestInfo) -> Result<Verb, ApiError> {
         let of_collection = self.name.is_empty() && self.subresource.is_empty();
         let read_by_name = if self.path_verb.is_some() {
@@ -346,7 +348,7 @@ impl Route {
             "GET" if of_collection && info.verb == "watch" => Verb::Watch,
             "GET" if of_collection => Verb::List,
             "GET" => read_by_name,
-            // Of all addresses a proxy alone takes every method that it can hand on.
+            // Only a proxy accepts every method that can be forwarded.
             "HEAD" | "OPTIONS" if self.subresource == PROXY => Verb::Get,
             _ if self.path_verb.is_some() => return Err(ApiError::method_not_allowed()),
             "POST" => Verb::Create,
@@ -359,7 +361,7 @@ impl Route {
         let verbs = &self.served.version().verbs;
         let allowed = match self.served.version().subresource(&self.subresource) {
             Some(subresource) => subresource.verbs.contains(&verb),
-            // What can be listed but not watched refuses in its own words.
+            // A resource that can be listed but not watched is rejected later, with a message of its own.
             None if verb == Verb::Watch => verbs.contains(&Verb::List),
             None => {
                 let reads = verb == Verb::List;
@@ -373,7 +375,7 @@ impl Route {
         }
     }
 
-    /// What a verb of access rules means for a defined resource: one handler takes whatever stands at its paths.
+    /// Returns the verb of a custom resource for a verb of access rules: one handler serves all of its paths.
     fn verb_of_definition(&self, named: &str) -> Result<Verb, ApiError> {
         let reads = matches!(named, "list" | "watch");
         if self.everywhere && !reads {
@@ -390,7 +392,7 @@ impl Route {
         })
     }
 
-    /// Whether the verb goes with what the path names: an object or a collection.
+    /// Returns true if the verb fits the target of the path: an object or a collection.
     fn addresses(&self, verb: Verb) -> bool {
         match verb {
             Verb::Create | Verb::List | Verb::DeleteCollection => self.name.is_empty(),
@@ -399,7 +401,7 @@ impl Route {
         }
     }
 
-    /// Refuses what is about one object where the path names none.
+    /// Rejects a verb for one object if the path names none.
     fn check_named(&self, verb: Verb) -> Result<(), ApiError> {
         if self.name.is_empty() && (!self.subresource.is_empty() || names_an_object(&verb)) {
             return Err(ApiError::bad_request("name must be provided"));
@@ -408,7 +410,7 @@ impl Route {
     }
 }
 
-/// Whether the verb is one of single objects.
+/// Returns true if the verb applies to single objects.
 fn names_an_object(verb: &Verb) -> bool {
     matches!(verb, Verb::Get | Verb::Update | Verb::Patch | Verb::Delete)
 }

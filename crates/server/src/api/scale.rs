@@ -20,7 +20,7 @@ use crate::write::{self, WriteResult};
 /// Answers a GET.
 ///
 /// # Errors
-/// 404 where the object is not there.
+/// 404 if the object does not exist.
 pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Result<Response, ApiError> {
     let snapshot = get::snapshot(context, &request).await?;
     let entry = get::entry(&snapshot, &request)?;
@@ -43,12 +43,12 @@ pub(super) async fn get(context: &Arc<Context>, request: ResourceRequest) -> Res
 /// Answers a PUT.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the answer to the client.
 pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let Sent { options, decoded, .. } = read_replacement(context, &mut request).await?;
     let mut object = decoded.object;
     let warnings = decoded.warnings.clone();
-    // A refusal warns of the fields that were dropped as well.
+    // A rejection also warns of the dropped fields.
     let warned = |error: ApiError| error.with_warnings(warnings.clone());
     let placed = check_place(&mut object, &request.name, &request.namespace);
     placed.map_err(|error| warned(error.into()))?;
@@ -64,7 +64,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
 /// Answers a PATCH.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the answer to the client.
 pub(super) async fn patch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let patch_type = request.patch_type()?;
     let body = read_body(&mut request).await?;

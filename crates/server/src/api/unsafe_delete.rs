@@ -1,5 +1,6 @@
-//! DELETE of an object that cannot be read, by who may risk that (`ignoreStoreReadErrorWithClusterBreakingPotential`,
-//! <https://kep.k8s.io/3926>): neither finalizers nor admission nor dependents are looked at, since they are unknown.
+//! DELETE of an object that cannot be read, by users with a special permission
+//! (`ignoreStoreReadErrorWithClusterBreakingPotential`, <https://kep.k8s.io/3926>): finalizers, admission and
+//! dependents are ignored, since they are unknown.
 
 use std::sync::Arc;
 
@@ -20,10 +21,10 @@ use crate::write;
 const OPTION: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 const VERB: &str = "unsafe-delete-ignore-read-errors";
 
-/// Refuses options that make no sense beside that for unreadable objects.
+/// Rejects options that cannot be combined with the one for unreadable objects.
 ///
 /// # Errors
-/// 422.
+/// 422 if such an option is set.
 pub(super) fn check(options: &DeleteOptions, of_collection: bool) -> Result<(), ApiError> {
     if !options.ignores_read_error {
         return Ok(());
@@ -63,10 +64,10 @@ pub(super) fn check(options: &DeleteOptions, of_collection: bool) -> Result<(), 
     }
 }
 
-/// Takes the object away, if it cannot be read.
+/// Deletes the object, if it cannot be read.
 ///
 /// # Errors
-/// 403 for who may not, 422 for an object that can be read, or that is not there.
+/// 403 if the user lacks the permission, 422 if the object can be read or does not exist.
 pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) -> Result<Response, ApiError> {
     if let Some(audit) = &request.audit {
         audit.annotate("apiserver.k8s.io/unsafe-delete-ignore-read-error", String::new());
@@ -77,7 +78,7 @@ pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) ->
     let Some(entry) = entry.filter(|entry| objects::check_readable(entry).is_err()) else {
         const WHY: &str = "is exclusively used to delete corrupt object(s), try again by removing this option";
         let error = FieldError::invalid(&FieldPath::new(OPTION), true, WHY);
-        // The reference names the resource for the kind.
+        // The reference uses the resource name as the kind.
         let named = GroupKind {
             group: resource.group.clone(),
             kind: resource.plural.clone(),
@@ -90,7 +91,7 @@ pub(super) async fn delete(context: &Arc<Context>, request: &ResourceRequest) ->
     response::encoded(context.messages(), StatusCode::OK, &request.representation, status)
 }
 
-/// Who deletes so needs a right of its own.
+/// Checks that the user has the separate permission for such a deletion.
 fn authorize(context: &Context, request: &ResourceRequest) -> Result<(), ApiError> {
     let resource = &request.served.resource;
     let refuse = |why: String| Err(ApiError::forbidden(&resource.group_resource(), &request.name, why));
@@ -118,7 +119,7 @@ fn authorize(context: &Context, request: &ResourceRequest) -> Result<(), ApiErro
     }
 }
 
-/// The `Status` that reports an object that is gone and was never read.
+/// Returns the `Status` that reports a deleted object that was never read.
 fn gone(request: &ResourceRequest) -> Vec<u8> {
     let details = Details {
         name: request.name.to_string(),

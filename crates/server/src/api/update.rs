@@ -1,4 +1,4 @@
-//! PUT of one object or of a part of it.
+//! PUT of one object or of a subresource.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::write;
 /// Answers a PUT.
 ///
 /// # Errors
-/// The refusal, as the client gets it.
+/// If the request is rejected; the error is the answer to the client.
 pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let Sent {
         options,
@@ -25,7 +25,7 @@ pub(super) async fn update(context: &Arc<Context>, mut request: ResourceRequest)
     let repeated = metadata::drop_repeated_owners(&mut object, false);
     decoded.warnings.extend(repeated);
     let warnings = decoded.warnings.clone();
-    // A refusal warns of the fields that were dropped as well.
+    // A rejection also warns of the dropped fields.
     let warned = |error: ApiError| error.with_warnings(warnings.clone());
     let refused = |error: Error| warned(error.into());
     check_place(&mut object, &request.name, &request.namespace).map_err(refused)?;

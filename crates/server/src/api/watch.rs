@@ -29,7 +29,7 @@ const PROTOBUF_STREAM: HeaderValue = HeaderValue::from_static(negotiation::PROTO
 /// Answers a watch.
 ///
 /// # Errors
-/// 400 for selectors and versions that cannot be read, 406 for forms that are no streams.
+/// 400 for invalid selectors and versions, 406 for forms that cannot be streamed.
 pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) -> Result<Response, ApiError> {
     let mut options = ListOptions::parse(&request.query, context.config.lists)?;
     options.watch = true;
@@ -42,7 +42,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
     };
     let sharded = begin_shard(context, &request, &mut selection);
     let end = Instant::now() + duration(context, &options);
-    // What is there already is shown where no version says from where the client knows it.
+    // The watch starts with the existing objects if no resource version names the state that the client knows.
     let from_state = options.send_initial_events.unwrap_or(matches!(wanted, None | Some(0)));
     let place = KeyRange::of(&request, &selection);
     let store = context.shared.store.of(place.prefix.as_bytes());
@@ -51,7 +51,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
         Ok(answer(request, ResponseBody::from(frame)))
     };
     let snapshot = match (options.send_initial_events, wanted) {
-        // A version that is yet to come is an event, not an answer.
+        // A future version is reported by an event, not by the status of the answer.
         (Some(true), Some(version)) => match fresh(store, Some(version)).await {
             Ok(snapshot) => snapshot,
             Err(error) => return failed(request, &error),
@@ -112,7 +112,7 @@ pub(super) async fn watch(context: &Arc<Context>, mut request: ResourceRequest) 
     Ok(answer(request, ResponseBody::stream(watch.frames())))
 }
 
-/// What counts the watch while it lasts, if it is one of a shard, whose objects alone it then shows.
+/// Returns the counter of an active watch of a shard. It restricts the selection to the objects of the shard.
 fn begin_shard(context: &Context, request: &ResourceRequest, selection: &mut Selection) -> Option<ShardedWatch> {
     selection.shard.as_ref()?;
     let watches = context.shared.metrics.watches();
@@ -121,7 +121,7 @@ fn begin_shard(context: &Context, request: &ResourceRequest, selection: &mut Sel
     sharded
 }
 
-/// What counts the watch when it has shown all that is there.
+/// Returns the metrics of a watch, which are recorded once it has sent the initial objects.
 fn listed(context: &Context, request: &ResourceRequest) -> Option<ListedWatch> {
     let scope = match (request.name.as_str(), request.namespace.as_str()) {
         ("", "") => "cluster",
@@ -139,7 +139,7 @@ fn listed(context: &Context, request: &ResourceRequest) -> Option<ListedWatch> {
     })
 }
 
-/// The form of a stream.
+/// Returns the format of a stream.
 fn stream_format(request: &ResourceRequest) -> Result<Format, ApiError> {
     match request.representation.format {
         Format::Yaml => Err(ApiError::not_acceptable(format!(
@@ -150,7 +150,7 @@ fn stream_format(request: &ResourceRequest) -> Result<Format, ApiError> {
     }
 }
 
-/// What the encoded events of a watch depend on.
+/// Returns the properties on which the encoded events of a watch depend.
 fn event_form(request: &ResourceRequest, shown: &RequestedVersion, include: IncludeObject) -> EventForm {
     let definition = shown.resource.definition.as_ref();
     EventForm {
@@ -163,7 +163,7 @@ fn event_form(request: &ResourceRequest, shown: &RequestedVersion, include: Incl
     }
 }
 
-/// The answer that shows frames: as they come, or as the messages of a WebSocket.
+/// Returns the answer that streams the frames, either directly or as messages of a WebSocket.
 fn answer(request: ResourceRequest, frames: ResponseBody) -> Response {
     let format = request.representation.format;
     match request.upgrade {
@@ -179,11 +179,11 @@ fn answer(request: ResourceRequest, frames: ResponseBody) -> Response {
     }
 }
 
-/// How long the watch lasts: as the client says, or the least time and up to as much again, so that not all watches end at
-/// once.
+/// Returns the duration of the watch: the client's timeout, or a random time between the minimum and twice as long, so
+/// that not all watches end at once.
 fn duration(context: &Context, options: &ListOptions) -> Duration {
     match options.timeout_seconds.filter(|seconds| *seconds != 0) {
-        // A time below zero is over at once.
+        // A negative timeout ends the watch immediately.
         Some(seconds) => Duration::from_secs(u64::try_from(seconds).unwrap_or_default().min(MAX_SECONDS)),
         None => {
             let least = context.config.min_watch_timeout;
@@ -197,7 +197,7 @@ fn duration(context: &Context, options: &ListOptions) -> Duration {
     }
 }
 
-/// A watch of a year is as long as anybody waits; larger numbers would overflow clocks.
+/// The maximum duration of a watch in seconds, one year; larger numbers would overflow clocks.
 const MAX_SECONDS: u64 = 366 * 24 * 3600;
 
 fn stream(format: Format, body: ResponseBody) -> Response {

@@ -1,4 +1,4 @@
-//! The audit log around a request: when it begins to be audited, and when it ends.
+//! The audit of a request, from the start of its record to the end of its answer.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -19,24 +19,25 @@ use crate::representation;
 use crate::runtime::Clock;
 use crate::wire::body::BodyObserver;
 
-/// How a request came, before anybody looks at it.
+/// The facts of a request that are known before it is processed.
 pub(super) struct Arrival<'a> {
-    /// When it came.
+    /// The time at which the request arrived.
     pub(super) started: Instant,
-    /// The address of the connection.
+    /// The address of the client.
     pub(super) peer: Option<SocketAddr>,
-    /// The name of the request.
+    /// The audit ID of the request.
     pub(super) audit_id: &'a HeaderValue,
 }
 
-/// The longest User-Agent that events show in full, in bytes.
+/// The maximum length of a User-Agent that events show in full, in bytes.
 const MAX_USER_AGENT: usize = 1024;
 const CUT_USER_AGENT: &str = "...TRUNCATED";
 
-/// The audit of one request. Where it is dropped before the answer is complete, the client has given up.
+/// The audit of one request. If it is dropped before the answer is complete, the client has disconnected.
 pub(super) struct Exchange {
     recorder: Recorder,
-    /// What the record says of a request without a known user, where the answer does not say it.
+    /// The failure message that the record gives for a request without an authenticated user, if the answer carries
+    /// none.
     refused: Option<String>,
 }
 
@@ -47,7 +48,7 @@ impl Drop for Exchange {
 }
 
 impl Exchange {
-    /// Begins to audit a request of `user`, if the policy says so.
+    /// Begins the audit record of a request of `user`, if the policy audits it.
     pub(super) fn begin(
         auditor: &Arc<Auditor>,
         user: Option<&Arc<User>>,
@@ -79,17 +80,18 @@ impl Exchange {
         })
     }
 
-    /// Notes that the request is refused before it is known who makes it: `why` is recorded where the answer does not say more.
+    /// Notes that the request is rejected before its user is authenticated: `why` is recorded if the answer carries no
+    /// message.
     pub(super) fn refuse(&mut self, why: String) {
         self.refused = Some(why);
     }
 
-    /// What gathers the rest.
+    /// Returns the recorder that collects the rest of the event.
     pub(super) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// Emits the first event. Whether the request may go on.
+    /// Emits the first event. Returns true if the request may proceed.
     pub(super) async fn received(&self) -> bool {
         let well = self.recorder.emit(Stage::RequestReceived).finished().await;
         if !well {
@@ -98,8 +100,8 @@ impl Exchange {
         well
     }
 
-    /// Emits the events of the answer, or has them emitted when all of it is sent. `sent` says whether the client takes a
-    /// `Status` in any form: what it does not take is not in the log either.
+    /// Emits the events of the answer, or arranges that they are emitted once the whole answer is sent. `sent` is true
+    /// if the client accepts a `Status` in any form: a status that the client does not accept is not logged either.
     pub(super) async fn responded(
         self,
         context: &representation::Context,
@@ -140,7 +142,7 @@ impl Exchange {
     }
 }
 
-/// Keeps the audit of a request open until all of its answer is sent, or given up.
+/// A guard that keeps the audit of a request open until its whole answer is sent or abandoned.
 struct UntilSent(Exchange);
 
 impl BodyObserver for UntilSent {
@@ -151,7 +153,7 @@ impl BodyObserver for UntilSent {
     }
 }
 
-/// What the request is about.
+/// Returns the object reference of the request.
 fn reference(attributes: &Attributes<'_>) -> Option<ObjectReference> {
     match attributes.target {
         AccessTarget::Path(_) => None,
@@ -177,7 +179,7 @@ fn user_agent(headers: &HeaderMap) -> String {
     format!("{kept}{CUT_USER_AGENT}")
 }
 
-/// The addresses that a request came through: those that proxies name, and that of the connection.
+/// Returns the source addresses of a request: those that proxies report, and that of the connection.
 fn source_ips(headers: &HeaderMap, peer: Option<SocketAddr>) -> Vec<IpAddr> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let forwarded = text("x-forwarded-for").unwrap_or_default().split(',');
@@ -189,7 +191,7 @@ fn source_ips(headers: &HeaderMap, peer: Option<SocketAddr>) -> Vec<IpAddr> {
     addresses
 }
 
-/// An address as the reference reads it: numbers may have leading zeros.
+/// Parses an address like the reference: numbers may have leading zeros.
 fn address(text: &str) -> Option<IpAddr> {
     if text.contains(':') {
         let address: Ipv6Addr = text.parse().ok()?;
@@ -205,7 +207,7 @@ fn address(text: &str) -> Option<IpAddr> {
     parts.next().is_none().then(|| Ipv4Addr::from(numbers).into())
 }
 
-/// The message for a request with invalid credentials: which ones it had.
+/// Returns the message for a request with invalid credentials, which lists the attempted methods.
 pub(super) fn attempted(head: &Parts, info: &RequestInfo, certificate: Option<&ClientCertificate>) -> String {
     let text = headers::text(&head.headers, header::AUTHORIZATION).unwrap_or_default();
     let (scheme, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));

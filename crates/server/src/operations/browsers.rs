@@ -1,19 +1,19 @@
-//! Headers for browsers: which pages may read answers (`--cors-allowed-origins`), and that they are to come by TLS alone
-//! (`--strict-transport-security-directives`).
+//! Headers for browsers: the pages that may read answers (`--cors-allowed-origins`), and the requirement to use TLS
+//! only (`--strict-transport-security-directives`).
 
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use regex::RegexSet;
 
-/// What the flags say of browsers.
+/// The browser settings of the flags.
 #[derive(Clone, Debug, Default)]
 pub struct Browsers {
     /// The origins of pages that may read answers.
     pub origins: RegexSet,
-    /// What the header `Strict-Transport-Security` says.
+    /// The value of the header `Strict-Transport-Security`.
     pub transport_security: Option<HeaderValue>,
 }
 
-/// What is said to a page that may read answers, besides who it is.
+/// The CORS headers, other than the allowed origin, for a page that may read answers.
 const ALLOWED: [(HeaderName, &str); 4] = [
     (
         header::ACCESS_CONTROL_ALLOW_METHODS,
@@ -28,14 +28,15 @@ const ALLOWED: [(HeaderName, &str); 4] = [
 ];
 
 impl Browsers {
-    /// The origin of the page that asks, if it may read the answer.
+    /// Returns the origin of the requesting page, if it may read the answer.
     pub(super) fn allowed_origin(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(header::ORIGIN)?;
         let text = origin.to_str().ok().filter(|text| !text.is_empty())?;
         self.origins.is_match(text).then(|| origin.clone())
     }
 
-    /// Adds headers for the browser by what the flags say, and that the page of `origin` may read the answer.
+    /// Adds the browser headers that the flags configure, and the permission for the page of `origin` to read the
+    /// answer.
     pub(super) fn add_headers(&self, headers: &mut HeaderMap, origin: Option<HeaderValue>) {
         if let Some(directives) = &self.transport_security
             && !headers.contains_key(header::STRICT_TRANSPORT_SECURITY)

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::zpage::Page;
 
-/// What the page shows: each flag with its value.
+/// The content of the page: each flag with its value.
 #[derive(Serialize)]
 pub(super) struct Flagz<'a> {
     pub(super) flags: &'a BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! `/livez`, `/readyz` and `/healthz`: whether the server lives and whether it is ready, as a whole and check by check
+//! `/livez`, `/readyz` and `/healthz`: the liveness and readiness of the server, as a whole and for each check
 //! (<https://kubernetes.io/docs/reference/using-api/health-checks/>).
 
 use std::borrow::Cow;
@@ -20,19 +20,19 @@ pub struct Health {
     checks: Vec<Check>,
 }
 
-/// One thing that can be well or not.
+/// A check that passes or fails.
 struct Check {
     name: Cow<'static, str>,
     endpoints: &'static [Endpoint],
     outcome: Box<dyn Fn() -> Result<(), String> + Send + Sync>,
-    /// Whether a report leaves it out as long as it is well.
+    /// True if a report lists the check only while it fails.
     reported_where_it_fails: bool,
-    /// How often it was run by each endpoint as a whole: in vain, and well.
+    /// The number of failed and of successful runs by each endpoint as a whole.
     runs: [[AtomicU64; 2]; Endpoint::ALL.len()],
 }
 
 impl Check {
-    /// Runs it for an endpoint as a whole.
+    /// Runs the check for an endpoint as a whole.
     fn run(&self, endpoint: Endpoint) -> Result<(), String> {
         let outcome = (self.outcome)();
         let runs = self.runs.get(endpoint as usize);
@@ -46,16 +46,16 @@ impl Check {
 /// The endpoints that run checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// Both of the others, in the older form.
+    /// The older form, which combines the other two.
     Healthz,
-    /// Whether the server should be restarted.
+    /// The liveness endpoint: the server should be restarted if it fails.
     Livez,
-    /// Whether clients should be sent here.
+    /// The readiness endpoint: clients should not be sent here while it fails.
     Readyz,
 }
 
 impl Endpoint {
-    /// Every endpoint, for checks that are part of each.
+    /// All endpoints, for checks that are part of each.
     pub const ALL: &'static [Endpoint] = &[Self::Healthz, Self::Livez, Self::Readyz];
 
     fn name(self) -> &'static str {
@@ -67,13 +67,13 @@ impl Endpoint {
     }
 }
 
-/// Something that has to be done once after the start. Until then its check fails, but for `/livez` within the grace
-/// period of a start.
+/// A task that has to be completed once after the start. Until then its check fails, except for `/livez` within the
+/// grace period of a start.
 #[derive(Clone, Debug, Default)]
 pub struct Hook(Arc<AtomicBool>);
 
 impl Hook {
-    /// It is done.
+    /// Marks the task as completed.
     pub fn finish(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -88,12 +88,12 @@ impl Hook {
 }
 
 impl Health {
-    /// The checks that every server has: that it answers at all, and that it does so still.
+    /// Creates the checks of every server, which is only `ping`: it passes whenever the server answers.
     pub fn new() -> Self {
         Self::default().with("ping", Endpoint::ALL, || Ok(()))
     }
 
-    /// Adds a check to `endpoints`; `outcome` says why something is not well, for the log alone.
+    /// Adds a check to `endpoints`; `outcome` returns the reason of a failure, which only the log reports.
     #[must_use]
     pub fn with(
         mut self,
@@ -111,8 +111,8 @@ impl Health {
         self
     }
 
-    /// Adds a check of the name that is well once `hook` is finished, and for `/livez` during `grace` from now on too: a
-    /// server that takes its time to start should not be restarted for it. It fails where a task of the name has ended.
+    /// Adds a check of the name that passes once `hook` is finished. For `/livez` it also passes during `grace` from
+    /// now on: a server that starts slowly should not be restarted for it. It fails if a task of the name has ended.
     #[must_use]
     pub fn with_hook(self, name: &'static str, hook: &Hook, tasks: &Background, grace: Duration) -> Self {
         let patience = Instant::now() + grace;
@@ -130,8 +130,8 @@ impl Health {
         })
     }
 
-    /// Adds a check for each of the names that is well for as long as the task of that name runs. A report names it where it
-    /// fails, and not where it is well, since the reference runs these tasks elsewhere.
+    /// Adds a check for each of the names that passes as long as the task of that name runs. A report only lists it if
+    /// it fails, because the reference runs these tasks elsewhere.
     #[must_use]
     pub fn with_tasks(self, names: impl IntoIterator<Item = &'static str>, tasks: &Background) -> Self {
         names.into_iter().fold(self, |health, name| {
@@ -144,7 +144,7 @@ impl Health {
         })
     }
 
-    /// The paths of all checks, as the list of paths at `/` has them.
+    /// Returns the paths of all checks, as the list of paths at `/` contains them.
     pub fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         for endpoint in Endpoint::ALL {
@@ -155,7 +155,7 @@ impl Health {
         paths
     }
 
-    /// The answer for `path`, if it is one of health.
+    /// Returns the answer for `path`, if it is a health check.
     pub fn respond(&self, path: &str, query: &Query) -> Option<Response> {
         let path = path.strip_prefix('/')?;
         let (root, name) = match path.split_once('/') {
@@ -178,7 +178,7 @@ impl Health {
         }
     }
 
-    /// How each check stands.
+    /// Returns the current outcome of each check.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = ServiceLevel<'_>> {
         let of = |endpoint: &Endpoint| {
             let endpoint = *endpoint;
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_finished_is_alive_for_a_while_but_not_ready() {
+    async fn unfinished_hook_is_live_during_grace_but_not_ready() {
         let hook = Hook::default();
         let name = "poststarthook/rbac/bootstrap-roles";
         let health = Health::new().with_hook(name, &hook, &Background::default(), Duration::from_secs(10));
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_an_endpoint_as_a_whole_runs_is_counted() {
+    async fn checks_run_by_a_whole_endpoint_are_counted() {
         let health = Health::new().with("etcd", &[Endpoint::Readyz], || Err("no disk".to_owned()));
         ask(&health, "/readyz", "").await;
         ask(&health, "/readyz", "exclude=etcd").await;

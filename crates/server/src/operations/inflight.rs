@@ -1,4 +1,4 @@
-//! Which requests take a place among those that are served at a time, and the answer if there is none.
+//! The limits on requests in flight: the requests that need a seat, and the answer if none is free.
 
 use std::sync::Arc;
 
@@ -14,22 +14,23 @@ use crate::wire::in_flight::{InFlight, Seat};
 /// The health checks of the server, which are answered to all users.
 const PROBES: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
-/// A place for a request of `user`; `None` if there is none for that user. Users who may do everything are never refused, so
-/// that they can mend what is wrong, nor are health checks.
+/// Acquires a seat for a request of `user`; `None` if none is free for that user. Requests of `system:masters`, who can
+/// repair a broken cluster, and health checks are never rejected.
 pub(crate) fn enter(in_flight: &Arc<InFlight>, request: &RequestInfo, user: &Arc<User>) -> Option<Seat> {
     let mutates = !matches!(request.verb.as_str(), "get" | "list" | "watch");
     let anyway = user.is_in(MASTERS) || PROBES.contains(&request.path.as_str());
     in_flight.enter(user, mutates, anyway)
 }
 
-/// Whether the request lasts, so that neither limits nor timeouts are for it: a watch, or a connection to a pod.
+/// Returns true if the request is long-running, so that neither limits nor timeouts apply: a watch, or a connection to
+/// a pod.
 pub fn lasts(info: &RequestInfo) -> bool {
     const LASTING: [&str; 5] = ["attach", "exec", "proxy", "log", "portforward"];
     let subresource = info.resource.as_ref().map(|target| target.subresource.as_str());
     matches!(info.verb.as_str(), "watch" | "proxy") || subresource.is_some_and(|name| LASTING.contains(&name))
 }
 
-/// The answer to a request that there is no place for, which should come again after so many seconds.
+/// Returns the answer to a request that got no seat, with the number of seconds after which the client should retry.
 pub(crate) fn too_many(retry_seconds: u64) -> Response {
     let mut response = response::text(StatusCode::TOO_MANY_REQUESTS, format!("{TOO_MANY}\n"));
     response

@@ -1,4 +1,4 @@
-//! The server as a whole: the way of a request, limits, documents, health, the client for the server's own controllers.
+//! The server as a whole: request handling, limits, documents, health, and the client for the server's own controllers.
 
 pub mod aggregation;
 mod audit;

@@ -1,4 +1,4 @@
-//! The paths that are no resources: discovery, health, the version, OpenAPI and the list of paths itself.
+//! The paths that are not resources: discovery, health, the version, OpenAPI and the list of paths itself.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,10 +33,10 @@ use crate::runtime::version::{Build, VersionInfo};
 use crate::wire::fairness::Fairness;
 use crate::wire::in_flight::InFlight;
 
-/// What stands before the names of the documents of OpenAPI v3.
+/// The prefix of the paths of OpenAPI v3 documents.
 const OPENAPI_3: &str = "/openapi/v3/";
 
-/// What answers at the paths that are no resources.
+/// The handlers of the paths that are not resources.
 pub struct Paths {
     registry: Arc<ArcSwap<Registry>>,
     health: Health,
@@ -55,12 +55,12 @@ pub struct Paths {
     pages: Pages,
 }
 
-/// The pages about the server that are shown.
+/// The pages about the server that are enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pages {
-    /// Its flags: `/flagz`.
+    /// The flags of the server: `/flagz`.
     pub flagz: bool,
-    /// What runs here and since when: `/statusz`.
+    /// The version and the start time of the server: `/statusz`.
     pub statusz: bool,
     /// True if pages are served as CBOR.
     pub cbor: bool,
@@ -75,7 +75,7 @@ impl Pages {
 }
 
 impl Paths {
-    /// The paths of a server that clients reach at `address` (host and port).
+    /// Creates the paths of a server that clients reach at `address` (host and port).
     pub fn new(
         registry: Arc<ArcSwap<Registry>>,
         health: Health,
@@ -101,47 +101,47 @@ impl Paths {
         }
     }
 
-    /// With those pages alone.
+    /// Serves only those pages.
     #[must_use]
     pub fn with_pages(mut self, pages: Pages) -> Self {
         self.pages = pages;
         self
     }
 
-    /// With the flags that the server was started with, and their values.
+    /// Reports the flags that the server was started with, and their values.
     #[must_use]
     pub fn with_flags(mut self, flags: BTreeMap<String, String>) -> Self {
         self.flags = flags;
         self
     }
 
-    /// With what is known of the build.
+    /// Reports the given build.
     #[must_use]
     pub fn with_build(mut self, build: &Build) -> Self {
         self.version = VersionInfo::of(build);
         self
     }
 
-    /// With the documents of OpenAPI that come from `source`.
+    /// Serves the OpenAPI documents of `source`.
     #[must_use]
     pub fn with_openapi(mut self, source: Arc<dyn openapi::Source>) -> Self {
         self.openapi = Some(Arc::new(OpenApi::new(source)));
         self
     }
 
-    /// With other servers behind this one.
+    /// Adds aggregated servers.
     #[must_use]
     pub fn with_aggregator(mut self, aggregator: Arc<Aggregator>) -> Self {
         self.aggregator = Some(aggregator);
         self
     }
 
-    /// The servers behind this one.
+    /// Returns the aggregator.
     pub(crate) fn aggregator(&self) -> Option<&Arc<Aggregator>> {
         self.aggregator.as_ref()
     }
 
-    /// The server that serves the path, if it is another.
+    /// Returns the aggregated server that serves the path, if any.
     pub(crate) fn remote(&self, path: &str) -> Option<Arc<Proxied>> {
         let aggregator = self.aggregator.as_ref()?;
         match path.strip_prefix(OPENAPI_3) {
@@ -153,28 +153,28 @@ impl Paths {
         }
     }
 
-    /// With what is counted, and the requests under way.
+    /// Serves the metrics, and the number of requests in flight.
     #[must_use]
     pub fn with_metrics(mut self, metrics: Arc<Metrics>, in_flight: Arc<InFlight>) -> Self {
         self.metrics = Some((metrics, in_flight));
         self
     }
 
-    /// With the priority levels, which are dumped and counted.
+    /// Serves dumps and metrics of the priority levels.
     #[must_use]
     pub fn with_fairness(mut self, fairness: Option<Arc<PriorityAndFairness>>) -> Self {
         self.fairness = fairness;
         self
     }
 
-    /// With the documents about who makes the tokens of service accounts.
+    /// Serves the documents of the issuer of service account tokens.
     #[must_use]
     pub fn with_issuer(mut self, documents: Option<IssuerDocuments>) -> Self {
         self.issuer = documents;
         self
     }
 
-    /// Whether `path` lies below a group that is served, so that a missing path there is answered with a `Status`.
+    /// Returns true if `path` lies below a served group, so that a missing path there is answered with a `Status`.
     pub fn is_api(&self, path: &str) -> bool {
         if path.starts_with("/api/") {
             return true;
@@ -187,7 +187,7 @@ impl Paths {
         self.registry.load().serves_group(group)
     }
 
-    /// The answer at a path that is none of a resource; in protobuf by `messages`.
+    /// Returns the answer at a path that is not a resource; encodes protobuf with `messages`.
     ///
     /// # Errors
     /// 404, 405 or 406.
@@ -259,7 +259,7 @@ impl Paths {
         }
     }
 
-    /// The answer at a path that takes any method and no other spelling.
+    /// Returns the answer at a path that allows any method and only this spelling.
     fn plain(&self, document: &Document<'_>) -> Option<Result<Response, ApiError>> {
         let metrics = self.metrics.as_ref();
         match (document.path, metrics) {
@@ -313,7 +313,7 @@ impl Paths {
             .respond(document.messages, catalog, root, &representation, document.headers)
     }
 
-    /// All paths that can be asked for, in the order of the alphabet.
+    /// Returns all paths that can be requested, in alphabetical order.
     fn list(&self, catalog: &Catalog) -> Vec<String> {
         let mut paths = self.health.paths();
         if self.metrics.is_some() {
@@ -347,7 +347,7 @@ struct PathList {
     paths: Vec<String>,
 }
 
-/// Refuses every method but GET.
+/// Rejects every method but GET.
 fn read_only(method: &Method) -> Result<(), ApiError> {
     if method == Method::GET {
         Ok(())
@@ -356,7 +356,7 @@ fn read_only(method: &Method) -> Result<(), ApiError> {
     }
 }
 
-/// A document that seldom changes, which those who ask may keep for an hour.
+/// Returns a document that seldom changes, which clients may cache for an hour.
 fn issuer_document(media_type: &'static str, text: &[u8]) -> Response {
     let body = bytes::Bytes::copy_from_slice(text);
     let mut answer = response::bytes(StatusCode::OK, HeaderValue::from_static(media_type), body);
@@ -365,7 +365,7 @@ fn issuer_document(media_type: &'static str, text: &[u8]) -> Response {
     answer
 }
 
-/// Answers with documents in the form that a request asks for.
+/// A writer of documents in the form that a request accepts.
 struct Document<'a> {
     messages: &'a Messages,
     headers: &'a HeaderMap,
@@ -376,7 +376,8 @@ struct Document<'a> {
 }
 
 impl Document<'_> {
-    /// The resources of a version of a group. What definitions serve is shown whatever the method is, and by negotiation alone.
+    /// Returns the resources of a group version. For groups that CRDs serve, the method is ignored and only content
+    /// negotiation applies.
     fn resources(&self, group: &str, version: &str, method: &Method) -> Result<Response, ApiError> {
         let registry = &self.catalog.registry;
         let built_in = registry.is_built_in_group(group);
@@ -394,7 +395,7 @@ impl Document<'_> {
         self.any_format(&list)
     }
 
-    /// The document in any form that objects are served in.
+    /// Returns the document in any form in which objects are served.
     fn any_format(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         let representation = Representation::of_document(self.headers, self.query)?;
         let make = || response::document_bytes(self.messages, &representation, document);
@@ -406,13 +407,13 @@ impl Document<'_> {
         ))
     }
 
-    /// The document, which has no form but JSON, for those who take that.
+    /// Returns the document, which has only a JSON form, for clients that accept JSON.
     fn json_only(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         negotiation::check_acceptable(self.headers, &["application/json"])?;
         self.json(document)
     }
 
-    /// The document as JSON, whatever the client accepts.
+    /// Returns the document as JSON, whatever the client accepts.
     fn json(&self, document: &impl Serialize) -> Result<Response, ApiError> {
         response::document(
             self.messages,

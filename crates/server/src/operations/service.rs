@@ -1,4 +1,4 @@
-//! From a request to its answer: who asks, what about, may they, and which code answers.
+//! The processing of a request: authentication, routing, authorization, and the handler that answers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,50 +41,50 @@ use crate::wire::fairness::{Schema, WatchHold};
 use crate::wire::in_flight::{InFlight, Seat};
 use crate::wire::websocket::{self, Upgrade};
 
-/// Everything that answers requests, once a connection has read them.
+/// The service that answers requests once a connection has read them.
 pub struct Service {
-    /// What the handlers share.
+    /// The state that the handlers share.
     pub context: Arc<Context>,
-    /// The user who makes the request.
+    /// The authenticator of requests.
     pub authenticator: Authenticator,
-    /// In whose name they ask.
+    /// The impersonation of users.
     pub impersonation: Impersonation,
-    /// What stands at the paths that are no resources.
+    /// The handlers of the paths that are not resources.
     pub paths: Paths,
-    /// How many requests are served at a time.
+    /// The limits on the number of requests that are served concurrently.
     pub in_flight: Arc<InFlight>,
-    /// The priority levels whose seats requests take, in place of the limits of `in_flight`.
+    /// The priority levels whose seats requests occupy. They replace the limits of `in_flight`.
     pub fairness: Option<Arc<PriorityAndFairness>>,
-    /// The writer of the audit log, where there is one.
+    /// The writer of the audit log, if it is enabled.
     pub auditor: Option<Arc<Auditor>>,
-    /// The headers for browsers, where there are any.
+    /// The headers for browsers, if they are configured.
     pub browsers: Option<Arc<Browsers>>,
-    /// How likely a request is to be the last of its connection, where any is.
+    /// The probability that a request is the last of its connection, if this is enabled.
     pub go_away: Option<GoAway>,
-    /// Whether an HTTP/2 connection ends with its first request of an unknown client.
+    /// True if an HTTP/2 connection ends with its first request of an unauthenticated client.
     pub parts_from_unknown: bool,
-    /// Which writes wait until the versions that objects are kept in are published, where they are.
+    /// The writes that wait until the storage versions of their resources are published, if this is enabled.
     pub storage_versions: Option<Arc<StorageVersionBarrier>>,
 }
 
-/// How likely a request is to be the last of its HTTP/2 connection, so that clients spread over servers.
+/// The probability that a request is the last of its HTTP/2 connection, so that clients spread over servers.
 #[derive(Clone, Copy, Debug)]
 pub struct GoAway {
     /// The share of such requests.
     pub chance: f64,
-    /// Any number, none likelier than another.
+    /// A source of uniformly distributed random numbers.
     pub random: fn() -> u64,
 }
 
 impl GoAway {
     fn decides(&self) -> bool {
-        // The upper bits are what a float holds of a number.
+        // A float holds 53 bits of a number: the upper ones are used.
         let share = ((self.random)() >> 11) as f64 / (1u64 << 53) as f64;
         share < self.chance
     }
 }
 
-/// The log reports requests that take longer, except watches.
+/// The duration above which the log reports a request, except a watch.
 const SLOW: Duration = Duration::from_millis(500);
 
 impl connection::Service for Service {
@@ -110,8 +110,8 @@ impl connection::Service for Service {
 }
 
 impl Service {
-    /// The answer to a request. `certificate` is what the connection's client certificate comes to, `peer` where the connection
-    /// comes from.
+    /// Returns the answer to a request. `certificate` is the result of verifying the connection's client certificate,
+    /// `peer` the address of the client.
     pub async fn respond(
         self: &Arc<Self>,
         request: http::Request<RequestBody>,
@@ -145,7 +145,7 @@ impl Service {
         let http2 = head.version == Version::HTTP_2;
         let go_away = http2 && self.go_away.is_some_and(|rule| rule.decides());
         let outcome = match info {
-            // A browser asks whether it may ask.
+            // The preflight request of a browser.
             Ok(_) if origin.is_some() && method == Method::OPTIONS => Ok(response::no_content()),
             Ok(info) => {
                 let arrival = Arrival {
@@ -191,7 +191,7 @@ impl Service {
         response
     }
 
-    /// Adds the headers that answers of all kinds have: the priority level, how to cache them, and what browsers need.
+    /// Adds the headers of all kinds of answers: the priority level, caching, and the headers for browsers.
     fn add_headers(&self, headers: &mut HeaderMap, schema: Option<&Schema>, origin: Option<HeaderValue>) {
         if let Some(schema) = schema {
             name_level(headers, schema);
@@ -204,7 +204,7 @@ impl Service {
         }
     }
 
-    /// Begins to count the request.
+    /// Begins the metrics of the request.
     fn record(&self, info: &RequestInfo, headers: &HeaderMap, started: Instant) -> Option<Recording> {
         let applies = info.verb == "patch"
             && negotiation::patch_type(headers, self.context.config.cbor).is_ok_and(PatchType::applies);
@@ -212,7 +212,7 @@ impl Service {
         requests.begin(info, applies, &self.context.shared.registry.load(), started)
     }
 
-    /// Counts the request: at once, or with the last of what is sent.
+    /// Counts the request, either immediately or when the last part of the answer is sent.
     fn finish(&self, mut recording: Recording, response: &mut Response) {
         let requests = self.context.shared.metrics.requests();
         let code = response.status();
@@ -229,7 +229,7 @@ impl Service {
         }
     }
 
-    /// The name by which an audit log knows the request: the client's own, or a new one.
+    /// Returns the audit ID of the request: the client's own, or a new one.
     fn audit_id(&self, headers: &HeaderMap) -> HeaderValue {
         let sent = headers.get(AUDIT_ID).filter(|id| !id.is_empty());
         sent.cloned().unwrap_or_else(|| {
@@ -238,8 +238,8 @@ impl Service {
         })
     }
 
-    /// The answer to a request whose address could be read: it is authenticated, gets a seat, is authorized, and goes to what
-    /// answers it.
+    /// Returns the answer to a request with a valid URI: the request is authenticated, gets a seat, is authorized, and
+    /// is passed to its handler.
     async fn answer(
         self: &Arc<Self>,
         mut head: http::request::Parts,
@@ -330,7 +330,7 @@ impl Service {
         }
     }
 
-    /// The user who sends a request, by its certificate or its headers.
+    /// Returns the user of a request, authenticated by its certificate or its headers.
     fn authenticate(
         &self,
         head: &mut http::request::Parts,
@@ -349,7 +349,7 @@ impl Service {
         outcome
     }
 
-    /// The user that a request is judged as: the one that sends it, or the one that its headers name.
+    /// Returns the effective user of a request: its sender, or the user that its headers impersonate.
     fn impersonated(
         &self,
         user: Arc<User>,
@@ -368,11 +368,11 @@ impl Service {
         Ok(user)
     }
 
-    /// The resource that a request is about; `None` where its path is another one.
+    /// Returns the resource that a request names; `None` for other paths.
     async fn target_of(&self, incoming: &Incoming) -> Option<ResourcePath> {
         let is_api = || incoming.info.resource.is_some() && self.paths.is_api(&incoming.info.path);
         if !is_api() {
-            // The group may be that of a definition that was written a moment ago, and documents show all that is served.
+            // The group may be that of a CRD that was just written, and documents list all served resources.
             self.context.definitions.caught_up().await;
             if !is_api() {
                 return None;
@@ -381,8 +381,8 @@ impl Service {
         incoming.info.resource.clone()
     }
 
-    /// The answer of the resource that a request is about, within the time that the request may take. `schema` forgets the
-    /// flow schema where the time runs out.
+    /// Returns the answer of the requested resource, within the time limit of the request. Clears the flow schema in
+    /// `schema` if the time runs out.
     async fn serve(
         self: &Arc<Self>,
         incoming: Incoming,
@@ -391,11 +391,11 @@ impl Service {
         (limit, schema): (Option<Duration>, &mut Option<Arc<Schema>>),
     ) -> Result<Response, ApiError> {
         let context = Arc::clone(&self.context);
-        // What changes something is finished even if the client goes away: what a write reserves is given back, or kept
-        // for good, when its outcome is known.
+        // A write is finished even if the client disconnects: its reservations are released, or made permanent, when
+        // its outcome is known.
         let writes = !matches!(incoming.info.verb.as_str(), "get" | "list" | "watch");
-        // The work of a verb is a large future, which is put in one place rather than handed on from layer to layer. The
-        // seat goes with it, and then with the answer until the client has that.
+        // The future of a verb is large, so it is boxed once instead of being moved from layer to layer. It owns the
+        // seat, and the answer owns it afterwards until the client has received the answer.
         let answer = Box::pin(guarded(incoming.audit.clone(), async move {
             let response = router::serve_resource(&context, incoming, target).await?;
             Ok(holding(response, seat))
@@ -413,18 +413,18 @@ impl Service {
             }
         };
         match tokio::time::timeout(limit, answer).await {
-            // What noticed by itself that the time has run out may be first.
+            // The handler may notice the timeout first.
             Ok(Err(error)) if error.is_out_of_time() => Ok(response::out_of_time()),
             Ok(outcome) => outcome,
             Err(_) => {
-                // Who answers in place of what was to answer knows of no level.
+                // The timeout answer replaces the answer of the handler and has no priority level.
                 *schema = None;
                 Ok(response::out_of_time())
             }
         }
     }
 
-    /// [`Self::enter`], with the time that it takes in the audit log.
+    /// Calls [`Self::enter`] and records its duration in the audit log.
     async fn wait_for_seat(
         &self,
         request: &SeatRequest<'_>,
@@ -439,10 +439,11 @@ impl Service {
         entered
     }
 
-    /// The place of a request among those that are served, with what it holds if it is a watch. `schema` learns its flow schema.
+    /// Waits for the seat of a request, and returns it with the resources that a watch holds. Sets `schema` to its flow
+    /// schema.
     ///
     /// # Errors
-    /// After how many seconds the client should come again, where there is no place.
+    /// If there is no seat: the number of seconds after which the client should retry.
     async fn enter(
         &self,
         request: &SeatRequest<'_>,
@@ -461,14 +462,14 @@ impl Service {
             return Ok((None, WatchHold::default()));
         };
         let Admitted { seat, watch } = fairness.admit(&self.in_flight, schema, request).await?;
-        // A watch gives its seats back once it has begun, whatever happens to its answer.
+        // A watch releases its seats once it has begun, whatever happens to its answer.
         let seat = request.limit.is_some().then_some(seat);
         Ok((seat, watch))
     }
 }
 
 impl Service {
-    /// The answer of another server, which keeps its seat until the client has it.
+    /// Returns the answer of another server. It keeps its seat until the client has received it.
     async fn forward(&self, to: &Proxied, request: Forwarded<'_>, seat: Option<Arc<Seat>>) -> Response {
         let Some(aggregator) = self.paths.aggregator() else {
             return response::page_not_found();
@@ -476,7 +477,7 @@ impl Service {
         holding(Box::pin(aggregator.forward(to, request)).await, seat)
     }
 
-    /// Begins to audit a request, where it is audited.
+    /// Begins the audit record of a request, if the policy audits it.
     fn begin_audit(
         &self,
         user: Option<&Arc<User>>,
@@ -489,7 +490,7 @@ impl Service {
         Exchange::begin(auditor, user, (head, info), arrival, clock)
     }
 
-    /// Begins to audit a request that is refused before it is known who makes it.
+    /// Begins the audit record of a request that is rejected before its user is authenticated.
     fn refuse(
         &self,
         head: &http::request::Parts,
@@ -502,8 +503,8 @@ impl Service {
         Some(audit)
     }
 
-    /// How long the request may take: as long as the client says in `timeout`, if that is less than what the server allows.
-    /// `None` for those that last.
+    /// Returns the time limit of the request: the `timeout` that the client sends, if it is less than the server
+    /// allows. `None` for long-running requests.
     fn time_limit(&self, info: &RequestInfo) -> Result<Option<Duration>, ApiError> {
         if inflight::lasts(info) {
             return Ok(None);
@@ -518,7 +519,7 @@ impl Service {
     }
 }
 
-/// A header as the log shows it.
+/// A header in the format of the log.
 struct HeaderInLog<'a>(Option<&'a HeaderValue>);
 
 impl std::fmt::Display for HeaderInLog<'_> {
@@ -528,7 +529,7 @@ impl std::fmt::Display for HeaderInLog<'_> {
     }
 }
 
-/// The answer, which keeps the seat of its request until the client has it.
+/// Returns the answer, which keeps the seat of its request until the client has received it.
 fn holding(mut response: Response, seat: Option<Arc<Seat>>) -> Response {
     if let Some(seat) = seat {
         response.body_mut().hold(seat);
@@ -536,7 +537,7 @@ fn holding(mut response: Response, seat: Option<Arc<Seat>>) -> Response {
     response
 }
 
-/// The outcome of `answer`; a fault in it costs this request alone, and the audit log hears of it.
+/// Returns the outcome of `answer`. A panic fails only this request, and the audit log records it.
 async fn guarded(
     audit: Option<Recorder>,
     answer: impl Future<Output = Result<Response, ApiError>>,
@@ -554,8 +555,8 @@ async fn guarded(
     })
 }
 
-/// Notes what authentication took and found, and begins the record of the request in the audit log. Says whether that could
-/// be written.
+/// Notes the duration and the result of authentication, and begins the record of the request in the audit log. Returns
+/// true if the record could be written.
 async fn received(audit: &Exchange, annotations: Vec<(&'static str, String)>, started: Instant) -> bool {
     audit.recorder().took(Layer::Authentication, started.elapsed());
     for (key, value) in annotations {
@@ -564,7 +565,8 @@ async fn received(audit: &Exchange, annotations: Vec<(&'static str, String)>, st
     Box::pin(audit.received()).await
 }
 
-/// Writes an answered request into the log; one that took long, though it does not last, to be seen by default.
+/// Writes an answered request into the log. At the default level only slow requests that are not long-running are
+/// visible.
 fn log(
     method: &Method,
     uri: &Uri,
@@ -578,7 +580,7 @@ fn log(
     }
 }
 
-/// Does `work`, and records in the audit log how long it took where the request is audited.
+/// Runs `work`, and records its duration in the audit log if the request is audited.
 fn audited<T>(audit: Option<&Recorder>, layer: Layer, work: impl FnOnce() -> T) -> T {
     let Some(audit) = audit else { return work() };
     let began = Instant::now();

@@ -1,5 +1,4 @@
-//! What is to be done before the first request: kinds see what is stored, and the objects that are there from the start
-//! are made.
+//! Work to be done before the first request: kinds observe the stored objects, and the initial objects are created.
 
 use std::sync::Arc;
 
@@ -18,14 +17,14 @@ use crate::objects::{self, Entry};
 use crate::runtime::background;
 use crate::write;
 
-/// How many of the first objects are made at the same time: more share a write to the disk, and each takes memory that the
-/// server keeps.
+/// The number of initial objects that are created concurrently: more of them share a write to the disk, and each uses
+/// memory that the server keeps.
 const TOGETHER: usize = 64;
 
-/// Shows the kinds what is stored, keeps on showing them what changes, and makes the objects that are there from the start.
+/// Passes the stored objects and their changes to the kinds, and creates the initial objects.
 ///
 /// # Errors
-/// Where such an object cannot be stored.
+/// If such an object cannot be stored.
 pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
     let managers = Arc::clone(context);
     definitions::follow(
@@ -57,7 +56,7 @@ pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
     for resource in others.into_iter().filter(observing) {
         observe(context, Arc::clone(resource));
     }
-    // What is made together is few writes to the disk; what lives in namespaces needs these first.
+    // Objects that are created together share writes to the disk; namespaced objects need their namespaces first.
     for namespaced in [false, true] {
         let of_scope = made.iter().filter(|made| made.resource.namespaced() == namespaced);
         let writes = of_scope.flat_map(|made| {
@@ -68,20 +67,20 @@ pub async fn start(context: &Arc<Context>) -> Result<(), ApiError> {
         let writes = stream::iter(writes.map(Ok));
         writes.try_for_each_concurrent(TOGETHER, |write| write).await?;
     }
-    // What was made is seen at once by those who observe it.
+    // The observers start after the creation, so that they see the new objects immediately.
     for resource in made.iter().map(|made| &made.resource).filter(observing) {
         observe(context, Arc::clone(resource));
     }
     Ok(())
 }
 
-/// The objects of a resource that are there from the start.
+/// The initial objects of a resource.
 struct Initial {
     resource: Arc<Resource>,
     objects: Vec<Value>,
 }
 
-/// Shows a kind its objects as they are now, and then each change for as long as the server serves.
+/// Passes a kind its current objects, and then each change, for as long as the server serves.
 fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
     let Some(storage) = &resource.storage else { return };
     let followed = Followed {
@@ -99,7 +98,7 @@ fn observe(context: &Arc<Context>, resource: Arc<Resource>) {
     }
 }
 
-/// A kind that is shown its objects.
+/// A kind that observes its objects.
 struct Observer(Arc<dyn holdfast_resource::Followed>);
 
 impl Follower for Observer {
@@ -112,13 +111,13 @@ impl Follower for Observer {
     }
 }
 
-/// Creates `object` where it is missing, or makes of what is there what its kind says.
+/// Creates `object` if it is missing, or reconciles the existing object with the rules of its kind.
 async fn ensure(context: &Arc<Context>, resource: &Arc<Resource>, object: &Value) -> Result<(), ApiError> {
     let api_version = object.str_at(&["apiVersion"]).unwrap_or_default();
     let versions = resource.versions.iter();
     let version = versions.clone().find(|version| version.api_version == api_version);
     if version.is_none() && resource.kind_type(api_version).is_some() {
-        // What is not served is not made.
+        // Objects in a version that is not served are not created.
         return Ok(());
     }
     let (Some(version), Some(storage)) = (version, &resource.storage) else {

@@ -1,4 +1,4 @@
-//! `/statusz`: what runs here and since when, as text for people or as an object of `config.k8s.io`
+//! `/statusz`: the version and the start time of the server, as text for people or as an object of `config.k8s.io`
 //! (<https://kubernetes.io/docs/reference/instrumentation/zpages/>).
 
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ use serde::Serialize;
 use super::zpage::Page;
 use crate::runtime::version::{KUBERNETES, VersionInfo};
 
-/// First parts of paths that do not help to find out what is wrong.
+/// First segments of paths that do not help with debugging.
 const OF_CLIENTS: [&str; 5] = ["apis", "api", "openid", "openapi", ".well-known"];
 
-/// What the page shows.
+/// The content of the page.
 pub(super) struct Statusz<'a> {
     pub(super) started: SystemTime,
     pub(super) now: SystemTime,
@@ -22,7 +22,7 @@ pub(super) struct Statusz<'a> {
     pub(super) paths: Vec<String>,
 }
 
-/// What an object shows.
+/// The content of the page as an object.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Status<'a> {
@@ -70,7 +70,7 @@ impl Statusz<'_> {
         up.unwrap_or_default().as_secs()
     }
 
-    /// The first parts of the paths, each once, in the order of the alphabet.
+    /// Returns the first segments of the paths, each once, in alphabetical order.
     fn folders(&self) -> Vec<String> {
         let first = |path: &String| path.split('/').nth(1).map(str::to_owned);
         let first: BTreeSet<String> = self.paths.iter().filter_map(first).collect();
@@ -81,12 +81,12 @@ impl Statusz<'_> {
     }
 }
 
-/// The minor release: `1.36` of `1.36.2`.
+/// Returns the minor release: `1.36` for `1.36.2`.
 fn emulated() -> &'static str {
     KUBERNETES.rsplit_once('.').map_or(KUBERNETES, |(minor, _)| minor)
 }
 
-/// A time as `date` prints it: `Sun Nov  6 08:49:37 UTC 1994`.
+/// Formats a time like `date`: `Sun Nov  6 08:49:37 UTC 1994`.
 fn unix_date(time: SystemTime) -> String {
     let text = httpdate::fmt_http_date(time);
     let parts: Vec<&str> = text.split([' ', ',']).filter(|part| !part.is_empty()).collect();

@@ -1,5 +1,6 @@
-//! Which writes wait until this server has published in which versions it keeps objects (`StorageVersionAPI`, KEP-2339): a migration
-//! would not know of what is written sooner. The rule is that of the reference's `WithStorageVersionPrecondition`.
+//! Writes wait until this server has published the storage versions of its resources (`StorageVersionAPI`, KEP-2339): a
+//! migration would miss objects that are written earlier. The rule is that of the reference's
+//! `WithStorageVersionPrecondition`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,41 +13,41 @@ use parking_lot::RwLock;
 use crate::http::ApiError;
 use crate::http::request_info::RequestInfo;
 
-/// How far a server has published in which versions it keeps objects.
+/// The progress of a server in publishing its storage versions.
 #[derive(Debug, Default)]
 pub struct StorageVersionBarrier {
     completed: AtomicBool,
-    /// By where the objects of a resource are kept, which several resources may share.
+    /// The storage prefixes of the published resources; several resources may share one.
     published: RwLock<HashSet<SmolStr>>,
     errors: RwLock<HashMap<SmolStr, String>>,
 }
 
 impl StorageVersionBarrier {
-    /// The version of the objects that are kept under that prefix was published.
+    /// Records that the version of the objects below that prefix is published.
     pub fn published(&self, prefix: &str) {
         self.errors.write().remove(prefix);
         self.published.write().insert(prefix.into());
     }
 
-    /// It could not be published.
+    /// Records that it could not be published.
     pub fn failed(&self, prefix: &str, error: String) {
         self.errors.write().insert(prefix.into(), error);
     }
 
-    /// All versions were published; no write waits from now on.
+    /// Records that all versions are published; no write waits from now on.
     pub fn complete(&self) {
         self.completed.store(true, Ordering::Release);
     }
 
-    /// True if the versions of all resources are published, so that no write waits.
+    /// Returns true if the versions of all resources are published, so that no write waits.
     pub fn is_complete(&self) -> bool {
         self.completed.load(Ordering::Acquire)
     }
 
-    /// Refuses a write to a resource whose version was not published yet.
+    /// Rejects a write to a resource whose storage version was not published yet.
     ///
     /// # Errors
-    /// 503
+    /// 503 if the version was not published.
     pub(crate) fn check(&self, info: &RequestInfo, user: &User, registry: &Registry) -> Result<(), ApiError> {
         if self.completed.load(Ordering::Acquire) || matches!(info.verb.as_str(), "get" | "list" | "watch") {
             return Ok(());
@@ -79,13 +80,13 @@ impl StorageVersionBarrier {
     }
 }
 
-/// Where the objects of a resource are kept whose version is published: of a built-in one that is stored.
+/// Returns the storage prefix of a resource whose version is published, which is a built-in resource that is stored.
 fn prefix_of(resource: &Resource) -> Option<&SmolStr> {
     let storage = resource.storage.as_ref().filter(|_| resource.definition.is_none());
     storage.map(|storage| &storage.prefix)
 }
 
-/// The name of the server itself.
+/// The user name of the server itself.
 const APISERVER: &str = "system:apiserver";
 
 #[cfg(test)]
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_wait_until_the_versions_of_their_resource_are_published() {
+    fn write_before_published_storage_version_is_rejected() {
         let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
         let barrier = StorageVersionBarrier::default();
         let ask = |method: Method, uri: &str, user: &User| {

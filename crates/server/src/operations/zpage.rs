@@ -1,4 +1,4 @@
-//! What the pages `/statusz` and `/flagz` have in common: they are text for people, or objects of `config.k8s.io`
+//! The common part of the pages `/statusz` and `/flagz`: they are text for people, or objects of `config.k8s.io`
 //! (<https://kubernetes.io/docs/reference/instrumentation/zpages/>).
 
 use bytes::Bytes;
@@ -12,12 +12,12 @@ use crate::http::negotiation::{self, Clause, Format, Representation};
 use crate::http::query::Query;
 use crate::http::response::{self, Response};
 
-/// What the reference calls itself here.
+/// The name of the reference's component on these pages.
 const COMPONENT: &str = "apiserver";
 
 const GROUP: &str = "config.k8s.io";
 
-/// Media types in the order in which the reference matches them with a clause. Text has no format.
+/// The media types in the order in which the reference matches them with a clause. Text has no format.
 static TYPES: [(&str, Option<Format>); 4] = [
     ("application/json", Some(Format::Json)),
     ("application/yaml", Some(Format::Yaml)),
@@ -31,15 +31,15 @@ fn media_types(cbor: bool) -> impl Iterator<Item = (&'static str, Option<Format>
     TYPES.iter().copied().filter(served)
 }
 
-/// A page.
+/// A page about the server.
 pub(super) trait Page {
-    /// Its kind, such as `Statusz`. The page itself is called so in small letters.
+    /// The kind of the page, such as `Statusz`. Its path is the kind in lowercase letters.
     const KIND: &'static str;
 
-    /// What an object of the kind holds besides kind, version and name.
+    /// Returns the content of the object, except its kind, version and name.
     fn content(&self) -> impl Serialize;
 
-    /// The content as text, behind the warning that all pages begin with.
+    /// Returns the content as text, which follows the warning at the start of all pages.
     fn text(&self) -> String;
 }
 
@@ -142,7 +142,8 @@ fn form(headers: &HeaderMap, kind: &str, cbor: bool) -> Result<Form, ApiError> {
     })
 }
 
-/// The form for a clause that accepts a media type: text has no object, and the others have nothing else.
+/// Returns the form for a clause that accepts a media type: text has no object form, and the other types have only
+/// that.
 fn form_of(clause: &Clause, format: Option<Format>, kind: &str) -> Option<Form> {
     let parameter = |name: &str| clause.parameter(name).unwrap_or_default();
     if !parameter("stream").is_empty() || !parameter("sv").is_empty() {

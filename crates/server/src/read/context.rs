@@ -1,4 +1,4 @@
-//! What reads need.
+//! The context of reads.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use crate::objects::definitions::Definitions;
 use crate::representation::{self, Shared};
 use crate::runtime::shutdown::Shutdown;
 
-/// What reads need.
+/// The context of reads.
 pub struct Context {
-    /// What all layers share.
+    /// The state that all layers share.
     pub shared: Shared,
-    /// How far the resources that are served follow the objects that define them; a watch ends when its resource changes.
+    /// The progress of the served resources in following the CRDs; a watch ends when its resource changes.
     pub definitions: Arc<Definitions>,
-    /// What it takes to show objects.
+    /// The context of the representation of objects.
     pub representation: Arc<representation::Context>,
-    /// The events that are encoded already.
+    /// The cache of encoded events.
     pub frames: EventCache,
-    /// How far the end of the server has come; watches end with it.
+    /// The shutdown phase of the server; watches end with it.
     pub shutdown: Shutdown,
 }

@@ -1,9 +1,9 @@
-//! Where a list goes on: the token of its next chunk
+//! Continue tokens: the position of the next chunk of a list
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks>).
 //!
-//! A token has the reference's form: the revision of the list, and the key to go on at, below the prefix of the list. It is
-//! neither signed nor bound to the list that it came from, and need not be: whatever it says, the list goes on within the
-//! prefix that the path of the request gives, whose reading was authorized. Keys that climb out of it are refused.
+//! A token has the reference's form: the revision of the list, and the key at which to continue, below the prefix of
+//! the list. It is neither signed nor bound to its original list, and need not be: with any token, the list stays
+//! within the prefix of the request's path, whose reading was authorized. Keys that climb out of it are rejected.
 
 use base64::alphabet::URL_SAFE;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
@@ -14,29 +14,31 @@ use serde::Serialize;
 use crate::http::ApiError;
 use crate::http::options::ListOptions;
 
-/// Base64 as Go's library reads it here: what the last letter says beyond whole bytes is passed over.
+/// The base64 variant of Go's library: it ignores the bits of the last letter beyond whole bytes.
 const GO: GeneralPurpose = GeneralPurpose::new(&URL_SAFE, NO_PAD.with_decode_allow_trailing_bits(true));
 
-/// The version of the form.
+/// The version of the token format.
 const VERSION: &str = "meta.k8s.io/v1";
 
-/// In place of a revision: the list goes on with the newest objects, since those of its own revision are gone.
+/// A marker instead of a revision: the list continues with the newest objects, because those of its own revision are
+/// gone.
 const NEWEST: i64 = -1;
 
-/// What a token says.
+/// The content of a continue token.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct ContinueToken {
     v: &'static str,
     rv: i64,
-    /// The first key that may come, below the prefix of the list.
+    /// The first key of the next chunk, relative to the prefix of the list.
     start: String,
-    /// How many objects come, where it is known: what lists show as `remainingItemCount` is counted once for all chunks.
+    /// The number of remaining objects, if it is known: the value of `remainingItemCount` is counted once for all
+    /// chunks.
     #[serde(skip_serializing_if = "Option::is_none")]
     remaining: Option<usize>,
 }
 
 impl ContinueToken {
-    /// The token of a list at `revision` that goes on at `start` with `remaining` objects.
+    /// Creates the token of a list at `revision` that continues at `start` with `remaining` objects.
     pub(super) fn new(revision: u64, start: String, remaining: Option<usize>) -> Self {
         Self {
             v: VERSION,
@@ -46,10 +48,10 @@ impl ContinueToken {
         }
     }
 
-    /// The token among the options of a list, if there is one.
+    /// Parses the token in the options of a list, if there is one.
     ///
     /// # Errors
-    /// 400 where it cannot be read, and where a version is stated besides.
+    /// 400 if it cannot be parsed, or if the options also name a resource version.
     pub(super) fn read(options: &ListOptions) -> Result<Option<Self>, ApiError> {
         if options.continue_token.is_empty() {
             return Ok(None);
@@ -69,7 +71,7 @@ impl ContinueToken {
         let bytes = GO.decode(text).map_err(|error| {
             let at = match error {
                 DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol(at, _) => at,
-                // One letter too many.
+                // There is one letter too many.
                 DecodeError::InvalidLength(_) => text.len().saturating_sub(1),
                 DecodeError::InvalidPadding => text.find('=').unwrap_or_default(),
             };
@@ -100,22 +102,22 @@ impl ContinueToken {
         Ok(token)
     }
 
-    /// The revision of the list; `None` for whichever is the newest.
+    /// Returns the revision of the list; `None` for the newest one.
     pub(super) fn revision(&self) -> Option<u64> {
         self.rv.try_into().ok()
     }
 
-    /// The first key that may come, below the prefix of the list.
+    /// Returns the first key of the next chunk, relative to the prefix of the list.
     pub(super) fn start(&self) -> &[u8] {
         self.start.strip_prefix('/').unwrap_or(&self.start).as_bytes()
     }
 
-    /// How many objects come, where that is known.
+    /// Returns the number of remaining objects, if it is known.
     pub(super) fn remaining(&self) -> Option<usize> {
         self.remaining
     }
 
-    /// The token that goes on at the same place with the newest objects.
+    /// Returns the token that continues at the same key with the newest objects.
     pub(super) fn inconsistent(&self) -> String {
         Self {
             v: VERSION,
@@ -126,9 +128,9 @@ impl ContinueToken {
         .text()
     }
 
-    /// The token as clients hold it.
+    /// Returns the token in its encoded form.
     pub(super) fn text(&self) -> String {
-        // Numbers and text always have a JSON form.
+        // Numbers and strings can always be encoded as JSON.
         GO.encode(serde_json::to_vec(self).unwrap_or_default())
     }
 }

@@ -1,8 +1,8 @@
-//! The objects of a list, taken from a state a few at a time, and the bytes that they make.
+//! The objects of a list, read from a snapshot a few at a time, and their encoded bytes.
 //!
-//! Neither the objects nor their bytes are ever gathered: what is not sent yet is an offset into a state that costs
-//! nothing to keep. The taker yields to others now and then, since a long list is more work than a request may do
-//! at a stretch.
+//! Neither the objects nor their bytes are ever collected: the unsent rest is an offset into a snapshot that costs
+//! nothing to keep. The reader yields regularly, because a long list is more work than a request may do without a
+//! break.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,41 +24,41 @@ use crate::representation::conversion::{self, BYTES_TOGETHER, TOGETHER};
 use crate::representation::{Context, RequestedVersion};
 use crate::wire::body::ResponseBody;
 
-/// How many objects a list looks at before it checks whether others should have a turn.
+/// The number of objects that a list examines before it checks if it should yield.
 const LOOK: usize = 64;
 
-/// How long a list works before others have a turn.
+/// The time that a list works before it yields.
 const SLICE: Duration = Duration::from_micros(100);
 
-/// The size at which a run of bytes is sent.
+/// The size in bytes at which a chunk is sent.
 const RUN_BYTES: usize = 64 * 1024;
 
-/// From which size on a run gets all the room that it may need at once, so that it need not grow step by step.
+/// The size in bytes from which a chunk gets its full capacity at once, so that it need not grow step by step.
 const LONG_BYTES: usize = 8 * 1024;
 
-/// Objects that are taken one after the other.
+/// The objects of a list, read one after the other.
 #[derive(Default)]
 pub(crate) struct ListItems {
-    /// Those that were found and not taken yet.
+    /// The objects that were found and not yet returned.
     found: VecDeque<ListItem>,
-    /// Where more are to be found.
+    /// The range in which more objects are found.
     rest: Option<Rest>,
-    /// As what they are shown, where a webhook may have to be asked for that.
+    /// The conversion of the objects, if it may need a webhook.
     conversion: Option<Conversion>,
-    /// Counts what is looked at and taken.
+    /// The counters of examined and returned objects.
     tally: Tally,
 }
 
 /// An object of a list.
 #[derive(Clone)]
 pub(crate) struct ListItem {
-    /// As it is stored.
+    /// The stored object.
     pub(crate) entry: Arc<Entry>,
-    /// In the version that is shown, where a webhook had to be asked for that.
+    /// The object in the requested version, if a webhook converted it.
     pub(crate) converted: Option<Value>,
 }
 
-/// As what objects are shown that a webhook converts.
+/// The representation of objects that a webhook converts.
 #[derive(Clone)]
 pub(crate) struct Conversion {
     context: Arc<Context>,
@@ -66,7 +66,7 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// `None` where no webhook has to be asked.
+    /// Creates the conversion; `None` if no webhook is needed.
     pub(crate) fn of(context: &Arc<Context>, shown: &RequestedVersion) -> Option<Self> {
         shown.may_need_webhook().then(|| Self {
             context: Arc::clone(context),
@@ -78,7 +78,7 @@ impl Conversion {
         item.converted.is_none() && self.shown.needs_webhook(&item.entry)
     }
 
-    /// Converts what must be of the first of `items`: as many as go into one review.
+    /// Converts the objects at the front of `items` that need it: as many as one review holds.
     async fn carry_out(&self, items: &mut VecDeque<ListItem>) -> Result<(), ApiError> {
         let (mut due, mut bytes) = (Vec::new(), 0);
         for (at, item) in items.iter().enumerate().filter(|(_, item)| self.is_due(item)) {
@@ -97,7 +97,7 @@ impl Conversion {
     }
 }
 
-/// The part of a state that was not looked at yet.
+/// The part of a snapshot that was not examined yet.
 struct Rest {
     snapshot: Snapshot,
     resource: Arc<Resource>,
@@ -112,7 +112,8 @@ enum Next {
 }
 
 impl ListItems {
-    /// These objects, which are selected unless a webhook has to be asked first.
+    /// Creates a list of these objects, filtered by the selection. Objects that need a webhook are converted first if
+    /// the selection depends on their content.
     pub(crate) async fn of(
         entries: Vec<Arc<Entry>>,
         resource: &Resource,
@@ -127,8 +128,8 @@ impl ListItems {
         })
     }
 
-    /// The selected objects of `resource` below `prefix`, from the key `from` on. `conversion` says as what they are shown,
-    /// where a webhook may have to be asked.
+    /// Creates a list of the selected objects of `resource` below `prefix`, starting at the key `from`. `conversion` is
+    /// set if they may need a webhook.
     pub(crate) fn new(
         snapshot: Snapshot,
         resource: Arc<Resource>,
@@ -151,17 +152,17 @@ impl ListItems {
         }
     }
 
-    /// The same, with `tally` to count what is looked at and taken.
+    /// Returns the same list, with `tally` to count examined and returned objects.
     pub(crate) fn counted_by(mut self, tally: Tally) -> Self {
         self.tally = tally;
         self.tally.add_fetched(self.found.len());
         self
     }
 
-    /// Converts the first objects where that is due, so that the next of them can be had.
+    /// Converts the first objects if necessary, so that the next of them can be returned.
     ///
     /// # Errors
-    /// 500 where a webhook fails.
+    /// 500 if a webhook fails.
     pub(crate) async fn prepare(&mut self) -> Result<(), ApiError> {
         if self.conversion.is_none() {
             return Ok(());
@@ -180,7 +181,7 @@ impl ListItems {
         }
     }
 
-    /// Looks at the next few objects. Returns whether there were any.
+    /// Examines the next few objects. Returns true if there were any.
     async fn look(&mut self) -> Result<bool, ApiError> {
         let Some(rest) = &mut self.rest else { return Ok(false) };
         let range = match &rest.next {
@@ -213,10 +214,10 @@ impl ListItems {
         Ok(true)
     }
 
-    /// The first `limit` objects, in a list of their own.
+    /// Returns a list of the first `limit` objects.
     ///
     /// # Errors
-    /// 500 where a webhook fails that has to be asked before objects can be selected.
+    /// 500 if a webhook fails whose conversion the selection needs.
     pub(crate) async fn first(mut self, limit: usize) -> Result<Self, ApiError> {
         let mut turn = TimeSlice::default();
         while self.found.len() < limit && self.look().await? {
@@ -227,15 +228,15 @@ impl ListItems {
         Ok(self)
     }
 
-    /// Those that were found and not taken yet, as they are stored.
+    /// Returns the stored entries that were found and not yet returned.
     pub(crate) fn found(&self) -> impl DoubleEndedIterator<Item = &Arc<Entry>> {
         self.found.iter().map(|item| &item.entry)
     }
 
-    /// The next object; gives others a turn now and then.
+    /// Returns the next object; yields regularly.
     ///
     /// # Errors
-    /// 500 where a webhook fails that has to be asked for it.
+    /// 500 if its conversion webhook fails.
     pub(crate) async fn next(&mut self, turn: &mut TimeSlice) -> Result<Option<ListItem>, ApiError> {
         loop {
             turn.end_if_due().await;
@@ -252,7 +253,8 @@ impl ListItems {
         }
     }
 
-    /// The body that these objects make by `writer`, sent in runs as the client takes them, indented if that is requested.
+    /// Returns the body that `writer` makes of these objects. It is sent in chunks as the client reads them, indented
+    /// if that is requested.
     pub(crate) fn into_body(self, writer: Writer, head: Vec<u8>, indenter: Option<Indenter>) -> ResponseBody {
         let body = Body {
             items: self,
@@ -271,7 +273,7 @@ impl ListItems {
 }
 
 impl ListItem {
-    /// An object that nothing else is known of.
+    /// Creates an item that is not converted.
     pub(crate) fn stored(entry: &Arc<Entry>) -> Self {
         Self {
             entry: Arc::clone(entry),
@@ -280,7 +282,7 @@ impl ListItem {
     }
 }
 
-/// Those of `entries` that are selected. Those that a webhook converts are selected by what it makes of them.
+/// Filters `entries` by the selection. Objects that a webhook converts are selected by the converted content.
 async fn select(
     entries: Vec<Arc<Entry>>,
     resource: &Resource,
@@ -300,7 +302,7 @@ async fn select(
     Ok(items)
 }
 
-/// The time that a list has had since others had a turn.
+/// The start of the current time slice of a list.
 pub(crate) struct TimeSlice(Instant);
 
 impl Default for TimeSlice {
@@ -310,7 +312,7 @@ impl Default for TimeSlice {
 }
 
 impl TimeSlice {
-    /// Gives others a turn if this has lasted long enough.
+    /// Yields to other tasks if the time slice is over.
     pub(crate) async fn end_if_due(&mut self) {
         if self.0.elapsed() >= SLICE {
             tokio::task::yield_now().await;
@@ -324,7 +326,7 @@ struct Body {
     writer: Writer,
     indenter: Option<Indenter>,
     run: Vec<u8>,
-    /// Goes on from run to run: what the connection does with one counts as well.
+    /// The time slice, which continues from chunk to chunk: the connection's work on a chunk counts as well.
     turn: TimeSlice,
     first: bool,
     ended: bool,
@@ -353,7 +355,7 @@ impl Body {
                 Err(error) => Err(error),
             };
             if let Err(error) = written {
-                // It is too late for another status; a list that breaks off cannot be read.
+                // The status is already sent; the client cannot parse a truncated list.
                 tracing::error!(%error, "a list ends before its last object");
                 self.ended = true;
             }

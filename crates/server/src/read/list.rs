@@ -1,8 +1,8 @@
-//! GET of a collection: the objects of a namespace or of all, at one revision.
+//! GET of a collection: the objects of one namespace or of all, at one revision.
 //!
-//! Which state is read follows from the version that the client names, and from the rule beside it
-//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>). A list that is requested in chunks
-//! holds in a token where the next one goes on.
+//! The state to read depends on the resource version of the request and on its match rule
+//! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>). A list that is requested in
+//! chunks stores the position of the next chunk in a token.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,13 +23,13 @@ use crate::objects::{self, Entry, Selection, Snapshot, Store};
 use crate::read::Context;
 use crate::representation::RequestedVersion;
 
-/// How long a read waits for a revision that is yet to come.
+/// The time for which a read waits for a future revision.
 const FUTURE_WAIT: Duration = Duration::from_secs(3);
 
-/// The objects that a request asks for.
+/// Returns the objects that a request selects.
 ///
 /// # Errors
-/// As [`list`].
+/// The errors of [`list`].
 pub(crate) async fn page(
     context: &Context,
     request: &ResourceRequest,
@@ -59,10 +59,10 @@ pub(crate) async fn page(
     Ok(page)
 }
 
-/// What the selectors of a request choose.
+/// Parses the selectors of a request.
 ///
 /// # Errors
-/// 400 where they cannot be read or name fields that cannot be selected by.
+/// 400 if they cannot be parsed or name unsupported fields.
 pub(crate) fn selection(request: &ResourceRequest, options: &ListOptions) -> Result<Selection, ApiError> {
     let refuse = |error: SelectorError| ApiError::bad_request(error.to_string());
     let labels = LabelSelector::parse(&options.label_selector).map_err(refuse)?;
@@ -87,10 +87,10 @@ pub(crate) fn selection(request: &ResourceRequest, options: &ListOptions) -> Res
     })
 }
 
-/// The revision that the text of a `resourceVersion` names; `None` for none.
+/// Parses the revision in a `resourceVersion`; `None` if it is empty.
 ///
 /// # Errors
-/// What is wrong with it, in the reference's words.
+/// If it is invalid; the text is that of the reference.
 fn read_revision(text: &str) -> Result<Option<u64>, String> {
     if text.is_empty() {
         return Ok(None);
@@ -102,24 +102,24 @@ fn read_revision(text: &str) -> Result<Option<u64>, String> {
     Ok(Some(number))
 }
 
-/// The revision that a GET of one object or a watch names; `None` for none.
+/// Parses the revision of a GET of one object or of a watch; `None` if it is empty.
 ///
 /// # Errors
-/// 500 where it is no number, as in the reference.
+/// 500 if it is not a number, like in the reference.
 pub(crate) fn revision(text: &str) -> Result<Option<u64>, ApiError> {
     read_revision(text).map_err(ApiError::unclassified)
 }
 
-/// How much of a collection is read.
+/// The part of a collection that is read.
 #[derive(Clone, Copy)]
 struct Extent {
-    /// Whether it is one object, by its name.
+    /// True if it is one object, by its name.
     of_one: bool,
-    /// Whether it is a page.
+    /// True if it is a page.
     limited: bool,
 }
 
-/// The state to read: as the version and its rule say
+/// Returns the state to read, by the resource version and its match rule
 /// (<https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions>).
 async fn snapshot(
     store: &Store,
@@ -133,10 +133,11 @@ async fn snapshot(
             let stated = read_revision(&options.resource_version)
                 .map_err(|why| ApiError::bad_request(format!("invalid resource version: {why}")))?;
             let wanted = stated.unwrap_or_default();
-            // A chunk of a stated version is one of exactly this version, so that the next ones can show the same.
+            // A chunk with a resource version is read at exactly this version, so that the next chunks can use the same
+            // state.
             let chunked = options.resource_version_match.is_none() && extent.limited && wanted > 0;
             let exact = options.resource_version_match == Some(ResourceVersionMatch::Exact);
-            // What is read of one object alone comes from where no client waits: to come back later is no advice.
+            // The reference answers a list of one object without waiting, so that its error has no retry advice.
             let reached = fresh(store, stated).await;
             let reached = reached.map_err(|error| match extent.of_one && (exact || chunked) {
                 true => error.without_advice(),
@@ -168,11 +169,11 @@ const CHUNK_TOO_OLD: &str = "The provided continue parameter is too old to displ
     remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were \
     created, modified, or deleted between the time the first chunk was returned and now may show up in the list.";
 
-/// The newest state of a store that is here, once it has reached the version that is stated; where none is, the most recent that
-/// anybody wrote.
+/// Returns the newest local state of a store, once it has reached the `stated` version; without a version, the most
+/// recent state that any server wrote.
 ///
 /// # Errors
-/// 504 where the version has not come about in a few seconds; 500 where the store cannot say what is the most recent.
+/// 504 if the version is not reached within a few seconds; 500 if the store cannot determine the most recent state.
 pub(crate) async fn fresh(store: &Store, stated: Option<u64>) -> Result<Snapshot, ApiError> {
     let Some(wanted) = stated else {
         return Ok(store.latest().await?);
@@ -193,13 +194,13 @@ fn unreadable(error: HistoryError) -> ApiError {
 pub(crate) struct Page {
     /// The objects, in the order of their keys.
     pub(crate) items: ListItems,
-    /// The revision they were read at.
+    /// The revision at which they were read.
     revision: u64,
-    /// The token of the next chunk; empty for the last.
+    /// The token of the next chunk; empty for the last one.
     continue_token: String,
     /// The number of objects after these, if the list states it.
     remaining: Option<usize>,
-    /// The shard whose objects they are; empty for all.
+    /// The shard of the objects; empty for all.
     shard: String,
 }
 
@@ -227,22 +228,22 @@ impl Page {
             remaining: None,
             shard: selection.shard.as_ref().map(ToString::to_string).unwrap_or_default(),
         };
-        // Any state will do where the version is 0, and the reference then answers from its cache, which knows no chunks.
+        // Version 0 allows any state. The reference then answers from its cache, which does not support chunks.
         let limit = usize::try_from(options.limit).unwrap_or_default();
         if limit == 0 || options.resource_version == "0" {
             return Ok(page);
         }
         let items = std::mem::take(&mut page.items).first(limit).await?;
-        // One object by its name is no chunk, unless a token asks for what comes behind it.
+        // A single object selected by name is not a chunk, unless a token continues after it.
         let pages = place.key.is_none() || token.is_some();
         let last = items.found().nth(limit - 1).filter(|_| pages);
-        // Whether what comes behind is selected, the reference finds out when it is requested.
+        // Like the reference, this ignores the selectors: the request for the next chunk applies them.
         let next = last.and_then(|last| snapshot.range_after(prefix, last.key()).next());
         if let (Some(last), Some(next)) = (last, next) {
             if selection.is_every_attribute() {
                 page.remaining = Some(remaining(snapshot, prefix, token, limit, next.key()));
             }
-            // Nothing lies between an object's key and the same with a zero byte behind it.
+            // No other key lies between a key and the same key followed by a zero byte.
             let last = last.key().get(prefix.len()..).unwrap_or_default();
             let start = String::from_utf8_lossy(last).into_owned() + "\0";
             page.continue_token = ContinueToken::new(page.revision, start, page.remaining).text();
@@ -251,10 +252,10 @@ impl Page {
         Ok(page)
     }
 
-    /// All objects of the page, which keeps them.
+    /// Returns all objects of the page, which keeps them.
     ///
     /// # Errors
-    /// 500 where a webhook fails that has to be asked before objects can be selected.
+    /// 500 if a webhook fails whose conversion the selection needs.
     pub(crate) async fn entries(&mut self) -> Result<Vec<Arc<Entry>>, ApiError> {
         let items = std::mem::take(&mut self.items).first(usize::MAX).await?;
         let entries = items.found().cloned().collect();
@@ -262,12 +263,12 @@ impl Page {
         Ok(entries)
     }
 
-    /// The `metadata` of the list, as JSON.
+    /// Returns the `metadata` of the list, as JSON.
     pub(crate) fn metadata(&self) -> String {
         self.metadata_that(!self.continue_token.is_empty())
     }
 
-    /// The same, with the token also where it is empty.
+    /// Returns the same metadata, including an empty continue token.
     pub(crate) fn metadata_with_continue(&self) -> String {
         self.metadata_that(true)
     }
@@ -281,7 +282,7 @@ impl Page {
             metadata.push_str(&format!(",\"remainingItemCount\":{remaining}"));
         }
         if !self.shard.is_empty() {
-            // Nothing in it has to be escaped.
+            // The selector contains nothing that JSON escapes.
             metadata.push_str(&format!(",\"shardInfo\":{{\"selector\":\"{}\"}}", self.shard));
         }
         metadata.push('}');
@@ -289,31 +290,31 @@ impl Page {
     }
 }
 
-/// How many objects come behind a chunk of `limit`, the first of them at the key `next`: what the token of the chunk says
-/// less the chunk, so that only the first is counted.
+/// Returns the number of objects after a chunk of `limit`, the first of which has the key `next`: the number in the
+/// token of the chunk minus the chunk, so that only the first chunk counts objects.
 fn remaining(snapshot: &Snapshot, prefix: &[u8], token: Option<&ContinueToken>, limit: usize, next: &[u8]) -> usize {
     let before = match token {
         Some(token) => token.remaining(),
         None => Some(snapshot.count(prefix)),
     };
-    // Of the newest objects, or by a token that was made up, nothing is known.
+    // The number is unknown for the newest objects, and for a token that a client made up.
     match before.and_then(|before| before.checked_sub(limit)) {
         None | Some(0) => snapshot.range_from(prefix, next).count(),
         Some(left) => left,
     }
 }
 
-/// Where the objects of a list or of a watch are kept.
+/// The keys of the objects of a list or of a watch.
 pub(crate) struct KeyRange {
-    /// What their keys begin with.
+    /// The common prefix of the keys.
     pub(crate) prefix: String,
-    /// The one key, where the request is about one object.
+    /// The key, if the request is for one object.
     pub(crate) key: Option<String>,
 }
 
 impl KeyRange {
-    /// Where the objects are that a request selects. A selector that names the namespace or the object narrows the place
-    /// as the path does.
+    /// Returns the keys of the objects that a request selects. A selector for the namespace or the name narrows the
+    /// keys like the path does.
     pub(crate) fn of(request: &ResourceRequest, selection: &Selection) -> Self {
         let resource = &request.served.resource;
         let Some(storage) = &resource.storage else {
@@ -335,11 +336,11 @@ impl KeyRange {
         }
     }
 
-    /// The selected objects of a state, from the key `from` on where that is given. `conversion` says as what they are shown,
-    /// where a webhook may have to be asked.
+    /// Returns the selected objects of a state, starting at the key `from` if it is given. `conversion` is set if they
+    /// may need a webhook.
     ///
     /// # Errors
-    /// 500 where a webhook fails that has to be asked before an object can be selected.
+    /// 500 if a webhook fails whose conversion the selection needs.
     pub(crate) async fn items(
         &self,
         snapshot: &Snapshot,

@@ -1,4 +1,4 @@
-//! The answer that shows a list: objects, their metadata, or a table, written as the client takes them.
+//! The answer with a list: objects, their metadata, or a table, written as the client reads them.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::read::list::Page;
 use crate::representation::table::Rows;
 use crate::representation::{Context, RequestedVersion, Tree, go_package, write_partial};
 
-/// The answer that shows a list.
+/// Returns the answer with a list.
 ///
 /// # Errors
-/// 406 for a view that lists do not have, 500 where the objects cannot be converted.
+/// 406 for a view that lists do not have, 500 if the objects cannot be converted.
 pub(crate) async fn answer(
     context: &Context,
     shown: &RequestedVersion,
@@ -43,7 +43,7 @@ pub(crate) async fn answer(
         _ => page.metadata(),
     };
     let (writer, head) = Writer::new(context, shown, query, representation, &metadata)?;
-    // What a webhook has to say to the first objects may become a status; after that it is too late.
+    // A webhook error for the first objects can still become a status; after that the answer has begun.
     page.items.prepare().await?;
     let indenter = (format == Format::Json && pretty).then(Indenter::default);
     let body = page.items.into_body(writer, head, indenter);
@@ -54,10 +54,11 @@ pub(crate) async fn answer(
     response::encoded(&context.messages, StatusCode::OK, representation, json)
 }
 
-/// The answer that shows a list of `trees`, which are in their storage version; `metadata` is that of the list, as JSON.
+/// Returns the answer with a list of `trees`, which are in their storage version; `metadata` is that of the list, as
+/// JSON.
 ///
 /// # Errors
-/// 406 for a view that lists do not have, 500 where an object cannot be converted.
+/// 406 for a view that lists do not have, 500 if an object cannot be converted.
 pub(crate) fn of_trees(
     context: &Context,
     shown: &RequestedVersion,
@@ -90,7 +91,7 @@ pub(crate) fn of_trees(
     response::encoded(&context.messages, StatusCode::OK, representation, json)
 }
 
-/// How the objects of a list are written in JSON.
+/// The JSON writer for the objects of a list.
 pub(crate) struct Writer {
     types: Arc<TypeTable>,
     shown: RequestedVersion,
@@ -98,14 +99,14 @@ pub(crate) struct Writer {
 }
 
 enum ItemForm {
-    /// Without kind and version, which the list has.
+    /// A whole object, without kind and version, which the list has.
     Whole,
     Partial(MetaVersion),
     Row(Rows),
 }
 
 impl Writer {
-    /// What a request asks for, and the bytes that stand before the objects.
+    /// Creates the writer for a request, and the bytes before the objects.
     fn new(
         context: &Context,
         shown: &RequestedVersion,
@@ -143,10 +144,10 @@ impl Writer {
         Ok((Self { types, shown, items }, head))
     }
 
-    /// Writes an object of a list. One that is stored as it is shown is not parsed where its bytes will do.
+    /// Writes an object of a list. An object that is sent in its stored form is not parsed if its bytes suffice.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if it cannot be converted.
     pub(crate) fn item(&self, item: &ListItem, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         if let Some(tree) = &item.converted {
             return self.tree(Tree::Converted(tree), bytes);
@@ -166,7 +167,7 @@ impl Writer {
     /// Writes an object.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if it cannot be converted.
     fn tree(&self, tree: Tree<'_>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         match &self.items {
             ItemForm::Whole => {
@@ -193,7 +194,7 @@ impl Writer {
         bytes.extend_from_slice(objects::list_item(object, kind, api_version));
     }
 
-    /// Writes what stands before an object: the `first` one or another.
+    /// Writes the bytes before an object, which depend on it being the `first` one.
     pub(crate) fn before(&self, first: bool, bytes: &mut Vec<u8>) {
         match &self.items {
             _ if !first => bytes.push(b','),
@@ -202,7 +203,7 @@ impl Writer {
         }
     }
 
-    /// Writes what stands behind the objects. A list of metadata that nothing was put into has no items, rather than none.
+    /// Writes the bytes after the objects. An empty list of metadata has the items `null`, not an empty list.
     pub(crate) fn end(&self, empty: bool, bytes: &mut Vec<u8>) {
         match &self.items {
             ItemForm::Row(rows) => rows.end(bytes),
@@ -212,7 +213,7 @@ impl Writer {
     }
 }
 
-/// A list in protobuf, each item written once. Its length stands before it, so that it is made whole.
+/// Returns a list in protobuf, each item encoded once. Its length precedes it, so that it is built as a whole.
 async fn protobuf_list(messages: &Messages, shown: &RequestedVersion, mut page: Page) -> Result<Vec<u8>, ApiError> {
     let metadata = page.metadata();
     let (mut items, mut turn) = (Vec::new(), TimeSlice::default());

@@ -1,4 +1,4 @@
-//! What it takes to show stored objects.
+//! The context for representing stored objects in answers.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use holdfast_resource::schema::TypeTable;
 use super::Shared;
 use crate::webhooks::Client;
 
-/// What it takes to show stored objects.
+/// The context for representing stored objects in answers.
 pub struct Context {
     /// The types of the built-in kinds.
     pub types: Arc<TypeTable>,
     /// Their protobuf messages.
     pub messages: Messages,
-    /// What all layers share.
+    /// The state that all layers share.
     pub shared: Shared,
     /// The client of conversion webhooks.
     pub webhooks: Arc<Client>,

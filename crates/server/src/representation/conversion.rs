@@ -1,8 +1,9 @@
 //! Conversion of objects between the versions of their resource.
 //!
-//! Most kinds know it themselves, and then it is done at once. Custom resources may have a webhook that does it: then it is
-//! waited for, and may fail. What can be asked for together is sent in one review. Whatever does not depend on what an
-//! object holds (deletion, the collection of garbage, the end of namespaces) follows what is stored and asks no webhook.
+//! Most kinds convert themselves, which happens immediately. Custom resources may have a conversion webhook: the
+//! conversion waits for it, and may fail. Objects that are converted together are sent in one review. Work that does
+//! not depend on the content of an object (deletion, garbage collection, namespace deletion) uses the stored object and
+//! calls no webhook.
 
 use std::time::Instant;
 
@@ -17,14 +18,14 @@ use crate::objects::{self, Entry};
 use crate::representation::Context;
 use crate::representation::RequestedVersion;
 
-/// The most objects of one review, and the size at which no more are added.
+/// The maximum number of objects in one review, and the size at which no more are added.
 pub(crate) const TOGETHER: usize = 64;
 pub(crate) const BYTES_TOGETHER: usize = 2 << 20;
 
-/// Stored objects in the version that is shown. Those that need a webhook go into one review.
+/// Returns stored objects in the requested version. Those that need a webhook are sent in one review.
 ///
 /// # Errors
-/// As [`convert`].
+/// The errors of [`convert`].
 #[expect(
     clippy::indexing_slicing,
     reason = "a tree for each entry, and the place of one of them"
@@ -67,10 +68,10 @@ impl ConversionCaller for Context {
     }
 }
 
-/// What a webhook makes of `objects`, none of which is in `api_version`.
+/// Calls the webhook to convert `objects`, none of which is in `api_version`.
 ///
 /// # Errors
-/// What it did instead.
+/// If the webhook fails or its response is invalid; the error describes the failure.
 async fn ask(
     context: &Context,
     webhook: &ConversionWebhook,

@@ -1,4 +1,4 @@
-//! What an answer shows of objects: the whole, their metadata, or a table.
+//! The representation of objects in answers: whole, as metadata, or as a table.
 
 mod context;
 pub(crate) mod conversion;
@@ -28,7 +28,7 @@ pub(crate) use context::Context;
 pub use shared::Shared;
 use table::Rows;
 
-/// As what stored objects are shown: the version of the address.
+/// The requested version and kind, as which stored objects are returned.
 #[derive(Clone)]
 pub(crate) struct RequestedVersion {
     /// The resource.
@@ -39,14 +39,14 @@ pub(crate) struct RequestedVersion {
     pub(crate) list_kind: SmolStr,
     /// The `apiVersion` of the objects.
     pub(crate) api_version: SmolStr,
-    /// The columns of tables where what is shown is not of the kind of the resource.
+    /// The columns of tables, if the answer is not of the resource's kind.
     own_columns: Option<Vec<Column>>,
-    /// Whether answers leave out `metadata.managedFields`. What is written is never the less for it.
+    /// True if answers omit `metadata.managedFields`. Writes still update them.
     drops_managed_fields: bool,
 }
 
 impl RequestedVersion {
-    /// As a version of its resource.
+    /// Creates the representation in a version of the resource.
     pub(crate) fn new(resource: &Arc<Resource>, version: &ResourceVersion) -> Self {
         Self {
             resource: Arc::clone(resource),
@@ -58,7 +58,7 @@ impl RequestedVersion {
         }
     }
 
-    /// An object of which nothing is set but what it is.
+    /// Returns an object with only its kind and version set.
     pub(crate) fn zero(&self, types: &TypeTable) -> Value {
         let of = types.id_of_object(&self.api_version, &self.kind);
         let zero = of.map(|id| types.get(id).zero());
@@ -68,7 +68,7 @@ impl RequestedVersion {
         object
     }
 
-    /// The version that a request's address is of.
+    /// Returns the requested version of a request.
     pub(crate) fn of_request(request: &ResourceRequest) -> Self {
         Self {
             drops_managed_fields: request.representation.drops_managed_fields,
@@ -76,7 +76,7 @@ impl RequestedVersion {
         }
     }
 
-    /// What the subresource of a request is shown as.
+    /// Creates the representation of the requested subresource.
     pub(crate) fn of_subresource(request: &ResourceRequest) -> Self {
         let mut shown = Self::of_request(request);
         if let Some(subresource) = request.subresource() {
@@ -88,7 +88,7 @@ impl RequestedVersion {
         shown
     }
 
-    /// The columns of tables.
+    /// Returns the columns of tables.
     pub(crate) fn columns(&self) -> &[Column] {
         let mut versions = self.resource.versions.iter();
         let version = versions.find(|version| version.api_version == self.api_version);
@@ -96,16 +96,16 @@ impl RequestedVersion {
         self.own_columns.as_ref().or(columns).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether the stored bytes are what is shown.
+    /// Returns true if answers contain the stored bytes.
     pub(crate) fn stored_as_shown(&self) -> bool {
-        // What is of a kind of its own was made to be shown.
+        // An object of a subresource's own kind was created for the answer.
         if self.own_columns.is_some() {
             return true;
         }
         self.resource.is_stored_in(&self.api_version)
     }
 
-    /// The metadata of a stored object as JSON, where they can be cut out of its bytes.
+    /// Returns the metadata of a stored object as JSON, if they can be cut out of its bytes.
     pub(crate) fn metadata_text<'e>(&self, entry: &'e Entry) -> Option<Cow<'e, [u8]>> {
         let place = || objects::metadata_place(entry.bytes(), &self.kind, &self.api_version);
         if !self.resource.capabilities.rows.hidden_annotations.is_empty() {
@@ -115,7 +115,7 @@ impl RequestedVersion {
         Some(self.reduced_text(metadata))
     }
 
-    /// Metadata as JSON without what answers leave out.
+    /// Returns metadata as JSON without the fields that answers omit.
     fn reduced_text<'m>(&self, metadata: &'m [u8]) -> Cow<'m, [u8]> {
         let dropped = self
             .drops_managed_fields
@@ -126,10 +126,10 @@ impl RequestedVersion {
         }
     }
 
-    /// A tree as an answer shows it: in the version that is shown, and without what is left out.
+    /// Returns an object as in an answer: in the requested version, and without omitted fields.
     ///
     /// # Errors
-    /// 500 where the kind does not know the conversion.
+    /// 500 if the kind does not support the conversion.
     pub(crate) fn answered(&self, tree: Tree<'_>) -> Result<Value, ApiError> {
         let shown = match tree {
             Tree::Stored(tree) => self.convert_at_once(tree.clone())?,
@@ -138,7 +138,7 @@ impl RequestedVersion {
         Ok(self.reduced(shown))
     }
 
-    /// A tree without what answers leave out.
+    /// Returns an object without the fields that answers omit.
     fn reduced(&self, mut tree: Value) -> Value {
         if self.drops_managed_fields {
             tree.remove_at(&["metadata", "managedFields"]);
@@ -146,36 +146,36 @@ impl RequestedVersion {
         tree
     }
 
-    /// The webhook that has to be asked to show `tree`, if any.
+    /// Returns the webhook that has to convert `tree`, if any.
     pub(crate) fn webhook(&self, tree: &Value) -> Option<&ConversionWebhook> {
         let webhook = convert::webhook(&self.resource, tree, &self.api_version);
         webhook.filter(|_| self.own_columns.is_none())
     }
 
-    /// Whether a webhook may have to be asked to show objects.
+    /// Returns true if the conversion of objects may need a webhook.
     pub(crate) fn may_need_webhook(&self) -> bool {
         self.own_columns.is_none() && self.resource.conversion_webhook().is_some()
     }
 
-    /// Whether a webhook has to be asked to show this object.
+    /// Returns true if this object has to be converted by a webhook.
     pub(crate) fn needs_webhook(&self, entry: &Entry) -> bool {
         self.may_need_webhook() && !objects::is_of_version(entry.bytes(), &self.resource.kind, &self.api_version)
     }
 
-    /// Whether the stored bytes of this object are what is shown of it.
+    /// Returns true if the answer contains the stored bytes of this object.
     pub(crate) fn is_stored_so(&self, entry: &Entry) -> bool {
         objects::is_shown_as_stored(&self.resource, &self.api_version, entry)
     }
 
-    /// Whether the stored object, with all that it holds, is what is shown of it.
+    /// Returns true if the answer contains the complete stored object.
     fn is_stored_whole(&self, entry: &Entry) -> bool {
         !self.drops_managed_fields && self.is_stored_so(entry)
     }
 
-    /// A tree in the version that it is stored in, in the version that is shown.
+    /// Converts an object from its storage version to the requested version.
     ///
     /// # Errors
-    /// 500 where the kind does not know the conversion, or its webhook fails.
+    /// 500 if the kind does not support the conversion, or if its webhook fails.
     pub(crate) async fn convert(&self, context: &Context, tree: Value) -> Result<Value, ApiError> {
         if self.own_columns.is_some() {
             return Ok(tree);
@@ -183,7 +183,7 @@ impl RequestedVersion {
         Ok(convert::shown(context, &self.resource, tree, &self.api_version).await?)
     }
 
-    /// The same where no webhook has to be asked.
+    /// Converts an object that needs no webhook.
     fn convert_at_once(&self, tree: Value) -> Result<Value, ApiError> {
         if self.own_columns.is_some() {
             return Ok(tree);
@@ -191,10 +191,10 @@ impl RequestedVersion {
         Ok(convert::shown_at_once(&self.resource, tree, &self.api_version)?)
     }
 
-    /// The tree of which tables and metadata are made.
+    /// Returns the object from which tables and metadata are made.
     ///
     /// # Errors
-    /// 500 where the kind does not know the conversion.
+    /// 500 if the kind does not support the conversion.
     pub(crate) fn summarized(&self, tree: Tree<'_>) -> Result<Value, ApiError> {
         let mut summarized = match tree {
             Tree::Stored(tree) if self.resource.capabilities.rows.of_stored_version => self.reduced(tree.clone()),
@@ -204,7 +204,7 @@ impl RequestedVersion {
         Ok(summarized)
     }
 
-    /// Takes away the annotations that stand for what the reference keeps elsewhere.
+    /// Removes the annotations that hold data which the reference stores elsewhere.
     fn hide_annotations(&self, object: &mut Value) {
         const PLACE: [&str; 2] = ["metadata", "annotations"];
         for name in self.resource.capabilities.rows.hidden_annotations {
@@ -219,11 +219,11 @@ impl RequestedVersion {
         }
     }
 
-    /// The bytes of a stored object that needs no webhook, as an answer shows it. It is not parsed where its bytes, or
-    /// pieces of them, will do.
+    /// Returns the bytes of a stored object that needs no webhook, as the answer contains them. The object is not
+    /// parsed if its bytes, or pieces of them, suffice.
     ///
     /// # Errors
-    /// 500 where the kind does not know the conversion.
+    /// 500 if the kind does not support the conversion.
     #[expect(clippy::indexing_slicing, reason = "the place was found in these very bytes")]
     pub(crate) fn bytes(&self, types: &TypeTable, entry: &Entry) -> Result<Bytes, ApiError> {
         if !self.is_stored_so(entry) {
@@ -245,17 +245,17 @@ impl RequestedVersion {
     }
 }
 
-/// A tree on its way into an answer, by the version that it is in.
+/// A parsed object for an answer, by the version that it is in.
 #[derive(Clone, Copy)]
 pub(crate) enum Tree<'a> {
-    /// In the version that it is stored in.
+    /// An object in its storage version.
     Stored(&'a Value),
-    /// In the version that is shown: a webhook was asked for it.
+    /// An object in the requested version, which a webhook converted.
     Converted(&'a Value),
 }
 
 impl Tree<'_> {
-    /// The tree.
+    /// Returns the parsed object.
     fn value(&self) -> &Value {
         match self {
             Self::Stored(tree) | Self::Converted(tree) => tree,
@@ -263,10 +263,11 @@ impl Tree<'_> {
     }
 }
 
-/// The answer that shows one stored object; `tree` is the same where a caller has it, but for the resource version.
+/// Returns the answer with one stored object. `tree_at_hand` is the same object, except for its resource version, if
+/// the caller has parsed it already.
 ///
 /// # Errors
-/// 406 for a view that objects do not have, 500 where the object cannot be converted.
+/// 406 for a view that objects do not have, 500 if the object cannot be converted.
 pub(crate) async fn entry(
     context: &Context,
     shown: &RequestedVersion,
@@ -305,10 +306,10 @@ pub(crate) async fn entry(
     object(context, shown, query, representation, code, Tree::Stored(&tree))
 }
 
-/// The answer that shows one object, which is in the version that it is stored in.
+/// Returns the answer with one object, which is in its storage version.
 ///
 /// # Errors
-/// As [`entry`].
+/// The errors of [`entry`].
 pub(crate) async fn tree(
     context: &Context,
     shown: &RequestedVersion,
@@ -324,10 +325,10 @@ pub(crate) async fn tree(
     object(context, shown, query, representation, code, Tree::Converted(&tree))
 }
 
-/// The answer that shows one object, for which no webhook has to be asked any more.
+/// Returns the answer with one object that needs no further conversion by a webhook.
 ///
 /// # Errors
-/// 406 for a view that objects do not have, 500 where the object cannot be converted.
+/// 406 for a view that objects do not have, 500 if the object cannot be converted.
 pub(crate) fn object(
     context: &Context,
     shown: &RequestedVersion,
@@ -340,10 +341,10 @@ pub(crate) fn object(
     response::encoded(&context.messages, code, representation, viewed)
 }
 
-/// One object as a view shows it, as JSON.
+/// Returns one object in the form of a view, as JSON.
 ///
 /// # Errors
-/// 406 for a view that objects do not have, 500 where the object cannot be converted.
+/// 406 for a view that objects do not have, 500 if the object cannot be converted.
 pub(crate) fn view(
     context: &Context,
     shown: &RequestedVersion,
@@ -372,10 +373,10 @@ pub(crate) fn view(
     }
 }
 
-/// The table of one object, as JSON.
+/// Returns the table of one object, as JSON.
 ///
 /// # Errors
-/// 500 where the object cannot be converted.
+/// 500 if the object cannot be converted.
 pub(crate) fn table_of_one(rows: &Rows, object: Tree<'_>, with_columns: bool) -> Result<Vec<u8>, ApiError> {
     let metadata = match object.value().str_at(&["metadata", "resourceVersion"]) {
         None | Some("") => "{}".to_owned(),
@@ -387,7 +388,7 @@ pub(crate) fn table_of_one(rows: &Rows, object: Tree<'_>, with_columns: bool) ->
     Ok(bytes)
 }
 
-/// Writes the `PartialObjectMetadata` of an object, whose `metadata` may be at hand as JSON.
+/// Writes the `PartialObjectMetadata` of an object. `metadata` is the JSON of its metadata, if it is available.
 pub(crate) fn write_partial(
     types: &TypeTable,
     object: &Value,
@@ -410,7 +411,7 @@ pub(crate) fn write_partial(
     bytes.push(b'}');
 }
 
-/// The `PartialObjectMetadata` of an object.
+/// Returns the `PartialObjectMetadata` of an object.
 pub(crate) fn partial(object: &Value, version: MetaVersion) -> Value {
     let mut partial = Value::empty_map();
     partial.set_at(&["kind"], "PartialObjectMetadata".into());
@@ -420,12 +421,12 @@ pub(crate) fn partial(object: &Value, version: MetaVersion) -> Value {
     partial
 }
 
-/// The Go type that the reference names in messages about an object.
+/// Returns the Go type that the reference names in messages about an object.
 fn go_type(shown: &RequestedVersion) -> String {
     format!("*{}.{}", go_package(shown), shown.kind)
 }
 
-/// The package of a kind's Go type in the reference: the first part of its group's name.
+/// Returns the package of a kind's Go type in the reference: the first part of its group's name.
 pub(crate) fn go_package(shown: &RequestedVersion) -> &str {
     match shown.api_version.rsplit_once('/') {
         None => "core",

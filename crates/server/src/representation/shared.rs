@@ -1,4 +1,4 @@
-//! What the layers from here upwards share.
+//! The state that this layer and all layers above share.
 
 use std::sync::Arc;
 
@@ -12,23 +12,23 @@ use crate::metrics::Metrics;
 use crate::objects::Store;
 use crate::runtime::{Clock, Identifiers};
 
-/// Handles to what all requests share. A copy has the same things behind it.
+/// Handles to the state that all requests share. Clones refer to the same state.
 #[derive(Clone)]
 pub struct Shared {
-    /// The resources that are served now. A request takes one snapshot and keeps it to its end.
+    /// The currently served resources. A request loads one snapshot and uses it until its end.
     pub registry: Arc<ArcSwap<Registry>>,
-    /// The objects.
+    /// The store of objects.
     pub store: Arc<Store>,
     /// The admission policies.
     pub policies: Arc<Policies>,
-    /// What users may do.
+    /// The authorizer of requests.
     pub authorizer: Arc<dyn Authorizer>,
     /// The users of bearer tokens.
     pub tokens: Arc<dyn TokenAuthenticator>,
-    /// The source of uids, of the names of requests and of the ends of generated names.
+    /// The source of uids, of audit IDs and of the suffixes of generated names.
     pub identifiers: Arc<dyn Identifiers>,
-    /// The time of day.
+    /// The source of the time of day.
     pub clock: Arc<dyn Clock>,
-    /// The counters of all that happens.
+    /// The metrics of the server.
     pub metrics: Arc<Metrics>,
 }

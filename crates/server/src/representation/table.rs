@@ -1,4 +1,4 @@
-//! Tables: objects as rows of cells, which is what `kubectl get` shows
+//! Tables: objects as rows of cells, as `kubectl get` prints them
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>).
 
 use std::borrow::Cow;
@@ -17,19 +17,19 @@ use crate::http::table::IncludeObject;
 use crate::objects::{self, Entry, Index};
 use crate::representation::Context;
 
-/// How the rows of a table are made.
+/// The settings for writing the rows of a table.
 pub(crate) struct Rows {
     types: Arc<TypeTable>,
     shown: RequestedVersion,
     version: MetaVersion,
     include: IncludeObject,
     now: SystemTime,
-    /// What is read of an object whose metadata are at hand as JSON; `None` where it is all of the object.
+    /// The parts of an object that are read if its metadata is available as JSON; `None` if the whole object is read.
     selected: Option<Selected>,
 }
 
 impl Rows {
-    /// Rows of objects that are shown in this way, as of now.
+    /// Creates the settings for objects of this representation, with ages relative to the current time.
     pub(crate) fn new(
         context: &Context,
         shown: &RequestedVersion,
@@ -46,7 +46,7 @@ impl Rows {
         }
     }
 
-    /// The same for many stored objects, of which no more is read than rows show.
+    /// Returns the same settings for many stored objects, of which only the fields of rows are read.
     pub(crate) fn of_stored(mut self) -> Self {
         self.selected = selected(&self.shown, self.include);
         self
@@ -55,7 +55,7 @@ impl Rows {
     /// Writes the row of a stored object.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if it cannot be converted.
     pub(crate) fn row_of_stored(&self, entry: &Entry, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         if let Some((tree, metadata)) = self.cut(entry) {
             return self.row(Tree::Converted(&tree), Some(&metadata), bytes);
@@ -64,7 +64,8 @@ impl Rows {
         self.row(Tree::Stored(&objects::tree(entry)), metadata.as_deref(), bytes)
     }
 
-    /// The part of a stored object of which its row is made, and its metadata as JSON; `None` where it takes the whole.
+    /// Returns the part of a stored object from which its row is made, and its metadata as JSON; `None` if the whole
+    /// object is needed.
     fn cut<'e>(&self, entry: &'e Entry) -> Option<(Value, Cow<'e, [u8]>)> {
         let (selected, shown) = (self.selected.as_ref()?, &self.shown);
         let bytes = entry.bytes();
@@ -75,7 +76,7 @@ impl Rows {
             return None;
         }
         let (tree, metadata) = json::parse_selected_beside(bytes, selected, "metadata")?;
-        // Metadata that lack these are not those that are at hand.
+        // The answer's metadata lack these annotations, so the stored JSON cannot be used.
         let hidden = shown.resource.capabilities.rows.hidden_annotations;
         if hidden
             .iter()
@@ -87,7 +88,7 @@ impl Rows {
         Some((tree, shown.reduced_text(metadata)))
     }
 
-    /// What stands before the rows. `metadata` is that of the list or of the one object, as JSON.
+    /// Returns the bytes before the rows. `metadata` is that of the list or of the one object, as JSON.
     pub(crate) fn head(&self, metadata: &str, with_columns: bool) -> Vec<u8> {
         let api_version = self.version.api_version();
         let head = format!(
@@ -103,10 +104,10 @@ impl Rows {
         bytes
     }
 
-    /// Writes the row of an object; `metadata` is the JSON of its metadata where that is at hand.
+    /// Writes the row of an object; `metadata` is the JSON of its metadata if it is available.
     ///
     /// # Errors
-    /// 500 where it cannot be converted.
+    /// 500 if it cannot be converted.
     pub(crate) fn row(&self, tree: Tree<'_>, metadata: Option<&[u8]>, bytes: &mut Vec<u8>) -> Result<(), ApiError> {
         let object = self.shown.summarized(tree)?;
         bytes.extend_from_slice(b"{\"cells\":[");
@@ -134,9 +135,9 @@ impl Rows {
         Ok(())
     }
 
-    /// Writes what stands behind the rows.
+    /// Writes the bytes after the rows.
     pub(crate) fn end(&self, bytes: &mut Vec<u8>) {
-        // Where a kind has no columns of its own the reference has no list for rows that are not there.
+        // For a kind without columns of its own, the reference encodes an empty list of rows as `null`.
         if bytes.ends_with(ROWS) && matches!(self.shown.columns(), [_, second] if second.name == "Created At") {
             bytes.pop();
             bytes.extend_from_slice(b"null}");
@@ -146,7 +147,7 @@ impl Rows {
     }
 }
 
-/// What the rows of objects show of them beside their metadata.
+/// Returns the fields that rows read from objects in addition to their metadata.
 fn selected(shown: &RequestedVersion, include: IncludeObject) -> Option<Selected> {
     if include == IncludeObject::Whole {
         return None;
@@ -163,14 +164,14 @@ fn selected(shown: &RequestedVersion, include: IncludeObject) -> Option<Selected
     known.then_some(selected)
 }
 
-/// What stands before the first row.
+/// The bytes before the first row.
 const ROWS: &[u8] = b",\"rows\":[";
 
-/// The members of the definition of a column and of a condition of a row, in their order.
+/// The members of a column definition and of a row condition, in their order.
 const COLUMN: [&str; 5] = ["name", "type", "format", "description", "priority"];
 const CONDITION: [&str; 4] = ["type", "status", "reason", "message"];
 
-/// Writes a list of maps whose members stand in the order of `names`.
+/// Writes a list of maps whose members are in the order of `names`.
 fn write_list(list: &Value, names: &[&str], bytes: &mut Vec<u8>) {
     bytes.push(b'[');
     for (at, item) in list.as_list().into_iter().flat_map(|list| list.iter()).enumerate() {

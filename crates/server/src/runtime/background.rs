@@ -1,7 +1,7 @@
-//! Tasks that run for as long as the server serves: followers of stored objects, controllers.
+//! Tasks that run for as long as the server serves: informers, controllers.
 //!
-//! None of them may end before the server does. One that ends nevertheless, by a fault of ours, makes a health check fail for
-//! good, so that a supervisor restarts the server instead of leaving it half alive.
+//! None of them may end before the server does. If one ends because of a bug, a health check fails permanently, so that
+//! a supervisor restarts the server instead of leaving it half alive.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,24 +12,24 @@ use parking_lot::Mutex;
 
 use crate::runtime::shutdown::Shutdown;
 
-/// The check of the task that follows the objects that define resources.
+/// The check of the task that observes the CRDs.
 pub const DEFINITIONS: &str = "poststarthook/crd-informer-synced";
-/// The check of the tasks that show kinds what is stored of them.
+/// The check of the tasks that pass stored objects to their kinds.
 pub const OBSERVERS: &str = "poststarthook/generic-apiserver-start-informers";
 
-/// The check of the task that follows APIServices.
+/// The check of the task that observes APIServices.
 pub const API_SERVICES: &str = "poststarthook/start-kube-aggregator-informers";
 
-/// The tasks of a server, as its health sees them.
+/// The background tasks of a server, with their state for health checks.
 #[derive(Clone, Debug, Default)]
 pub struct Background {
-    /// The tasks that have ended before their time, by the check that fails for them.
+    /// The tasks that have ended too early, by the check that fails for them.
     ended: Arc<Mutex<BTreeMap<&'static str, SmolStr>>>,
 }
 
 impl Background {
-    /// Runs a task beside all others. Where it ends before the server does, be it by a panic, the health check of that name
-    /// fails.
+    /// Runs a task concurrently with all others. If it ends or panics before the server shuts down, the health check of
+    /// that name fails.
     pub fn spawn(
         &self,
         check: &'static str,
@@ -49,10 +49,10 @@ impl Background {
         });
     }
 
-    /// How the check of that name stands.
+    /// Returns the outcome of the check of that name.
     ///
     /// # Errors
-    /// The name of a task that has ended.
+    /// If a task of the check has ended; the text names it.
     pub fn outcome(&self, check: &str) -> Result<(), String> {
         match self.ended.lock().get(check) {
             None => Ok(()),
@@ -60,10 +60,10 @@ impl Background {
         }
     }
 
-    /// How all tasks stand.
+    /// Returns the outcome of all tasks.
     ///
     /// # Errors
-    /// The name of a task that has ended.
+    /// If a task has ended; the text names it.
     pub fn all(&self) -> Result<(), String> {
         match self.ended.lock().values().next() {
             None => Ok(()),
@@ -76,7 +76,7 @@ fn ended(task: &str) -> String {
     format!("the task {task} has ended")
 }
 
-/// Notices the end of a task, however it comes.
+/// A guard that records the end of a task, even if it panics.
 struct EndWatch {
     background: Background,
     check: &'static str,

@@ -1,4 +1,4 @@
-//! Where the time of day and new identifiers come from.
+//! The sources of the time of day and of new identifiers.
 
 use std::time::SystemTime;
 
@@ -8,13 +8,13 @@ use uuid::Uuid;
 
 pub use holdfast_writes::Identifiers;
 
-/// Where the time of day comes from.
+/// A source of the time of day.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// Returns the current time.
     fn now(&self) -> SystemTime;
 }
 
-/// The clock of the machine.
+/// The system clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
@@ -24,18 +24,18 @@ impl Clock for SystemClock {
     }
 }
 
-/// How many random bytes are drawn at a time: each request takes a uid, and need not call the kernel for it.
+/// The number of random bytes that are drawn at once: each request uses a uid, and most need no system call for it.
 const DRAWN: usize = 1024;
 
-/// The random bytes of a uid.
+/// The number of random bytes of a uid.
 const UID: usize = 16;
 
-/// Identifiers that cannot be predicted.
+/// A source of unpredictable identifiers.
 #[derive(Default)]
 pub struct RandomIdentifiers(Mutex<Vec<u8>>);
 
 impl RandomIdentifiers {
-    /// Bytes that were given to no other caller.
+    /// Returns bytes that no other caller receives.
     fn draw(&self) -> [u8; UID] {
         let mut drawn = self.0.lock();
         if drawn.len() < UID {

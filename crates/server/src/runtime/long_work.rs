@@ -1,7 +1,8 @@
-//! Work that may take longer than others should wait: large bodies, and changes of large objects.
+//! Work that would delay other requests for too long: large bodies, and changes of large objects.
 //!
-//! A request says that it comes to such work (`begins`); from then on it runs apart from the workers that serve all
-//! others (`LongWork::apart`), and no more of it at a time than leaves a processor free. Ordinary requests pay a flag.
+//! A request announces such work (`begins`). From then on it runs outside the worker threads that serve the other
+//! requests (`LongWork::apart`), with a concurrency that leaves one processor free. Ordinary requests only check a
+//! flag.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -12,33 +13,35 @@ use std::task::{Context, Poll, ready};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
-/// From how many bytes on reading, changing or writing an object counts as long work: some tenths of a millisecond.
+/// The size in bytes from which reading, changing or writing an object counts as long work: some tenths of a
+/// millisecond.
 pub(crate) const LARGE: usize = 32 * 1024;
 
 tokio::task_local! {
-    /// Whether the request that this task serves has come to long work.
+    /// True if the request that this task serves has announced long work.
     static LONG: Cell<bool>;
 }
 
-/// Says that what this request does next may take long, if `size` bytes say so.
+/// Announces that the next work of this request may be long, if `size` bytes are large.
 pub(crate) async fn begins(size: usize) {
     if size < LARGE {
         return;
     }
-    // Other requests, such as those of controllers, stay where they are; and where there is one thread there is no apart.
+    // Other requests, such as those of controllers, stay on their thread; a single-threaded runtime has no other
+    // thread.
     let elsewhere = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
     if elsewhere && LONG.try_with(|long| !long.replace(true)) == Ok(true) {
-        // The next turn is taken apart.
+        // The next poll runs outside the worker threads.
         tokio::task::yield_now().await;
     }
 }
 
-/// The long work that is done at a time.
+/// The limit of concurrent long work.
 #[derive(Clone, Debug)]
 pub struct LongWork(Arc<Semaphore>);
 
 impl Default for LongWork {
-    /// As much as leaves a processor free for everybody else, if there are several.
+    /// Leaves one processor free for other requests, if there are several.
     fn default() -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self(Arc::new(Semaphore::new(processors.saturating_sub(1).max(1))))
@@ -46,7 +49,7 @@ impl Default for LongWork {
 }
 
 impl LongWork {
-    /// Runs `work` apart from other requests as soon as it comes to long work.
+    /// Runs `work`, and moves it off the worker threads once it announces long work.
     pub(crate) async fn apart<T>(&self, work: impl Future<Output = T> + Send + Unpin) -> T {
         let turns = Turns {
             work,
@@ -59,11 +62,11 @@ impl LongWork {
 
 type PermitFuture = Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>;
 
-/// Work that is done a turn at a time.
+/// Work that acquires a permit for each poll.
 struct Turns<F> {
     work: F,
     places: Arc<Semaphore>,
-    /// The place for the next turn, while it is not there yet.
+    /// The permit for the next poll, while it is not acquired yet.
     waiting: Option<PermitFuture>,
 }
 
@@ -79,7 +82,7 @@ impl<F: Future + Unpin> Future for Turns<F> {
         let waiting = this
             .waiting
             .get_or_insert_with(|| Box::pin(Arc::clone(places).acquire_owned()));
-        // The semaphore is never closed, so there always is a place in the end.
+        // The semaphore is never closed, so a permit is always acquired eventually.
         let place = ready!(waiting.as_mut().poll(context)).ok();
         this.waiting = None;
         let outcome = tokio::task::block_in_place(|| Pin::new(&mut this.work).poll(context));
@@ -104,13 +107,13 @@ mod tests {
             let work = Box::pin(async move {
                 begins(LARGE).await;
                 let _ = begun.send(());
-                // A thread that is held, as by work.
+                // This blocks the thread, as long work does.
                 released.recv().is_ok()
             });
             long_work.apart(work).await
         });
         has_begun.await.unwrap();
-        // There is one worker: this runs only where the work is apart from it.
+        // There is one worker thread: the task runs only if the long work is on another thread.
         tokio::spawn(async move { release.send(()).unwrap() }).await.unwrap();
         assert!(work.await.unwrap());
     }
@@ -144,7 +147,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_small_and_what_has_one_thread_stays_where_it_is() {
+    async fn small_or_single_threaded_work_stays_on_its_thread() {
         let long_work = LongWork::default();
         let work = Box::pin(async {
             begins(LARGE - 1).await;

@@ -1,4 +1,4 @@
-//! What every task of the server needs: the time of day, new identifiers, tasks in the background, long work, the end, the build.
+//! Shared runtime services: the time of day, new identifiers, background tasks, long work, shutdown, the build.
 
 pub mod background;
 mod identifiers;

@@ -1,45 +1,46 @@
-//! The end of the server, in phases: first it says that it is not ready, then it takes no more connections and ends its
-//! watches, while writes under way are finished.
+//! The shutdown of the server, in phases: first it reports that it is not ready, then it accepts no more connections
+//! and ends its watches, while running writes are finished.
 
 use tokio::sync::watch;
 
-/// How far the end has come.
+/// The phases of the shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
-    /// There is no end in sight.
+    /// The server serves normally.
     #[default]
     Serving,
-    /// Readiness checks fail, so that new clients go elsewhere; those that come are served.
+    /// Readiness checks fail, so that new clients use other servers; requests that still arrive are served.
     NotReady,
-    /// No connection is taken, and what has no end of its own ends.
+    /// No connection is accepted, and unbounded requests such as watches end.
     Closing,
 }
 
-/// Begins the phases of the end.
+/// A trigger for the phases of the shutdown.
 #[derive(Debug, Default)]
 pub struct ShutdownTrigger(watch::Sender<Phase>);
 
-/// Reports how far the end has come.
+/// A receiver of the shutdown phase.
 #[derive(Clone, Debug)]
 pub struct Shutdown(watch::Receiver<Phase>);
 
 impl ShutdownTrigger {
-    /// A server that serves.
+    /// Creates the trigger of a server that serves.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// What reports the end that this begins. Where the trigger is dropped, the server serves on.
+    /// Returns the receiver of the phases that this trigger begins. If the trigger is dropped, the server continues to
+    /// serve.
     pub fn shutdown(&self) -> Shutdown {
         Shutdown(self.0.subscribe())
     }
 
-    /// Readiness goes off.
+    /// Makes readiness checks fail.
     pub fn not_ready(&self) {
         self.begin(Phase::NotReady);
     }
 
-    /// No connection is taken any more, and watches end.
+    /// Stops accepting connections and ends watches.
     pub fn close(&self) {
         self.begin(Phase::Closing);
     }
@@ -50,21 +51,21 @@ impl ShutdownTrigger {
 }
 
 impl Shutdown {
-    /// Whether new clients are still welcome.
+    /// Returns true if new clients are still accepted.
     pub fn is_ready(&self) -> bool {
         *self.0.borrow() == Phase::Serving
     }
 
-    /// Whether what has no end of its own has to end.
+    /// Returns true if unbounded requests, such as watches, have to end.
     pub fn is_closing(&self) -> bool {
         *self.0.borrow() == Phase::Closing
     }
 
-    /// Waits until what has no end of its own, such as a watch, has to end.
+    /// Waits until unbounded requests, such as watches, have to end.
     pub async fn closing(&self) {
         let mut phase = self.0.clone();
         if phase.wait_for(|phase| *phase == Phase::Closing).await.is_err() {
-            // The trigger is gone, so the end can never begin.
+            // The trigger is dropped, so the shutdown can never begin.
             std::future::pending::<()>().await;
         }
     }

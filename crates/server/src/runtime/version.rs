@@ -1,25 +1,25 @@
-//! `/version`: the release of Kubernetes that the server behaves like, and its own
+//! `/version`: the Kubernetes release that the server implements, and its own release
 //! (<https://kubernetes.io/docs/reference/kubernetes-api/other-resources/>, `version.Info`).
 
 use serde::Serialize;
 
-/// The release of Kubernetes whose behaviour is served.
+/// The Kubernetes release that the server implements.
 pub const KUBERNETES: &str = "1.36.2";
 
-/// What is known of the build of a server.
+/// The build information of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Build {
     /// The commit, in 40 hexadecimal digits.
     pub commit: &'static str,
-    /// Whether the sources were those of the commit: `clean`, `dirty`, or `archive` where that is not known.
+    /// The state of the source tree relative to the commit: `clean`, `dirty`, or `archive` if it is unknown.
     pub tree_state: &'static str,
-    /// When it was built, in RFC 3339.
+    /// The build date, in RFC 3339.
     pub date: &'static str,
     /// The compiler with its version, such as `rustc 1.90.0`.
     pub compiler: &'static str,
 }
 
-/// A build of which nothing is known.
+/// An unknown build.
 impl Default for Build {
     fn default() -> Self {
         Self {
@@ -31,7 +31,7 @@ impl Default for Build {
     }
 }
 
-/// What `/version` says.
+/// The content of `/version`.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VersionInfo {
@@ -50,18 +50,18 @@ pub struct VersionInfo {
     platform: String,
 }
 
-/// The version of this build: `v1.36.2+holdfast.0.1.0`.
+/// Returns the version of this build: `v1.36.2+holdfast.0.1.0`.
 pub fn git_version() -> String {
     format!("v{KUBERNETES}+holdfast.{}", env!("CARGO_PKG_VERSION"))
 }
 
 impl VersionInfo {
-    /// The compiler, where the reference shows its version of Go.
+    /// Returns the compiler, which replaces the reference's Go version.
     pub(crate) fn go_version(&self) -> &str {
         &self.go_version
     }
 
-    /// The labels of the metric that reports the build, and their values.
+    /// Returns the labels of the metric that reports the build, and their values.
     pub(crate) fn labels(&self) -> ([&'static str; 9], [&str; 9]) {
         let labels = [
             ("build_date", self.build_date),
@@ -77,9 +77,9 @@ impl VersionInfo {
         (labels.map(|(name, _)| name), labels.map(|(_, value)| value))
     }
 
-    /// What a server of this build says of itself.
+    /// Returns the version information of a server of this build.
     pub fn of(build: &Build) -> Self {
-        // Clients know platforms by the names that Go gives them.
+        // Clients expect the platform names of Go.
         let architecture = match std::env::consts::ARCH {
             "x86_64" => "amd64",
             "aarch64" => "arm64",
@@ -96,7 +96,7 @@ impl VersionInfo {
             git_commit: build.commit,
             git_tree_state: build.tree_state,
             build_date: build.date,
-            // Clients expect a version of Go here. There is none, and what compiled the server stands behind that.
+            // Clients expect a Go version here. There is none; the compiler of the server follows in parentheses.
             go_version: format!("go0 ({})", build.compiler),
             compiler: "rustc",
             platform: format!("{}/{architecture}", std::env::consts::OS),

@@ -33,44 +33,44 @@ use tokio::net::TcpListener;
 use tokio::sync::Barrier;
 use tokio_rustls::TlsAcceptor;
 
-/// What a webhook answers.
+/// The answer of a webhook.
 pub enum Reply {
     /// An AdmissionReview with this response, which needs no uid.
     Response(Value),
-    /// This body with this code.
+    /// A response with this status code and body.
     Raw(u16, String),
-    /// Nothing, ever.
+    /// No answer at all.
     Nothing,
-    /// Lets the write pass once as many as this wait for it.
+    /// Permission, sent once as many calls as this barrier counts are waiting.
     Together(Arc<Barrier>),
 }
 
-/// Lets a write pass.
+/// Returns an answer that allows a write.
 pub fn allow() -> Reply {
     Reply::Response(json!({"allowed": true}))
 }
 
-/// Refuses a write.
+/// Returns an answer that denies a write.
 pub fn deny(message: &str) -> Reply {
     Reply::Response(json!({"allowed": false, "status": {"message": message}}))
 }
 
-/// Lets a write pass with changes.
+/// Returns an answer that allows a write and patches it.
 pub fn patch(operations: &Value) -> Reply {
     let patch = STANDARD.encode(operations.to_string());
     Reply::Response(json!({"allowed": true, "patchType": "JSONPatch", "patch": patch}))
 }
 
-/// What the certificate of a webhook is for and how it comes to be trusted.
+/// The certificate of a webhook and the bundle that makes it trusted.
 pub struct Identity {
     certificate: CertificateDer<'static>,
     key: KeyPair,
-    /// The authority, in PEM.
+    /// The certificate of the authority, in PEM.
     authority: String,
 }
 
 impl Identity {
-    /// Signed by an authority, for `127.0.0.1` and `names`.
+    /// Creates a certificate signed by an authority, for `127.0.0.1` and `names`.
     pub fn of(names: &[&str]) -> Self {
         let names: Vec<SanType> = names
             .iter()
@@ -80,7 +80,7 @@ impl Identity {
         Self::with(|params| params.subject_alt_names = names)
     }
 
-    /// Signed by an authority, otherwise as `adjust` makes it.
+    /// Creates a certificate signed by an authority, adjusted by `adjust`.
     pub fn with(adjust: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut authority = CertificateParams::default();
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -96,7 +96,7 @@ impl Identity {
         }
     }
 
-    /// As [`Identity::with`], but trusted for itself and not for its authority.
+    /// Does the same as [`Identity::with`], but trusts the certificate itself instead of its authority.
     pub fn pinned(adjust: impl FnOnce(&mut CertificateParams)) -> Self {
         let mut identity = Self::with(|params| {
             params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
@@ -107,14 +107,14 @@ impl Identity {
         identity
     }
 
-    /// A certificate that is neither an authority nor signed by one, trusted for itself.
+    /// Creates a certificate that is neither an authority nor signed by one, and is trusted by itself.
     pub fn self_signed() -> Self {
         let mut params = CertificateParams::default();
         params.subject_alt_names = vec![SanType::IpAddress(IpAddr::V4(Ipv4Addr::LOCALHOST))];
         Self::signed_by_itself(&params)
     }
 
-    /// An authority that serves with its own certificate.
+    /// Creates an authority that serves with its own certificate.
     pub fn of_authority_itself() -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -135,18 +135,18 @@ impl Identity {
 
 /// A call of a webhook.
 struct Call {
-    /// Path with its query.
+    /// The path with its query.
     path: String,
-    /// `Authorization` header; empty where there is none.
+    /// The `Authorization` header; empty if there is none.
     authorization: String,
     review: Value,
 }
 
-/// A webhook that runs.
+/// A running webhook.
 pub struct Hook {
-    /// Where it is.
+    /// The port on which it listens.
     pub port: u16,
-    /// What its certificate comes from, as a `caBundle`.
+    /// The CA certificates of its certificate, as a `caBundle`.
     pub bundle: String,
     calls: Arc<Mutex<Vec<Call>>>,
     connections: Arc<AtomicUsize>,
@@ -163,7 +163,7 @@ impl Hook {
         Self::start_with(identity, &[b"http/1.1"], answer).await
     }
 
-    /// A webhook that speaks HTTP/2, too.
+    /// Starts a webhook that also supports HTTP/2.
     pub async fn start_http2(answer: impl Fn(&Value) -> Reply + Send + Sync + 'static) -> Self {
         Self::start_with(Identity::of(&["web.default.svc"]), &[b"h2", b"http/1.1"], answer).await
     }
@@ -219,22 +219,22 @@ impl Hook {
         hook
     }
 
-    /// Where the webhook is called at that path.
+    /// Returns the URL of the webhook at that path.
     pub fn url(&self, path: &str) -> String {
         format!("https://127.0.0.1:{}{path}", self.port)
     }
 
-    /// What the webhook was asked, in order.
+    /// Returns the reviews that the webhook received, in order.
     pub fn calls(&self) -> Vec<Value> {
         self.calls.lock().iter().map(|call| call.review.clone()).collect()
     }
 
-    /// The paths that were called, with their queries.
+    /// Returns the paths that were called, with their queries.
     pub fn paths(&self) -> Vec<String> {
         self.calls.lock().iter().map(|call| call.path.clone()).collect()
     }
 
-    /// The `Authorization` headers of the calls; empty where a call had none.
+    /// Returns the `Authorization` headers of the calls; empty for a call without one.
     pub fn authorizations(&self) -> Vec<String> {
         self.calls
             .lock()
@@ -243,12 +243,13 @@ impl Hook {
             .collect()
     }
 
-    /// How many connections there were.
+    /// Returns the number of connections.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// A webhook of that name for these operations and resources (`GROUP/VERSION/RESOURCE`), with more fields.
+    /// Returns a webhook configuration of that name for these operations and resources (`GROUP/VERSION/RESOURCE`), with
+    /// the fields of `more`.
     pub fn webhook(&self, name: &str, operations: &[&str], resource: &str, more: Value) -> Value {
         let parts: Vec<&str> = resource.splitn(3, '/').collect();
         let mut webhook = json!({

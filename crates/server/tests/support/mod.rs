@@ -1,6 +1,6 @@
-//! A server without sockets: requests go straight to the service, over a real store in a folder of its own.
+//! A server without sockets: requests are passed directly to the service, over a real store in a temporary folder.
 
-// Each test file uses a part of this; and outside of test functions lints do not know that this is a test.
+// Each test file uses a part of this module. Lints do not recognize test code outside of test functions.
 #![allow(
     dead_code,
     missing_docs,
@@ -45,7 +45,7 @@ pub struct Server {
     _folder: tempfile::TempDir,
 }
 
-/// An answer, read to its end.
+/// An answer whose body has been read completely.
 pub struct Answer {
     pub code: u16,
     pub headers: HeaderMap,
@@ -63,7 +63,7 @@ impl Answer {
         }
     }
 
-    /// What stands at a JSON pointer.
+    /// Returns the value at a JSON pointer.
     pub fn at(&self, pointer: &str) -> &Value {
         self.body.pointer(pointer).unwrap_or(&Value::Null)
     }
@@ -82,12 +82,12 @@ impl Server {
         Self::start_with(HistoryLimits::default()).await
     }
 
-    /// Starts a server whose event history is bounded so.
+    /// Starts a server with these bounds of the event history.
     pub async fn start_with(history: HistoryLimits) -> Self {
         Self::start_as(history, chain(Vec::new())).await
     }
 
-    /// Starts a server with priority levels that share out so many seats.
+    /// Starts a server with priority levels that share this number of seats.
     pub async fn start_with_seats(seats: u64) -> Self {
         let fairness = PriorityAndFairness::new(seats, Duration::from_secs(60));
         let (history, admission) = (HistoryLimits::default(), chain(Vec::new()));
@@ -197,7 +197,7 @@ impl Server {
         self.send("PATCH", path, media_type, body).await
     }
 
-    /// Posts a definition and accepts its names, as its controller does.
+    /// Creates a CRD and accepts its names, as its controller does.
     pub async fn define(&self, definition: &Value) {
         const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let answer = self.post(DEFINITIONS, &definition.to_string()).await;
@@ -223,7 +223,7 @@ impl Server {
         Answer::read(self.respond(method, path, content_type, body, "application/json").await).await
     }
 
-    /// Sends a request in the name of `user`.
+    /// Sends a request as `user`.
     pub async fn send_as(&self, user: &str, method: &str, path: &str, content_type: &str, body: &str) -> Answer {
         let headers = [("Accept", "application/json"), ("Impersonate-User", user)];
         Answer::read(self.request(method, path, content_type, body, &headers).await).await
@@ -241,13 +241,13 @@ impl Server {
             .await
     }
 
-    /// All metrics as text.
+    /// Returns all metrics as text.
     pub async fn metrics(&self) -> String {
         let answer = self.respond("GET", "/metrics", "", "", "*/*").await;
         String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
     }
 
-    /// The answer to a body that is no text.
+    /// Returns the answer to a body that is not text.
     pub async fn respond_to_bytes(
         &self,
         method: &str,
@@ -283,8 +283,8 @@ impl Server {
         self.service.respond(request, None, None).await
     }
 
-    /// Makes `webhooks` those of the configuration of that type (`mutating` or `validating`) and name, and waits until they
-    /// are called.
+    /// Sets `webhooks` as those of the configuration of that type (`mutating` or `validating`) and name, and waits
+    /// until they are called.
     pub async fn configure(&self, webhook_type: &str, name: &str, webhooks: &[Value]) {
         let kind = format!(
             "{}WebhookConfiguration",
@@ -307,7 +307,7 @@ impl Server {
         }
     }
 
-    /// Deletes a configuration of webhooks and waits until they are not called any more.
+    /// Deletes a webhook configuration and waits until its webhooks are no longer called.
     pub async fn unconfigure(&self, webhook_type: &str, name: &str) {
         let before = self.webhooks.changes();
         let path = format!("/apis/admissionregistration.k8s.io/v1/{webhook_type}webhookconfigurations/{name}");
@@ -317,7 +317,7 @@ impl Server {
         }
     }
 
-    /// The answer to a GET that accepts this media type.
+    /// Returns the answer to a GET that accepts this media type.
     pub async fn get_as(&self, path: &str, accept: &str) -> Answer {
         Answer::read(self.respond("GET", path, "", "", accept).await).await
     }
@@ -338,7 +338,7 @@ impl Server {
     }
 }
 
-/// The plugins that are on by themselves, and more.
+/// Returns the plugins that are enabled by default, and `more`.
 fn chain(more: Vec<Box<dyn AdmissionPlugin>>) -> AdmissionChain {
     AdmissionChain::new(holdfast_kinds::admission::plugins().into_iter().chain(more).collect())
 }
@@ -346,12 +346,12 @@ fn chain(more: Vec<Box<dyn AdmissionPlugin>>) -> AdmissionChain {
 /// An open watch.
 pub struct Watch {
     body: ResponseBody,
-    /// What came and was not read yet.
+    /// The received text that was not read yet.
     text: Vec<u8>,
 }
 
 impl Watch {
-    /// The next event as `TYPE NAME`, with the whole of it; `None` at the end.
+    /// Returns the next event as `TYPE NAME`, with its full content; `None` at the end.
     pub async fn next(&mut self) -> Option<(String, Value)> {
         let line = self.next_line().await?;
         let event: Value = serde_json::from_slice(&line).unwrap();
@@ -362,7 +362,7 @@ impl Watch {
         Some((format!("{} {name}", event["type"].as_str().unwrap()), event))
     }
 
-    /// The next event as its text.
+    /// Returns the next event as its text.
     pub async fn next_line(&mut self) -> Option<Vec<u8>> {
         let end = loop {
             if let Some(end) = self.text.iter().position(|byte| *byte == b'\n') {
@@ -376,7 +376,7 @@ impl Watch {
         Some(self.text.drain(..=end).collect())
     }
 
-    /// The next events in short.
+    /// Returns the next events as `TYPE NAME`.
     pub async fn events(&mut self, count: usize) -> Vec<String> {
         let mut events = Vec::new();
         for _ in 0..count {
@@ -386,7 +386,7 @@ impl Watch {
     }
 }
 
-/// A ConfigMap as JSON.
+/// Returns a ConfigMap as JSON.
 pub fn config_map(name: &str, value: &str) -> String {
     format!(r#"{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"name":"{name}"}},"data":{{"k":"{value}"}}}}"#)
 }

@@ -1,4 +1,4 @@
-//! Which writes webhooks hear of.
+//! Selection of the writes that webhooks are called for.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ async fn selectors_choose_by_the_labels_of_namespaces_and_objects() {
     let relabelled = r#"{"metadata":{"labels":{"watch":"me"}}}"#;
     let answer = server.patch(&format!("{CONFIG_MAPS}/b"), MERGE, relabelled).await;
     assert_eq!(answer.code, 400, "{}", answer.body);
-    // A resource of the cluster is in no namespace that could be left out; a namespace is judged by its own labels.
+    // A cluster-scoped resource has no namespace that could be excluded; a namespace is matched by its own labels.
     let node = r#"{"apiVersion":"v1","kind":"Node","metadata":{"name":"n"}}"#;
     assert_eq!(server.post("/api/v1/nodes", node).await.code, 400);
     let namespace = |labels: Value| {
@@ -46,7 +46,7 @@ async fn selectors_choose_by_the_labels_of_namespaces_and_objects() {
 }
 
 #[tokio::test]
-async fn an_equivalent_version_is_sent_in_the_version_of_the_rule_and_patched_there() {
+async fn equivalent_match_uses_the_version_of_the_rule() {
     let server = Server::start().await;
     let hook = Hook::start(|_| patch(&add("/spec/targetCPUUtilizationPercentage", json!(70)))).await;
     let webhook = hook.webhook(
@@ -135,7 +135,7 @@ async fn subresources_and_what_is_never_stored_are_heard_of() {
             )
         })
         .collect();
-    // What an eviction deletes is a part of it: no webhook is called again.
+    // The deletion by an eviction is part of it: no webhook is called again.
     assert_eq!(
         seen,
         [
@@ -148,7 +148,7 @@ async fn subresources_and_what_is_never_stored_are_heard_of() {
 }
 
 #[tokio::test]
-async fn what_is_connected_through_is_heard_of_with_what_it_asks_for() {
+async fn connect_webhook_receives_the_connect_options() {
     let (server, hook) = (Server::start().await, Hook::start(|_| deny("not here")).await);
     let webhook = hook.webhook("a.b.c", &["CONNECT"], "/v1/*/*", json!({}));
     server.configure("validating", "a", &[webhook]).await;
@@ -245,7 +245,7 @@ async fn configurations_of_webhooks_are_out_of_reach_of_webhooks() {
 }
 
 #[tokio::test]
-async fn match_conditions_choose_and_their_errors_go_by_the_failure_policy() {
+async fn match_condition_errors_follow_the_failure_policy() {
     let (server, hook) = (Server::start().await, Hook::start(|_| deny("called")).await);
     let condition = |name: &str, expression: &str| json!({"name": name, "expression": expression});
     let strict = json!({"matchConditions": [
@@ -299,7 +299,7 @@ async fn match_conditions_choose_and_their_errors_go_by_the_failure_policy() {
 }
 
 #[tokio::test]
-async fn conditions_that_do_not_compile_are_refused_where_they_are_written() {
+async fn invalid_match_conditions_are_rejected_at_creation() {
     let (server, hook) = (Server::start().await, Hook::start(|_| allow()).await);
     let conditions = json!({"matchConditions": [{"name": "odd", "expression": "object.metadata.name"}, {"name": "bad", "expression": "params.x"}]});
     let body = json!({"apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",

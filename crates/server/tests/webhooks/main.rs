@@ -1,4 +1,4 @@
-//! What webhooks hear of writes, and what becomes of their answers.
+//! The content of webhook calls, and the effects of their answers.
 
 mod choice;
 #[path = "../hook/mod.rs"]
@@ -13,7 +13,7 @@ use support::{APPLY, CONFIG_MAPS, MERGE, Server, config_map};
 const CONFIG_MAP: &str = "/v1/configmaps";
 const ALL: [&str; 1] = ["*"];
 
-/// The operations of the calls with the names that they name.
+/// Returns the operations and object names of the calls.
 fn heard(hook: &Hook) -> Vec<String> {
     let calls = hook.calls();
     let texts = calls.iter().map(|call| {
@@ -43,7 +43,7 @@ async fn every_write_is_heard_of_with_the_object_before_and_after() {
         .delete(&format!("{CONFIG_MAPS}?fieldSelector=metadata.name=two"))
         .await;
     server.get(CONFIG_MAPS).await;
-    // The reference names no object of a collection that is deleted.
+    // The reference names no object when a collection is deleted.
     assert_eq!(
         heard(&hook),
         [
@@ -125,7 +125,7 @@ async fn a_refusal_has_the_code_and_the_words_of_the_webhook() {
 }
 
 #[tokio::test]
-async fn what_a_webhook_adds_has_no_owner_and_is_checked_like_everything() {
+async fn fields_added_by_webhook_are_unowned_but_validated() {
     let server = Server::start().await;
     let hook = Hook::start(|review| match review["request"]["name"].as_str() {
         Some("bad") => patch(&add("/metadata/labels", json!({"no good": "x"}))),
@@ -249,7 +249,7 @@ async fn a_webhook_that_spoils_who_owns_what_loses_that_change_alone() {
 }
 
 #[tokio::test]
-async fn what_the_kind_drops_is_dropped_again_and_defaults_are_set() {
+async fn fields_added_by_webhook_are_dropped_and_defaulted() {
     let server = Server::start().await;
     let hook = Hook::start(|_| {
         patch(&json!([
@@ -272,7 +272,7 @@ async fn what_the_kind_drops_is_dropped_again_and_defaults_are_set() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_yet_to_be_made_up_is_seen_by_those_who_validate() {
+async fn validating_webhook_sees_the_generated_name() {
     let server = Server::start().await;
     let (mutating, validating) = (Hook::start(|_| allow()).await, Hook::start(|_| allow()).await);
     for (webhook_type, hook) in [("mutating", &mutating), ("validating", &validating)] {
@@ -331,7 +331,7 @@ async fn a_webhook_may_be_called_again_after_others_and_after_plugins() {
     );
     assert_eq!([&first, &later, &idle].map(|hook| hook.calls().len()), [2, 1, 1]);
 
-    // Tolerations of a pod are filled in by a plugin; one that a webhook takes away is back after the second round.
+    // A plugin adds tolerations to a pod; if a webhook removes one, the second round adds it again.
     let taker = Hook::start(|_| patch(&json!([{"op": "remove", "path": "/spec/tolerations"}]))).await;
     let webhook = taker.webhook("taker.b.c", &["CREATE"], "/v1/pods", json!({}));
     server.configure("mutating", "b", &[webhook]).await;
@@ -348,7 +348,7 @@ async fn a_webhook_may_be_called_again_after_others_and_after_plugins() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_fails_open_lets_the_write_pass_and_the_rest_decides() {
+async fn failing_webhook_with_ignore_policy_lets_the_write_pass() {
     let server = Server::start().await;
     let (broken, fine) = (
         Hook::start(|_| Reply::Raw(500, String::new())).await,
@@ -379,7 +379,7 @@ async fn the_time_of_the_request_bounds_that_of_the_webhook() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_outlasts_the_request_ends_it_whatever_its_policy_is() {
+async fn webhook_beyond_request_timeout_fails_with_any_policy() {
     for policy in ["Ignore", "Fail"] {
         let server = Server::start().await;
         let (slow, later) = (Hook::start(|_| Reply::Nothing).await, Hook::start(|_| allow()).await);

@@ -1,4 +1,4 @@
-//! A server behind a real listener, and clients that speak to it.
+//! A server behind a real listener, and clients that connect to it.
 
 #![allow(clippy::unwrap_used)] // What tests share fails as tests do.
 #![allow(dead_code, unreachable_pub)] // Each test file uses its part of it.
@@ -64,7 +64,7 @@ impl Authority {
         parameters
     }
 
-    /// A certificate of `name` and its key.
+    /// Returns a certificate of `name` and its key.
     pub fn sign(&self, name: &str, group: &str, usage: ExtendedKeyUsagePurpose) -> (rcgen::Certificate, KeyPair) {
         let mut parameters = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
         parameters.distinguished_name.push(DnType::CommonName, name);
@@ -84,7 +84,7 @@ impl Authority {
         (certificate.der().clone(), key.into())
     }
 
-    /// A client certificate of `alice`, otherwise as `adjust` makes it.
+    /// Returns a client certificate of `alice`, adjusted by `adjust`.
     pub fn client_with(
         &self,
         adjust: impl FnOnce(&mut CertificateParams),
@@ -120,7 +120,7 @@ impl Authority {
     }
 }
 
-/// What differs between the servers of tests.
+/// The settings that differ between the servers of tests.
 #[derive(Default)]
 pub struct Setup {
     pub limits: Limits,
@@ -213,7 +213,7 @@ impl Server {
         }
     }
 
-    /// A connection that offers `protocol`, with a client certificate or without.
+    /// Opens a connection that offers `protocol`, with or without a client certificate.
     pub async fn connect(
         &self,
         protocol: &[u8],
@@ -222,15 +222,15 @@ impl Server {
         self.shake_hands(self.socket().await?, protocol, certificate).await
     }
 
-    /// A connection that has said nothing yet.
+    /// Opens a connection without sending anything.
     pub async fn socket(&self) -> std::io::Result<TcpStream> {
-        // A small buffer, so that what a test does not read soon holds up the server.
+        // A small buffer, so that unread data soon blocks the server.
         let socket = TcpSocket::new_v4()?;
         socket.set_recv_buffer_size(32 * 1024)?;
         socket.connect(self.address).await
     }
 
-    /// As [`Server::connect`], over `socket`.
+    /// Does the same as [`Server::connect`], over `socket`.
     pub async fn shake_hands(
         &self,
         socket: TcpStream,
@@ -253,7 +253,7 @@ impl Server {
         TlsConnector::from(Arc::new(config)).connect(name, socket).await
     }
 
-    /// Makes sure that the server answers a client of its own, and so has seen what other clients did before.
+    /// Waits until the server has answered a new client, and so has processed what other clients sent before.
     pub async fn answers(&self) {
         assert_eq!(self.client().await.get("/livez", "").await.0, 200);
     }
@@ -263,7 +263,7 @@ impl Server {
     }
 }
 
-/// A connection that speaks one of the versions of HTTP.
+/// A connection with one of the versions of HTTP.
 pub enum Client {
     Http1(http1::SendRequest<Full<Bytes>>),
     Http2(http2::SendRequest<Full<Bytes>>),
@@ -294,7 +294,7 @@ impl Client {
         Ok((head.status, head.headers, String::from_utf8(body.to_vec()).unwrap()))
     }
 
-    /// Asks for `path` with the token, if there is one.
+    /// Sends a GET for `path` with the token, if there is one.
     pub async fn get(&mut self, path: &str, token: &str) -> (u16, HeaderMap, String) {
         let (code, headers, body) = self.send(request(Method::GET, path, token)).await.unwrap();
         (code.as_u16(), headers, body)

@@ -1,5 +1,5 @@
-//! APIServices as the server needs them: which group versions there are, in which order discovery reports them, and which are
-//! served elsewhere.
+//! The parsed APIServices: the group versions, their order in discovery, and the servers of those that are served
+//! elsewhere.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use holdfast_value::{SmolStr, Value};
 
 use crate::webhooks::Backend;
 
-/// Where a group version stands in discovery: higher ones first.
+/// The position of a group version in discovery: higher ones come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Priority {
-    /// Among groups. Of the versions of a group the highest counts.
+    /// The priority among groups. The highest of a group's versions applies.
     pub(crate) group: i64,
-    /// Among the versions of a group.
+    /// The priority among the versions of a group.
     pub(crate) version: i64,
 }
 
@@ -27,13 +27,13 @@ pub(crate) struct ApiService {
     pub(crate) group: SmolStr,
     pub(crate) version: SmolStr,
     pub(crate) priority: Priority,
-    /// Where it is served; `None` for here.
+    /// The server that serves it; `None` for this server.
     pub(crate) remote: Option<Remote>,
-    /// Whether its condition says that it is available.
+    /// True if its condition `Available` is true.
     pub(crate) available: bool,
 }
 
-/// A server elsewhere.
+/// A server of an APIService that is not this server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Remote {
     /// The namespace of its service.
@@ -42,25 +42,25 @@ pub(crate) struct Remote {
     pub(crate) service: SmolStr,
     /// The port of the service.
     pub(crate) port: u16,
-    /// The authorities that its certificate must come from, in PEM; `None` for those of the system.
+    /// The certificate authorities that it trusts, in PEM; `None` for those of the system.
     pub(crate) authorities: Option<Vec<u8>>,
-    /// Whether any certificate will do.
+    /// True if any certificate is accepted.
     pub(crate) insecure: bool,
 }
 
-/// The port of a service that names none.
+/// The default port of a service.
 const PORT: u16 = 443;
 
-/// The APIService of the core group, whose paths are others.
+/// The name of the core group's APIService. Its paths differ from those of other groups.
 const CORE: &str = "v1.";
 
 impl ApiService {
-    /// The group version that it is about.
+    /// Returns its group version.
     pub(crate) fn group_version(&self) -> GroupVersion {
         GroupVersion::new(self.group.clone(), self.version.clone())
     }
 
-    /// Reads an APIService; `None` if it is none.
+    /// Parses an APIService; `None` if the object is not one.
     pub(crate) fn read(object: &Value) -> Option<Self> {
         let text = |field: &str| SmolStr::new(object.str_at(&["spec", field]).unwrap_or_default());
         let number = |field: &str| object.at(&["spec", field]).and_then(Value::as_i64).unwrap_or_default();
@@ -95,13 +95,13 @@ impl Remote {
             namespace: text("namespace"),
             service: text("name"),
             port: port.and_then(|port| u16::try_from(port).ok()).unwrap_or(PORT),
-            // What is no base64 is no certificate either, and trusts no certificate.
+            // Invalid base64 is treated as an empty bundle, which trusts no certificate.
             authorities: bundle.map(|bundle| STANDARD.decode(bundle).unwrap_or_default()),
             insecure: insecure == Some(true),
         })
     }
 
-    /// The name that its certificate must be for.
+    /// Returns the name for which its certificate must be valid.
     pub(crate) fn server_name(&self) -> String {
         format!("{}.{}.svc", self.service, self.namespace)
     }
@@ -110,11 +110,11 @@ impl Remote {
 /// An APIService that is served elsewhere.
 pub(crate) struct Proxied {
     pub(crate) service: Arc<ApiService>,
-    /// Connections there, or why there can be none.
+    /// The connections to it, or the reason why there can be none.
     pub(crate) backend: Result<Backend, String>,
 }
 
-/// All APIServices of one moment.
+/// The APIServices at one moment.
 #[derive(Default)]
 pub(crate) struct ApiServices {
     all: BTreeMap<SmolStr, Arc<ApiService>>,
@@ -132,12 +132,12 @@ impl ApiServices {
         self.all.insert(service.name.clone(), service);
     }
 
-    /// All, by name.
+    /// Returns all of them, by name.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<ApiService>> {
         self.all.values()
     }
 
-    /// Those that are served elsewhere, by name.
+    /// Returns the APIServices that are served elsewhere, by name.
     pub(crate) fn proxied_all(&self) -> impl Iterator<Item = &Arc<Proxied>> {
         self.remote.values()
     }
@@ -150,7 +150,7 @@ impl ApiServices {
         self.remote.get(name)
     }
 
-    /// The one that serves the path, if it is elsewhere.
+    /// Returns the APIService that serves the path, if it is served elsewhere.
     pub(crate) fn remote(&self, path: &str) -> Option<&Arc<Proxied>> {
         if path == "/api" || path.starts_with("/api/") {
             return self.remote.get(CORE);
@@ -161,8 +161,8 @@ impl ApiServices {
     }
 }
 
-/// Puts group versions into the order in which `/apis` reports them: groups by the first of their versions by priority and name of
-/// its APIService, versions of a group by priority and by how stable they are.
+/// Sorts group versions into the order in which `/apis` reports them: groups by the first of their versions by priority
+/// and name of its APIService, versions of a group by priority and stability.
 pub(crate) fn by_group_and_version(mut versions: Vec<(GroupVersion, Priority)>) -> Vec<(SmolStr, Vec<SmolStr>)> {
     let name = |GroupVersion { group, version }: &GroupVersion| format!("{version}.{group}");
     versions.sort_by(|(a, of_a), (b, of_b)| of_b.group.cmp(&of_a.group).then_with(|| name(a).cmp(&name(b))));
@@ -180,7 +180,8 @@ pub(crate) fn by_group_and_version(mut versions: Vec<(GroupVersion, Priority)>) 
         .collect()
 }
 
-/// Puts group versions into the order of aggregated discovery: groups by the highest priority of their versions and by name.
+/// Sorts group versions into the order of aggregated discovery: groups by the highest priority of their versions and by
+/// name.
 pub(crate) fn by_highest_priority(versions: Vec<(GroupVersion, Priority)>) -> Vec<(SmolStr, Vec<SmolStr>)> {
     let mut groups: BTreeMap<SmolStr, (i64, Vec<(SmolStr, i64)>)> = BTreeMap::new();
     for (GroupVersion { group, version }, priority) in versions {
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_come_by_priority_and_versions_by_theirs_and_by_how_stable_they_are() {
+    fn groups_and_versions_sort_by_priority_then_stability() {
         let versions = [
             ("b.example", "v1", 1000, 100),
             ("a.example", "v1beta1", 1000, 100),
@@ -253,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn an_api_service_says_where_it_is_served_and_whether_it_is_available() {
+    fn api_service_reports_its_server_and_availability() {
         let read = |text: &str| ApiService::read(&yaml::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()).unwrap();
         let remote = read(
             "{metadata: {name: v1.a.example}, spec: {group: a.example, version: v1, groupPriorityMinimum: 7, \

@@ -1,4 +1,4 @@
-//! Whether the server of an APIService is there: its service has endpoints, and it answers for its group version.
+//! Availability of the server of an APIService: its service has endpoints, and it answers for its group version.
 
 use std::time::Duration;
 
@@ -11,19 +11,19 @@ use super::api_services::{ApiService, Proxied};
 use super::fetch::{Question, own_user};
 use super::forward::authority;
 
-/// What the condition `Available` of an APIService says.
+/// The content of the condition `Available` of an APIService.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Availability {
-    /// Whether it is available.
+    /// True if it is available.
     pub available: bool,
-    /// The reason.
+    /// The reason of the condition.
     pub reason: &'static str,
-    /// The message.
+    /// The message of the condition.
     pub message: String,
 }
 
 impl Availability {
-    /// What is served here.
+    /// Returns the condition of a locally served group version.
     fn local() -> Self {
         Self {
             available: true,
@@ -33,17 +33,17 @@ impl Availability {
     }
 }
 
-/// How many checks fail before a server counts as away; one success is enough.
+/// The number of failed checks after which a server counts as unavailable; one success is enough to reset it.
 const ATTEMPTS: usize = 5;
 
-/// How long an answer may take.
+/// The time limit of an answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
-/// The user as which an aggregated server knows this one.
+/// The user name of this server at aggregated servers.
 pub(super) const USER: &str = "system:kube-aggregator";
 
 impl Aggregator {
-    /// How it stands with the APIService of that name; `None` where there is none.
+    /// Returns the availability of the APIService of that name; `None` if it does not exist.
     pub async fn check(&self, name: &str) -> Option<Availability> {
         let Some(proxied) = self.proxied(name) else {
             let known = self.known();
@@ -81,7 +81,7 @@ impl Aggregator {
         })
     }
 
-    /// Asks for what a server must serve.
+    /// Requests the group version that the server must serve.
     async fn ask_for_group_version(&self, proxied: &Proxied) -> Result<(), String> {
         let remote = proxied.service.remote.as_ref().ok_or("it is served here")?;
         let path = path(&proxied.service);
@@ -106,7 +106,7 @@ impl Aggregator {
         Err(format!("failing or missing response from {url}: {why}"))
     }
 
-    /// Counts how it stands with an APIService: whether it is available now, and if not, whether it was before.
+    /// Counts the availability of an APIService: its current state, and its last transition given `was_available`.
     pub fn count(&self, name: &str, now: &Availability, was_available: bool) {
         self.metrics.aggregation().available(name, now.available);
         if was_available && !now.available {
@@ -115,7 +115,7 @@ impl Aggregator {
     }
 }
 
-/// Where the server of an APIService reports its group version.
+/// Returns the path at which the server of an APIService reports its group version.
 pub(super) fn path(service: &ApiService) -> String {
     let ApiService { group, version, .. } = service;
     if group.is_empty() {

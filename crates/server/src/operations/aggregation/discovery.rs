@@ -1,4 +1,5 @@
-//! Which resources other servers have: asked for in the newer form of discovery, or in the older one where they have no other.
+//! The resources of other servers. They are requested in the newer form of discovery, or in the older one from servers
+//! that have no other.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,10 +20,10 @@ use super::fetch::{Question, own_user};
 use crate::operations::discovery::aggregated::{ApiGroups, VersionDiscovery};
 use crate::operations::discovery::legacy::ApiResources;
 
-/// What other servers say, by the names of their APIServices.
+/// The discovery of other servers, by the names of their APIServices.
 pub(crate) type RemoteVersions = BTreeMap<SmolStr, Arc<VersionDiscovery>>;
 
-/// What another server says of one of its resources.
+/// The discovery entry of a resource of another server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteResource {
     /// Its group and version.
@@ -31,17 +32,17 @@ pub struct RemoteResource {
     pub kind: SmolStr,
     /// Its plural name.
     pub plural: SmolStr,
-    /// Whether its objects are in namespaces.
+    /// True if its objects are in namespaces.
     pub namespaced: bool,
-    /// What may be done with it.
+    /// The supported verbs.
     pub verbs: Vec<SmolStr>,
 }
 
-/// What other servers say of their resources.
+/// The discovery of other servers.
 #[derive(Default)]
 pub(super) struct RemoteDiscovery {
     versions: ArcSwap<RemoteVersions>,
-    /// What each service said last of all its group versions.
+    /// The last answer of each service about all its group versions.
     servers: Mutex<HashMap<ServiceKey, Said>>,
 }
 
@@ -54,14 +55,14 @@ struct Said {
     versions: Arc<HashMap<GroupVersion, VersionDiscovery>>,
 }
 
-/// How long an answer may take.
+/// The time limit of an answer.
 const LIMIT: Duration = Duration::from_secs(5);
 
 const NEWER: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
                      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList";
 
 impl RemoteDiscovery {
-    /// Forgets what is no longer served elsewhere.
+    /// Removes the entries of services that are no longer served elsewhere.
     pub(super) fn keep(&self, services: &ApiServices) {
         let known = self.versions.load();
         if known.keys().any(|name| services.proxied(name).is_none()) {
@@ -99,12 +100,12 @@ fn key_of(proxied: &Proxied) -> Option<ServiceKey> {
 }
 
 impl Aggregator {
-    /// What other servers say of their resources.
+    /// Returns the discovery of other servers.
     pub(crate) fn remote_versions(&self) -> Arc<RemoteVersions> {
         self.discovery.versions.load_full()
     }
 
-    /// What another server says of a resource, in the version that stands first.
+    /// Returns the discovery entry of a resource of another server, in the version that comes first.
     pub fn remote_resource(&self, group: &str, plural: &str) -> Option<RemoteResource> {
         let (known, versions) = (self.known(), self.remote_versions());
         let of_group = known.proxied_all().filter(|proxied| proxied.service.group == group);
@@ -127,10 +128,11 @@ impl Aggregator {
         first.map(|(_, resource)| resource)
     }
 
-    /// Asks the server of an APIService for its resources. While it does not answer, discovery says that nothing fresh is known.
+    /// Requests the resources of an APIService from its server. While the server does not answer, discovery reports the
+    /// version as stale.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// If there is no answer; the text gives the reason.
     pub async fn refresh_discovery(&self, name: &str) -> Result<(), String> {
         let Some(proxied) = self.proxied(name) else {
             return Ok(());
@@ -146,7 +148,7 @@ impl Aggregator {
         };
         let version = VersionDiscovery::of_server(service.version.clone(), resources, fresh);
         let _changing = self.changing.lock();
-        // It may have become another while it was asked.
+        // The APIService may have changed during the request.
         if self
             .proxied(name)
             .is_some_and(|now| now.service.remote == service.remote)
@@ -189,7 +191,7 @@ impl Aggregator {
         Ok(said)
     }
 
-    /// What a server says of one group version, which says nothing of others.
+    /// Returns the server's discovery of one group version, in the older form, which does not cover other versions.
     async fn said_in_older_form(&self, proxied: &Proxied) -> Result<Said, String> {
         let service = &proxied.service;
         let path = path(service);
@@ -214,7 +216,7 @@ impl Aggregator {
     }
 }
 
-/// Whether an answer has the newer form.
+/// Returns true if an answer has the newer form.
 fn is_newer(headers: &HeaderMap) -> bool {
     let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let parameters: Vec<&str> = text.unwrap_or_default().split(';').map(str::trim).collect();
@@ -222,7 +224,7 @@ fn is_newer(headers: &HeaderMap) -> bool {
     has("g=apidiscovery.k8s.io") && has("as=APIGroupDiscoveryList") && (has("v=v2") || has("v=v2beta1"))
 }
 
-/// Reads a document where it keeps no other request waiting.
+/// Parses a document on a thread where it does not delay other requests.
 async fn read<T: serde::de::DeserializeOwned + Send + 'static>(body: bytes::Bytes) -> Result<T, String> {
     let read = tokio::task::spawn_blocking(move || serde_json::from_slice(&body));
     let read = read.await.map_err(|error| error.to_string())?;

@@ -1,4 +1,4 @@
-//! What this server itself asks other servers for: discovery, OpenAPI, whether they are there.
+//! Requests that this server itself sends to other servers: discovery, OpenAPI, availability.
 
 use std::time::Duration;
 
@@ -13,30 +13,30 @@ use super::api_services::Proxied;
 use super::forward::authority;
 use crate::identity;
 
-/// A question of this server.
+/// A request of this server itself.
 pub(super) struct Question<'a> {
     pub(super) path: &'a str,
     /// The user in whose name the request is made.
     pub(super) user: User,
-    /// What the answer may be.
+    /// The accepted media types of the answer.
     pub(super) accept: Option<&'static str>,
-    /// What is known already, by its ETag.
+    /// The ETag of the document that is known already.
     pub(super) known: Option<HeaderValue>,
-    /// How long it may take.
+    /// The time limit of the request.
     pub(super) limit: Duration,
 }
 
-/// What another server answers.
+/// The answer of another server.
 pub(super) struct Fetched {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
 }
 
-/// The most bytes of an answer.
+/// The maximum size of an answer, in bytes.
 const MAX_BYTES: usize = 32 << 20;
 
-/// A user of this server's own.
+/// Returns a user for this server's own requests.
 pub(super) fn own_user(name: &'static str, groups: &[&'static str]) -> User {
     User {
         name: name.into(),
@@ -46,17 +46,17 @@ pub(super) fn own_user(name: &'static str, groups: &[&'static str]) -> User {
 }
 
 impl Aggregator {
-    /// Asks the server of an APIService, be it available or not.
+    /// Sends a request to the server of an APIService, even if it is not available.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// If there is no answer; the text gives the reason.
     pub(super) async fn fetch(&self, from: &Proxied, question: Question<'_>) -> Result<Fetched, String> {
         let limit = question.limit;
         let fetched = tokio::time::timeout(limit, self.ask(from, question)).await;
         fetched.unwrap_or_else(|_| Err("request timed out".to_owned()))
     }
 
-    /// As [`Aggregator::fetch`], for who keeps the time itself.
+    /// Does the same as [`Aggregator::fetch`], for callers that measure the time themselves.
     pub(super) async fn ask(&self, from: &Proxied, question: Question<'_>) -> Result<Fetched, String> {
         let remote = from.service.remote.as_ref().ok_or("it is served here")?;
         let backend = from.backend.as_ref()?;

@@ -1,4 +1,4 @@
-//! A request for another server, passed on in the name of its user, and the answer on its way back.
+//! Forwarding of a request to another server in the name of its user, and of the answer to the client.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -23,29 +23,29 @@ use crate::http::response::{self, Response};
 use crate::identity::forwarding::{ForwardedHeaders, remove_hop_by_hop_headers};
 use crate::wire::body::{Broken, RequestBody, ResponseBody};
 
-/// A request to be passed on, that its user may make.
+/// An authorized request that is forwarded.
 pub(crate) struct Forwarded<'a> {
     pub(crate) head: Parts,
     pub(crate) info: &'a RequestInfo,
     pub(crate) user: Arc<User>,
     pub(crate) body: RequestBody,
-    /// The name of the request.
+    /// The audit ID of the request.
     pub(crate) audit_id: &'a HeaderValue,
-    /// When its time is over; `None` for those that last.
+    /// The deadline of the request; `None` for a long-running one.
     pub(crate) deadline: Option<Instant>,
-    /// Where the connection comes from.
+    /// The address of the client.
     pub(crate) peer: Option<SocketAddr>,
 }
 
-/// How long discovery may take, which all clients wait for.
+/// The time limit of discovery, which all clients wait for.
 const DISCOVERY: Duration = Duration::from_secs(5);
 
-/// Where the request came to, for the other server.
+/// The header that passes the requested URI to the other server.
 const FORWARDED_URI: HeaderName = HeaderName::from_static("x-forwarded-uri");
 const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 
-/// Headers of answers that are for this server to give.
+/// The headers of answers that only this server sets.
 const OF_ORIGIN: [HeaderName; 4] = [
     header::ACCESS_CONTROL_ALLOW_CREDENTIALS,
     header::ACCESS_CONTROL_ALLOW_HEADERS,
@@ -56,7 +56,7 @@ const OF_ORIGIN: [HeaderName; 4] = [
 const REDIRECTED: &str = "the backend attempted to redirect this request, which is not permitted";
 
 impl Aggregator {
-    /// The answer of another server. What goes wrong on the way is reported as the reference reports it, in plain text.
+    /// Returns the answer of another server. Failures are reported like in the reference, in plain text.
     pub(crate) async fn forward(&self, to: &Proxied, forwarding: Forwarded<'_>) -> Response {
         if !to.service.available {
             return unavailable().into();
@@ -136,7 +136,7 @@ impl Aggregator {
         }
     }
 
-    /// The answer as the client gets it.
+    /// Returns the answer for the client.
     fn answer(&self, answer: http::Response<Incoming>, deadline: Option<Instant>, authority: &str) -> Response {
         let (mut head, body) = answer.into_parts();
         if self.config.reject_redirects && head.status.is_redirection() && head.headers.contains_key(header::LOCATION) {
@@ -159,12 +159,12 @@ impl Aggregator {
         }
         let shutdown = self.shutdown.clone();
         let ends: BoxFuture<'static, Result<(), Broken>> = match deadline {
-            // What has a deadline is not whole when that is over.
+            // An answer that exceeds its deadline is cut off.
             Some(deadline) => Box::pin(async move {
                 tokio::time::sleep_until(deadline.into()).await;
                 Err(Broken)
             }),
-            // What lasts ends with the server, as its own watches do.
+            // A long-running request ends with the server, like the server's own watches.
             None => Box::pin(async move {
                 shutdown.closing().await;
                 Ok(())
@@ -178,7 +178,7 @@ impl Aggregator {
     }
 }
 
-/// Whether the request asks which resources a group version has.
+/// Returns true if the request is for the resources of a group version.
 fn is_discovery(info: &RequestInfo) -> bool {
     info.resource.is_none() && info.path.trim_matches('/').split('/').count() == 3
 }
@@ -194,7 +194,7 @@ async fn within<T>(deadline: Option<Instant>, work: impl Future<Output = T>) -> 
     }
 }
 
-/// What stands for a host and a port in a URL.
+/// Returns the authority of a URL with this host and port.
 pub(super) fn authority((host, port): &(String, u16)) -> String {
     if host.contains(':') {
         format!("[{host}]:{port}")
@@ -203,7 +203,7 @@ pub(super) fn authority((host, port): &(String, u16)) -> String {
     }
 }
 
-/// The URL of the same path and query at another server.
+/// Returns the URL of the same path and query at another server.
 fn request(authority: &str, uri: &Uri) -> Result<Uri, http::Error> {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     Uri::builder()
@@ -213,7 +213,7 @@ fn request(authority: &str, uri: &Uri) -> Result<Uri, http::Error> {
         .build()
 }
 
-/// Passes on to the other server where the request came to.
+/// Passes the requested URI and authority to the other server.
 fn forwarded(headers: &mut HeaderMap, uri: &Uri, authority: &str) {
     let mut set = |name: HeaderName, text: &str| {
         if let Ok(value) = HeaderValue::from_str(text) {
@@ -225,28 +225,28 @@ fn forwarded(headers: &mut HeaderMap, uri: &Uri, authority: &str) {
     set(FORWARDED_PROTO, "https");
 }
 
-/// A redirect to a path of the other server, with the server.
+/// Completes a redirect to a path of the other server with its authority.
 fn absolute(location: &HeaderValue, authority: &str) -> Option<HeaderValue> {
     let location = location.to_str().ok()?;
     let on_host = location.starts_with('/') && !location.starts_with("//");
     on_host.then(|| HeaderValue::from_str(&format!("https://{authority}{location}")).ok())?
 }
 
-/// The message where no server is there.
+/// Returns the failure for a server that is unavailable.
 fn unavailable() -> Failure {
     failed(StatusCode::SERVICE_UNAVAILABLE, "service unavailable")
 }
 
-/// A failure with its code and message.
+/// Returns a failure with its code and message.
 pub(super) fn failed(code: StatusCode, why: &str) -> Failure {
     Failure::Message(code, why.to_owned())
 }
 
-/// Why there is no answer of another server.
+/// The reason why there is no answer of another server.
 pub(super) enum Failure {
-    /// The plain text of this, as Go's `http.Error` writes it.
+    /// A failure with this plain text, as Go's `http.Error` writes it.
     Message(StatusCode, String),
-    /// The time of the request is over.
+    /// The time limit of the request is exceeded.
     OutOfTime,
 }
 
@@ -259,7 +259,7 @@ impl From<Failure> for Response {
     }
 }
 
-/// What another server answers, until that or its time ends.
+/// The body of another server's answer, until the answer or its time limit ends.
 struct Passed {
     body: Option<Incoming>,
     ends: BoxFuture<'static, Result<(), Broken>>,
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn path_and_query_stay_and_the_client_learns_where_redirects_lead() {
+    fn forwarded_uri_keeps_query_and_redirects_become_absolute() {
         let uri: Uri = "/apis/a.example/v1/things?labelSelector=a%3Db".parse().unwrap();
         let uri = request("10.0.0.5:443", &uri).unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! What this server shows aggregated servers, so that they trust the user that it names.
+//! The client certificate that this server presents to aggregated servers, so that they trust the user that it names.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-/// The client certificate of this server, which can be read again.
+/// The client certificate of this server, which can be reloaded.
 #[derive(Debug)]
 pub struct ProxyIdentity {
     certificate: PathBuf,
@@ -19,36 +19,36 @@ pub struct ProxyIdentity {
     shown: ArcSwap<CertifiedKey>,
 }
 
-/// Why there is no such certificate.
+/// The reason why there is no such certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A file cannot be read, or holds no PEM of the right kind.
+    /// A file that cannot be read, or holds no PEM of the right kind.
     #[error("cannot read {what} from {}: {source}", path.display())]
     Read {
-        /// What the file should hold.
+        /// The expected content of the file.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         source: pem::Error,
     },
-    /// Certificate and key do not go together, or are of no use.
+    /// A certificate and a key that do not match or are not usable.
     #[error("cannot use the certificate of {} with the key of {}: {source}", certificate.display(), key.display())]
     Unusable {
         /// The file of the certificate.
         certificate: PathBuf,
         /// The file of the key.
         key: PathBuf,
-        /// Why.
+        /// The cause.
         source: rustls::Error,
     },
 }
 
 impl ProxyIdentity {
-    /// The certificate and key in two files, in PEM.
+    /// Loads the certificate and the key from two files, in PEM.
     ///
     /// # Errors
-    /// Where they cannot be read, and where they do not go together.
+    /// If they cannot be read, or if they do not match.
     pub fn load(certificate: &Path, key: &Path) -> Result<Arc<Self>, IdentityError> {
         Ok(Arc::new(Self {
             certificate: certificate.to_owned(),
@@ -57,10 +57,10 @@ impl ProxyIdentity {
         }))
     }
 
-    /// Reads the files again. Where they are of no use, what was read before stays.
+    /// Reads the files again. If they are unusable, the previous certificate stays in use.
     ///
     /// # Errors
-    /// As for [`ProxyIdentity::load`].
+    /// The errors of [`ProxyIdentity::load`].
     pub fn reload(&self) -> Result<(), IdentityError> {
         self.shown.store(read(&self.certificate, &self.key)?);
         Ok(())
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_used_is_reported_with_its_file_and_the_old_one_stays() {
+    fn invalid_identity_file_is_reported_and_old_one_stays() {
         let folder = tempfile::tempdir().unwrap();
         let (certificate, key) = (folder.path().join("proxy.crt"), folder.path().join("proxy.key"));
         let write = |signed_by: &KeyPair, other: &KeyPair| {

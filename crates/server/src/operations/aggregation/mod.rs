@@ -1,8 +1,8 @@
-//! Other API servers behind this one: an APIService says which group version a service of the cluster serves, and requests for it
-//! are passed on there in the name of the user
+//! Other API servers behind this one: an APIService declares the group version that a service of the cluster serves,
+//! and requests for it are forwarded there in the name of the user
 //! (<https://kubernetes.io/docs/concepts/extend-kubernetes/api-extension/apiserver-aggregation/>).
 //!
-//! The APIServices are followed as they are stored. A request that is served here costs one look at a flag, which says whether
+//! The APIServices are observed as they are stored. A request that is served here only checks one flag, which is set if
 //! there is any other server at all.
 
 pub(crate) mod api_services;
@@ -44,20 +44,20 @@ pub use identity::{IdentityError, ProxyIdentity};
 /// The group of APIServices, which comes before all others in discovery.
 pub(crate) const GROUP: &str = "apiregistration.k8s.io";
 
-/// What was decided at start of aggregated servers.
+/// The configuration of aggregation.
 #[derive(Default)]
 pub struct AggregationConfig {
-    /// How requests reach services.
+    /// The routing of requests to services.
     pub routing: Routing,
-    /// Where this server is reached, which stands for the service `kubernetes`.
+    /// The address of this server, which is used for the service `kubernetes`.
     pub own_address: (String, u16),
-    /// What this server shows aggregated servers.
+    /// The client certificate that this server presents to aggregated servers.
     pub identity: Option<Arc<ProxyIdentity>>,
-    /// Whether redirects of aggregated servers are refused rather than passed on.
+    /// True if redirects of aggregated servers are rejected rather than passed on.
     pub reject_redirects: bool,
-    /// The proxies that name users to this server, whose headers are not passed on.
+    /// The front proxies that this server trusts; their headers that name users are not forwarded.
     pub front_proxy: Option<Arc<FrontProxy>>,
-    /// Whether aggregated servers do not get the uids of users.
+    /// True if aggregated servers do not get the uids of users.
     pub hides_uids: bool,
 }
 
@@ -67,19 +67,19 @@ pub struct Aggregator {
     services: Services,
     metrics: Arc<Metrics>,
     shutdown: Shutdown,
-    /// The priorities of what is built in.
+    /// The priorities of built-in group versions.
     built_in: HashMap<GroupVersion, Priority>,
     known: ArcSwap<ApiServices>,
-    /// Whether any APIService is served elsewhere.
+    /// True if any APIService is served elsewhere.
     any_remote: AtomicBool,
-    /// Held by who changes what is known.
+    /// A lock for changes of the APIServices.
     changing: Mutex<()>,
     discovery: RemoteDiscovery,
     documents: RemoteDocuments,
 }
 
 impl Aggregator {
-    /// The servers behind the services in `store`; none until [`Aggregator::follow`].
+    /// Creates the aggregator for the services in `store`; it has no APIServices until [`Aggregator::follow`].
     pub fn new(
         config: AggregationConfig,
         store: Arc<Store>,
@@ -102,7 +102,7 @@ impl Aggregator {
         })
     }
 
-    /// Follows the APIServices for as long as the server serves.
+    /// Observes the APIServices for as long as the server serves.
     pub fn follow(self: &Arc<Self>, context: &Context) {
         let registry = context.registry();
         let storage = registry
@@ -122,7 +122,7 @@ impl Aggregator {
         );
     }
 
-    /// Shows aggregated servers the certificate as it is now, on new connections.
+    /// Presents the current certificate to aggregated servers on new connections.
     pub fn identity_changed(&self) {
         let _changing = self.changing.lock();
         let known = self.known.load();
@@ -130,7 +130,7 @@ impl Aggregator {
         self.publish(renewed.collect());
     }
 
-    /// The server that serves the path, if it is another.
+    /// Returns the aggregated server that serves the path, if any.
     pub(crate) fn remote(&self, path: &str) -> Option<Arc<Proxied>> {
         if !self.any_remote.load(Ordering::Relaxed) {
             return None;
@@ -138,22 +138,22 @@ impl Aggregator {
         self.known.load().remote(path).cloned()
     }
 
-    /// The APIServices as they are now.
+    /// Returns the current APIServices.
     pub(crate) fn known(&self) -> Arc<ApiServices> {
         self.known.load_full()
     }
 
-    /// The APIService of that name, where another server serves it.
+    /// Returns the APIService of that name, if another server serves it.
     fn proxied(&self, name: &str) -> Option<Arc<Proxied>> {
         self.known.load().proxied(name).cloned()
     }
 
-    /// The priority of a built-in group version.
+    /// Returns the priority of a built-in group version.
     pub(crate) fn built_in_priority(&self, group_version: &GroupVersion) -> Option<Priority> {
         self.built_in.get(group_version).copied()
     }
 
-    /// Makes these the APIServices that are known, each with its connections where they stay.
+    /// Publishes the APIServices; unchanged ones keep their connections.
     fn publish(&self, services: Vec<(Arc<ApiService>, Option<Arc<Proxied>>)>) {
         let mut next = ApiServices::default();
         for (service, before) in services {
@@ -185,7 +185,7 @@ impl Aggregator {
         Backend::new(remote.server_name(), trust, shown)
     }
 
-    /// The host and port of a service.
+    /// Returns the host and port of a service.
     fn resolve(&self, remote: &Remote) -> Result<(String, u16), String> {
         let Remote {
             namespace,
@@ -200,7 +200,7 @@ impl Aggregator {
     }
 }
 
-/// The name of the resource of APIServices.
+/// Returns the group resource of APIServices.
 fn api_services_resource() -> GroupResource {
     GroupResource {
         group: GROUP.into(),
@@ -208,7 +208,7 @@ fn api_services_resource() -> GroupResource {
     }
 }
 
-/// The priorities of the APIServices that are there from the start.
+/// Returns the priorities of the initial APIServices.
 fn built_in_priorities(registry: &Registry) -> HashMap<GroupVersion, Priority> {
     let resource = registry.resource(&api_services_resource());
     let initial = resource.and_then(|resource| resource.capabilities.initial_objects.as_ref());
@@ -218,7 +218,7 @@ fn built_in_priorities(registry: &Registry) -> HashMap<GroupVersion, Priority> {
         .collect()
 }
 
-/// Takes note of changes of APIServices.
+/// A listener that applies changes of APIServices.
 struct Listener(Arc<Aggregator>);
 
 impl Follower for Listener {

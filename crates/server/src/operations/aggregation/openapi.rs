@@ -1,4 +1,5 @@
-//! The OpenAPI documents of other servers: those of version 3 are passed on, the one of version 2 is made part of this server's.
+//! The OpenAPI documents of other servers: those of version 3 are forwarded, and the one of version 2 is merged into
+//! this server's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -28,25 +29,25 @@ pub(super) struct RemoteDocuments {
 /// The documents of the server of one APIService.
 #[derive(Clone, Default)]
 struct Documents {
-    /// Where its documents of version 3 are, by their names.
+    /// The paths of its documents of version 3, by their names.
     version_3: BTreeMap<String, String>,
     version_2: Option<Arc<Version2>>,
 }
 
 struct Version2 {
     etag: Option<HeaderValue>,
-    /// What changes whenever the document does.
+    /// A fingerprint that changes whenever the document does.
     print: Vec<u8>,
-    /// The part of the document that is about the group version of the APIService.
+    /// The part of the document with the group version of the APIService.
     document: Value,
-    /// What the document says of itself.
+    /// The `info` member of the document.
     info: Value,
 }
 
-/// The user who asks for documents.
+/// The user that requests documents.
 const USER: &str = "system:aggregator";
 
-/// How long an answer may take.
+/// The time limit of an answer.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// The bounds of a document.
@@ -57,7 +58,7 @@ const DOCUMENT: Limits = Limits {
 };
 
 impl RemoteDocuments {
-    /// Forgets what is no longer served elsewhere.
+    /// Removes the documents of services that are no longer served elsewhere.
     pub(super) fn keep(&self, services: &ApiServices) {
         let known = self.known.load();
         if known.keys().any(|name| services.proxied(name).is_none()) {
@@ -83,10 +84,11 @@ struct DocumentPath {
 }
 
 impl Aggregator {
-    /// Asks the server of an APIService for its documents. While it does not answer, what it said last holds.
+    /// Requests the documents of an APIService from its server. While the server does not answer, its last documents
+    /// remain in use.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// If there is no answer; the text gives the reason.
     pub async fn refresh_openapi(&self, name: &str) -> Result<(), String> {
         let Some(proxied) = self.proxied(name) else {
             return Ok(());
@@ -162,7 +164,7 @@ impl Aggregator {
         }
     }
 
-    /// The server that has the document of version 3 of that name.
+    /// Returns the server that has the document of version 3 of that name.
     pub(crate) fn remote_document(&self, name: &str, is_local: impl Fn(&str) -> bool) -> Option<Arc<Proxied>> {
         if !self.any_remote.load(std::sync::atomic::Ordering::Relaxed) || self.converted(name).is_some() {
             return None;
@@ -180,7 +182,8 @@ impl Aggregator {
         self.proxied(of)
     }
 
-    /// The document of version 2 that the one of version 3 of that name is made of, for a server that has no other.
+    /// Returns the document of version 2 from which the document of version 3 of that name is converted, for a server
+    /// that only has version 2.
     fn converted(&self, name: &str) -> Option<Arc<Version2>> {
         let proxied = Arc::clone(self.known.load().remote(&format!("/{name}"))?);
         let known = self.documents.known.load();
@@ -189,7 +192,7 @@ impl Aggregator {
         documents.version_2.clone().filter(|_| is_own)
     }
 
-    /// Documents of `source` with those of other servers.
+    /// Returns the documents of `source` merged with those of other servers.
     pub fn documents(self: &Arc<Self>, source: Arc<dyn Source>) -> Arc<dyn Source> {
         Arc::new(WithRemote {
             source,
@@ -197,7 +200,7 @@ impl Aggregator {
         })
     }
 
-    /// The documents of version 2 of other servers, those with the highest priority first.
+    /// Returns the documents of version 2 of other servers, highest priority first.
     fn documents_2(&self) -> Vec<Arc<Version2>> {
         let (services, known) = (self.known(), self.documents.known.load());
         let remote = services.proxied_all().map(|proxied| {
@@ -294,7 +297,7 @@ impl Source for WithRemote {
     }
 }
 
-/// The name of the document of version 3 of an APIService: `apis/GROUP/VERSION`.
+/// Returns the name of the document of version 3 of an APIService: `apis/GROUP/VERSION`.
 fn api_services_path(proxied: &Proxied) -> String {
     let service: &api_services::ApiService = &proxied.service;
     super::availability::path(service).trim_start_matches('/').to_owned()

@@ -1,20 +1,21 @@
-//! One OpenAPI document of version 2 out of several: the paths of other servers beside those of this one, and their definitions
-//! under names of their own where another definition has the name already.
+//! Merging of several OpenAPI documents of version 2: the paths of other servers are added to those of this one, and
+//! their definitions are renamed if the name is used already.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use holdfast_value::{Map, SmolStr, Value};
 
-/// The kinds that a definition is of. It does not distinguish definitions.
+/// The kinds of a definition. Definitions that only differ in it are equal.
 const KINDS: &str = "x-kubernetes-group-version-kind";
 
-/// The members of a document whose entries are referred to by name.
+/// The members of a document whose entries are referenced by name.
 const NAMED: [&str; 2] = ["definitions", "parameters"];
 
-/// Gives the parts of a document to who takes them.
+/// The callback that receives the parts of a document.
 type Take<'t> = &'t mut dyn FnMut(&'static str, Value);
 
-/// The part of a document whose paths `keep` says: these paths, and the definitions that they need or that no path ever needed.
+/// Returns the part of a document whose paths satisfy `keep`: these paths, and the definitions that they need or that
+/// no path ever needed.
 pub(super) fn below(document: &Value, keep: impl Fn(&str) -> bool) -> Value {
     let all = entries(document, "paths");
     let paths: Map = all.iter().filter(|(path, _)| keep(path)).cloned().collect();
@@ -44,7 +45,7 @@ fn entries(document: &Value, member: &str) -> Map {
         .unwrap_or_default()
 }
 
-/// The names of the definitions that `value` refers to, and those that these refer to.
+/// Adds the names of the definitions that `value` references, directly or through others.
 fn add_used(value: &Value, definitions: &Map, used: &mut BTreeSet<SmolStr>) {
     let mut found = Vec::new();
     visit_references(value, &mut |reference| {
@@ -77,21 +78,21 @@ fn visit_references(value: &Value, visit: &mut impl FnMut(&str)) {
     }
 }
 
-/// What other documents add to one.
+/// The additions of other documents to one.
 pub(super) struct Added {
     paths: Map,
-    /// Definitions and parameters.
+    /// The definitions and parameters.
     named: [Map; 2],
-    /// The kinds of definitions that are in the document already, and are those of others as well.
+    /// The kinds of definitions that the document and other documents have in common.
     kinds: HashMap<SmolStr, Value>,
 }
 
-/// What the document has by itself.
+/// The content of the document itself.
 #[derive(Default)]
 struct Own {
     paths: HashSet<SmolStr>,
     names: [HashSet<SmolStr>; 2],
-    /// The entries with names that others have too.
+    /// The entries whose names other documents also use.
     shared: [Map; 2],
 }
 
@@ -119,7 +120,8 @@ impl Own {
 }
 
 impl Added {
-    /// What `documents` add to `document`, which gives its parts. Of several the first comes first.
+    /// Collects the additions of `documents` to `document`, which passes its parts to a callback. Earlier documents have
+    /// precedence over later ones.
     pub(super) fn new(documents: &[&Value], document: impl FnOnce(Take<'_>)) -> Self {
         let mut own = Own::read(documents, document);
         let mut added = Self {
@@ -163,7 +165,7 @@ impl Added {
         }
     }
 
-    /// The name that an entry gets, if it cannot keep its own.
+    /// Returns the new name of an entry, if it cannot keep its own.
     fn new_name(&self, at: usize, name: &SmolStr, value: &Value, theirs: &Map, own: &Own) -> Option<SmolStr> {
         let taken = |name: &str| self.has(at, name, own);
         let same = |name: &str| self.get(at, name, own).is_some_and(|there| equal(there, value));
@@ -202,9 +204,9 @@ impl Added {
         }
     }
 
-    /// Gives the parts of the document with what is added.
+    /// Passes the parts of the document to `take`, including the additions.
     pub(super) fn write(mut self, take: Take<'_>, document: impl FnOnce(Take<'_>)) {
-        // Definitions of others that are of more kinds than they said.
+        // Definitions of this document that other documents use for further kinds.
         let kinds = std::mem::take(&mut self.kinds);
         let mut last = "";
         document(&mut |member, mut part| {
@@ -227,7 +229,7 @@ impl Added {
         }
     }
 
-    /// Gives what is added to a member behind what the document has of it.
+    /// Passes the additions to a member, after the document's own entries.
     fn end(&mut self, member: &'static str, take: &mut dyn FnMut(&'static str, Value)) {
         let added = match member {
             "paths" => &mut self.paths,
@@ -255,7 +257,7 @@ fn reference(member: &str, name: &str) -> SmolStr {
     format!("#/{member}/{name}").into()
 }
 
-/// The value with its references renamed.
+/// Returns the value with its references renamed.
 fn renamed(value: &Value, renames: &HashMap<SmolStr, SmolStr>) -> Value {
     match value {
         _ if renames.is_empty() => value.clone(),
@@ -279,7 +281,7 @@ fn renamed(value: &Value, renames: &HashMap<SmolStr, SmolStr>) -> Value {
     }
 }
 
-/// Whether two entries are the same but for the kinds that they are of.
+/// Returns true if two entries are equal except for their kinds.
 fn equal(one: &Value, other: &Value) -> bool {
     let (Some(one), Some(other)) = (one.as_map(), other.as_map()) else {
         return one == other;
@@ -292,7 +294,7 @@ fn equal(one: &Value, other: &Value) -> bool {
     without(one) == without(other)
 }
 
-/// The kinds of two definitions, if the second has any that the first has not.
+/// Returns the kinds of both definitions, if the second has any that the first lacks.
 fn joined_kinds(one: Option<&Value>, other: Option<&Value>) -> Option<Value> {
     let list = |kinds: Option<&Value>| {
         kinds
@@ -335,7 +337,7 @@ mod tests {
         format!("{{get: {{schema: {{$ref: '#/definitions/{definition}'}}}}}}")
     }
 
-    /// The members of the document that comes of several, as JSON.
+    /// Returns the members of the merged document, as JSON.
     fn merged(own: &str, others: &[&str]) -> HashMap<&'static str, String> {
         let own = parse(own);
         let give = |take: Take<'_>| {
@@ -387,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn another_definition_of_a_name_gets_a_new_one_and_so_do_references() {
+    fn conflicting_definition_and_its_references_are_renamed() {
         let own = format!(
             "{{paths: {{/a: {}}}, definitions: {{A: {{type: object}}, A_v2: {{}}}}}}",
             path("A")
@@ -407,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_stay_with_who_had_them_and_equal_definitions_are_of_the_kinds_of_both() {
+    fn first_paths_win_and_equal_definitions_join_kinds() {
         let own = format!(
             "{{paths: {{/a: {}}}, definitions: {{A: {{type: object, {KINDS}: [{{group: b, version: v1, kind: K}}]}}}}}}",
             path("A")

@@ -1,15 +1,15 @@
-//! Documents of OpenAPI version 3 for servers that have version 2 alone.
+//! Conversion to OpenAPI version 3, for servers that have only version 2.
 
 use holdfast_value::{List, Map, SmolStr, Value};
 
-/// What references to schemas begin with, in both versions.
+/// The prefix of references to schemas, in both versions.
 const DEFINITIONS: &str = "#/definitions/";
 const SCHEMAS: &str = "#/components/schemas/";
 
 /// The operations of a path.
 const METHODS: [&str; 7] = ["get", "put", "post", "delete", "options", "head", "patch"];
 
-/// What an operation says in both versions.
+/// The members of an operation that are the same in both versions.
 const SAME_OF_OPERATION: [&str; 6] = [
     "description",
     "externalDocs",
@@ -18,14 +18,14 @@ const SAME_OF_OPERATION: [&str; 6] = [
     "deprecated",
     "operationId",
 ];
-/// What a parameter says in both versions.
+/// The members of a parameter that are the same in both versions.
 const SAME_OF_PARAMETER: [&str; 5] = ["name", "description", "in", "required", "allowEmptyValue"];
-/// What a parameter of version 2 says of its value itself.
+/// The members by which a parameter of version 2 describes its value itself.
 const OF_SIMPLE_VALUE: [&str; 3] = ["type", "format", "uniqueItems"];
-/// What a scheme of authentication says in both versions.
+/// The members of a security scheme that are the same in both versions.
 const SAME_OF_SCHEME: [&str; 4] = ["description", "type", "name", "in"];
 
-/// The document of version 3 that says what one of version 2 does. Some of it is lost, as where the reference converts.
+/// Converts a document of version 2 into one of version 3. Some of it is lost, as in the reference's conversion.
 pub(super) fn of_version_2(document: &Value) -> Value {
     let mut converted = Map::new();
     converted.insert("openapi", "3.0.0");
@@ -61,7 +61,7 @@ fn copy(from: &Value, names: &[&str], to: &mut Map) {
     }
 }
 
-/// What extensions say, which are the same in both versions.
+/// Copies extensions, which are the same in both versions.
 fn copy_extensions(from: &Value, to: &mut Map) {
     let extensions = from.as_map().into_iter().flat_map(|map| map.iter());
     for (name, value) in extensions.filter(|(name, _)| name.starts_with("x-")) {
@@ -74,8 +74,8 @@ fn texts(list: Option<&Value>) -> Vec<SmolStr> {
     items.filter_map(Value::as_str).map(SmolStr::new).collect()
 }
 
-/// A schema, whose references lead elsewhere. One that says more than a reference holds it in `allOf`, since nothing may stand
-/// beside a reference.
+/// Converts a schema and redirects its references. A schema with more members than a reference holds the reference in
+/// `allOf`, because a reference allows no other members next to it.
 fn schema(value: &Value) -> Value {
     match value {
         Value::Map(map) => {
@@ -169,7 +169,7 @@ fn operation(value: &Value) -> Value {
     Value::Map(converted)
 }
 
-/// The schema of a body in each of its media types.
+/// Returns the schema of a body in each of its media types.
 fn content(of: &Value, media_types: &[SmolStr]) -> Value {
     let mut body = Map::new();
     body.insert("schema", schema(of));

@@ -1,5 +1,5 @@
-//! Connections that become something else than HTTP on their way to another server, such as WebSockets and SPDY: from then on bytes
-//! go both ways as they come.
+//! Connections that switch from HTTP to another protocol on their way to another server, such as WebSockets and SPDY:
+//! from then on bytes are passed in both directions.
 
 use http::StatusCode;
 use http::header;
@@ -13,14 +13,14 @@ use crate::runtime::shutdown::Shutdown;
 use crate::wire::body::{Broken, ResponseBody};
 use crate::wire::websocket::Held;
 
-/// The client of a connection that is to become something else.
+/// The client of a connection that requests an upgrade.
 pub(super) struct Client {
     connection: OnUpgrade,
     held: Option<Held>,
 }
 
 impl Client {
-    /// The client, if it asks for this and its connection can become something else.
+    /// Returns the client, if it requests an upgrade and its connection supports it.
     pub(super) fn take(request: &Forwarded<'_>) -> Option<Self> {
         let mut wishes = request.head.headers.get_all(header::CONNECTION).iter();
         let wished = wishes.any(|wish| {
@@ -35,7 +35,7 @@ impl Client {
         Some(Self { connection, held })
     }
 
-    /// The answer of the other server to the wish of the client.
+    /// Returns the answer of the other server to the upgrade request.
     pub(super) fn answer(self, answer: http::Response<Incoming>, shutdown: &Shutdown) -> Result<Response, Failure> {
         let status = answer.status();
         if status != StatusCode::SWITCHING_PROTOCOLS && status.as_u16() < 400 {
@@ -65,7 +65,7 @@ impl Client {
         Ok(response)
     }
 
-    /// Passes bytes both ways until either side, or this server, ends.
+    /// Passes bytes in both directions until either side, or this server, closes.
     async fn join(self, other: OnUpgrade, shutdown: Shutdown) {
         let joined = async {
             let (client, other) = tokio::try_join!(self.connection, other)?;

@@ -22,7 +22,7 @@ use crate::http::protobuf;
 use crate::http::response::{self, Response};
 use crate::wire::body::ResponseBody;
 
-/// The media type of the documents in each format, as clients ask for it and as it stands in the answer.
+/// Returns the media type of the documents in each format, as clients request it and as the answer names it.
 fn content_type(format: Format) -> HeaderValue {
     HeaderValue::from_static(match format {
         Format::Json => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
@@ -32,7 +32,7 @@ fn content_type(format: Format) -> HeaderValue {
     })
 }
 
-/// Which of the two documents is meant.
+/// The two documents of aggregated discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Root {
     /// `/api`: the core group.
@@ -41,7 +41,7 @@ pub enum Root {
     Groups,
 }
 
-/// The documents of the catalog that was last asked for. They are made when they are first asked for.
+/// The documents of the last requested catalog. They are built at the first request.
 #[derive(Default)]
 pub struct Documents(ArcSwapOption<Made>);
 
@@ -52,26 +52,26 @@ struct Made {
     groups: Document,
 }
 
-/// What is said of one group. What is built in stays as it is, so that a part holds until definitions change in its group, or
-/// other servers say something else.
+/// The discovery of one group. Built-in resources never change, so a part stays valid until CRDs of its group change or
+/// the discovery of other servers does.
 #[derive(Clone)]
 struct Part {
     defined: Option<Arc<DefinedGroup>>,
     versions: Vec<SmolStr>,
-    /// What other servers serve of it.
+    /// The versions of it that other servers serve.
     elsewhere: Vec<Arc<VersionDiscovery>>,
     json: Bytes,
 }
 
 struct Document {
     json: Bytes,
-    /// Made when it is first asked for.
+    /// The protobuf form, built at the first request.
     protobuf: OnceLock<Bytes>,
     etag: HeaderValue,
 }
 
-/// The format in which a request asks for the newer form, if it does. It does if any clause of Accept does, wherever it
-/// stands.
+/// Returns the format in which a request accepts the newer form, if it does. It does if any clause of Accept does, at
+/// any position.
 pub fn wanted(headers: &HeaderMap) -> Option<Format> {
     let asks = |clause: &Clause| {
         clause.parameter("g") == Some("apidiscovery.k8s.io")
@@ -83,10 +83,10 @@ pub fn wanted(headers: &HeaderMap) -> Option<Format> {
 }
 
 impl Documents {
-    /// The document, or 304 where the client has it already; in protobuf by `messages`.
+    /// Returns the document, or 304 if the client has it already; encodes protobuf with `messages`.
     ///
     /// # Errors
-    /// 500 where it has no such form, which is a fault of the server.
+    /// 500 if it has no such form, which is an internal error.
     pub fn respond(
         &self,
         messages: &Messages,
@@ -184,7 +184,7 @@ impl Document {
             }
             (Format::Json, _) if !representation.pretty => self.json.clone(),
             (Format::Json | Format::Yaml | Format::Cbor, _) => {
-                // Without its line end, which indented JSON does not have.
+                // The final line end is removed, which indented JSON does not have.
                 let json = self.json.slice(..self.json.len().saturating_sub(1));
                 let mut response = response::encoded(messages, StatusCode::OK, representation, json)?;
                 response
@@ -236,7 +236,7 @@ fn shared<S: serde::Serializer>(versions: &[Arc<VersionDiscovery>], to: S) -> Re
     to.collect_seq(versions.iter().map(|version| &**version))
 }
 
-/// What is said of one group version.
+/// The discovery of one group version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VersionDiscovery {
     #[serde(default)]
@@ -247,7 +247,7 @@ pub(crate) struct VersionDiscovery {
     freshness: Freshness,
 }
 
-/// Whether what is said holds now.
+/// The freshness of discovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 enum Freshness {
     #[default]
@@ -287,7 +287,7 @@ struct Kind {
     kind: SmolStr,
 }
 
-/// What another server says of its groups.
+/// The groups that another server reports.
 #[derive(Deserialize)]
 pub(crate) struct ApiGroups {
     #[serde(default)]
@@ -309,7 +309,7 @@ struct RemoteMetadata {
 }
 
 impl ApiGroups {
-    /// What is said of each group version.
+    /// Returns the discovery of each group version.
     pub(crate) fn by_version(self) -> HashMap<GroupVersion, VersionDiscovery> {
         let mut by_version = HashMap::new();
         for group in self.items {
@@ -323,15 +323,16 @@ impl ApiGroups {
 }
 
 impl VersionDiscovery {
-    /// What another server says of the resource of that plural name: its kind, whether its objects are in namespaces, and its
-    /// verbs.
+    /// Returns another server's entry of the resource of that plural name: its kind, whether its objects are in
+    /// namespaces, and its verbs.
     pub(crate) fn resource(&self, plural: &str) -> Option<(&SmolStr, bool, &[SmolStr])> {
         let found = self.resources.iter().find(|resource| resource.resource == plural)?;
         let namespaced = found.scope == "Namespaced";
         Some((&found.response_kind.kind, namespaced, &found.verbs))
     }
 
-    /// What another server says of a version, if it says anything; `fresh` where it was asked now and answered.
+    /// Builds the entry of a version from the answer of another server, if there is one; `fresh` is true if the server
+    /// answered the current request.
     pub(crate) fn of_server(version: SmolStr, said: Option<Self>, fresh: bool) -> Self {
         Self {
             version,
@@ -340,7 +341,7 @@ impl VersionDiscovery {
         }
     }
 
-    /// What another server says in the older form, in which subresources stand beside resources.
+    /// Builds the entry from another server's answer in the older form, which lists subresources among the resources.
     pub(crate) fn of_older_form(version: SmolStr, said: ApiResources) -> Self {
         let mut resources: Vec<ResourceDiscovery> = Vec::new();
         let (subresources, others): (Vec<_>, Vec<_>) = said
@@ -445,7 +446,7 @@ fn version_resources(registry: &Registry, group_version: &GroupVersion) -> Vec<R
     resources
 }
 
-/// The group and version of the kind of a resource, which are shown of defined resources alone.
+/// Returns the group and version of the kind of a resource, which only custom resources report.
 fn own_group_version(resource: &Resource, here: &GroupVersion) -> Kind {
     match resource.definition {
         None => Kind::default(),
@@ -457,7 +458,7 @@ fn own_group_version(resource: &Resource, here: &GroupVersion) -> Kind {
     }
 }
 
-/// The same of a subresource, whose kind may be another's.
+/// Returns the same for a subresource, which may have a kind of another group version.
 fn subresource_group_version(resource: &Resource, kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr, SmolStr) {
     if resource.definition.is_some() {
         return (kind.group_version.group.clone(), kind.group_version.version.clone());
@@ -474,7 +475,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_another_server_says_in_the_older_form_is_said_in_the_newer() {
+    fn legacy_remote_discovery_converts_to_aggregated_form() {
         let said = r#"{"resources":[
             {"name":"pods/log","singularName":"","namespaced":true,"kind":"Log","verbs":["get"]},
             {"name":"nodes","singularName":"node","namespaced":false,"kind":"NodeMetrics","verbs":["get","list"]},

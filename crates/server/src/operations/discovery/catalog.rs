@@ -1,4 +1,5 @@
-//! What discovery reports at one moment: what is served here, what APIServices there are, and what other servers serve.
+//! The input of discovery at one moment: the resources served here, the APIServices, and the resources of other
+//! servers.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,11 +15,11 @@ use crate::operations::aggregation::api_services::{
 use crate::operations::aggregation::discovery::RemoteVersions;
 use crate::operations::aggregation::{Aggregator, GROUP};
 
-/// What discovery reports.
+/// The input of discovery.
 pub struct Catalog {
-    /// What is served here.
+    /// The resources that are served here.
     pub(crate) registry: Arc<Registry>,
-    /// What is known of other servers; `None` where no controller handles APIServices.
+    /// The state of other servers; `None` if no controller handles APIServices.
     others: Option<Others>,
 }
 
@@ -28,7 +29,7 @@ struct Others {
     versions: Arc<RemoteVersions>,
 }
 
-/// The priority of group versions that definitions serve.
+/// The priority of group versions that CRDs serve.
 const DEFINED: Priority = Priority {
     group: 1000,
     version: 100,
@@ -41,7 +42,7 @@ const FIRST: Priority = Priority {
 };
 
 impl Catalog {
-    /// What is served now, here and elsewhere.
+    /// Collects the currently served resources, here and elsewhere.
     pub fn new(registry: Arc<Registry>, aggregator: Option<&Arc<Aggregator>>) -> Self {
         let others = aggregator.map(|aggregator| Others {
             aggregator: Arc::clone(aggregator),
@@ -51,7 +52,7 @@ impl Catalog {
         Self { registry, others }
     }
 
-    /// Whether nothing has changed since `other`.
+    /// Returns true if nothing has changed since `other`.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let same_others = match (&self.others, &other.others) {
             (Some(one), Some(other)) => {
@@ -63,8 +64,8 @@ impl Catalog {
         Arc::ptr_eq(&self.registry, &other.registry) && same_others
     }
 
-    /// The groups but the core group with their versions, as `/apis` lists them: those that APIServices name, in their order, and
-    /// what definitions serve whose APIService is yet to come.
+    /// Returns the groups except the core group with their versions, as `/apis` lists them: those of APIServices in
+    /// their order, and those of CRDs whose APIService does not exist yet.
     pub(crate) fn groups(&self) -> Vec<(SmolStr, Vec<SmolStr>)> {
         let Some(others) = &self.others else {
             return groups(&self.registry);
@@ -87,8 +88,8 @@ impl Catalog {
         by_group_and_version(versions)
     }
 
-    /// The groups but the core group with their versions in the order of aggregated discovery: what is served here, and what other
-    /// servers have reported.
+    /// Returns the groups except the core group with their versions in the order of aggregated discovery: the resources
+    /// served here, and those that other servers have reported.
     pub(crate) fn groups_by_priority(&self) -> Vec<(SmolStr, Vec<SmolStr>)> {
         let Some(others) = &self.others else {
             return groups(&self.registry);
@@ -107,7 +108,7 @@ impl Catalog {
         by_highest_priority(versions)
     }
 
-    /// The APIServices whose servers have published what they serve.
+    /// Returns the APIServices whose servers have published their resources.
     fn known_services(&self) -> impl Iterator<Item = &Arc<ApiService>> {
         self.others.iter().flat_map(|others| {
             let proxied = others.services.proxied_all().map(|proxied| &proxied.service);
@@ -115,7 +116,7 @@ impl Catalog {
         })
     }
 
-    /// What other servers say of a group.
+    /// Returns the discovery of a group by other servers.
     pub(crate) fn elsewhere(&self, group: &str) -> Vec<Arc<VersionDiscovery>> {
         let Some(others) = &self.others else {
             return Vec::new();
@@ -126,7 +127,7 @@ impl Catalog {
             .collect()
     }
 
-    /// What another server says of a group version, if it serves it.
+    /// Returns another server's discovery of a group version, if it serves it.
     pub(crate) fn version_elsewhere(&self, group_version: &GroupVersion) -> Option<Arc<VersionDiscovery>> {
         let others = self.others.as_ref()?;
         let name = format!("{}.{}", group_version.version, group_version.group);
@@ -134,7 +135,7 @@ impl Catalog {
         others.versions.get(name.as_str()).cloned()
     }
 
-    /// All group versions but those of the core group, as paths.
+    /// Returns the paths of all group versions except those of the core group.
     pub(crate) fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         for (group, versions) in self.groups() {

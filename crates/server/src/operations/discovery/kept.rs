@@ -1,4 +1,4 @@
-//! Documents of the older form as they were last sent: all who are sent one at a time share its bytes.
+//! Documents of the older form in their last sent encoding: concurrent answers share its bytes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::Catalog;
 use crate::http::ApiError;
 use crate::http::negotiation::Representation;
 
-/// The documents of the catalog that was last asked for, in the forms that were asked for.
+/// The requested documents of the last requested catalog, in the requested forms.
 #[derive(Default)]
 pub(crate) struct KeptDocuments(Mutex<Kept>);
 
@@ -24,10 +24,10 @@ struct Kept {
 type Name = (String, Representation);
 
 impl KeptDocuments {
-    /// The document at `path` as `catalog` has it, which `make` writes at the first request.
+    /// Returns the document of `catalog` at `path`, which `make` writes at the first request.
     ///
     /// # Errors
-    /// Those of `make`.
+    /// If `make` fails.
     pub(crate) fn get(
         &self,
         catalog: &Arc<Catalog>,

@@ -25,7 +25,7 @@ struct ServerAddress {
 }
 
 impl ApiVersions {
-    /// The versions of the core group, served at `address` (host and port).
+    /// Returns the versions of the core group, served at `address` (host and port).
     pub fn new(registry: &Registry, address: &str) -> Self {
         let core = registry.group_versions().filter(|served| served.group.is_empty());
         Self {
@@ -39,7 +39,7 @@ impl ApiVersions {
     }
 }
 
-/// `/apis`: all groups but the core group.
+/// `/apis`: all groups except the core group.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiGroupList {
@@ -69,7 +69,7 @@ struct GroupVersionName {
 }
 
 impl ApiGroupList {
-    /// All groups but the core group.
+    /// Returns all groups except the core group.
     pub fn new(catalog: &Catalog) -> Self {
         let groups = catalog.groups().into_iter();
         Self {
@@ -81,9 +81,9 @@ impl ApiGroupList {
 }
 
 impl ApiGroup {
-    /// The group `name`, if it is served.
+    /// Returns the group `name`, if it is served.
     pub fn new(catalog: &Catalog, name: &str) -> Option<Self> {
-        // What no APIService names is listed as it is served.
+        // Groups without an APIService are listed as they are served.
         let mut groups = catalog.groups().into_iter().chain(groups(&catalog.registry));
         let (name, versions) = groups.find(|(group, _)| group == name)?;
         Some(Self {
@@ -141,7 +141,7 @@ struct ApiResource {
 }
 
 impl ApiResourceList {
-    /// The resources of a group version, if it is served.
+    /// Returns the resources of a group version, if it is served.
     pub fn new(registry: &Registry, group: &str, version: &str) -> Option<Self> {
         let group_version = GroupVersion::new(group, version);
         if !registry.serves_resource_list(&group_version) {
@@ -180,7 +180,7 @@ impl ApiResourceList {
         }
         Some(Self {
             kind: "APIResourceList",
-            // The reference leaves it out for the core group.
+            // The reference omits it for the core group.
             api_version: (!group.is_empty()).then_some("v1"),
             group_version: group_version.api_version(),
             resources,
@@ -188,7 +188,7 @@ impl ApiResourceList {
     }
 }
 
-/// The group and version of a kind where they are not those of the list it stands in.
+/// Returns the group and version of a kind if they differ from those of the list that contains it.
 pub(super) fn foreign(kind: &GroupVersionKind, here: &GroupVersion) -> (SmolStr, SmolStr) {
     if kind.group_version == *here {
         (SmolStr::default(), SmolStr::default())

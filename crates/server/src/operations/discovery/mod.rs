@@ -1,7 +1,7 @@
-//! Discovery: what is served, said in two forms made from the same [`Catalog`].
+//! Discovery: the served resources, in two forms made from the same [`Catalog`].
 //!
-//! The older form is one document a group version ([`legacy`]); the newer is one document for all ([`aggregated`]), which
-//! clients keep and ask for again by its ETag.
+//! The older form is one document for each group version ([`legacy`]); the newer is one document for all
+//! ([`aggregated`]), which clients cache and revalidate by its ETag.
 
 pub mod aggregated;
 mod catalog;
@@ -16,15 +16,14 @@ use smol_str::SmolStr;
 pub use catalog::Catalog;
 pub(crate) use kept::KeptDocuments;
 
-/// The resources of a group version in the order of discovery: by name.
+/// Returns the resources of a group version in the order of discovery: by name.
 fn sorted<'a>(registry: &'a Registry, group_version: &'a holdfast_resource::GroupVersion) -> Vec<Served> {
     let mut served: Vec<Served> = registry.served_in(group_version).collect();
     served.sort_by(|a, b| a.resource.plural.cmp(&b.resource.plural));
     served
 }
 
-/// The names of verbs, in the order of the alphabet.
-/// Those of defined resources are shown as they are listed.
+/// Returns the names of verbs, in alphabetical order. Custom resources report them in the listed order.
 fn verb_names(resource: &Resource, verbs: &[Verb]) -> Vec<&'static str> {
     let mut names: Vec<&'static str> = verbs.iter().map(|verb| verb.name()).collect();
     if resource.conventions.sorted_discovery {
@@ -33,7 +32,7 @@ fn verb_names(resource: &Resource, verbs: &[Verb]) -> Vec<&'static str> {
     names
 }
 
-/// The groups other than the core group, each with its versions, in the order of discovery.
+/// Returns the groups except the core group, each with its versions, in the order of discovery.
 #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
 fn groups(registry: &Registry) -> Vec<(SmolStr, Vec<SmolStr>)> {
     let mut groups: Vec<(SmolStr, Vec<SmolStr>)> = Vec::new();
@@ -52,7 +51,7 @@ fn groups(registry: &Registry) -> Vec<(SmolStr, Vec<SmolStr>)> {
     groups
 }
 
-/// The subresources of a resource in the order of discovery.
+/// Returns the subresources of a resource in the order of discovery.
 fn subresources(served: &Served) -> Vec<&holdfast_resource::Subresource> {
     let mut subresources: Vec<_> = served.version().subresources.iter().collect();
     if served.resource.conventions.sorted_discovery {

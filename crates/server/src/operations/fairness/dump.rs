@@ -1,4 +1,4 @@
-//! What operators may look at: levels, queues and requests, as tables.
+//! Debugging pages for operators: levels, queues and requests, as tables.
 
 use std::time::UNIX_EPOCH;
 
@@ -43,7 +43,7 @@ const REQUESTS: [&str; 10] = [
     "FlowSchemaName",
     "QueueIndex",
     "RequestIndexInQueue",
-    // Thus in the reference.
+    // The spelling of the reference.
     "FlowDistingsher",
     "ArriveTime",
     "InitialSeats",
@@ -62,13 +62,13 @@ const DETAILS: [&str; 8] = [
     "SubResource",
 ];
 
-/// The most queues of a level that a dump shows besides those that are not idle.
+/// The maximum number of idle queues of a level in a dump, in addition to the busy ones.
 const MAX_IDLE_QUEUES: u64 = 4096;
 
 type Row = Vec<String>;
 
 impl PriorityAndFairness {
-    /// The answer at a path of the dumps.
+    /// Returns the answer at a path of the dumps.
     pub(crate) fn respond(&self, path: &str, query: &Query) -> Option<Response> {
         let rows = match path.strip_prefix(FOLDER)? {
             "dump_priority_levels" => self.levels_table(),
@@ -135,7 +135,7 @@ impl PriorityAndFairness {
         row
     }
 
-    /// A time as Go shows it; its zero where there is none.
+    /// Formats a time like Go; the zero time if there is none.
     fn shown(&self, moment: Option<Moment>) -> String {
         match moment {
             None => "0001-01-01T00:00:00Z".to_owned(),
@@ -143,7 +143,7 @@ impl PriorityAndFairness {
                 let time = self.time_of(moment);
                 let seconds = Timestamp::from(time).text(Precision::Seconds).to_string();
                 let nanos = time.duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
-                // The zeros at the end of a fraction are left out, and the point where there is nothing behind it.
+                // Trailing zeros of a fraction are omitted, and so is the point if no digits follow.
                 let fraction = format!(".{nanos:09}");
                 let fraction = fraction.trim_end_matches('0').trim_end_matches('.');
                 format!("{}{fraction}Z", seconds.trim_end_matches('Z'))
@@ -152,7 +152,7 @@ impl PriorityAndFairness {
     }
 }
 
-/// All queues of a level in their order, idle ones too as far as there is room for them.
+/// Returns all queues of a level in their order, including idle ones up to the limit.
 fn queue_rows(level: &LevelDump<RequestDetails>) -> impl Iterator<Item = Row> {
     let idle = (0..level.queue_count.min(MAX_IDLE_QUEUES)).map(|index| QueueDump {
         index,
@@ -211,8 +211,8 @@ fn with_heads(heads: &[&str], rows: impl Iterator<Item = Row>) -> Vec<Row> {
     std::iter::once(heads).chain(rows).collect()
 }
 
-/// Rows as Go's `tabwriter` aligns them: each cell but the last of a row is as wide as the widest of its column, with the comma
-/// and a blank behind it.
+/// Formats rows as Go's `tabwriter` aligns them: each cell but the last of a row is as wide as the widest of its
+/// column, followed by the comma and a blank.
 fn table(rows: &[Row]) -> String {
     const NARROWEST: usize = 8;
     let columns = rows.first().map_or(0, Vec::len);

@@ -1,4 +1,5 @@
-//! What keeps priority and fairness up to date: its objects, the number and weight of all objects, and the passing of time.
+//! Tasks that keep priority and fairness up to date: its objects, the number and weight of all objects, and periodic
+//! adjustments.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -16,21 +17,22 @@ use crate::objects;
 use crate::objects::followers::{self, Difference, Followed, Follower};
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
-/// The check of the tasks that follow the configuration.
+/// The check of the tasks that observe the configuration.
 const CONSUMER: &str = "poststarthook/priority-and-fairness-config-consumer";
-/// The check of the task that minds the queues.
+/// The check of the task that manages the queues.
 const FILTER: &str = "poststarthook/priority-and-fairness-filter";
 /// The check of the task that counts objects.
 const COUNTS: &str = "poststarthook/storage-object-count-tracker-hook";
 
-/// How often levels lend and borrow.
+/// The interval at which levels lend and borrow.
 const ADJUSTMENT: Duration = Duration::from_secs(10);
-/// How often objects are counted.
+/// The interval at which objects are counted.
 const COUNTING: Duration = Duration::from_secs(60);
-/// How many objects are counted before others have a turn.
+/// The number of objects that are counted before the task yields.
 const RUN: usize = 2048;
 
-/// Keeps `fairness` up to date for as long as the server serves. What is stored now is in force when this returns.
+/// Keeps `fairness` up to date for as long as the server serves. The stored configuration is in effect when this
+/// returns.
 pub fn follow(context: &Arc<Context>, fairness: &Arc<PriorityAndFairness>) {
     let follow = |plural: &str, take: Take| {
         let registry = context.registry();
@@ -49,7 +51,7 @@ pub fn follow(context: &Arc<Context>, fairness: &Arc<PriorityAndFairness>) {
         let store = &context.shared.store;
         followers::follow(store, &context.background, &context.shutdown, followed, follower);
     };
-    // Levels first: schemas that lead nowhere are not asked.
+    // Levels first: flow schemas that name an unknown level are ignored.
     follow("prioritylevelconfigurations", |configuration, key, object| {
         let spec = object.and_then(LevelSpec::read);
         replace(&mut configuration.levels, key, spec)
@@ -73,7 +75,8 @@ pub fn follow(context: &Arc<Context>, fairness: &Arc<PriorityAndFairness>) {
     });
 }
 
-/// Takes the object at a key, or that there is none, into the configuration; whether this changes anything.
+/// A function that applies the object at a key, or its absence, to the configuration; returns true if this changes
+/// anything.
 type Take = fn(&mut Configuration, SmolStr, Option<&Value>) -> bool;
 
 fn replace<T: PartialEq>(known: &mut BTreeMap<SmolStr, T>, key: SmolStr, spec: Option<T>) -> bool {
@@ -125,7 +128,7 @@ impl Follower for ConfigurationFollower {
 }
 
 impl PriorityAndFairness {
-    /// Lends and borrows from time to time, and serves those who wait for seats that linger.
+    /// Lends and borrows seats periodically, and dispatches requests that wait for released seats.
     async fn mind(&self) {
         let mut adjustments = interval_at(Instant::now() + ADJUSTMENT, ADJUSTMENT);
         adjustments.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -145,7 +148,7 @@ impl PriorityAndFairness {
         }
     }
 
-    /// Counts and weighs all objects, as they are in memory.
+    /// Counts and weighs all objects in memory.
     async fn count(&self, context: &Context) {
         let (registry, snapshot) = (context.registry(), context.shared.store.snapshot());
         let mut table: ObjectTable = HashMap::new();

@@ -1,5 +1,5 @@
-//! Priority and fairness on the way of a request: what it is estimated to take, its turn, and the refusal where none comes
-//! (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>).
+//! Priority and fairness in the request path: the estimated cost of a request, its queueing, and the rejection if it
+//! gets no seat (<https://kubernetes.io/docs/concepts/cluster-administration/flow-control/>).
 
 mod dump;
 mod follow;
@@ -32,20 +32,20 @@ const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowsche
 /// The header that names the priority level of a request.
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 
-/// The part of its time that a request may wait.
+/// The divisor of a request's time limit for its maximum wait in a queue.
 const WAITING_PART: u32 = 4;
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// The priority levels of a server, and what it takes to estimate requests.
+/// The priority levels of a server, and the data for estimates of requests.
 pub struct PriorityAndFairness {
     pub(crate) levels: Arc<Fairness>,
-    /// How many objects there are, by group below the plural name of the resource.
+    /// The number of objects, by the group and then the plural name of the resource.
     objects: ArcSwap<ObjectTable>,
     /// The objects of the configuration, by their keys.
     configuration: Mutex<Configuration>,
-    /// When the clock of the levels began.
+    /// The start of the clock of the levels.
     origin: (Instant, SystemTime),
-    /// How long a request may take that says nothing of it.
+    /// The time limit of a request that names none.
     request_timeout: Duration,
     lists: ListEstimate,
 }
@@ -58,25 +58,25 @@ struct Configuration {
     schemas: BTreeMap<SmolStr, SchemaSpec>,
 }
 
-/// A request that asks for seats.
+/// A request for seats.
 pub(crate) struct SeatRequest<'a> {
     pub(crate) info: &'a RequestInfo,
     pub(crate) user: &'a Arc<User>,
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,
-    /// How long it may take; `None` for one that lasts.
+    /// Its time limit; `None` for a long-running request.
     pub(crate) limit: Option<Duration>,
     pub(crate) started: Instant,
 }
 
-/// A request that has its seats.
+/// A request that has acquired its seats.
 pub(crate) struct Admitted {
     pub(crate) seat: Arc<Seat>,
     pub(crate) watch: WatchHold,
 }
 
 impl PriorityAndFairness {
-    /// A server of so many seats, whose requests may take so long.
+    /// Creates priority and fairness for a server of `seats` seats, whose requests may take `request_timeout`.
     pub fn new(seats: u64, request_timeout: Duration) -> Self {
         let origin = Instant::now();
         let clock = Arc::new(SteadyClock::new(origin));
@@ -90,13 +90,13 @@ impl PriorityAndFairness {
         }
     }
 
-    /// The same where the work of lists is estimated so.
+    /// Returns the same with this estimate of the work of lists.
     #[must_use]
     pub fn estimating_lists(self, lists: ListEstimate) -> Self {
         Self { lists, ..self }
     }
 
-    /// The schema of a request; `None` for those that last and are no watches, which nothing holds up.
+    /// Returns the flow schema of a request; `None` for long-running requests other than watches, which are exempt.
     pub(crate) fn classify(&self, request: &SeatRequest<'_>) -> Option<Arc<Schema>> {
         if request.limit.is_none() && request.info.verb != "watch" {
             return None;
@@ -107,7 +107,7 @@ impl PriorityAndFairness {
     /// Waits for seats of the level of `schema`.
     ///
     /// # Errors
-    /// In how many seconds the client should come again, where there are none.
+    /// If there are none: the number of seconds after which the client should retry.
     pub(crate) async fn admit(
         &self,
         in_flight: &Arc<InFlight>,
@@ -148,7 +148,7 @@ impl PriorityAndFairness {
         Ok(Admitted { seat, watch })
     }
 
-    /// What a request takes, and how many watch what it changes.
+    /// Estimates the work of a request, and returns the number of watches of the objects that it changes.
     fn estimate(&self, info: &RequestInfo, of_level: u64) -> (WorkEstimate, Option<usize>) {
         let Some(target) = &info.resource else {
             return (WorkEstimate::seats(1), None);
@@ -161,7 +161,7 @@ impl PriorityAndFairness {
                     None,
                 )
             }
-            // A token is made of an account, and changes nothing that could be watched.
+            // Creating a token changes no object that could be watched.
             "create" | "update" | "patch" | "delete" if !is_token(target) => {
                 let watchers = match info.attributes().target {
                     AccessTarget::Resource(target) => self.levels.watches().interested(&target),
@@ -181,18 +181,18 @@ impl PriorityAndFairness {
             .map(|(_, known)| *known)
     }
 
-    /// The time of day at a moment of the levels' clock.
+    /// Converts a moment of the levels' clock to the time of day.
     fn time_of(&self, moment: Moment) -> SystemTime {
         self.origin.1 + Duration::from_nanos(moment.0)
     }
 
-    /// The instant of a moment of the levels' clock.
+    /// Converts a moment of the levels' clock to an instant.
     fn instant_of(&self, moment: Moment) -> Instant {
         self.origin.0 + Duration::from_nanos(moment.0)
     }
 }
 
-/// Names the schema and the level of the request that an answer is for.
+/// Adds the headers that name the flow schema and the priority level of the request.
 pub(crate) fn name_level(headers: &mut HeaderMap, schema: &Schema) {
     for (name, uid) in [(LEVEL_UID, schema.level_uid()), (SCHEMA_UID, schema.uid())] {
         if let Ok(value) = HeaderValue::from_maybe_shared(uid.clone()) {
@@ -209,7 +209,7 @@ fn is_token(target: &ResourcePath) -> bool {
     target.resource == "serviceaccounts" && target.subresource == "token"
 }
 
-/// What a list asks for; `None` where its numbers cannot be read.
+/// Returns the query of a list; `None` if its numbers cannot be parsed.
 fn list_query(info: &RequestInfo) -> Option<ListQuery<'_>> {
     let text = |name| info.query.get(name).unwrap_or_default();
     let number = |name| match text(name) {
@@ -230,7 +230,7 @@ fn list_query(info: &RequestInfo) -> Option<ListQuery<'_>> {
     })
 }
 
-/// What a watch is counted as; `None` for watches of the pods of one node, which get few changes.
+/// Returns the key under which a watch is counted; `None` for watches of the pods of one node, which get few changes.
 fn watch_key(info: &RequestInfo) -> Option<WatchKey> {
     let AccessTarget::Resource(target) = info.attributes().target else {
         return None;

@@ -1,4 +1,4 @@
-//! Watches as controllers hold them: a position in the event history, which costs nothing while nothing happens.
+//! Watches of controllers: a position in the event history, which costs nothing while nothing happens.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::objects;
 
 type Event = holdfast_store::Event<objects::Objects>;
 
-/// What all keys of objects begin with.
+/// The common prefix of all keys of objects.
 const EVERYTHING: &str = "/registry/";
 
 /// One change of one object.
@@ -19,29 +19,29 @@ const EVERYTHING: &str = "/registry/";
 pub struct Change(Arc<Event>);
 
 impl Change {
-    /// The object as it is now; where it was removed, as it was last.
+    /// Returns the object as it is now; if it was removed, its last state.
     pub fn current(&self) -> Object {
         Object::new(self.0.current())
     }
 
-    /// The object before; `None` where it is new.
+    /// Returns the previous object; `None` for a new one.
     pub fn previous(&self) -> Option<Object> {
         self.0.previous().map(Object::new)
     }
 
-    /// Whether the object was removed.
+    /// Returns true if the object was removed.
     pub fn is_removal(&self) -> bool {
         self.0.kind() == EventKind::Delete
     }
 }
 
-/// The changes were not followed fast enough, or the server ends: begin again with a list.
+/// The error of a watch that fell too far behind, or whose server is shutting down: the caller must list again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the changes of objects can no longer be followed from here")]
 pub struct Lost;
 
-/// All changes after a list, once each, in the order in which they happened; those of stores of their own in an order of their
-/// own.
+/// A stream of all changes after a list, once each, in the order in which they happened. Changes in separate stores are
+/// ordered only within their store.
 #[derive(Debug)]
 pub struct Changes {
     watcher: Watcher<objects::Objects>,
@@ -49,7 +49,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// The next change, as soon as there is one. Nothing is lost if the future is dropped before it is ready.
+    /// Waits for the next change. No change is lost if the future is dropped before it is ready.
     ///
     /// # Errors
     /// [`Lost`]
@@ -65,7 +65,7 @@ impl Changes {
         next.map(Change).map_err(|_| Lost)
     }
 
-    /// The next change if there is one.
+    /// Returns the next change if there is one.
     ///
     /// # Errors
     /// [`Lost`]
@@ -80,20 +80,20 @@ impl Changes {
 }
 
 impl Client {
-    /// The objects of a resource in all namespaces, and their changes from then on.
+    /// Returns the objects of a resource in all namespaces, and their later changes.
     ///
     /// # Errors
-    /// [`Lost`] where the server ends.
+    /// [`Lost`] if the server shuts down.
     pub fn watch(&self, resource: &Resource) -> Result<(Objects, Changes), Lost> {
         let prefix = resource.storage.as_ref().map(|storage| storage.prefix.to_string());
         self.watch_below(prefix.ok_or(Lost)?)
     }
 
-    /// The changes of the objects of two resources from now on. Their keys should begin alike: what lies between is looked at
-    /// as well.
+    /// Returns the changes of the objects of two resources from now on. Their keys should have a common prefix, because
+    /// changes of keys in between are examined as well.
     ///
     /// # Errors
-    /// [`Lost`] where the server ends.
+    /// [`Lost`] if the server shuts down.
     pub fn watch_both(&self, one: &Resource, other: &Resource) -> Result<Changes, Lost> {
         let prefix = |resource: &Resource| resource.storage.as_ref().map(|storage| storage.prefix.clone());
         let (one, other) = (prefix(one).ok_or(Lost)?, prefix(other).ok_or(Lost)?);
@@ -102,10 +102,10 @@ impl Client {
         Ok(changes)
     }
 
-    /// The objects of all resources, and their changes from then on.
+    /// Returns the objects of all resources, and their later changes.
     ///
     /// # Errors
-    /// [`Lost`] where the server ends.
+    /// [`Lost`] if the server shuts down.
     pub fn watch_everything(&self) -> Result<(Objects, Changes), Lost> {
         self.watch_below(EVERYTHING.to_owned())
     }
@@ -121,7 +121,7 @@ impl Client {
             begun.map(|(_, watcher)| watcher)
         });
         let elsewhere = elsewhere.collect::<Result<_, Lost>>()?;
-        // What came to these stores meanwhile is in the snapshot and among the changes.
+        // Changes that these stores received meanwhile are in the snapshot and among the changes.
         let (snapshot, watcher) = store.snapshot_and_watch(prefix.as_str()).map_err(|_| Lost)?;
         Ok((Objects::new(snapshot, prefix), Changes { watcher, elsewhere }))
     }

@@ -1,9 +1,9 @@
-//! The server as its own client: what controllers inside it use, without TLS, sockets or a second copy of the objects.
+//! The loopback client of controllers inside the server, without TLS, sockets or a second copy of the objects.
 //!
-//! Writes go the way of every request, from authorization to the store, as a user of `system:masters`. Reads and watches
-//! are those of the state in memory: an [`Object`] is the stored bytes, shared, and is parsed on request for its
-//! tree. A watch of [everything](Client::watch_everything) is one position in the event history, however many resources
-//! there are, so that it follows custom resources from the moment they are served.
+//! Writes are processed like every request, from authorization to the store, as a user of `system:masters`. Reads and
+//! watches use the state in memory: an [`Object`] is the shared stored bytes, and is parsed on request. A watch of
+//! [everything](Client::watch_everything) is one position in the event history, however many resources there are, so
+//! that it includes custom resources from the moment they are served.
 
 mod changes;
 mod object;
@@ -36,11 +36,11 @@ use crate::wire::body::RequestBody;
 pub use changes::{Change, Changes, Lost};
 pub use object::{Object, Objects};
 
-/// The address that the server's own requests come from.
+/// The source address of the server's own requests.
 const OWN_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// The name of controllers as kube-apiserver knows them. `managedFields` shows it, so that fields keep their owner where
-/// a cluster changes from one server to the other.
+/// The name of controllers in kube-apiserver. It appears in `managedFields`, so that fields keep their owner when a
+/// cluster moves from one server to the other.
 const USER_AGENT: HeaderValue = HeaderValue::from_static("kube-controller-manager/holdfast");
 
 /// A client of the server within its own process.
@@ -48,17 +48,17 @@ const USER_AGENT: HeaderValue = HeaderValue::from_static("kube-controller-manage
 pub struct Client {
     service: Arc<Service>,
     user: Arc<User>,
-    /// Whether policies and webhooks have no say in what it asks.
+    /// True if its requests skip admission policies and webhooks.
     unadmitted: bool,
 }
 
-/// Why a request failed: the `Status` that any client would get.
+/// The reason why a request failed: the `Status` that any client would get.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestError {
     /// The HTTP status code.
     pub code: u16,
-    /// The reason, as `NotFound`; may be empty.
+    /// The reason, such as `NotFound`; may be empty.
     pub reason: SmolStr,
     /// The message.
     pub message: String,
@@ -75,19 +75,19 @@ impl From<ApiError> for RequestError {
 }
 
 impl RequestError {
-    /// Whether there is no such object.
+    /// Returns true if there is no such object.
     pub fn is_not_found(&self) -> bool {
         self.code == 404
     }
 
-    /// Whether the object was not in the state that the request asked for.
+    /// Returns true if the object was not in the state that the request requires.
     pub fn is_conflict(&self) -> bool {
         self.code == 409
     }
 }
 
 impl Client {
-    /// A client that acts as the service account `name` of `kube-system`, with all rights.
+    /// Creates a client that acts as the service account `name` of `kube-system`, with all permissions.
     pub fn new(service: Arc<Service>, name: &str) -> Self {
         let user = User {
             name: service_account_user("kube-system", name),
@@ -101,7 +101,7 @@ impl Client {
         }
     }
 
-    /// The same, where policies and webhooks have no say in what it asks.
+    /// Returns the same client, whose requests skip admission policies and webhooks.
     #[must_use]
     pub fn unadmitted(self) -> Self {
         Self {
@@ -110,17 +110,17 @@ impl Client {
         }
     }
 
-    /// Reports how far the end of the server has come.
+    /// Returns the shutdown phase of the server.
     pub fn shutdown(&self) -> Shutdown {
         self.service.context.shutdown.clone()
     }
 
-    /// The resources that are served now.
+    /// Returns the currently served resources.
     pub fn registry(&self) -> Arc<Registry> {
         self.service.context.registry()
     }
 
-    /// The resource of that group and plural name, if it is served.
+    /// Returns the resource of that group and plural name, if it is served.
     pub fn resource(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
         let name = GroupResource {
             group: group.into(),
@@ -132,7 +132,7 @@ impl Client {
     /// Waits until the served resources reflect a CRD that was stored at `revision`.
     ///
     /// # Errors
-    /// 504 if that takes too long.
+    /// 504 if the wait exceeds its time limit.
     pub async fn follow_definitions(&self, revision: u64) -> Result<(), RequestError> {
         match self.service.context.definitions.reached(revision).await {
             true => Ok(()),
@@ -140,30 +140,30 @@ impl Client {
         }
     }
 
-    /// The servers behind this one, if it looks after any.
+    /// Returns the aggregator, if aggregation is enabled.
     pub fn aggregator(&self) -> Option<Arc<Aggregator>> {
         self.service.paths.aggregator().cloned()
     }
 
-    /// The metrics of the queue of a controller.
+    /// Returns the metrics of the queue of a controller.
     pub fn queue_metrics(&self, name: &str) -> Option<QueueMetrics> {
         self.service.context.shared.metrics.queue(name).ok()
     }
 
-    /// The time of day.
+    /// Returns the time of day.
     pub fn time(&self) -> SystemTime {
         self.service.context.shared.clock.now()
     }
 
-    /// The time of day, as `metadata` and conditions write it.
+    /// Returns the time of day in the format of `metadata` and conditions.
     pub fn now(&self) -> String {
         Timestamp::from(self.time()).text(Precision::Seconds).to_string()
     }
 
-    /// Lists what is at `path`, as metadata alone.
+    /// Lists the objects at `path`, as metadata only.
     ///
     /// # Errors
-    /// What the server refuses, or that the answer is too long.
+    /// If the server rejects the request, or if the answer is too long.
     pub async fn list_metadata(&self, path: &str) -> Result<Value, RequestError> {
         let accept = (header::ACCEPT, HeaderValue::from_static(METADATA));
         self.exchange(Method::GET, path, accept, Bytes::new(), &ELSEWHERE).await
@@ -172,7 +172,7 @@ impl Client {
     /// Creates `object` in the collection at `path`.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// If the server rejects the request.
     pub async fn create(&self, path: &str, object: &Value) -> Result<Value, RequestError> {
         self.send(Method::POST, path, JSON, Some(object)).await
     }
@@ -180,7 +180,7 @@ impl Client {
     /// Replaces the object at `path`.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// If the server rejects the request.
     pub async fn update(&self, path: &str, object: &Value) -> Result<Value, RequestError> {
         self.send(Method::PUT, path, JSON, Some(object)).await
     }
@@ -188,7 +188,7 @@ impl Client {
     /// Patches the object at `path`.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// If the server rejects the request.
     pub async fn patch(&self, path: &str, patch_type: PatchType, patch: &Value) -> Result<Value, RequestError> {
         let named = PATCH_TYPES.iter().find(|(_, known)| *known == patch_type);
         let media_type = named.map_or(JSON, |(name, _)| *name);
@@ -198,7 +198,7 @@ impl Client {
     /// Applies to the object at `path` of another server.
     ///
     /// # Errors
-    /// What the servers refuse, or that the answer is too long.
+    /// If one of the servers rejects the request, or if the answer is too long.
     pub async fn apply_elsewhere(&self, path: &str, configuration: &Value) -> Result<(), RequestError> {
         let named = PATCH_TYPES.iter().find(|(_, known)| *known == PatchType::Apply);
         let media_type = named.map_or(JSON, |(name, _)| *name);
@@ -208,18 +208,18 @@ impl Client {
         applied.await.map(drop)
     }
 
-    /// Deletes what is at `path`, an object or a collection; `options` is a `DeleteOptions`.
+    /// Deletes the object or the collection at `path`; `options` is a `DeleteOptions`.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// If the server rejects the request.
     pub async fn delete(&self, path: &str, options: &Value) -> Result<Value, RequestError> {
         self.send(Method::DELETE, path, JSON, Some(options)).await
     }
 
-    /// Deletes a stored object, be its resource served in any version or not.
+    /// Deletes a stored object, even if its resource is not served in any version.
     ///
     /// # Errors
-    /// What the server refuses.
+    /// If the server rejects the request.
     pub async fn delete_stored(
         &self,
         resource: &Arc<Resource>,
@@ -274,7 +274,7 @@ impl Client {
         if code.is_success() {
             return object.map_err(|error| unreadable(&error));
         }
-        // What goes wrong on the way to another server is reported in plain text.
+        // Failures of the connection to another server are reported in plain text.
         let object = object.unwrap_or_else(|_| {
             let mut status = Value::empty_map();
             status.set_at(&["message"], String::from_utf8_lossy(&body).trim().into());
@@ -290,7 +290,7 @@ impl Client {
 
 const JSON: &str = "application/json";
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-/// Bounds of answers that other servers may have made.
+/// The bounds of answers that other servers may have written.
 const ELSEWHERE: Limits = Limits {
     max_bytes: 64 << 20,
     max_depth: Limits::TRUSTED.max_depth,
@@ -305,8 +305,8 @@ fn unreadable(why: &dyn std::fmt::Display) -> RequestError {
     }
 }
 
-/// The path of a collection of `resource`, in the version that discovery prefers, or of one object where `name` is not
-/// empty. `namespace` is empty for cluster-scoped resources and for all namespaces. `None` where no version is served.
+/// Returns the path of a collection of `resource` in the version that discovery prefers, or of one object if `name` is
+/// not empty. `namespace` is empty for cluster-scoped resources and for all namespaces. `None` if no version is served.
 pub fn path_of(resource: &Resource, namespace: &str, name: &str) -> Option<String> {
     let version = &resource.versions.first()?.group_version;
     let mut path = if version.group.is_empty() {
@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_lead_to_collections_and_objects_in_the_preferred_version() {
+    fn loopback_paths_use_the_preferred_version() {
         let registry = holdfast_kinds::registry(&holdfast_kinds::Config::default()).unwrap();
         let path = |group: &str, plural: &str, namespace, name| {
             let name_of = GroupResource {

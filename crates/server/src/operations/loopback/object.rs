@@ -1,4 +1,4 @@
-//! Objects as controllers read them: stored bytes, parsed on demand.
+//! The stored objects that controllers read, parsed on demand.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use super::{Client, RequestError};
 use crate::http::ApiError;
 use crate::objects::{self, Entry, Snapshot};
 
-/// An object as it was stored at one time. Cheap to clone.
+/// An object in one stored state. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Object {
     entry: Arc<Entry>,
@@ -24,38 +24,38 @@ impl Object {
         }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         objects::name_of_key(self.entry.key())
     }
 
-    /// The namespace, given the object's resource; empty where it has none.
+    /// Returns the namespace, given the object's resource; empty if it has none.
     pub fn namespace(&self, resource: &Resource) -> &str {
         objects::namespace_of_key(resource, self.entry.key())
     }
 
-    /// The revision that it was written at: its resource version.
+    /// Returns the revision at which it was written: its resource version.
     pub fn revision(&self) -> Revision {
         self.entry.mod_revision()
     }
 
-    /// Whether this is an object of `resource`.
+    /// Returns true if this is an object of `resource`.
     pub fn is_of(&self, resource: &Resource) -> bool {
         let storage = resource.storage.as_ref();
         storage.is_some_and(|storage| self.entry.key().starts_with(storage.prefix.as_bytes()))
     }
 
-    /// The object as JSON, in the version that it is stored in: for a look that needs no parsing.
+    /// Returns the object as JSON in its storage version, without parsing.
     pub fn bytes(&self) -> Bytes {
         self.entry.bytes_once()
     }
 
-    /// The object, parsed, in the version that it is stored in.
+    /// Returns the parsed object in its storage version.
     pub fn tree(&self) -> Value {
         objects::tree(&self.entry)
     }
 
-    /// The part of the object's key that says which resource it is of.
+    /// Returns the part of the object's key that identifies its resource.
     #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     fn prefix(&self) -> &str {
         let key = self.entry.key();
@@ -63,7 +63,7 @@ impl Object {
     }
 }
 
-/// The objects of one moment.
+/// The objects at one moment.
 pub struct Objects {
     snapshot: Snapshot,
     prefix: String,
@@ -74,12 +74,12 @@ impl Objects {
         Self { snapshot, prefix }
     }
 
-    /// The objects, in the order of their keys.
+    /// Returns the objects, in the order of their keys.
     pub fn iter(&self) -> impl Iterator<Item = Object> + '_ {
         self.after(None)
     }
 
-    /// The objects behind `last`, in the order of their keys; all where it is `None`.
+    /// Returns the objects after `last`, in the order of their keys; all objects if it is `None`.
     pub fn after(&self, last: Option<&Object>) -> impl Iterator<Item = Object> + '_ {
         let range = match last {
             Some(last) => self.snapshot.range_after(self.prefix.as_bytes(), last.entry.key()),
@@ -88,19 +88,19 @@ impl Objects {
         range.filter(|entry| !objects::is_unreadable(entry)).map(Object::new)
     }
 
-    /// How many there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.snapshot.count(self.prefix.as_bytes())
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Client {
-    /// The object of that name, as it is now.
+    /// Returns the current object of that name.
     pub fn get(&self, resource: &Resource, namespace: &str, name: &str) -> Option<Object> {
         let key = resource.storage.as_ref()?.key(namespace, name);
         self.service
@@ -114,20 +114,20 @@ impl Client {
             .map(Object::new)
     }
 
-    /// The objects of a resource in `namespace`, as they are now; in all namespaces where it is empty.
+    /// Returns the current objects of a resource in `namespace`, or in all namespaces if it is empty.
     pub fn list(&self, resource: &Resource, namespace: &str) -> Objects {
         let storage = resource.storage.as_ref();
-        // What is not stored has no objects, and nothing has a key that begins with a zero byte.
+        // A resource that is not stored has no objects, and no key begins with a zero byte.
         let prefix = storage.map_or_else(|| "\0".to_owned(), |storage| storage.namespace_prefix(namespace));
         let store = self.service.context.shared.store.of(prefix.as_bytes());
         Objects::new(store.snapshot(), prefix)
     }
 
-    /// The most recent revision of the store that holds the objects of a resource: what [`Client::list`] shows from now on is not
-    /// older.
+    /// Returns the most recent revision of the store that holds the objects of a resource: later calls of
+    /// [`Client::list`] return no older state.
     ///
     /// # Errors
-    /// Where the store does not answer.
+    /// If the store does not answer.
     pub async fn latest_revision(&self, resource: &Resource) -> Result<Revision, RequestError> {
         let (context, prefix) = (&self.service.context, objects::key_prefix(resource).as_bytes());
         let store = &context.shared.store;
@@ -136,7 +136,7 @@ impl Client {
         Ok(store.of(prefix).revision())
     }
 
-    /// The resource that an object is of; `None` where it is not served any more.
+    /// Returns the resource of an object; `None` if it is no longer served.
     pub fn resource_of(&self, object: &Object) -> Option<Arc<Resource>> {
         self.registry().stored_below(object.prefix()).cloned()
     }

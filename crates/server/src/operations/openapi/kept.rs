@@ -1,4 +1,4 @@
-//! The documents that were asked for, kept compressed.
+//! The requested documents, kept compressed.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -13,7 +13,7 @@ pub(super) struct DocumentKey {
     pub(super) encoding: Encoding,
 }
 
-/// What a document is encoded as.
+/// The encoding of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Encoding {
     Json,
@@ -21,12 +21,12 @@ pub(super) enum Encoding {
 }
 
 impl DocumentKey {
-    /// That of the document of version 2.
+    /// Returns the key of the document of version 2.
     pub(super) fn version_2(encoding: Encoding) -> Self {
         Self { path: None, encoding }
     }
 
-    /// That of the document of version 3 at `path`.
+    /// Returns the key of the document of version 3 at `path`.
     pub(super) fn version_3(path: &str, encoding: Encoding) -> Self {
         Self {
             path: Some(path.to_owned()),
@@ -35,21 +35,21 @@ impl DocumentKey {
     }
 }
 
-/// The documents that were asked for, compressed.
+/// The requested documents, compressed.
 #[derive(Default)]
 pub(super) struct Kept {
     documents: HashMap<DocumentKey, Document>,
-    /// The bytes of all.
+    /// The number of bytes of all documents.
     size: usize,
-    /// Grows with each use of a document.
+    /// A counter that grows with each use of a document.
     clock: u64,
 }
 
 struct Document {
-    /// The state of the source that it was made of.
+    /// The state of the source from which it was made.
     fingerprint: Vec<u8>,
     compressed: Bytes,
-    /// The text, as long as anyone is sent it.
+    /// The text, while an answer with it is being sent.
     text: Weak<[u8]>,
     used: u64,
 }
@@ -61,7 +61,7 @@ pub(super) enum Form {
     Text,
 }
 
-/// How much is kept in all. What was not used for longest goes first.
+/// The maximum number of bytes that are kept in all. The least recently used documents are dropped first.
 const MOST_KEPT: usize = 16 << 20;
 
 impl Kept {
@@ -73,7 +73,7 @@ impl Kept {
         }
     }
 
-    /// Lets others share the text of a document while it is sent.
+    /// Shares the text of a document between answers while it is sent.
     pub(super) fn share(&mut self, key: &DocumentKey, fingerprint: &[u8], text: &Arc<[u8]>) {
         if let Some(document) = self.document(key, fingerprint) {
             document.text = Arc::downgrade(text);
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_used_for_longest_goes_when_there_is_too_much() {
+    fn least_recently_used_document_is_evicted_when_full() {
         let mut kept = Kept::default();
         let key = |path| DocumentKey::version_3(path, Encoding::Json);
         let document = Bytes::from(vec![0; MOST_KEPT / 2]);

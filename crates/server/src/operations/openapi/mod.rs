@@ -1,9 +1,9 @@
-//! `/openapi/v2` and `/openapi/v3`: the schemas of everything that is served, for clients that check or explain objects
-//! (<https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>).
+//! `/openapi/v2` and `/openapi/v3`: the schemas of everything that is served, for clients that validate or explain
+//! objects (<https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>).
 //!
-//! Documents are large and seldom asked for: each is made when it is first asked for and kept compressed. All who are sent
-//! a document at a time share its bytes, in each form. Their hashes, by which clients keep them, come from what they are
-//! made of, so that the index needs none of them.
+//! Documents are large and seldom requested: each is built at its first request and kept compressed. Concurrent answers
+//! with the same document share its bytes, in each form. The hashes by which clients cache the documents are computed
+//! from their sources, so that the index needs no document.
 
 mod kept;
 mod parts;
@@ -33,27 +33,28 @@ use crate::http::query::Query;
 use crate::http::response::{self, Response};
 use crate::wire::body::ResponseBody;
 
-/// Where the documents come from.
+/// The source of the documents.
 pub trait Source: Send + Sync {
-    /// The paths that have a document of version 3, without a slash in front: `api/v1`, `apis/apps/v1`.
+    /// Returns the paths that have a document of version 3, without a leading slash: `api/v1`, `apis/apps/v1`.
     fn paths(&self) -> Vec<String>;
 
-    /// Where documents of version 3 are that other servers have, by their paths.
+    /// Returns the paths at which other servers have documents of version 3.
     fn elsewhere(&self) -> BTreeMap<String, String> {
         BTreeMap::new()
     }
 
-    /// What changes whenever the document of version 3 of that path does; `None` where there is no such document.
+    /// Returns a fingerprint that changes whenever the document of version 3 of that path does; `None` if there is no
+    /// such document.
     fn fingerprint_3(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// What changes whenever the document of version 2 does.
+    /// Returns a fingerprint that changes whenever the document of version 2 does.
     fn fingerprint_2(&self) -> Vec<u8>;
 
-    /// The document of version 3 of one of these paths, as JSON.
+    /// Returns the document of version 3 of one of these paths, as JSON.
     fn version_3(&self, path: &str) -> Option<Vec<u8>>;
 
-    /// The document of version 2, part by part: the name of a member and what it holds. Maps of one name that follow one
-    /// another are one map.
+    /// Passes the parts of the document of version 2 to `take`: the name of a member and its content. Consecutive maps
+    /// of the same member form one map.
     fn version_2(&self, take: &mut dyn FnMut(&'static str, Value));
 }
 
@@ -61,18 +62,19 @@ pub trait Source: Send + Sync {
 pub struct OpenApi {
     source: Arc<dyn Source>,
     kept: Mutex<Kept>,
-    /// Held by who makes a document: one at a time, so that those who ask for the same one wait for it.
+    /// A lock for building documents: one at a time, so that concurrent requests for the same document wait for it.
     making: tokio::sync::Mutex<()>,
-    /// The index as it was last sent.
+    /// The last sent index.
     index: Mutex<Bytes>,
 }
 
-/// How long clients may keep a document that they ask for by its hash, which never changes.
+/// The time for which clients may cache a document that they request by its hash, which never changes.
 const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
 
 const JSON: &str = "application/json";
 
-/// The media types in which the document of version 2 can be asked for, each with what is sent.
+/// The media types in which the document of version 2 can be requested, each with the encoding and the content type of
+/// the answer.
 const VERSION_2_TYPES: [(&str, Encoding, &str); 3] = [
     (JSON, Encoding::Json, JSON),
     (
@@ -85,7 +87,7 @@ const VERSION_2_TYPES: [(&str, Encoding, &str); 3] = [
 
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 
-/// The same of documents of version 3.
+/// The media types in which a document of version 3 can be requested, in the same form.
 const VERSION_3_TYPES: [(&str, Encoding, &str); 3] = [
     (JSON, Encoding::Json, JSON),
     (PROTOBUF_3, Encoding::Protobuf, PROTOBUF_3),
@@ -99,7 +101,7 @@ const VERSION_3_TYPES: [(&str, Encoding, &str); 3] = [
 const PROTOBUF_3: &str = "application/com.github.proto-openapi.spec.v3.v1.0+protobuf";
 
 impl OpenApi {
-    /// The documents of `source`.
+    /// Creates the documents of `source`.
     pub fn new(source: Arc<dyn Source>) -> Self {
         Self {
             source,
@@ -109,15 +111,15 @@ impl OpenApi {
         }
     }
 
-    /// Whether the source has a document of version 3 of that name.
+    /// Returns true if the source has a document of version 3 of that name.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.source.fingerprint_3(name).is_some()
     }
 
-    /// The answer at `path`, if it is one of OpenAPI. `now` is the time of day.
+    /// Returns the answer at `path`, if it is a path of OpenAPI. `now` is the time of day.
     ///
     /// # Errors
-    /// 500 where a document cannot be made.
+    /// 500 if a document cannot be built.
     pub async fn respond(
         self: &Arc<Self>,
         path: &str,
@@ -131,7 +133,7 @@ impl OpenApi {
                     return Ok(Some(refused(StatusCode::NOT_ACCEPTABLE)));
                 };
                 let fingerprint = self.source.fingerprint_2();
-                // In version 2, each encoding has a tag of its own.
+                // In version 2, each encoding has its own ETag.
                 let etag = match encoding {
                     Encoding::Json => hash(&fingerprint, "v2"),
                     Encoding::Protobuf => hash(&fingerprint, "v2.pb"),
@@ -148,7 +150,7 @@ impl OpenApi {
                 let Some(fingerprint) = self.source.fingerprint_3(name) else {
                     return Ok(Some(refused(StatusCode::NOT_FOUND)));
                 };
-                // A client that accepts no media type gets an empty answer, not a refusal.
+                // A client that accepts no media type gets an empty answer, not an error.
                 if negotiation::clauses(headers).is_empty() {
                     return Ok(Some(refused(StatusCode::OK)));
                 }
@@ -175,7 +177,8 @@ impl OpenApi {
         }
     }
 
-    /// Where the documents of version 3 are. The reference calls this plain text, whatever the client accepts.
+    /// Returns the index of the documents of version 3. The reference labels it plain text, whatever the client
+    /// accepts.
     fn index(&self) -> Response {
         let here = self.source.paths().into_iter().filter_map(|name| {
             let fingerprint = self.source.fingerprint_3(&name)?;
@@ -195,7 +198,7 @@ impl OpenApi {
         response::text(StatusCode::OK, index.clone())
     }
 
-    /// The document of version 2, compressed while it is made.
+    /// Returns the document of version 2, compressed while it is written.
     fn version_2(&self, mut form: impl Parts) -> Result<Bytes, ApiError> {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
         let mut outcome = Ok(());
@@ -211,7 +214,7 @@ impl OpenApi {
             .map_err(|error| ApiError::internal(error.to_string()))
     }
 
-    /// A document of version 3, compressed.
+    /// Returns a document of version 3, compressed.
     fn version_3(&self, path: &str, encoding: Encoding) -> Result<Bytes, ApiError> {
         let text = self.source.version_3(path).ok_or_else(ApiError::unknown_resource)?;
         if encoding == Encoding::Json {
@@ -267,7 +270,7 @@ impl OpenApi {
         Ok(response)
     }
 
-    /// The document in one of its forms, which is made if it is not there yet.
+    /// Returns the document in one of its forms, and builds it if it is not kept yet.
     async fn bytes(self: &Arc<Self>, fingerprint: Vec<u8>, key: &DocumentKey, form: Form) -> Result<Bytes, ApiError> {
         let known = || self.kept.lock().get(key, &fingerprint, form);
         if let Some(bytes) = known() {
@@ -294,14 +297,14 @@ impl OpenApi {
         .await
     }
 
-    /// Makes a document, compressed, and keeps it.
+    /// Builds a document, compressed, and keeps it.
     fn make(&self, key: &DocumentKey, fingerprint: &[u8]) -> Result<Bytes, ApiError> {
         let document = match (&key.path, key.encoding) {
             (None, Encoding::Json) => self.version_2(Joined::default()),
             (None, Encoding::Protobuf) => self.version_2(Messages),
             (Some(path), encoding) => self.version_3(path, encoding),
         }?;
-        // Where the source changed meanwhile, the document may be newer than its fingerprint says: it is not kept.
+        // If the source changed meanwhile, the document may be newer than its fingerprint and is not kept.
         if self.fingerprint(key).as_deref() == Some(fingerprint) {
             let mut kept = self.kept.lock();
             kept.insert(key.clone(), fingerprint.to_vec(), document.clone());
@@ -310,7 +313,7 @@ impl OpenApi {
     }
 }
 
-/// Does what takes long where it keeps no other request waiting.
+/// Runs slow work on a thread where it does not delay other requests.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -333,7 +336,7 @@ fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ApiError> {
         .map_err(|error| ApiError::internal(error.to_string()))
 }
 
-/// The hash of the document `name` of a source with that fingerprint, in this version of the server.
+/// Returns the hash of the document `name` of a source with that fingerprint, in this version of the server.
 fn hash(fingerprint: &[u8], name: &str) -> String {
     let mut hasher = Sha512::new();
     for part in [
@@ -370,7 +373,8 @@ fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// What can be asked for, what is sent then, and its content type: the first that the best clause of Accept names.
+/// Returns the requested media type, the encoding of the answer, and its content type: the first that the best clause
+/// of Accept names.
 fn accepted(
     headers: &HeaderMap,
     served: &'static [(&str, Encoding, &str)],
@@ -381,7 +385,7 @@ fn accepted(
         .find_map(|clause| served.iter().find(|(media_type, ..)| clause.accepts(media_type)))
 }
 
-/// An answer that says nothing but its code, as the reference's at these paths.
+/// Returns an answer with only a status code, as the reference does at these paths.
 fn refused(code: StatusCode) -> Response {
     let mut response = HttpResponse::new(ResponseBody::empty());
     *response.status_mut() = code;
@@ -486,7 +490,7 @@ mod tests {
                 assert!(first.as_ptr() == second.as_ptr() && second.as_ptr() == third.as_ptr());
             }
         }
-        // No client is sent the text any more: only the compressed document stays.
+        // Once no answer is sending the text, only the compressed document remains.
         let mut kept = openapi.kept.lock();
         let key = DocumentKey::version_2(Encoding::Json);
         assert!(kept.get(&key, b"1", Form::Text).is_none());
@@ -526,7 +530,7 @@ mod tests {
             assert_eq!(document.headers()[header::CONTENT_TYPE], PROTOBUF_3);
             assert_eq!(document.headers()[header::ETAG], json.headers()[header::ETAG]);
         }
-        // What is not acceptable is not sent elsewhere either.
+        // An answer that the client does not accept is not redirected either.
         let refused = ask(path, "hash=old", &[(header::ACCEPT, "text/html")]).await.unwrap();
         assert_eq!(refused.status(), StatusCode::NOT_ACCEPTABLE);
     }

@@ -1,22 +1,22 @@
-//! How the document of version 2 is written while its parts are made.
+//! Incremental writing of the document of version 2.
 
 use holdfast_value::{Map, SmolStr, Value, json};
 
-/// How the parts of a document are written.
+/// A writer of the parts of a document.
 pub(super) trait Parts {
-    /// What a part of the member adds.
+    /// Returns the bytes that a part of the member adds.
     fn part(&mut self, member: &'static str, part: &Value) -> Vec<u8>;
-    /// What stands behind the last part.
+    /// Returns the bytes after the last part.
     fn end(self) -> Vec<u8>;
 }
 
 /// A JSON object whose members are joined from their parts.
 #[derive(Default)]
 pub(super) struct Joined {
-    /// The member that was written last, which is open where it is a map.
+    /// The last written member, which is open if it is a map.
     member: &'static str,
     open: bool,
-    /// Whether it holds anything yet.
+    /// True if it holds anything yet.
     filled: bool,
 }
 
@@ -59,7 +59,7 @@ impl Parts for Joined {
     }
 }
 
-/// Protobuf: messages that follow one another are one message, and so are those within them.
+/// The protobuf form: consecutive messages are merged into one, and so are those within them.
 pub(super) struct Messages;
 
 impl Parts for Messages {

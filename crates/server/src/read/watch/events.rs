@@ -1,4 +1,4 @@
-//! How one event of a watch is written, and which event a change is for a watcher that selects objects.
+//! The encoding of watch events, and the event types of changes for a watch with selectors.
 
 use std::sync::Arc;
 
@@ -21,26 +21,26 @@ use crate::representation::{self, RequestedVersion, Tree};
 
 type Event = holdfast_store::Event<Objects>;
 
-/// What a watcher sees: which objects, and in which form.
+/// The selection and the form of the events of a watch.
 pub(crate) struct WatchEncoder {
-    /// What the requests share.
+    /// The context that requests share.
     pub(crate) context: Arc<Context>,
-    /// The version that is shown.
+    /// The requested version.
     pub(crate) shown: RequestedVersion,
-    /// Which objects.
+    /// The selected objects.
     pub(crate) selection: Selection,
-    /// In which form.
+    /// The form of the events.
     pub(crate) form: EventForm,
-    /// Whether the columns of a table were sent already.
+    /// True if the columns of a table were sent already.
     pub(crate) columns_sent: bool,
 }
 
 impl WatchEncoder {
-    /// The frame of a change; `None` where the watcher is not to see it. An object that comes to be selected is ADDED, one
-    /// that is no longer selected DELETED.
+    /// Returns the frame of a change; `None` if the watch does not select it. An object that becomes selected is ADDED,
+    /// one that is no longer selected is DELETED.
     ///
     /// # Errors
-    /// Where the object cannot be shown in this form.
+    /// If the object cannot be represented in this form.
     pub(crate) async fn change(&mut self, event: &Event) -> Result<Option<Bytes>, ApiError> {
         if !self.may_wait() {
             return self.frame_of_change(event, None);
@@ -48,7 +48,7 @@ impl WatchEncoder {
         Box::pin(self.change_by_webhook(event)).await
     }
 
-    /// Whether a change may have to wait for a webhook.
+    /// Returns true if a change may have to wait for a webhook.
     pub(crate) fn may_wait(&self) -> bool {
         self.shown.may_need_webhook()
     }
@@ -120,7 +120,7 @@ impl WatchEncoder {
             _ => self.object(event_type, event.current(), now, with_columns),
         };
         if with_columns {
-            // The first frame of a table is larger than those of others.
+            // The first frame of a table also contains the columns, so it is not shared.
             return encode().map(Some);
         }
         let frames = &self.context.frames;
@@ -129,20 +129,20 @@ impl WatchEncoder {
             .map(Some)
     }
 
-    /// The frame of a selected object that is there when the watch begins.
+    /// Returns the frame of a selected object that exists when the watch begins.
     ///
     /// # Errors
-    /// Where the object cannot be shown in this form.
+    /// If the object cannot be represented in this form.
     pub(crate) fn object_at_start(&mut self, item: &ListItem) -> Result<Bytes, ApiError> {
         let with_columns = self.with_columns();
         self.object(EventType::Added, &item.entry, item.converted.as_ref(), with_columns)
     }
 
-    /// The frame of a bookmark at `revision`; the one behind the initial events says so. It shows the zero value of the kind
-    /// as any event shows an object.
+    /// Returns the frame of a bookmark at `revision`; the one after the initial events is annotated. It contains the
+    /// zero value of the kind in the form of the other events.
     ///
     /// # Errors
-    /// Where it cannot be shown in this form.
+    /// If it cannot be represented in this form.
     pub(crate) fn bookmark(&mut self, revision: u64, after_initial_events: bool) -> Result<Bytes, ApiError> {
         let mut object = self.shown.zero(&self.context.representation.types);
         let mut metadata = Value::empty_map();
@@ -155,7 +155,7 @@ impl WatchEncoder {
         self.viewed(EventType::Bookmark, Tree::Converted(&object), with_columns)
     }
 
-    /// The frame of an error, after which the watch ends.
+    /// Returns the frame of an error, after which the watch ends.
     pub(crate) fn error(&self, refusal: &ApiError) -> Bytes {
         let mut refusal = refusal.clone();
         if refusal.reason().is_empty() {
@@ -164,7 +164,7 @@ impl WatchEncoder {
         error(&self.context.representation.messages, self.form.format, &refusal)
     }
 
-    /// Whether the next frame has the columns of a table, which is so once.
+    /// Returns true if the next frame has the columns of a table, which is only the first one.
     fn with_columns(&mut self) -> bool {
         matches!(self.form.view, View::Table(_)) && !std::mem::replace(&mut self.columns_sent, true)
     }
@@ -178,7 +178,7 @@ impl WatchEncoder {
         )
     }
 
-    /// The frame of an object, which is `converted` where a webhook was asked for it.
+    /// Returns the frame of an object; `converted` is set if a webhook converted it.
     fn object(
         &self,
         event_type: EventType,
@@ -236,7 +236,7 @@ impl WatchEncoder {
     }
 }
 
-/// What an event shows to who sees everything.
+/// Returns the type of an event for a watch without selectors.
 fn type_for_all(event: &Event) -> EventType {
     match (event.kind(), event.previous()) {
         (EventKind::Delete, _) => EventType::Deleted,
@@ -245,13 +245,13 @@ fn type_for_all(event: &Event) -> EventType {
     }
 }
 
-/// The frame of an error, after which the watch ends.
+/// Returns the frame of an error, after which the watch ends.
 pub(crate) fn error(messages: &Messages, format: Format, error: &ApiError) -> Bytes {
-    // A Status has any form.
+    // A Status can be encoded in any form.
     frame(messages, format, "ERROR", &error.to_json()).unwrap_or_default()
 }
 
-/// The frame of an event that shows the object whose JSON is `object`.
+/// Returns the frame of an event with the object whose JSON is `object`.
 fn frame(messages: &Messages, format: Format, event_type: &str, object: &[u8]) -> Result<Bytes, ApiError> {
     match format {
         Format::Protobuf => {
@@ -269,7 +269,7 @@ fn frame(messages: &Messages, format: Format, event_type: &str, object: &[u8]) -
     }
 }
 
-/// The event as CBOR, in which the object stands as one that was written alone.
+/// Returns the event as CBOR, in which the object is encoded like a separate document.
 fn cbor_frame(event_type: &str, object: &Value) -> Bytes {
     let mut frame = cbor::SELF_DESCRIBED.to_vec();
     // A map of two entries.

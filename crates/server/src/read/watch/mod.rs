@@ -1,8 +1,8 @@
-//! Watches: the changes of a collection as a stream of JSON documents, one a line
+//! Watches: the changes of a collection as a stream of JSON documents, one per line
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes>).
 //!
-//! A watcher holds its place in the store's event history and nothing more: no queue, no copy. What an event looks like in
-//! one form is encoded once and shared by all who watch in it.
+//! A watcher only holds its position in the store's event history: no queue, no copy. An event is encoded once in each
+//! form and shared by all watches of that form.
 
 mod events;
 mod stream;

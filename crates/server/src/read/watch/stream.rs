@@ -19,48 +19,48 @@ use crate::objects::Objects;
 use crate::read::items::{ListItems, TimeSlice};
 use crate::wire::fairness::WatchHold;
 
-/// How often a watch that wants bookmarks gets one.
+/// The interval of the bookmarks of a watch that requests them.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long before its end a watch that wants bookmarks gets the last one.
+/// The time before the end of a watch at which it gets its last bookmark.
 const LAST_BOOKMARK: Duration = Duration::from_secs(2);
 
-/// Which bookmarks a watch wants.
+/// The bookmarks that a watch requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bookmarks {
-    /// From time to time.
+    /// True if bookmarks are sent periodically.
     pub(crate) periodic: bool,
-    /// One behind the initial events.
+    /// True if a bookmark follows the initial events.
     pub(crate) after_initial_events: bool,
 }
 
-/// The size at which a run of initial events is sent.
+/// The size in bytes at which a chunk of initial events is sent.
 const RUN_BYTES: usize = 64 * 1024;
 
 /// A watch that is about to begin.
 pub(crate) struct WatchStream {
-    /// What the watcher sees.
+    /// The encoder of its events.
     pub(crate) encoder: WatchEncoder,
-    /// Its place in the history.
+    /// The position of the watch in the history.
     pub(crate) watcher: Watcher<Objects>,
-    /// The objects that it is shown first, if any.
+    /// The initial objects, if they are requested.
     pub(crate) initial: Option<ListItems>,
     /// The revision of the initial objects.
     pub(crate) initial_revision: u64,
-    /// Which bookmarks it wants.
+    /// The requested bookmarks.
     pub(crate) bookmarks: Bookmarks,
-    /// When it ends.
+    /// The time at which it ends.
     pub(crate) end: Instant,
-    /// What it holds.
+    /// The limits and counters that it holds.
     pub(crate) hold: WatchHold,
-    /// Counts it while it shows what is there.
+    /// The metrics of the initial objects.
     pub(crate) listed: Option<ListedWatch>,
-    /// Counts it among the watches of shards.
+    /// The count of this watch among the watches of shards.
     pub(crate) _sharded: Option<ShardedWatch>,
 }
 
 impl WatchStream {
-    /// The frames of the watch.
+    /// Returns the frames of the watch.
     pub(crate) fn frames(self) -> impl Stream<Item = Bytes> + Send {
         let shutdown = self.encoder.context.shutdown.clone();
         let (definitions, resource) = (
@@ -88,12 +88,12 @@ impl WatchStream {
 
 struct Run {
     watch: WatchStream,
-    /// Ready when the server ends.
+    /// A future that is ready when the server shuts down.
     closing: BoxFuture<'static, ()>,
-    /// Ready when the resource is served no more, or otherwise than it was; none for built-in ones.
+    /// A future that is ready when the resource changes or is no longer served; `None` for built-in resources.
     changed: Option<BoxFuture<'static, ()>>,
-    /// Rings when the next bookmark is due or the watch ends. It is set seldom: a watch that has much to say does not
-    /// look at the time for each event.
+    /// A timer that fires when the next bookmark is due or the watch ends. It is rarely set: a busy watch does not read
+    /// the clock for each event.
     alarm: Pin<Box<Sleep>>,
     ended: bool,
 }
@@ -150,7 +150,7 @@ impl Run {
         }
     }
 
-    /// A run of the objects that are shown first, with the bookmark behind the last of them, and whether there are more.
+    /// Returns a chunk of the initial objects, with the bookmark after the last of them, and true if there are more.
     async fn initial(&mut self, items: &mut ListItems) -> (Bytes, bool) {
         let (mut run, mut turn) = (BytesMut::new(), TimeSlice::default());
         while run.len() < RUN_BYTES {
@@ -184,7 +184,7 @@ impl Run {
         (run.freeze(), true)
     }
 
-    /// The bookmark that is due; an event that came meanwhile goes first.
+    /// Returns the due bookmark; an event that arrived meanwhile goes first.
     async fn bookmark(&mut self) -> Result<Option<Bytes>, ApiError> {
         let WatchStream { encoder, watcher, .. } = &mut self.watch;
         match watcher.try_next() {
@@ -195,7 +195,7 @@ impl Run {
         }
     }
 
-    /// Sets the alarm to the next bookmark, if there is to be one, or to the end.
+    /// Sets the alarm to the next bookmark, if there is one, or to the end.
     fn set_alarm(&mut self) {
         let (now, end) = (Instant::now(), self.watch.end);
         let last = end.checked_sub(LAST_BOOKMARK).filter(|last| *last > now);
@@ -212,7 +212,7 @@ impl Run {
     }
 }
 
-/// 410: the history does not reach back so far.
+/// Returns error 410: the history does not reach back to the requested version.
 pub(crate) fn too_old(requested: u64, oldest: u64) -> ApiError {
     ApiError::expired(format!("too old resource version: {requested} ({oldest})"))
 }
