@@ -531,7 +531,7 @@ impl std::fmt::Display for HeaderInLog<'_> {
 /// The answer, which keeps the seat of its request until the client has it.
 fn holding(mut response: Response, seat: Option<Arc<Seat>>) -> Response {
     if let Some(seat) = seat {
-        response.body_mut().hold(seat);
+        response.body_mut().hold_seat(seat);
     }
     response
 }

@@ -167,8 +167,8 @@ impl RequestedVersion {
         objects::is_shown_as_stored(&self.resource, &self.api_version, entry)
     }
 
-    /// Whether the stored object, with all that it holds, is what is shown of it.
-    fn is_stored_whole(&self, entry: &Entry) -> bool {
+    /// True if an answer shows the stored object with all its fields.
+    pub(crate) fn is_stored_whole(&self, entry: &Entry) -> bool {
         !self.drops_managed_fields && self.is_stored_so(entry)
     }
 
