@@ -36,6 +36,7 @@ use crate::{audit, compatible, files, logging, pki, reload, validation};
 pub(crate) fn run(flags: &Serve) -> Result<()> {
     let started = Instant::now();
     logging::start(flags.log_format, flags.v);
+    raise_file_limit();
     compatible::report(flags.ignored.iter().map(String::as_str).chain(flags.storage.unused()));
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(usize::from(flags.worker_threads))
@@ -46,6 +47,13 @@ pub(crate) fn run(flags: &Serve) -> Result<()> {
     // What is still under way had its time to end.
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
+}
+
+/// Raises the soft limit of open files to the hard one, as Go programs do at their start. Each connection needs a file.
+fn raise_file_limit() {
+    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
 }
 
 async fn serve(flags: &Serve, started: Instant) -> Result<()> {

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 
 use crate::DecodeError;
-use crate::wire::{Input, Wire, bytes_len, varint_len, write_bytes, write_head};
+use crate::wire::{Input, Wire, field_length, varint_len, write_bytes, write_field_head};
 
 /// Prefix of every object in protobuf, in storage and in transit.
 pub const MAGIC: [u8; 4] = *b"k8s\0";
@@ -88,19 +88,19 @@ impl<'a> Envelope<'a> {
 /// Appends an object: `message` in its envelope.
 pub fn write_envelope(api_version: &str, kind: &str, message: &[u8], out: &mut Vec<u8>) {
     out.reserve(message.len() + api_version.len() + kind.len() + 32);
-    write_head_of_object(api_version, kind, message.len(), out);
+    write_envelope_head(api_version, kind, message.len(), out);
     out.extend_from_slice(message);
     out.extend_from_slice(&TAIL);
 }
 
-/// Appends the bytes before the message of an object.
-fn write_head_of_object(api_version: &str, kind: &str, message: usize, out: &mut Vec<u8>) {
+/// Appends the start of an envelope: all that precedes a message of `message` bytes. The [`TAIL`] follows the message.
+pub fn write_envelope_head(api_version: &str, kind: &str, message: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&MAGIC);
-    let type_meta = bytes_len(api_version.len()) + bytes_len(kind.len());
-    write_head(number::TYPE_META, type_meta, out);
+    let type_meta = field_length(api_version.len()) + field_length(kind.len());
+    write_field_head(number::TYPE_META, type_meta, out);
     write_bytes(number::API_VERSION, api_version.as_bytes(), out);
     write_bytes(number::KIND, kind.as_bytes(), out);
-    write_head(number::RAW, message, out);
+    write_field_head(number::RAW, message, out);
 }
 
 /// Framing of a list and its items, so that previously encoded items are sent unchanged: the head, then for each item
@@ -115,26 +115,26 @@ impl ListHead {
     /// Adds an item whose message has `message` bytes. Add all items before the head is written, because it contains
     /// the total length.
     pub fn add(&mut self, message: usize) {
-        self.items += bytes_len(message);
+        self.items += field_length(message);
     }
 
     /// Returns the size of the list in bytes, from its head to its tail.
     pub fn len_of_list(self, api_version: &str, kind: &str, metadata: &[u8]) -> usize {
-        let type_meta = bytes_len(api_version.len()) + bytes_len(kind.len());
-        let message = bytes_len(metadata.len()) + self.items;
-        MAGIC.len() + bytes_len(type_meta) + 1 + varint_len(message as u64) + message + TAIL.len()
+        let type_meta = field_length(api_version.len()) + field_length(kind.len());
+        let message = field_length(metadata.len()) + self.items;
+        MAGIC.len() + field_length(type_meta) + 1 + varint_len(message as u64) + message + TAIL.len()
     }
 
     /// Appends the head of a list of that version and kind (`v1`, `PodList`) with the message of its `ListMeta`.
     pub fn write(self, api_version: &str, kind: &str, metadata: &[u8], out: &mut Vec<u8>) {
-        let message = bytes_len(metadata.len()) + self.items;
-        write_head_of_object(api_version, kind, message, out);
+        let message = field_length(metadata.len()) + self.items;
+        write_envelope_head(api_version, kind, message, out);
         write_bytes(number::LIST_META, metadata, out);
     }
 
     /// Appends the bytes before an item whose message has `message` bytes.
     pub fn item(message: usize, out: &mut Vec<u8>) {
-        write_head(number::ITEMS, message, out);
+        write_field_head(number::ITEMS, message, out);
     }
 }
 
@@ -161,13 +161,13 @@ pub fn write_list<'i>(
 /// Appends a frame of a watch stream: its length in four bytes, most significant first, then a `WatchEvent` of that
 /// type (`ADDED`) without its own envelope. `object` is in its envelope.
 pub fn write_watch_event(event_type: &str, object: &[u8], out: &mut Vec<u8>) {
-    let raw = bytes_len(object.len());
-    let length = bytes_len(event_type.len()) + bytes_len(raw);
+    let raw = field_length(object.len());
+    let length = field_length(event_type.len()) + field_length(raw);
     out.reserve(4 + length);
     // An object is far smaller than four gigabytes.
     out.extend_from_slice(&(length as u32).to_be_bytes());
     write_bytes(number::EVENT_TYPE, event_type.as_bytes(), out);
-    write_head(number::EVENT_OBJECT, raw, out);
+    write_field_head(number::EVENT_OBJECT, raw, out);
     write_bytes(number::EVENT_RAW, object, out);
 }
 

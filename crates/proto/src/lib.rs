@@ -20,8 +20,10 @@ mod layout;
 mod openapi;
 mod wire;
 
-pub use envelope::{Envelope, ListHead, MAGIC, TAIL, write_envelope, write_list, write_watch_event};
+pub use envelope::{
+    Envelope, ListHead, MAGIC, TAIL, write_envelope, write_envelope_head, write_list, write_watch_event,
+};
 pub use error::{DecodeError, EncodeError};
 pub use layout::Messages;
 pub use openapi::{openapi_v2, openapi_v3};
-pub use wire::write_bytes;
+pub use wire::{field_length, write_bytes, write_field_head};

@@ -208,18 +208,18 @@ pub(crate) fn varint_len(number: u64) -> usize {
 
 /// Appends a length-delimited field.
 pub fn write_bytes(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
-    write_head(number, bytes.len(), out);
+    write_field_head(number, bytes.len(), out);
     out.extend_from_slice(bytes);
 }
 
-/// Appends the bytes before the content of a length-delimited field.
-pub(crate) fn write_head(number: u32, length: usize, out: &mut Vec<u8>) {
+/// Appends the number and the length of a length-delimited field, which precede its bytes.
+pub fn write_field_head(number: u32, length: usize, out: &mut Vec<u8>) {
     write_varint(u64::from(number) << 3 | Wire::Bytes as u64, out);
     write_varint(length as u64, out);
 }
 
-/// Returns the size of a length-delimited field with a number below 16.
-pub(crate) fn bytes_len(length: usize) -> usize {
+/// Returns the size of a length-delimited field of `length` bytes, number and length included. The number is below 16.
+pub fn field_length(length: usize) -> usize {
     1 + varint_len(length as u64) + length
 }
 

@@ -5,6 +5,7 @@
 //! revision is spliced in once, and the answer, the cache and every watcher share the result.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -117,6 +118,8 @@ pub struct Entry<X: Indexer> {
     revision_at: Option<u32>,
     /// Which operation of its transaction wrote it: with the revision, the identity of a version.
     position: u16,
+    /// Length of another encoding of the value; 0 while it is unknown.
+    encoded_length: AtomicU32,
     mod_revision: Revision,
     create_revision: Revision,
     /// In a place of its own: of what comes from the disk, most is listed and watched without an index.
@@ -170,6 +173,7 @@ impl<X: Indexer> Entry<X> {
             text,
             revision_at: value.revision_at,
             position,
+            encoded_length: AtomicU32::new(0),
             mod_revision,
             create_revision,
             index: index.map_or_else(OnceLock::new, |index| OnceLock::from(Box::new(index))),
@@ -199,6 +203,7 @@ impl<X: Indexer> Entry<X> {
             text: Text::Plain(bytes),
             revision_at: self.revision_at,
             position,
+            encoded_length: AtomicU32::new(0),
             mod_revision,
             create_revision: self.create_revision,
             index: OnceLock::new(),
@@ -224,6 +229,21 @@ impl<X: Indexer> Entry<X> {
     /// How many bytes the value has with its revision in place.
     pub fn length(&self) -> usize {
         self.text.len()
+    }
+
+    /// Returns the length that [`Self::set_encoded_length`] noted, if any.
+    pub fn encoded_length(&self) -> Option<usize> {
+        match self.encoded_length.load(Ordering::Relaxed) {
+            0 => None,
+            length => Some(length as usize),
+        }
+    }
+
+    /// Notes the length of another encoding of this value, so that it need not be encoded again to learn it. The store's
+    /// user chooses the encoding, and always the same one.
+    pub fn set_encoded_length(&self, length: usize) {
+        self.encoded_length
+            .store(u32::try_from(length).unwrap_or_default(), Ordering::Relaxed);
     }
 
     /// The value as it was written, without its revision.

@@ -1,8 +1,11 @@
 //! Objects in protobuf: answers that are made of the JSON of stored objects.
 
-use holdfast_proto::{Messages, TAIL, write_bytes, write_envelope, write_list};
+use holdfast_proto::{
+    Messages, TAIL, field_length, write_bytes, write_envelope, write_envelope_head, write_field_head, write_list,
+};
 use holdfast_resource::schema::{OWNED_FIELDS, TypeId, TypeTable};
 use holdfast_value::{Limits, Value, json};
+use smol_str::SmolStr;
 
 use crate::http::ApiError;
 
@@ -61,12 +64,19 @@ fn metadata_list_v1beta1(messages: &Messages, list: &Value) -> Result<Vec<u8>, A
 /// # Errors
 /// As [`from_json`].
 pub(crate) fn message(messages: &Messages, api_version: &str, kind: &str, object: &Value) -> Result<Vec<u8>, ApiError> {
-    let of = type_of(messages.types(), api_version, kind).ok_or_else(|| {
+    encode(messages, type_with_message(messages, api_version, kind)?, object)
+}
+
+/// Returns the type of the objects of a kind that has a protobuf form.
+///
+/// # Errors
+/// 406 for other kinds.
+pub(crate) fn type_with_message(messages: &Messages, api_version: &str, kind: &str) -> Result<TypeId, ApiError> {
+    type_of(messages.types(), api_version, kind).ok_or_else(|| {
         ApiError::not_acceptable(format!(
             "object {kind} in {api_version} does not implement the protobuf marshalling interface and cannot be encoded to a protobuf message"
         ))
-    })?;
-    encode(messages, of, object)
+    })
 }
 
 /// The type of the objects of a built-in kind.
@@ -96,6 +106,68 @@ pub(crate) fn list(
     let mut out = Vec::new();
     write_list(api_version, kind, &metadata, items.iter().map(Vec::as_slice), &mut out);
     Ok(out)
+}
+
+/// The bytes around the items of a list, so that the items can be written one at a time. The total size of the items
+/// must be known before the first is written, since the length of the list precedes them.
+pub(crate) struct ListFrame {
+    api_version: SmolStr,
+    kind: SmolStr,
+    /// The message of the `ListMeta`.
+    metadata: Vec<u8>,
+    /// The number of the field that holds the items.
+    items_field: u32,
+    /// The number of the field that holds the metadata. The fields are written in the order of their numbers.
+    metadata_field: u32,
+}
+
+impl ListFrame {
+    /// The frame of a list of that version and kind (`v1`, `PodList`); `metadata` is the JSON of its `ListMeta`.
+    ///
+    /// # Errors
+    /// 500 where the metadata do not fit their type.
+    pub(crate) fn new(messages: &Messages, api_version: &str, kind: &str, metadata: &str) -> Result<Self, ApiError> {
+        let metadata = json::parse(metadata.as_bytes(), &Limits::TRUSTED)
+            .map_err(|error| ApiError::internal(error.to_string()))?;
+        // This version of the list has the two fields the other way round.
+        let is_swapped = (api_version, kind) == ("meta.k8s.io/v1beta1", "PartialObjectMetadataList");
+        let (metadata_field, items_field) = if is_swapped { (2, 1) } else { (1, 2) };
+        Ok(Self {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            metadata: encode(messages, list_meta(messages)?, &metadata)?,
+            items_field,
+            metadata_field,
+        })
+    }
+
+    /// Returns the size of an item whose message has `length` bytes.
+    pub(crate) fn item_size(length: usize) -> usize {
+        field_length(length)
+    }
+
+    /// Writes all that precedes the first item; `items` is the total size of the items.
+    pub(crate) fn write_head(&self, items: usize, out: &mut Vec<u8>) {
+        let message = field_length(self.metadata.len()) + items;
+        write_envelope_head(&self.api_version, &self.kind, message, out);
+        if self.metadata_field < self.items_field {
+            write_bytes(self.metadata_field, &self.metadata, out);
+        }
+    }
+
+    /// Writes an item.
+    pub(crate) fn write_item(&self, message: &[u8], out: &mut Vec<u8>) {
+        write_field_head(self.items_field, message.len(), out);
+        out.extend_from_slice(message);
+    }
+
+    /// Writes all that follows the last item.
+    pub(crate) fn write_tail(&self, out: &mut Vec<u8>) {
+        if self.metadata_field > self.items_field {
+            write_bytes(self.metadata_field, &self.metadata, out);
+        }
+        out.extend_from_slice(&TAIL);
+    }
 }
 
 fn list_meta(messages: &Messages) -> Result<TypeId, ApiError> {
@@ -149,6 +221,39 @@ mod tests {
             "{older:?}"
         );
         assert_eq!((newer.len(), older[0]), (older.len(), 0x0a));
+    }
+
+    #[test]
+    fn list_frame_with_items_equals_whole_list() {
+        let messages = messages();
+        for version in ["v1", "v1beta1"] {
+            let api_version = format!("meta.k8s.io/{version}");
+            let text = format!(
+                r#"{{"kind":"PartialObjectMetadataList","apiVersion":"{api_version}","metadata":{{"resourceVersion":"7"}},"items":[{{"metadata":{{"name":"a"}}}},{{"metadata":{{"name":"b"}}}}]}}"#
+            );
+            let frame = ListFrame::new(
+                &messages,
+                &api_version,
+                "PartialObjectMetadataList",
+                r#"{"resourceVersion":"7"}"#,
+            )
+            .unwrap();
+            let items = ["a", "b"].map(|name| {
+                let item = json::parse(
+                    format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).as_bytes(),
+                    &Limits::TRUSTED,
+                );
+                message(&messages, &api_version, "PartialObjectMetadata", &item.unwrap()).unwrap()
+            });
+            let mut out = Vec::new();
+            frame.write_head(
+                items.iter().map(|item| ListFrame::item_size(item.len())).sum(),
+                &mut out,
+            );
+            items.iter().for_each(|item| frame.write_item(item, &mut out));
+            frame.write_tail(&mut out);
+            assert_eq!(out, from_json(&messages, text.as_bytes()).unwrap(), "{version}");
+        }
     }
 
     #[test]

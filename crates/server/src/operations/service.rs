@@ -532,7 +532,7 @@ impl std::fmt::Display for HeaderInLog<'_> {
 /// Returns the answer, which keeps the seat of its request until the client has received it.
 fn holding(mut response: Response, seat: Option<Arc<Seat>>) -> Response {
     if let Some(seat) = seat {
-        response.body_mut().hold(seat);
+        response.body_mut().hold_seat(seat);
     }
     response
 }

@@ -1,40 +1,28 @@
-//! The objects of a list, read from a snapshot a few at a time, and their encoded bytes.
+//! The objects of a list, read from a snapshot a few at a time.
 //!
-//! Neither the objects nor their bytes are ever collected: the unsent rest is an offset into a snapshot that costs
-//! nothing to keep. The reader yields regularly, because a long list is more work than a request may do without a
-//! break.
+//! The objects are never collected: the unsent rest is an offset into a snapshot that costs nothing to keep. The reader
+//! yields regularly, because a long list is more work than a request may do without a break.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::stream;
 use holdfast_resource::Resource;
 use holdfast_store::Key;
 use holdfast_value::Value;
-use holdfast_value::json::Indenter;
 use tokio::time::Instant;
 
 use crate::http::ApiError;
 use crate::metrics::Tally;
 use crate::objects::{Entry, Selection, Snapshot};
-use crate::read::list_answer::Writer;
 use crate::representation::conversion::{self, BYTES_TOGETHER, TOGETHER};
 use crate::representation::{Context, RequestedVersion};
-use crate::wire::body::ResponseBody;
 
 /// The number of objects that a list examines before it checks if it should yield.
 const LOOK: usize = 64;
 
 /// The time that a list works before it yields.
 const SLICE: Duration = Duration::from_micros(100);
-
-/// The size in bytes at which a chunk is sent.
-const RUN_BYTES: usize = 64 * 1024;
-
-/// The size in bytes from which a chunk gets its full capacity at once, so that it need not grow step by step.
-const LONG_BYTES: usize = 8 * 1024;
 
 /// The objects of a list, read one after the other.
 #[derive(Default)]
@@ -98,6 +86,7 @@ impl Conversion {
 }
 
 /// The part of a snapshot that was not examined yet.
+#[derive(Clone)]
 struct Rest {
     snapshot: Snapshot,
     resource: Arc<Resource>,
@@ -106,6 +95,7 @@ struct Rest {
     next: Next,
 }
 
+#[derive(Clone)]
 enum Next {
     From(Vec<u8>),
     After(Key),
@@ -228,6 +218,32 @@ impl ListItems {
         Ok(self)
     }
 
+    /// Returns a copy that yields the same objects again. It counts nothing in the metrics.
+    pub(crate) fn fork(&self) -> Self {
+        Self {
+            found: self.found.clone(),
+            rest: self.rest.clone(),
+            conversion: self.conversion.clone(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Counts the objects.
+    ///
+    /// # Errors
+    /// 500 if a webhook fails whose answer the selection of objects needs.
+    pub(crate) async fn count(mut self) -> Result<usize, ApiError> {
+        let (mut count, mut turn) = (0, TimeSlice::default());
+        loop {
+            count += self.found.len();
+            self.found.clear();
+            if !self.look().await? {
+                return Ok(count);
+            }
+            turn.end_if_due().await;
+        }
+    }
+
     /// Returns the stored entries that were found and not yet returned.
     pub(crate) fn found(&self) -> impl DoubleEndedIterator<Item = &Arc<Entry>> {
         self.found.iter().map(|item| &item.entry)
@@ -251,24 +267,6 @@ impl ListItems {
                 return Ok(None);
             }
         }
-    }
-
-    /// Returns the body that `writer` makes of these objects. It is sent in chunks as the client reads them, indented
-    /// if that is requested.
-    pub(crate) fn into_body(self, writer: Writer, head: Vec<u8>, indenter: Option<Indenter>) -> ResponseBody {
-        let body = Body {
-            items: self,
-            writer,
-            indenter,
-            run: head,
-            turn: TimeSlice::default(),
-            first: true,
-            ended: false,
-        };
-        ResponseBody::stream(stream::unfold(body, |mut body| async move {
-            let run = body.run().await?;
-            Some((run, body))
-        }))
     }
 }
 
@@ -318,54 +316,5 @@ impl TimeSlice {
             tokio::task::yield_now().await;
             self.0 = Instant::now();
         }
-    }
-}
-
-struct Body {
-    items: ListItems,
-    writer: Writer,
-    indenter: Option<Indenter>,
-    run: Vec<u8>,
-    /// The time slice, which continues from chunk to chunk: the connection's work on a chunk counts as well.
-    turn: TimeSlice,
-    first: bool,
-    ended: bool,
-}
-
-impl Body {
-    async fn run(&mut self) -> Option<Bytes> {
-        while !self.ended && self.run.len() < RUN_BYTES {
-            if self.run.len() >= LONG_BYTES && self.run.capacity() < RUN_BYTES {
-                self.run.reserve_exact(RUN_BYTES + LONG_BYTES - self.run.len());
-            }
-            let written = match self.items.next(&mut self.turn).await {
-                Ok(Some(item)) => {
-                    let first = std::mem::replace(&mut self.first, false);
-                    self.writer.before(first, &mut self.run);
-                    self.writer.item(&item, &mut self.run)
-                }
-                Ok(None) => {
-                    self.writer.end(self.first, &mut self.run);
-                    if self.indenter.is_none() {
-                        self.run.push(b'\n');
-                    }
-                    self.ended = true;
-                    Ok(())
-                }
-                Err(error) => Err(error),
-            };
-            if let Err(error) = written {
-                // The status is already sent; the client cannot parse a truncated list.
-                tracing::error!(%error, "a list ends before its last object");
-                self.ended = true;
-            }
-        }
-        let mut run = std::mem::take(&mut self.run);
-        if let Some(indenter) = &mut self.indenter {
-            let mut indented = Vec::new();
-            indenter.write(&run, &mut indented);
-            run = indented;
-        }
-        (!run.is_empty()).then(|| Bytes::from(run))
     }
 }

@@ -2,56 +2,74 @@
 
 use std::sync::Arc;
 
-use holdfast_proto::Messages;
 use holdfast_resource::schema::TypeTable;
 use holdfast_value::Value;
-use holdfast_value::json::Indenter;
 use http::StatusCode;
-use http_body_util::{BodyExt as _, Collected};
 
 use crate::http::ApiError;
 use crate::http::negotiation::{Format, MetaVersion, Representation, View};
-use crate::http::protobuf;
+use crate::http::protobuf::{self, ListFrame};
 use crate::http::query::Query;
 use crate::http::response::{self, Response};
 use crate::http::table::IncludeObject;
 use crate::objects;
-use crate::read::items::{ListItem, TimeSlice};
+use crate::read::items::{ListItem, ListItems};
 use crate::read::list::Page;
+use crate::read::list_body::{self, ItemMessages};
 use crate::representation::table::Rows;
 use crate::representation::{Context, RequestedVersion, Tree, go_package, write_partial};
+use crate::wire::body::ResponseBody;
 
 /// Returns the answer with a list.
 ///
 /// # Errors
 /// 406 for a view that lists do not have, 500 if the objects cannot be converted.
 pub(crate) async fn answer(
-    context: &Context,
+    context: &Arc<Context>,
     shown: &RequestedVersion,
     query: &Query,
     representation: &Representation,
-    mut page: Page,
+    page: Page,
 ) -> Result<Response, ApiError> {
-    let (format, pretty) = (representation.format, representation.pretty);
-    let content_type = format.content_type();
-    if representation.view == View::Whole && format == Format::Protobuf {
-        let body = protobuf_list(&context.messages, shown, page).await?;
-        return Ok(response::bytes(StatusCode::OK, content_type, body));
-    }
-    let metadata = match representation.view {
-        View::Whole if shown.resource.conventions.chunks_count_rest => page.metadata_with_continue(),
+    let Representation {
+        view, format, pretty, ..
+    } = *representation;
+    let metadata = match view {
+        View::Whole if format != Format::Protobuf && shown.resource.conventions.chunks_count_rest => {
+            page.metadata_with_continue()
+        }
         _ => page.metadata(),
     };
-    let (writer, head) = Writer::new(context, shown, query, representation, &metadata)?;
-    // A webhook error for the first objects can still become a status; after that the answer has begun.
-    page.items.prepare().await?;
-    let indenter = (format == Format::Json && pretty).then(Indenter::default);
-    let body = page.items.into_body(writer, head, indenter);
-    if format == Format::Json {
-        return Ok(response::bytes(StatusCode::OK, content_type, body));
+    let body = if format == Format::Protobuf {
+        protobuf_list(context, shown, query, representation, page.items, &metadata).await?
+    } else {
+        let (writer, head) = Writer::new(context, shown, query, representation, &metadata)?;
+        list_body::body(page.items, writer, head, format, pretty).await?
+    };
+    Ok(response::bytes(StatusCode::OK, format.content_type(), body))
+}
+
+/// Returns the body of a list in protobuf: of whole objects or of their metadata. Tables have no such form.
+async fn protobuf_list(
+    context: &Arc<Context>,
+    shown: &RequestedVersion,
+    query: &Query,
+    representation: &Representation,
+    items: ListItems,
+    metadata: &str,
+) -> Result<ResponseBody, ApiError> {
+    let messages = &context.messages;
+    if representation.view == View::Whole {
+        let frame = ListFrame::new(messages, &shown.api_version, &shown.list_kind, metadata)?;
+        let messages = ItemMessages::new(context, shown, None);
+        return list_body::protobuf_body(items, messages, frame).await;
     }
-    let json = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
-    response::encoded(&context.messages, StatusCode::OK, representation, json)
+    let (writer, _) = Writer::new(context, shown, query, representation, metadata)?;
+    let (api_version, kind) = writer.list_type();
+    protobuf::type_with_message(messages, api_version, kind)?;
+    let frame = ListFrame::new(messages, api_version, kind, metadata)?;
+    let messages = ItemMessages::new(context, shown, Some(writer));
+    list_body::protobuf_body(items, messages, frame).await
 }
 
 /// Returns the answer with a list of `trees`, which are in their storage version; `metadata` is that of the list, as
@@ -194,6 +212,23 @@ impl Writer {
         bytes.extend_from_slice(objects::list_item(object, kind, api_version));
     }
 
+    /// Returns the name of the member that holds the objects.
+    pub(crate) fn member(&self) -> &'static str {
+        match &self.items {
+            ItemForm::Row(_) => "rows",
+            ItemForm::Whole | ItemForm::Partial(_) => "items",
+        }
+    }
+
+    /// Returns version and kind of the list.
+    fn list_type(&self) -> (&str, &str) {
+        match &self.items {
+            ItemForm::Whole => (&self.shown.api_version, &self.shown.list_kind),
+            ItemForm::Partial(version) => (version.api_version(), "PartialObjectMetadataList"),
+            ItemForm::Row(rows) => (rows.api_version(), "Table"),
+        }
+    }
+
     /// Writes the bytes before an object, which depend on it being the `first` one.
     pub(crate) fn before(&self, first: bool, bytes: &mut Vec<u8>) {
         match &self.items {
@@ -211,15 +246,4 @@ impl Writer {
             ItemForm::Whole | ItemForm::Partial(_) => bytes.extend_from_slice(b"]}"),
         }
     }
-}
-
-/// Returns a list in protobuf, each item encoded once. Its length precedes it, so that it is built as a whole.
-async fn protobuf_list(messages: &Messages, shown: &RequestedVersion, mut page: Page) -> Result<Vec<u8>, ApiError> {
-    let metadata = page.metadata();
-    let (mut items, mut turn) = (Vec::new(), TimeSlice::default());
-    while let Some(item) = page.items.next(&mut turn).await? {
-        let tree = shown.answered(Tree::Stored(&objects::tree(&item.entry)))?;
-        items.push(protobuf::message(messages, &shown.api_version, &shown.kind, &tree)?);
-    }
-    protobuf::list(messages, &shown.api_version, &shown.list_kind, &metadata, &items)
 }

@@ -168,7 +168,7 @@ impl RequestedVersion {
     }
 
     /// Returns true if the answer contains the complete stored object.
-    fn is_stored_whole(&self, entry: &Entry) -> bool {
+    pub(crate) fn is_stored_whole(&self, entry: &Entry) -> bool {
         !self.drops_managed_fields && self.is_stored_so(entry)
     }
 

@@ -88,9 +88,14 @@ impl Rows {
         Some((tree, shown.reduced_text(metadata)))
     }
 
+    /// Returns the `apiVersion` of the table.
+    pub(crate) fn api_version(&self) -> &'static str {
+        self.version.api_version()
+    }
+
     /// Returns the bytes before the rows. `metadata` is that of the list or of the one object, as JSON.
     pub(crate) fn head(&self, metadata: &str, with_columns: bool) -> Vec<u8> {
-        let api_version = self.version.api_version();
+        let api_version = self.api_version();
         let head = format!(
             "{{\"kind\":\"Table\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"columnDefinitions\":"
         );

@@ -18,8 +18,16 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 pub(crate) const LARGE: usize = 32 * 1024;
 
 tokio::task_local! {
-    /// True if the request that this task serves has announced long work.
-    static LONG: Cell<bool>;
+    /// The request that this task serves.
+    static REQUEST: RequestWork;
+}
+
+/// The work of one request.
+struct RequestWork {
+    /// True if the request has announced long work.
+    is_long: Cell<bool>,
+    /// The places for long work, which its answer needs too.
+    places: LongWork,
 }
 
 /// Announces that the next work of this request may be long, if `size` bytes are large.
@@ -29,11 +37,15 @@ pub(crate) async fn begins(size: usize) {
     }
     // Other requests, such as those of controllers, stay on their thread; a single-threaded runtime has no other
     // thread.
-    let elsewhere = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if elsewhere && LONG.try_with(|long| !long.replace(true)) == Ok(true) {
+    if has_other_threads() && REQUEST.try_with(|request| !request.is_long.replace(true)) == Ok(true) {
         // The next poll runs outside the worker threads.
         tokio::task::yield_now().await;
     }
+}
+
+/// True if the runtime has threads that go on while one does long work.
+fn has_other_threads() -> bool {
+    Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread)
 }
 
 /// The limit of concurrent long work.
@@ -56,7 +68,25 @@ impl LongWork {
             places: Arc::clone(&self.0),
             waiting: None,
         };
-        LONG.scope(Cell::new(false), turns).await
+        let request = RequestWork {
+            is_long: Cell::new(false),
+            places: self.clone(),
+        };
+        REQUEST.scope(request, turns).await
+    }
+
+    /// Returns the places of the request that this task serves, for work that is done after the request: on its answer.
+    pub(crate) fn current() -> Option<Self> {
+        REQUEST.try_with(|request| request.places.clone()).ok()
+    }
+
+    /// Runs `work` on an object of `size` bytes, apart from other requests if that is long.
+    pub(crate) async fn run<T>(&self, size: usize, work: impl FnOnce() -> T) -> T {
+        if size < LARGE || !has_other_threads() {
+            return work();
+        }
+        let _place = self.0.acquire().await;
+        tokio::task::block_in_place(work)
     }
 }
 
@@ -75,7 +105,7 @@ impl<F: Future + Unpin> Future for Turns<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
-        if !LONG.with(Cell::get) {
+        if !REQUEST.with(|request| request.is_long.get()) {
             return Pin::new(&mut this.work).poll(context);
         }
         let places = &this.places;

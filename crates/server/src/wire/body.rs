@@ -17,7 +17,8 @@ use http_body_util::BodyExt;
 use http_body_util::combinators::UnsyncBoxBody;
 use parking_lot::Mutex;
 
-use crate::wire::in_flight::Seat;
+use crate::wire::heads::Exchange;
+use crate::wire::in_flight::{AnswerSeat, Seat};
 use crate::wire::slow_clients::stream_has_event;
 
 /// An answer to a request.
@@ -53,6 +54,8 @@ pub struct RequestBody {
     read_timeout: Duration,
     /// The place of the request among those that are served, which it does not take up while its body comes.
     place: Option<Arc<Seat>>,
+    /// The exchange on an HTTP/1.1 connection, which lasts until the body was read.
+    exchange: Option<Exchange>,
 }
 
 type Source = UnsyncBoxBody<Bytes, std::io::Error>;
@@ -70,6 +73,14 @@ impl RequestBody {
             source: Mutex::new(source),
             read_timeout,
             place: None,
+            exchange: None,
+        }
+    }
+
+    /// Keeps `exchange` going until the body was read, if there is one.
+    pub(crate) fn belong_to(&mut self, exchange: &Exchange) {
+        if self.source.get_mut().is_some() {
+            self.exchange = Some(exchange.clone());
         }
     }
 
@@ -85,8 +96,19 @@ impl RequestBody {
     }
 
     /// The body as it comes, to be passed on. It has no bound: nothing of it is kept.
-    pub(crate) fn pass_on(self) -> Source {
+    pub(crate) fn pass_on(mut self) -> Source {
         let source = self.source.lock().take();
+        let source = match (source, self.exchange.take()) {
+            (Some(source), Some(exchange)) => Some(
+                source
+                    .map_frame(move |frame| {
+                        let _ = &exchange;
+                        frame
+                    })
+                    .boxed_unsync(),
+            ),
+            (source, _) => source,
+        };
         source.unwrap_or_else(|| {
             http_body_util::Empty::new()
                 .map_err(|never| match never {})
@@ -118,7 +140,11 @@ impl Drop for RequestBody {
         };
         let small = source.size_hint().lower() <= MAX_UNWANTED_BYTES;
         if let (true, Ok(runtime)) = (small, tokio::runtime::Handle::try_current()) {
-            runtime.spawn(tokio::time::timeout(UNWANTED_TIMEOUT, discard(source)));
+            let exchange = self.exchange.take();
+            runtime.spawn(async move {
+                let _exchange = exchange;
+                tokio::time::timeout(UNWANTED_TIMEOUT, discard(source)).await
+            });
         }
     }
 }
@@ -296,6 +322,24 @@ impl ResponseBody {
             Some(before) => Arc::new((before, what)),
             None => Arc::new(what),
         });
+    }
+
+    /// Keeps the place of a request as [`Self::hold`] does. An answer that comes piece by piece gives the place back while the
+    /// client takes nothing.
+    pub(crate) fn hold_seat(&mut self, seat: Arc<Seat>) {
+        let Content::Stream(stream) = &mut self.content else {
+            return self.hold(seat);
+        };
+        let pieces = std::mem::replace(stream, Box::pin(futures_util::stream::empty()));
+        let seat = AnswerSeat::new(seat);
+        let paced = (pieces, Arc::clone(&seat));
+        *stream = Box::pin(futures_util::stream::unfold(paced, |(mut pieces, seat)| async move {
+            seat.begin_piece().await;
+            let piece = pieces.next().await?;
+            seat.end_piece();
+            Some((piece, (pieces, seat)))
+        }));
+        self.hold(seat);
     }
 
     /// Whether the connection may have the answer long before its client has it.

@@ -7,7 +7,8 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use holdfast_authorization::User;
 use parking_lot::Mutex;
@@ -26,9 +27,17 @@ pub struct InFlight {
     bodies: Mutex<Shares>,
     /// Their bytes that came already.
     bytes: Mutex<Shares>,
+    /// Answers whose clients are slow to read them, so that they have given their places back.
+    untaken: Mutex<Shares>,
     /// Those that are served and take long.
     pub(crate) long_work: LongWork,
 }
+
+/// The most answers that wait for their clients without a place; each of the others keeps its place.
+const MAX_UNTAKEN_ANSWERS: usize = 1000;
+
+/// An answer of which the client has taken nothing for this long gives its place back.
+const UNTAKEN_DELAY: Duration = Duration::from_millis(250);
 
 /// The most bodies that are received at a time, and the most bytes that are kept of them.
 const BODIES: usize = 2000;
@@ -49,6 +58,7 @@ impl InFlight {
             mutating: shares(mutating),
             bodies: shares(BODIES),
             bytes: shares(BODY_BYTES),
+            untaken: shares(MAX_UNTAKEN_ANSWERS),
             long_work: LongWork::default(),
         }
     }
@@ -231,6 +241,81 @@ impl Drop for Seat {
     }
 }
 
+/// The place of a request whose answer is written as the client takes it. The place is given back while the client takes
+/// nothing, so that slow clients hold up nobody, and taken again before more is written.
+pub(crate) struct AnswerSeat {
+    seat: Arc<Seat>,
+    /// Counts when pieces are begun and handed over.
+    progress: AtomicUsize,
+    /// True while the place is given back.
+    is_away: Mutex<bool>,
+}
+
+impl AnswerSeat {
+    /// The place `seat`, which is watched from now on.
+    pub(crate) fn new(seat: Arc<Seat>) -> Arc<Self> {
+        let answer = Arc::new(Self {
+            seat,
+            progress: AtomicUsize::new(0),
+            is_away: Mutex::new(false),
+        });
+        let watched = Arc::downgrade(&answer);
+        tokio::spawn(async move {
+            let mut seen = 0;
+            loop {
+                tokio::time::sleep(UNTAKEN_DELAY).await;
+                let Some(answer) = watched.upgrade() else { return };
+                seen = answer.leave_unless_progressed(seen);
+            }
+        });
+        answer
+    }
+
+    fn leave_unless_progressed(&self, seen: usize) -> usize {
+        let mut is_away = self.is_away.lock();
+        let progress = self.progress.load(Ordering::Acquire);
+        if progress == seen && !*is_away {
+            let user = &self.seat.user.name;
+            *is_away = self.seat.in_flight.untaken.lock().take(user, 1, false);
+            if *is_away {
+                self.seat.leave();
+            }
+        }
+        progress
+    }
+
+    /// A piece of the answer is begun: takes the place again if it was given back. Where none becomes free in time, the
+    /// answer goes on without, since it cannot be rejected any more.
+    pub(crate) async fn begin_piece(&self) {
+        let was_away = {
+            let mut is_away = self.is_away.lock();
+            self.progress.fetch_add(1, Ordering::AcqRel);
+            std::mem::replace(&mut *is_away, false)
+        };
+        if was_away {
+            self.give_share_back();
+            self.seat.enter_again().await;
+        }
+    }
+
+    /// A piece of the answer is handed to the connection.
+    pub(crate) fn end_piece(&self) {
+        self.progress.fetch_add(1, Ordering::AcqRel);
+    }
+
+    fn give_share_back(&self) {
+        self.seat.in_flight.untaken.lock().give_back(&self.seat.user.name, 1);
+    }
+}
+
+impl Drop for AnswerSeat {
+    fn drop(&mut self) {
+        if *self.is_away.get_mut() {
+            self.give_share_back();
+        }
+    }
+}
+
 /// A request whose body is received.
 #[derive(Debug)]
 pub(crate) struct Receiving {
@@ -328,6 +413,27 @@ mod tests {
         let (in_flight, ann) = (Arc::new(InFlight::new(0, 0)), user("ann"));
         let places: Vec<_> = (0..1000).map(|_| write(&in_flight, &ann)).collect();
         assert!(places.iter().all(Option::is_some));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answer_that_is_not_taken_gives_its_seat_back() {
+        let in_flight = Arc::new(InFlight::new(1, 0));
+        let (ann, bob) = (user("ann"), user("bob"));
+        let seat = AnswerSeat::new(Arc::new(in_flight.enter(&ann, false, true).unwrap()));
+        seat.begin_piece().await;
+        seat.end_piece();
+        assert!(read(&in_flight, &bob).is_none());
+        tokio::time::sleep(3 * UNTAKEN_DELAY).await;
+        let other = read(&in_flight, &bob);
+        assert!(other.is_some());
+        assert_eq!(in_flight.untaken.lock().taken, 1);
+        drop(other);
+        seat.begin_piece().await;
+        assert_eq!(in_flight.untaken.lock().taken, 0);
+        tokio::time::sleep(3 * UNTAKEN_DELAY).await;
+        assert_eq!(in_flight.untaken.lock().taken, 1);
+        drop(seat);
+        assert_eq!((in_flight.untaken.lock().taken, in_flight.now()[0].1), (0, 0));
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ pub mod client_authorities;
 pub mod connection;
 pub mod fairness;
 pub(crate) mod gathered;
+pub(crate) mod heads;
 pub mod in_flight;
 pub(crate) mod slow_clients;
 pub mod tls;

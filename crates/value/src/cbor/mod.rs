@@ -9,7 +9,7 @@ mod write;
 
 use crate::{Error, Limits, Value};
 
-pub use write::{write, write_item};
+pub use write::{write, write_item, write_list_head, write_map_head};
 
 /// Prefix of all CBOR output, which distinguishes it from other formats: the head of tag 55799.
 pub const SELF_DESCRIBED: [u8; 3] = [0xd9, 0xd9, 0xf7];

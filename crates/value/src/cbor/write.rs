@@ -19,6 +19,16 @@ pub fn write_item(value: &Value, out: &mut Vec<u8>) {
     let Ok(()) = item(value, &mut Encoder::from(Out(out)));
 }
 
+/// Writes the head of a list; its `length` items follow.
+pub fn write_list_head(length: usize, out: &mut Vec<u8>) {
+    let Ok(()) = Encoder::from(Out(out)).push(Header::Array(Some(length)));
+}
+
+/// Writes the head of a map; its `length` entries follow, each a key and a value.
+pub fn write_map_head(length: usize, out: &mut Vec<u8>) {
+    let Ok(()) = Encoder::from(Out(out)).push(Header::Map(Some(length)));
+}
+
 /// Writer to memory, which never fails.
 struct Out<'a>(&'a mut Vec<u8>);
 

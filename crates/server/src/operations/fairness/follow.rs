@@ -59,6 +59,8 @@ pub fn follow(context: &Arc<Context>, fairness: &Arc<PriorityAndFairness>) {
     follow("flowschemas", |configuration, key, object| {
         replace(&mut configuration.schemas, key, object.and_then(SchemaSpec::read))
     });
+    // A second start with the same levels does not happen.
+    let _ = fairness.shared.set(context.shared.clone());
     let (minded, counted, of_all) = (Arc::clone(fairness), Arc::clone(fairness), Arc::clone(context));
     let (background, shutdown) = (&context.background, &context.shutdown);
     background.spawn(

@@ -5,7 +5,7 @@ mod dump;
 mod follow;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -14,6 +14,7 @@ use holdfast_fairness::{
     Arrival, LevelSpec, ListQuery, Moment, ObjectStatistics, SchemaSpec, WatchKey, WorkEstimate, list_seats,
     mutating_work,
 };
+use holdfast_resource::GroupResource;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{Method, Uri};
 use parking_lot::Mutex;
@@ -21,6 +22,8 @@ use smol_str::SmolStr;
 
 use crate::http::options::reads_as_true;
 use crate::http::request_info::{RequestInfo, ResourcePath};
+use crate::objects::Snapshot;
+use crate::representation::Shared;
 use crate::wire::fairness::{Fairness, LevelSeat, RequestDetails, Schema, SteadyClock, WatchHold, turn};
 use crate::wire::in_flight::{InFlight, Seat};
 
@@ -39,8 +42,10 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// The priority levels of a server, and the data for estimates of requests.
 pub struct PriorityAndFairness {
     pub(crate) levels: Arc<Fairness>,
-    /// The number of objects, by the group and then the plural name of the resource.
+    /// The number and average size of objects at the last count, by the group and then the plural name of the resource.
     objects: ArcSwap<ObjectTable>,
+    /// The resources and the store, where objects are counted anew for each request.
+    shared: OnceLock<Shared>,
     /// The objects of the configuration, by their keys.
     configuration: Mutex<Configuration>,
     /// The start of the clock of the levels.
@@ -83,6 +88,7 @@ impl PriorityAndFairness {
         Self {
             levels: Arc::new(Fairness::new(seats, clock)),
             objects: ArcSwap::default(),
+            shared: OnceLock::new(),
             configuration: Mutex::default(),
             origin: (origin, SystemTime::now()),
             request_timeout,
@@ -173,7 +179,28 @@ impl PriorityAndFairness {
         }
     }
 
+    /// The number of objects there are now, and their size as it was when they were counted last.
     fn objects_of(&self, target: &ResourcePath) -> Option<ObjectStatistics> {
+        let counted = self.counted_objects_of(target);
+        let Some(shared) = self.shared.get() else {
+            return counted;
+        };
+        let name = GroupResource {
+            group: target.group.clone(),
+            resource: target.resource.clone(),
+        };
+        let registry = shared.registry.load();
+        let prefix = registry.resource(&name)?.storage.as_ref()?.namespace_prefix("");
+        let snapshot = shared.store.of(prefix.as_bytes()).snapshot();
+        let count = i64::try_from(snapshot.count(prefix.as_bytes())).unwrap_or(i64::MAX);
+        let average_bytes = match counted.map_or(0, |counted| counted.average_bytes) {
+            0 => average_size(&snapshot, prefix.as_bytes()),
+            counted => counted,
+        };
+        Some(ObjectStatistics { count, average_bytes })
+    }
+
+    fn counted_objects_of(&self, target: &ResourcePath) -> Option<ObjectStatistics> {
         let objects = self.objects.load();
         let mut groups = objects.get(&target.resource)?.iter();
         groups
@@ -190,6 +217,17 @@ impl PriorityAndFairness {
     fn instant_of(&self, moment: Moment) -> Instant {
         self.origin.0 + Duration::from_nanos(moment.0)
     }
+}
+
+/// Number of objects whose average size is that of all, until all are counted.
+const SAMPLED_OBJECTS: usize = 16;
+
+/// Returns the average size of the first objects below `prefix`.
+fn average_size(snapshot: &Snapshot, prefix: &[u8]) -> i64 {
+    let sizes = snapshot.range(prefix).take(SAMPLED_OBJECTS).map(|entry| entry.length());
+    let (count, bytes) = sizes.fold((0, 0), |(count, bytes), size| (count + 1, bytes + size));
+    let average = bytes.checked_div(count).unwrap_or_default();
+    i64::try_from(average).unwrap_or(i64::MAX)
 }
 
 /// Adds the headers that name the flow schema and the priority level of the request.

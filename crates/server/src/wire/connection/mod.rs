@@ -29,6 +29,7 @@ use crate::runtime::shutdown::Shutdown;
 use crate::wire::body::{RequestBody, Response};
 use crate::wire::client_authorities::ClientAuthorities;
 use crate::wire::gathered::Gathered;
+use crate::wire::heads::{BoundedHeads, Exchange, HeadBudget, PendingHead};
 use crate::wire::slow_clients::{Streams, WriteTimeout, answer_untaken, stream_lasts};
 use crate::wire::tls::Tls;
 use crate::wire::websocket::Held;
@@ -87,8 +88,12 @@ pub struct Limits {
     pub connections_per_address: usize,
     /// How long a TLS handshake may take.
     pub handshake: Duration,
-    /// How long the head of a request may take, and how long an HTTP/1.1 connection may be idle.
+    /// How long an HTTP/1.1 connection may be idle.
     pub head: Duration,
+    /// How long the head of a request may take from its first byte on.
+    pub head_arrival: Duration,
+    /// The most bytes of incomplete heads that all connections hold together, beyond 8 KiB each.
+    pub pending_head_bytes: usize,
     /// How long the body of a request may take.
     pub body: Duration,
     /// How long a request and its answer may take together, but for what lasts, such as watches; and how long a client may
@@ -109,6 +114,8 @@ impl Default for Limits {
             connections_per_address: 0,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(90),
+            head_arrival: Duration::from_secs(32),
+            pending_head_bytes: 16 << 20,
             body: Duration::from_secs(60),
             exchange: Duration::from_secs(120),
             concurrent_streams: 250,
@@ -145,6 +152,7 @@ pub async fn serve<S: Service>(
     let acceptor = Acceptor {
         tls: tls.into(),
         service,
+        heads: HeadBudget::new(limits.pending_head_bytes),
         limits: limits.clone(),
         shutdown: shutdown.clone(),
     };
@@ -199,6 +207,7 @@ async fn accept(
 struct Acceptor<S> {
     tls: Arc<CurrentTls>,
     service: Arc<S>,
+    heads: Arc<HeadBudget>,
     limits: Limits,
     shutdown: Shutdown,
 }
@@ -216,15 +225,21 @@ impl<S: Service> Acceptor<S> {
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
         let span = tracing::debug_span!("connection", %peer);
         let last = Arc::new(Notify::new());
+        let head = PendingHead::new(&self.heads);
         let respond = service_fn(|request: http::Request<hyper::body::Incoming>| {
             let mut request = request.map(|body| RequestBody::new(body, self.limits.body));
+            let exchange = (!http2).then(|| Exchange::new(&head));
+            if let Some(exchange) = &exchange {
+                request.body_mut().belong_to(exchange);
+            }
             if request.headers().contains_key(UPGRADE) {
                 request.extensions_mut().insert(held.clone());
             }
             let (service, last) = (Arc::clone(&self.service), Arc::clone(&last));
-            respond(service, request, client.clone(), peer, last).instrument(span.clone())
+            respond(service, request, client.clone(), peer, Connected { last, exchange }).instrument(span.clone())
         });
         let stream = WriteTimeout::new(stream, self.limits.exchange);
+        let stream = BoundedHeads::new(stream, Arc::clone(&head), http2, self.limits.head_arrival);
         let streams = Streams::new(self.limits.exchange);
         let untaken = streams.untaken();
         // The end is the same for both, but their types are not.
@@ -349,20 +364,33 @@ fn bad_request(why: &str) -> Response {
     response
 }
 
-/// Answers a request, and reports to its connection what the answer means for it. `last` learns that no request is to follow.
+/// The connection of a request.
+struct Connected {
+    /// Learns that no request is to follow.
+    last: Arc<Notify>,
+    /// The exchange, on HTTP/1.1.
+    exchange: Option<Exchange>,
+}
+
+/// Answers a request, and reports to its connection what the answer means for it.
 async fn respond<S: Service>(
     service: Arc<S>,
     request: http::Request<RequestBody>,
     client: Option<S::Client>,
     peer: SocketAddr,
-    last: Arc<Notify>,
+    connected: Connected,
 ) -> Result<Response, Infallible> {
     if let Err(why) = check_host(&request) {
         return Ok(bad_request(why));
     }
     let mut response = service.respond(request, client.as_ref(), Some(peer)).await;
     if response.extensions().get::<Last>().is_some() {
-        last.notify_one();
+        connected.last.notify_one();
+    }
+    if let Some(exchange) = &connected.exchange
+        && response.status() == StatusCode::SWITCHING_PROTOCOLS
+    {
+        exchange.upgrade();
     }
     if response.extensions().get::<Lasts>().is_some() {
         stream_lasts();
