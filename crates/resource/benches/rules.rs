@@ -1,4 +1,5 @@
-//! What rules in CEL cost: a custom object of some 3 KB with twenty containers and fifty rules, of the kinds that operators write.
+//! Cost of CEL rules: a custom object of some 3 KB with twenty containers and fifty rules, like those that operators
+//! write.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -89,7 +90,7 @@ fn most_expensive() -> (Value, Value) {
     (parse(&schema), parse(&object))
 }
 
-/// What schemas compile with whose regular expressions may take so many bytes.
+/// Returns the context for schemas whose regular expressions may use up to that many bytes.
 fn sharing(bytes: usize) -> CompileContext {
     CompileContext {
         patterns: PatternMemory::new(bytes),

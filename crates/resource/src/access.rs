@@ -1,4 +1,4 @@
-//! Whose tokens are, and who makes them: what kinds and admission may ask of access control
+//! Tokens: the interfaces of access control that kinds and admission use to authenticate and issue tokens
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/>).
 //!
 //! A [`holdfast_authorization::Authorizer`] decides what users may do.
@@ -12,30 +12,31 @@ use smol_str::SmolStr;
 
 /// Finds out whose a bearer token is.
 pub trait TokenAuthenticator: Send + Sync {
-    /// The user whose token this is, and for which of `audiences` it is good; none ask for those of this server.
+    /// Returns the user of this token and those of `audiences` that the token is valid for. Empty `audiences` request
+    /// those of this server.
     ///
     /// # Errors
-    /// Where no user has it, or it is no longer valid.
+    /// If no user has the token, or it is no longer valid.
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError>;
 }
 
-/// Whose a token is.
+/// User that a token authenticates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenUser {
     /// The user.
     pub user: Arc<User>,
-    /// Those of the requested audiences that the token is valid for.
+    /// Requested audiences that the token is valid for.
     pub audiences: Vec<SmolStr>,
-    /// What the audit log is to say of the token.
+    /// Annotations for the audit log.
     pub annotations: Vec<(&'static str, String)>,
 }
 
-/// Why a token is refused.
+/// Reason why a token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenError {
     /// It is none of those that the authenticator knows; another may know it.
     Unknown,
-    /// It is one of them, but is not to be taken, for this reason.
+    /// The authenticator knows the token, but rejects it for this reason.
     Refused(String),
 }
 
@@ -68,8 +69,8 @@ pub trait TokenIssuer: Send + Sync {
     /// The longest life of a token in seconds, where it is bounded.
     fn longest(&self) -> Option<i64>;
 
-    /// Whether tokens for the pods of this server live for a year, so that clients that never read them again continue
-    /// working.
+    /// Returns true if tokens for the pods of this server are valid for a year, so that clients that never read them
+    /// again continue to work.
     fn extends(&self) -> bool;
 
     /// The signed token.
@@ -84,11 +85,11 @@ pub trait TokenIssuer: Send + Sync {
 pub struct IssuedToken {
     /// The token.
     pub token: String,
-    /// What distinguishes it from others, as the users who present it show it.
+    /// ID of the token, as the credential id of users who present it.
     pub credential: String,
 }
 
-/// What a token says of a service account.
+/// Contents of a token for a service account.
 #[derive(Clone, Debug)]
 pub struct ServiceAccountToken<'a> {
     /// The namespace.
@@ -138,14 +139,14 @@ impl TokenIssuer for NoTokens {
     }
 }
 
-/// What a step of a request may ask of access control.
+/// Interfaces of access control that a step of a request may use.
 #[derive(Clone, Copy)]
 pub struct Access<'a> {
-    /// What users may do.
+    /// Decides what users may do.
     pub authorizer: &'a dyn Authorizer,
-    /// Whose tokens are.
+    /// Authenticates tokens.
     pub tokens: &'a dyn TokenAuthenticator,
-    /// Who makes tokens for service accounts.
+    /// Issues tokens for service accounts.
     pub issuer: &'a dyn TokenIssuer,
 }
 

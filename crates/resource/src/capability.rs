@@ -1,5 +1,5 @@
-//! What only some kinds do: each capability is a trait or data that hangs on the descriptor, and is absent from kinds that
-//! lack it.
+//! Behaviour that only some kinds have: each capability is a trait or data in the descriptor, and absent from kinds
+//! without it.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,37 +20,37 @@ pub struct Capabilities {
     pub defines: Option<Arc<dyn Defines>>,
     /// Something follows the stored objects of the kind.
     pub followed: Option<Arc<dyn Followed>>,
-    /// Objects of the kind hold what no other may hold, and say so under keys of their own.
+    /// Unique values that objects of the kind hold, each stored under a key of its own.
     pub claims: Option<Arc<dyn Claims>>,
     /// Objects of the kind exist from the start.
     pub initial_objects: Option<Arc<dyn InitialObjects>>,
-    /// What answers in place of the generic verbs, by subresource; see [`Capabilities::responder`].
+    /// Handlers that replace the generic verbs, by subresource; see [`Capabilities::responder`].
     pub responders: Vec<(&'static str, Responder)>,
-    /// What is wrong with a text as the name of an object, or as what its name begins with. It holds where the rule of the
-    /// resource is [`NameRule::Own`](crate::NameRule::Own).
+    /// Validation of a name, or of the beginning of one. It applies if the name rule of the resource is
+    /// [`NameRule::Own`](crate::NameRule::Own).
     pub name_faults: Option<fn(&Value, &str) -> Faults>,
     /// Objects of the kind are the namespaces in which other objects live.
     pub is_namespace: bool,
-    /// What of admission has no say in writes to the kind.
+    /// Parts of admission that do not apply to writes to the kind.
     pub exempt: AdmissionExemptions,
-    /// Where objects of the kind have the template of the Pods that they make.
+    /// Path of the template of the Pods that objects of the kind create.
     pub pod_template: Option<&'static [&'static str]>,
-    /// Where the objects have parts that are checked by what they hold alone; no more than [`Parts::MOST`](crate::Parts::MOST).
+    /// Paths of parts whose validation depends only on their own content; at most [`Parts::MOST`](crate::Parts::MOST).
     pub parts: Vec<&'static [&'static str]>,
-    /// How deletion differs from that of other kinds.
+    /// Differences in deletion from other kinds.
     pub deletion: DeletionRules,
-    /// How quotas count the objects.
+    /// Rules by which quotas count the objects.
     pub quota: QuotaRules,
-    /// How a refusal of a selector by an unknown field is worded.
+    /// Wording of the error for a field selector with an unknown field.
     pub selector_words: SelectorWords,
-    /// How its objects lie in etcd.
+    /// Rules for the form of its objects in etcd.
     pub at_rest: AtRestRules,
-    /// Whether `metadata.generation` counts an update whose only change are fields that the server drops.
+    /// True if `metadata.generation` counts an update that changes only fields that the server drops.
     pub counts_dropped_fields: bool,
-    /// How the rows of tables differ from those of other kinds.
+    /// Differences in the rows of tables from other kinds.
     pub rows: RowRules,
-    /// Whether a new object keeps what its creator sends in the fields that writes to the object do not touch. The
-    /// creator does not own them.
+    /// True if a new object keeps the creator's values in the fields that writes to the object reset. The creator does
+    /// not own these fields.
     pub keeps_reset_fields_at_creation: bool,
     /// Raw extensions of its objects.
     pub raw: Option<RawExtensions>,
@@ -62,7 +62,8 @@ pub struct Capabilities {
 }
 
 impl Capabilities {
-    /// What answers at `subresource` (at the resource itself, where that is empty) in place of the generic verbs.
+    /// Returns the handler that replaces the generic verbs at `subresource`; an empty `subresource` is the resource
+    /// itself.
     pub fn responder(&self, subresource: &str) -> Option<&Responder> {
         let (_, responder) = self.responders.iter().find(|(name, _)| *name == subresource)?;
         Some(responder)
@@ -76,18 +77,18 @@ impl Capabilities {
         }
     }
 
-    /// What is wrong with `name` by the kind's own rule.
+    /// Validates `name` by the kind's own rule.
     pub fn name_faults(&self, object: &Value, name: &str) -> Faults {
         self.name_faults.map(|of| of(object, name)).unwrap_or_default()
     }
 }
 
-/// How tokens of service accounts name the objects of a kind.
+/// Claim by which tokens of service accounts name the objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenClaim {
     /// The claim that holds name and uid.
     pub name: &'static str,
-    /// What messages call such an object.
+    /// Name of such an object in messages.
     pub called: &'static str,
 }
 
@@ -153,7 +154,8 @@ fn keep_texts<'t>(value: &mut Value, path: &[&str], texts: &mut impl Iterator<It
 /// Form of the bytes of raw extensions: which writes change them by re-encoding the object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RawForm {
-    /// As Go marshals a tree: keys are sorted and numbers are in their shortest form. No write changes it.
+    /// The form in which Go marshals a tree: keys are sorted and numbers are in their shortest form. No write changes
+    /// it.
     #[default]
     Marshalled,
     /// Without blanks and with HTML characters escaped, as Go marshals a raw message. Strategic merge patches and applies change
@@ -177,36 +179,37 @@ impl RawForm {
     }
 }
 
-/// What of admission has no say in writes to a kind. Otherwise a mistake in a policy or a webhook could not be mended.
+/// Parts of admission that do not apply to writes to a kind. Without exemptions, a mistake in a policy or a webhook
+/// could not be repaired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionExemptions {
     /// Admission policies.
     pub policies: bool,
     /// Admission webhooks.
     pub webhooks: bool,
-    /// Whether those that come from files of the server apply all the same: clients cannot change these.
+    /// True if policies and webhooks from files of the server apply nevertheless, since clients cannot change these.
     pub but_of_files: bool,
 }
 
-/// The object that another takes the place of, as it is served; none where the other is new.
+/// The served form of the object that another replaces; none if the other is new.
 pub type Old<'a> = Option<&'a dyn Fn() -> Value>;
 
-/// How objects of a kind lie in etcd, beyond the name of the version.
+/// Rules for the form of objects of a kind in etcd, beyond the name of the version.
 #[derive(Clone, Copy, Default)]
 pub struct AtRestRules {
     /// Turns an object of the stored version into what kube-apiserver keeps of it.
     pub kept: Option<fn(Value, Old<'_>) -> Value>,
-    /// Turns an object that was read, in the version that it was kept in, into the stored version; fills in and takes away what
-    /// kube-apiserver does whenever it reads.
+    /// Converts an object that was read, in the version in which it was stored, into the storage version, with the
+    /// additions and removals that kube-apiserver makes at each read.
     pub read: Option<fn(Value) -> Value>,
 }
 
-/// What answers at the address of a resource or of a subresource in place of the generic verbs.
+/// Handler that replaces the generic verbs at the address of a resource or of a subresource.
 #[derive(Clone)]
 pub enum Responder {
     /// A POST is answered, and nothing is stored.
     Review(Arc<dyn Review>),
-    /// What is read is made when it is read.
+    /// Objects are computed when they are read.
     Computed(Arc<dyn ComputedObjects>),
     /// A POST changes objects that are stored.
     Action(Arc<dyn SubresourceAction>),
@@ -222,19 +225,20 @@ pub trait Converts: Send + Sync {
     /// Where the kind does not know one of the versions.
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError>;
 
-    /// As [`Converts::convert`], for an object as a write leaves it: it has what its version gives it, and gets no more.
+    /// Converts like [`Converts::convert`], but an object that a write produced: its version has already filled it in,
+    /// and nothing more is added.
     ///
     /// # Errors
-    /// Those of [`Converts::convert`].
+    /// If [`Converts::convert`] fails.
     fn convert_written(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         self.convert(object, to_api_version)
     }
 
-    /// The object in another version for the sake of field management: what a manager owns in that version is looked for
-    /// in it. It may hold fields that the other version does not know.
+    /// Converts an object for field management, which looks in it for the fields that a manager owns in that version.
+    /// The result may hold fields that the other version does not know.
     ///
     /// # Errors
-    /// Those of [`Converts::convert`].
+    /// If [`Converts::convert`] fails.
     fn convert_for_managers(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         self.convert(object, to_api_version)
     }
@@ -257,7 +261,7 @@ pub trait Defines: Send + Sync {
 pub struct DefiningObject {
     /// The object.
     pub object: Value,
-    /// The revision of the store at which it came to be so.
+    /// Revision of the store at which the object got this state.
     pub revision: u64,
     /// The revision of the store at which the object was created.
     pub create_revision: u64,
@@ -269,13 +273,13 @@ pub struct DefiningObject {
 
 /// Follows the stored objects of a kind, to keep count of what they hold, such as allocated addresses.
 pub trait Followed: Send + Sync {
-    /// Receives each stored object at start (`old` is `None`) and each committed change after that, in order. Where changes
-    /// were missed, it receives how each object differs from what it received last.
+    /// Receives each stored object at start (`old` is `None`) and each committed change after that, in order. After
+    /// missed changes, it receives the difference of each object from the one that it received last.
     fn observe(&self, old: Option<&Value>, new: Option<&Value>);
 }
 
-/// What objects of a kind hold that no other may hold, such as addresses, as keys that are written together with them. Where one
-/// server has a store to itself, what [`Followed`] counts is enough.
+/// Values that at most one object of a kind may hold, such as addresses, as keys that are written together with the
+/// objects. If one server has a store to itself, the counts of [`Followed`] are enough.
 pub trait Claims: Send + Sync {
     /// The writes that go with a change of an object (`old` or `new` is `None` where it is created or deleted), at that time. `read`
     /// gives what is stored under a key.
@@ -287,8 +291,9 @@ pub trait Claims: Send + Sync {
         now: SystemTime,
     ) -> Vec<Claim>;
 
-    /// What mends the claims that are not those of `objects`, which are all of the kind. `below` gives what is stored under
-    /// keys that begin so, at the same moment. What has to be recreated is removed first, and made when it is missing.
+    /// Returns writes that repair the claims, given all `objects` of the kind. `below` returns the values stored under
+    /// keys with a prefix, at the same moment. A claim to be recreated is removed first, and created once it is
+    /// missing.
     fn repair(&self, objects: &[Value], below: &dyn Fn(&str) -> Vec<Value>, now: SystemTime) -> Vec<Claim>;
 }
 
@@ -297,9 +302,9 @@ pub trait Claims: Send + Sync {
 pub struct Claim {
     /// The key.
     pub key: String,
-    /// What it is to hold, as JSON with an empty `resourceVersion`; `None` to remove it.
+    /// New value, as JSON with an empty `resourceVersion`; `None` to remove the key.
     pub object: Option<String>,
-    /// Whether it must be absent; otherwise it must be what was read.
+    /// True if the key must be absent; otherwise its value must be the one that was read.
     pub is_new: bool,
 }
 
@@ -309,14 +314,14 @@ pub trait InitialObjects: Send + Sync {
     /// own name.
     fn initial_objects(&self) -> Vec<Value>;
 
-    /// What an object that exists already becomes when the server starts, given what exists from the start; `None` leaves it
-    /// as it is.
+    /// Returns the new state of an existing object when the server starts, given the initial object; `None` leaves it
+    /// unchanged.
     fn reconcile(&self, stored: &Value, initial: &Value) -> Option<Value> {
         let _ = (stored, initial);
         None
     }
 
-    /// Whether an object that exists was made by an earlier version, and goes.
+    /// Returns true if an earlier version created an existing object that is now to be deleted.
     fn is_obsolete(&self, stored: &Value) -> bool {
         let _ = stored;
         false
@@ -328,31 +333,31 @@ pub trait InitialObjects: Send + Sync {
     }
 }
 
-/// How the deletion of objects of a kind differs from that of other kinds.
+/// Differences in the deletion of objects of a kind from other kinds.
 #[derive(Clone, Copy, Default)]
 pub struct DeletionRules {
-    /// How many seconds an object of a kind with graceful deletion gets before it goes, given what the client asks for; 0 to
-    /// go at once. Without it the client decides.
+    /// Returns the grace period in seconds of an object of a kind with graceful deletion, given the client's request; 0
+    /// deletes it at once. Without this function the client decides.
     pub grace_period: Option<fn(&Value, Option<i64>) -> i64>,
-    /// Whether deletion of the object waits for something beyond `metadata.finalizers`, such as the `spec.finalizers` of a
-    /// namespace.
+    /// Returns true if deletion of the object waits for something beyond `metadata.finalizers`, such as the
+    /// `spec.finalizers` of a namespace.
     pub held: Option<fn(&Value) -> bool>,
-    /// Whether the kind itself looks at the preconditions of a deletion, ahead of the check for all kinds and in words of its
-    /// own.
+    /// True if the kind itself checks the preconditions of a deletion, before the check for all kinds and with its own
+    /// messages.
     pub checks_preconditions: bool,
-    /// Whether the first deletion of an object marks it alone, whatever it says of dependents.
+    /// True if the first deletion of an object only marks it, whatever its propagation policy.
     pub first_marks_alone: bool,
-    /// A warning for clients that delete an object and do not say what becomes of its dependents.
+    /// Warning for clients that delete an object without a propagation policy for its dependents.
     pub warning: Option<&'static str>,
 }
 
 impl DeletionRules {
-    /// Whether deletion of the object waits for something beyond `metadata.finalizers`.
+    /// Returns true if deletion of the object waits for something beyond `metadata.finalizers`.
     pub fn holds(&self, object: &Value) -> bool {
         self.held.is_some_and(|held| held(object))
     }
 
-    /// How many seconds the object gets before it goes, where the client asks for `requested`.
+    /// Returns the grace period of the object in seconds, if the client requests `requested`.
     pub fn grace_period(&self, object: &Value, requested: Option<i64>) -> i64 {
         match self.grace_period {
             Some(of) => of(object, requested),
@@ -361,13 +366,14 @@ impl DeletionRules {
     }
 }
 
-/// The words of the refusal of a selector by a field that the kind does not know. They differ between kinds in the reference.
+/// Wording of the error for a field selector with a field that the kind does not support. It differs between kinds in
+/// the reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SelectorWords {
-    /// As kinds with fields of their own do, or else those without, by which the kind is.
+    /// The words of kinds with fields of their own, or of kinds without, depending on the kind.
     #[default]
     Usual,
-    /// As kinds without fields of their own, although the kind has some.
+    /// The words of kinds without fields of their own, although the kind has some.
     Plain,
     /// With the kind.
     NamesKind,
@@ -375,20 +381,20 @@ pub enum SelectorWords {
     NamesVersion,
 }
 
-/// How the rows of tables of a kind differ from those of other kinds.
+/// Differences in the rows of tables of a kind from other kinds.
 #[derive(Clone, Copy, Default)]
 pub struct RowRules {
-    /// Whether cells come from the stored version of an object, whatever version is requested, rather than from the version
-    /// that is shown.
+    /// True if cells come from the storage version of an object, whatever the requested version, rather than from the
+    /// requested version.
     pub of_stored_version: bool,
-    /// Annotations that stand for what the reference keeps in fields that no version has. The metadata in rows, and metadata
-    /// that are shown alone, come from there and lack them.
+    /// Annotations that represent data which the reference keeps in fields that no version has. The metadata in rows,
+    /// and metadata returned without their object, come from that object and lack them.
     pub hidden_annotations: &'static [&'static str],
-    /// What the row of an object shows beside its cells.
+    /// Conditions of the row of an object, in addition to its cells.
     pub conditions: Option<RowConditions>,
 }
 
-/// What the row of an object shows beside its cells.
+/// Conditions of the row of an object, in addition to its cells.
 #[derive(Clone, Copy)]
 pub struct RowConditions {
     /// A list of `TableRowCondition`, if there is anything to show.

@@ -1,8 +1,8 @@
-//! Conversion of objects between versions by a webhook: what it is sent, and what of its answer counts
+//! Conversion of objects between versions by a webhook: the review sent to it, and the parts of its response that count
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion>).
 //!
-//! Who sends it is the server. A webhook has a say in what objects hold, and in their labels and annotations; what else
-//! stands in their metadata stays as it was, whatever it answers.
+//! The server sends the review. A webhook may change the content of objects, their labels and annotations; the rest of
+//! their metadata stays as it was, whatever the response.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::metadata::labels::validate_labels;
 use crate::metadata::validate_annotations;
 use crate::{Aggregate, Field, FieldPath};
 
-/// How long a webhook may take.
+/// Timeout of a webhook call.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The group of reviews.
@@ -29,7 +29,7 @@ const ANSWER: Limits = Limits {
     max_nodes: 4_000_000,
 };
 
-/// Why an object is not converted.
+/// Reason why an object is not converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConversionError {
     /// The kind does not know this conversion.
@@ -59,7 +59,7 @@ pub enum ConversionError {
 pub enum ConversionReviewVersion {
     /// `v1`, whose answers must be reviews of the same version and uid.
     V1,
-    /// `v1beta1`, whose answers need say neither.
+    /// `v1beta1`, whose responses may omit both.
     V1Beta1,
 }
 
@@ -86,13 +86,13 @@ impl ConversionReviewVersion {
 pub struct ConversionWebhook {
     /// The name of the definition.
     pub definition: SmolStr,
-    /// How it is reached: a `clientConfig`.
+    /// Client configuration of the webhook: a `clientConfig`.
     pub client_config: Value,
-    /// The version of the reviews that it takes; `None` where none of those is known.
+    /// Version of the reviews that the webhook accepts; `None` if none of those is known.
     pub review_version: Option<ConversionReviewVersion>,
 }
 
-/// Why there are no converted objects, in the words that clients see.
+/// Reason why there are no converted objects, in the words that clients see.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct WebhookFailure {
@@ -105,9 +105,9 @@ pub struct WebhookFailure {
 /// The types of failures of webhooks, as metrics distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookFailureKind {
-    /// It could not be asked.
+    /// The call failed.
     Call,
-    /// What it says is no answer, or that it failed.
+    /// The response is malformed or reports a failure.
     Answer,
     /// It gives more or fewer objects than it was given.
     Count,
@@ -128,11 +128,11 @@ impl WebhookFailureKind {
 }
 
 impl ConversionWebhook {
-    /// The review that asks for `objects` in `api_version`; `uid` names the question. Resource versions are the server's
-    /// affair and are left out.
+    /// Returns the review that requests `objects` in `api_version`; `uid` identifies the request. It leaves out
+    /// resource versions, which only concern the server.
     ///
     /// # Errors
-    /// Where the webhook takes no reviews that are known.
+    /// If the webhook accepts no known version of reviews.
     pub fn review(&self, uid: &str, objects: &[Value], api_version: &str) -> Result<Vec<u8>, WebhookFailure> {
         let version = self.review_version.ok_or_else(|| WebhookFailure {
             message: "no supported conversion review versions".to_owned(),
@@ -275,7 +275,7 @@ impl<'a> WrittenKind<'a> {
         Ok(Self { group, version, kind })
     }
 
-    /// Returns the kind with what was left out taken from the review that was sent.
+    /// Returns the kind with missing parts filled in from the review that was sent.
     ///
     /// upstream: `apimachinery/pkg/runtime/serializer/json#gvkWithDefaults`.
     fn completed(self, sent: ConversionReviewVersion) -> Self {
@@ -306,13 +306,13 @@ impl fmt::Display for WrittenKind<'_> {
     }
 }
 
-/// Whether this is one of the kinds that every API knows, and that nothing converts.
+/// Returns true if this is one of the kinds that belong to every API and are never converted.
 pub fn is_unversioned(api_version: &str, kind: &str) -> bool {
     const KINDS: [&str; 5] = ["Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"];
     api_version == "v1" && KINDS.contains(&kind)
 }
 
-/// The objects that stand in the response of a review.
+/// Returns the objects in the response of a review.
 fn of_response(review: &Value, uid: &str, version: ConversionReviewVersion) -> Result<Vec<Value>, String> {
     let strict = version == ConversionReviewVersion::V1;
     let expected = WrittenKind {
@@ -341,7 +341,7 @@ fn of_response(review: &Value, uid: &str, version: ConversionReviewVersion) -> R
     Ok(objects.map(|objects| objects.to_vec()).unwrap_or_default())
 }
 
-/// Why a converted object cannot be read as one.
+/// Returns the reason why a converted object is not a valid object.
 fn no_object(converted: &Value) -> Option<String> {
     if converted.is_null() {
         return Some("unexpected end of JSON input".to_owned());
@@ -404,7 +404,7 @@ fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, Str
                 "metadata.{name}[{key}] must be a string, but is {go_type} in converted object"
             ));
         }
-        // What was wrong before is not the webhook's fault.
+        // The webhook is not responsible for earlier errors.
         if metadata.get(name) != Some(texts) {
             check_texts(&returned, name)?;
         }

@@ -15,7 +15,7 @@ pub type Converted<'a> = Pin<Box<dyn Future<Output = Result<Vec<Value>, WebhookF
 
 /// Sends reviews to conversion webhooks.
 pub trait ConversionCaller: Send + Sync {
-    /// What a webhook makes of `objects`, none of which is in `api_version`.
+    /// Returns the conversion by a webhook of `objects`, none of which is in `api_version`.
     fn convert<'a>(
         &'a self,
         webhook: &'a ConversionWebhook,
@@ -59,10 +59,10 @@ async fn one_by_webhook(
     Ok(converted.pop().unwrap_or_default())
 }
 
-/// As [`convert`], for an object as a write leaves it.
+/// Converts like [`convert`], but an object that a write produced.
 ///
 /// # Errors
-/// Those of [`convert`].
+/// If [`convert`] fails.
 pub async fn convert_written(
     caller: &dyn ConversionCaller,
     resource: &Resource,
@@ -91,10 +91,10 @@ pub async fn shown(
     convert(caller, resource, stored, api_version).await
 }
 
-/// The same where no webhook has to be asked.
+/// Converts an object like [`shown`] if that needs no webhook.
 ///
 /// # Errors
-/// Where the kind does not know the way.
+/// If the kind cannot convert to that version.
 pub fn shown_at_once(resource: &Resource, stored: Value, api_version: &str) -> Result<Value, ConversionError> {
     if resource.is_stored_in(api_version) && !resource.conventions.form_changes {
         return Ok(stored);

@@ -43,19 +43,19 @@ impl<const N: usize> Durations<N> {
     }
 }
 
-/// How many durations there were.
+/// Counts of durations by bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationCounts<const N: usize> {
-    /// Those of each bucket alone.
+    /// Counts of the buckets, not cumulative.
     pub counts: [u64; N],
-    /// Those that are longer than all buckets.
+    /// Count of durations longer than all buckets.
     pub longer: u64,
     /// All of them together.
     pub sum: Duration,
 }
 
 impl<const N: usize> DurationCounts<N> {
-    /// How many there were in all.
+    /// Returns the total count.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum::<u64>() + self.longer
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a field, in the form that clients see as the causes of a 422.
+//! Validation errors of fields, in the form that clients see as the causes of a 422.
 
 use std::fmt::{self, Write as _};
 
@@ -7,8 +7,8 @@ use holdfast_gotext::number::general;
 use holdfast_gotext::quote::quote;
 use holdfast_value::Value;
 
-/// Where a field stands in an object, in the form of the reference: `spec.containers[0].ports[1].name`, and
-/// `data[key]` for the key of a map. The empty path is the object itself and is shown as `<nil>`.
+/// Path of a field in an object, in the form of the reference: `spec.containers[0].ports[1].name`, and `data[key]` for
+/// the key of a map. The empty path is the object itself and is displayed as `<nil>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldPath(String);
 
@@ -103,7 +103,7 @@ pub struct FieldError {
     pub field: FieldPath,
     /// The value found there, where the message shows it.
     pub value: Option<Value>,
-    /// What the field may hold instead, or why it is refused. May be empty.
+    /// Supported values, or the reason for the error. May be empty.
     pub detail: String,
 }
 
@@ -128,7 +128,8 @@ impl FieldError {
         }
     }
 
-    /// A field holds what it may not hold; `shown` is what, for values whose members have an order.
+    /// Returns the error that a field has an invalid value; `shown` is its text, for values whose members have an
+    /// order.
     pub fn invalid_shown(field: &FieldPath, mut shown: String, detail: &str) -> Self {
         if !detail.is_empty() {
             shown.push_str(": ");
@@ -142,7 +143,8 @@ impl FieldError {
         }
     }
 
-    /// A field holds a text that it may not hold, which the reference reports by its pointer: it is shown as JSON.
+    /// Returns the error that a field has an invalid text, which the reference reports by its pointer: it is formatted
+    /// as JSON.
     pub fn invalid_pointer(field: &FieldPath, text: &str, detail: &str) -> Self {
         Self::invalid_shown(field, Value::from(text).to_string(), detail)
     }
@@ -162,14 +164,14 @@ impl FieldError {
         }
     }
 
-    /// The same; `shown` is what the field holds, for values whose members have an order.
+    /// Returns the same error; `shown` is the text of the value, for values whose members have an order.
     pub fn not_supported_shown(field: &FieldPath, shown: &str, supported: &[&str]) -> Self {
         let mut error = Self::not_supported(field, Value::Null, supported);
         (error.value, error.detail) = (None, format!("{shown}: {}", error.detail));
         error
     }
 
-    /// An item stands in a list for the second time.
+    /// Returns the error that a list has an item for the second time.
     pub fn duplicate(field: &FieldPath, value: impl Into<Value>) -> Self {
         let (kind, value) = (FieldErrorKind::Duplicate, Some(value.into()));
         Self {
@@ -225,7 +227,7 @@ impl FieldError {
         }
     }
 
-    /// The check itself failed; `detail` says how.
+    /// Returns the error that the check itself failed; `detail` is the reason.
     pub fn internal(field: &FieldPath, detail: impl Into<String>) -> Self {
         Self {
             kind: FieldErrorKind::Internal,
@@ -294,10 +296,10 @@ impl fmt::Display for Aggregate<'_> {
     }
 }
 
-/// How much text of errors an answer holds: what is wrong with one object may show large parts of it over and over.
+/// Limit of the error texts in a response: the errors of one object may repeat large parts of it many times.
 pub const MESSAGE_BYTES: usize = 2 << 20;
 
-/// Whether there is room for `text`; the first text always has it.
+/// Returns true if there is room for `text`; the first text always fits.
 pub fn fits_in_message(left: &mut usize, text: &str) -> bool {
     let first = *left == MESSAGE_BYTES;
     let room = text.len() <= *left;

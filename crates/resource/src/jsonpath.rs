@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 
 use holdfast_value::{SmolStr, Value};
 
-/// How many values a path may yield on its way, so that wildcards within wildcards end.
+/// Maximum number of intermediate values of a path, so that wildcards within wildcards end.
 const MAX_VALUES: usize = 10_000;
 
-/// How deep recursive descent goes.
+/// Maximum depth of recursive descent.
 const MAX_DEPTH: usize = 64;
 
 /// A path into an object.
@@ -55,7 +55,7 @@ enum Comparison {
     More,
 }
 
-/// That an object is not as the path takes it to be, such as a list that is too short.
+/// Error that an object does not have the structure that the path expects, such as a list that is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unreadable;
 
@@ -110,13 +110,13 @@ impl JsonPath {
         }
     }
 
-    /// The values that the path leads to, in the order of the object; none where the object is not as the path takes it to be,
-    /// such as where an index lies behind the end of a list.
+    /// Returns the values that the path leads to, in the order of the object. There are none if the object does not
+    /// have the structure that the path expects, for example if an index is beyond the end of a list.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
         self.follow(object).unwrap_or_default()
     }
 
-    /// The names of the fields that the path begins with: it reads nothing beside what stands there.
+    /// Returns the names of the fields that the path begins with: it reads nothing outside the field that they lead to.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().map_while(|step| match step {
             Step::Field(name) => Some(name.as_str()),
@@ -258,7 +258,7 @@ impl Reader<'_> {
                     steps.push(self.field()?);
                 }
             } else if self.take(".") {
-                // A point alone is the value itself.
+                // A single dot is the value itself.
                 if !self.rest.is_empty() && !self.rest.starts_with('[') {
                     steps.push(self.field()?);
                 }
@@ -280,7 +280,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A name up to the next sign; a backslash takes the next letter as it is.
+    /// Reads a name up to the next sign; a backslash escapes the next letter.
     fn field(&mut self) -> Result<Step, String> {
         if self.take("*") {
             return Ok(Step::Wildcard);

@@ -30,7 +30,7 @@ impl GroupVersion {
         }
     }
 
-    /// The text that stands in an `apiVersion` field.
+    /// Returns the value of an `apiVersion` field.
     pub fn api_version(&self) -> SmolStr {
         if self.group.is_empty() {
             self.version.clone()
@@ -55,7 +55,7 @@ pub struct GroupVersionKind {
     pub kind: SmolStr,
 }
 
-/// A kind in a group, whatever the version; shown as `Deployment.apps`, or `Pod` for the core group.
+/// A kind in a group, in any version; displayed as `Deployment.apps`, or `Pod` for the core group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKind {
     /// The group; empty for the core group.
@@ -70,7 +70,7 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// A resource in a group, whatever the version; shown as `deployments.apps`, or `pods` for the core group.
+/// A resource in a group, in any version; displayed as `deployments.apps`, or `pods` for the core group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupResource {
     /// The group; empty for the core group.

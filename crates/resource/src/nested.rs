@@ -1,13 +1,13 @@
-//! Fields of an object by their path, where what stands on the way may be of another type: paths that a definition names,
-//! such as those of a Scale.
+//! Fields of an object by their path, where values on the way may be of another type: paths that a CRD names, such as
+//! those of a Scale.
 
 use holdfast_value::text::Plain;
 use holdfast_value::{SmolStr, Value};
 
-/// What stands at `path`; nothing where a field on the way is absent.
+/// Returns the value at `path`; nothing if a field on the way is absent.
 ///
 /// # Errors
-/// In the reference's words, where something on the way is no map.
+/// If a value on the way is not a map, in the reference's words.
 #[expect(clippy::indexing_slicing, reason = "the place of a step of this very path")]
 pub fn nested_field<'v>(object: &'v Value, path: &[SmolStr]) -> Result<Option<&'v Value>, String> {
     let mut found = object;
@@ -25,10 +25,10 @@ pub fn nested_field<'v>(object: &'v Value, path: &[SmolStr]) -> Result<Option<&'
     Ok(Some(found).filter(|found| !found.is_null()))
 }
 
-/// The integer at `path`.
+/// Returns the integer at `path`.
 ///
 /// # Errors
-/// As [`nested_field`], and where what stands there is no integer.
+/// If [`nested_field`] fails, or the value is not an integer.
 pub fn nested_integer(object: &Value, path: &[SmolStr]) -> Result<Option<i64>, String> {
     match nested_field(object, path)? {
         None => Ok(None),
@@ -37,10 +37,10 @@ pub fn nested_integer(object: &Value, path: &[SmolStr]) -> Result<Option<i64>, S
     }
 }
 
-/// The text at `path`.
+/// Returns the text at `path`.
 ///
 /// # Errors
-/// As [`nested_field`], and where what stands there is no text.
+/// If [`nested_field`] fails, or the value is not a text.
 pub fn nested_text<'v>(object: &'v Value, path: &[SmolStr]) -> Result<Option<&'v str>, String> {
     match nested_field(object, path)? {
         None => Ok(None),

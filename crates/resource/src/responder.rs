@@ -1,13 +1,13 @@
-//! What answers a request in place of the generic verbs: reviews, objects that are computed, POSTs that change other objects,
-//! and what is connected through to a node.
+//! Handlers that replace the generic verbs: reviews, computed objects, POSTs that change other objects, and connections
+//! to a node.
 
 use holdfast_value::Value;
 
 use crate::{GroupResource, Refusal, WriteContext};
 
-/// Create-only storage: what is answered at once and never stored, such as a review or a request for a token.
+/// Create-only storage: objects that are answered at once and never stored, such as a review or a token request.
 ///
-/// The verbs stand in the descriptor as for any resource. Objects come in the version of the request, typed, with their
+/// The descriptor lists the verbs as for any resource. Objects arrive in the version of the request, typed, with their
 /// defaults and with the namespace of the address.
 pub trait Review: Send + Sync {
     /// Shapes and checks what mutating admission left, before validating admission sees it.
@@ -18,13 +18,13 @@ pub trait Review: Send + Sync {
         Ok(())
     }
 
-    /// The answer to a POST of `object`: the whole object that the client is shown.
+    /// Returns the response to a POST of `object`: the whole object for the client.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// If there is no response, with the reason.
     fn review(&self, context: &WriteContext<'_>, object: Value) -> Result<Value, Refusal>;
 
-    /// The kind that a refusal of an invalid object names, where it is not that of the object.
+    /// Returns the kind that the error for an invalid object names, if it is not that of the object.
     fn named_when_invalid(&self) -> Option<&'static str> {
         None
     }
@@ -45,9 +45,9 @@ pub trait ComputedObjects: Send + Sync {
     fn list(&self, context: &WriteContext<'_>) -> Result<Vec<Value>, Refusal>;
 }
 
-/// What a POST does to objects that are stored, rather than adding one: a binding, an eviction.
+/// A POST that changes stored objects rather than adding one: a binding, an eviction.
 ///
-/// The verbs stand in the descriptor as for any resource. The answer to a POST that succeeds is a `Status`.
+/// The descriptor lists the verbs as for any resource. The response to a successful POST is a `Status`.
 pub trait SubresourceAction: Send + Sync {
     /// Checks `request` as mutating admission left it, before validating admission sees it.
     ///
@@ -73,19 +73,19 @@ pub trait SubresourceAction: Send + Sync {
 /// One step of a [`SubresourceAction`]. Objects are in the version that they are stored in.
 #[derive(Clone, Debug)]
 pub enum ActionStep {
-    /// Has this object take the place of the stored one, untouched by what writes go through: no manager comes to own what
-    /// changed.
+    /// Replaces the stored object with this one, bypassing the write pipeline: no field manager becomes the owner of
+    /// the changes.
     Replace {
         /// The resource.
         resource: GroupResource,
-        /// The object, with the resource version of the one that it takes the place of.
+        /// The object, with the resource version of the object that it replaces.
         object: Value,
     },
     /// Writes the status of an object in the name of the server.
     Status {
         /// The resource.
         resource: GroupResource,
-        /// The object, with the resource version of the one that it takes the place of.
+        /// The object, with the resource version of the object that it replaces.
         object: Value,
     },
     /// Deletes an object in the name of the user.
@@ -98,13 +98,12 @@ pub enum ActionStep {
         name: String,
         /// The `DeleteOptions`.
         options: Value,
-        /// What the client reads where the object is another by now than the options require.
+        /// Error for the client if the object no longer meets the requirements of the options.
         conflict: Option<Refusal>,
     },
 }
 
-/// How far a request to a node or to a pod gets. There is nothing behind this server, so that none gets to
-/// its end.
+/// Result of a request to a node or to a pod. There is nothing behind this server, so no request reaches its target.
 #[derive(Clone, Debug)]
 pub enum Connection {
     /// It comes no further, for this reason.
@@ -115,45 +114,46 @@ pub enum Connection {
 
 /// A subresource through which requests reach a node or a pod: a proxy, a log, a command.
 pub trait Connecter: Send + Sync {
-    /// What requests may ask for in their query.
+    /// Returns the supported query parameters of requests.
     fn parameters(&self) -> &'static [ConnectParameter];
 
-    /// Whether requests are connected through: whatever their method they count as `CONNECT`, and admission sees them, with
-    /// what they ask for as the object. Others are reads that are answered with text.
+    /// Returns true if requests are connected through: whatever their method they count as `CONNECT`, and admission
+    /// sees them, with their options as the object. Others are reads that are answered with text.
     fn connects(&self) -> bool {
         true
     }
 
-    /// The verb that a request needs besides that of its method, so that who may only read does not act.
+    /// Returns the verb that a request needs in addition to that of its method, so that users who may only read cannot
+    /// act.
     fn also_needs(&self) -> Option<&'static str> {
         None
     }
 
-    /// How far a request comes. `options` is what it asks for, as an object of the subresource's kind.
+    /// Returns the result of a request. `options` are its parameters, as an object of the subresource's kind.
     fn connect(&self, context: &WriteContext<'_>, options: &Value) -> Connection;
 }
 
-/// What a request to a [`Connecter`] may ask for.
+/// Query parameter of a request to a [`Connecter`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectParameter {
     /// The name, in the query and in the options.
     pub name: &'static str,
-    /// What its values are.
+    /// Form of its values.
     pub form: ParameterForm,
-    /// What it means.
+    /// Description of the parameter.
     pub description: &'static str,
 }
 
-/// What the values of a parameter are.
+/// Form of the values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParameterForm {
-    /// Whether something holds; only what does stands in the options.
+    /// A boolean; only true values appear in the options.
     Flag,
     /// A whole number.
     Number,
-    /// Ports, which may stand behind one another, parted by commas.
+    /// Ports, which may be a list separated by commas.
     Ports,
-    /// The path behind that of the subresource, whatever the query says.
+    /// The path after that of the subresource, whatever the query.
     Path,
     /// A text.
     Text,

@@ -1,7 +1,8 @@
 use holdfast_value::{SmolStr, Value};
 
-/// Whether two fields hold the same, where an empty list is as good as none. A map that is there although it is empty is a
-/// struct behind a pointer, such as `emptyDir`, which is not the same as none; other empty maps are gone once an object is read.
+/// Returns true if two fields are equal, where an empty list equals an absent one. A map that is present but empty is a
+/// struct behind a pointer, such as `emptyDir`, which does not equal an absent one; other empty maps are removed when
+/// an object is read.
 pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     let set = |value: &&Value| !value.is_null();
     match (a.filter(set), b.filter(set)) {
@@ -21,8 +22,8 @@ pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     }
 }
 
-/// Whether two fields hold the same once they are stored in protobuf: an empty list is as good as `null`. A field that is
-/// `null` is not one that is left out: it may be a pointer to a zero time.
+/// Returns true if two fields are equal once they are stored in protobuf: an empty list equals `null`. A field that is
+/// `null` does not equal an absent one: it may be a pointer to a zero time.
 pub fn same_once_stored(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a, b) {
         (Some(Value::Map(a)), Some(Value::Map(b))) => {

@@ -1,4 +1,4 @@
-//! What one kind does beyond the generic behaviour, and what it may ask of the server while it does.
+//! Behaviour of one kind beyond the generic behaviour, and the services of the server that it may use.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::{
     Check, FieldError, GroupKind, GroupResource, KindType, KindTypes, NoRules, Parts, Resource, Rules, Validation,
 };
 
-/// What a kind adds to the generic behaviour of writes. Each method is one step of the way of a write; its default does
-/// nothing. What only some kinds do besides is a capability; see [`Capabilities`](crate::Capabilities).
+/// Additions of a kind to the generic behaviour of writes. Each method is one step of a write; its default does
+/// nothing. Other behaviour of only some kinds is a capability; see [`Capabilities`](crate::Capabilities).
 ///
-/// Objects come in the version that the resource is stored in, but for [`Strategy::default_fields`], which sees the
+/// Objects are in the storage version of the resource, except in [`Strategy::default_fields`], which receives the
 /// version of the request.
 pub trait Strategy: Send + Sync {
     /// Fills in what the object leaves out and what depends on other fields; unconditional defaults are filled in
@@ -41,9 +41,9 @@ pub trait Strategy: Send + Sync {
         Ok(())
     }
 
-    /// Shapes an object that is about to take the place of `old`: what this write may not touch is taken from `old`. The
-    /// fields that the descriptor names for this write (such as the status) are taken from `old` already, and fields whose
-    /// feature is off are gone.
+    /// Prepares an object that is about to replace `old`: fields that this write may not touch are copied from `old`.
+    /// The fields that the descriptor names for this write (such as the status) are already copied from `old`, and
+    /// fields whose feature gate is off are already removed.
     fn prepare_for_update(&self, context: &WriteContext<'_>, object: &mut Value, old: &Value) -> Result<(), Refusal> {
         let _ = (context, object, old);
         Ok(())
@@ -54,18 +54,18 @@ pub trait Strategy: Send + Sync {
         let _ = (context, object);
     }
 
-    /// What the kind checks in code, beside marks.
+    /// Returns the checks of the kind in code, in addition to its validation tags.
     fn rules<'v>(&self) -> &dyn Rules<'v> {
         &NoRules
     }
 
-    /// Says what is wrong with an object that is to be created. Metadata is checked already.
+    /// Validates an object that is to be created. Metadata is already validated.
     fn validate(&self, context: &WriteContext<'_>, object: &Value) -> Vec<FieldError> {
         context.check(object, self.rules())
     }
 
-    /// Says what is wrong with an object that is to take the place of `old`, the checks of [`Strategy::validate`]
-    /// included where they hold for updates. Metadata is checked already.
+    /// Validates an object that is to replace `old`, including those checks of [`Strategy::validate`] that apply to
+    /// updates. Metadata is already validated.
     fn validate_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Vec<FieldError> {
         let mut errors = self.validate(context, object);
         errors.extend(context.rest_of_metadata(object, old));
@@ -73,14 +73,14 @@ pub trait Strategy: Send + Sync {
         errors
     }
 
-    /// What the client reads in Warning headers about an object that is accepted. `old` is there for updates.
+    /// Returns the warnings for the client about an accepted object, sent as Warning headers. `old` is set for updates.
     fn warnings(&self, context: &WriteContext<'_>, object: &Value, old: Option<&Value>) -> Vec<String> {
         let _ = (context, object, old);
         Vec::new()
     }
 }
 
-/// The strategy of kinds that do what their descriptor says, and nothing else.
+/// Strategy of kinds whose behaviour is only that of their descriptor.
 pub struct Generic;
 
 impl Strategy for Generic {}
@@ -98,9 +98,9 @@ pub enum Operation {
     Connect,
 }
 
-/// What a step of a write may know of the write and of the world.
+/// Context of a write: the request, the server's services and the known facts.
 pub struct WriteContext<'a> {
-    /// What is being done.
+    /// Operation of the request.
     pub operation: Operation,
     /// The subresource that is written to, if any.
     pub subresource: Option<&'a str>,
@@ -112,11 +112,11 @@ pub struct WriteContext<'a> {
     pub api_version: &'a str,
     /// The user who writes.
     pub user: &'a User,
-    /// What users may do, and whose tokens are.
+    /// Authorization of users and authentication of tokens.
     pub access: Access<'a>,
-    /// Whether the request is a PATCH.
+    /// True if the request is a PATCH.
     pub patches: bool,
-    /// Whether nothing will be stored.
+    /// True if nothing will be stored.
     pub dry_run: bool,
     /// The time of the write.
     pub now: SystemTime,
@@ -126,26 +126,27 @@ pub struct WriteContext<'a> {
     pub kinds: &'a KindTypes,
     /// The same as a table.
     pub types: &'a TypeTable,
-    /// What the request gives as empty and the object does not hold for that.
+    /// Fields that the request gives as empty and that the object therefore does not hold.
     pub empties: &'a [EmptyField],
-    /// What is known of parts of the object, and what is found of them.
+    /// Facts about parts of the object, known and found.
     pub parts: Parts<'a>,
-    /// Whether the raw extensions of the object are other bytes than those of the object in place, though they may say the same.
+    /// True if the raw extensions of the object differ in bytes from those of the existing object, even if they are
+    /// semantically equal.
     pub raw_rewritten: bool,
     /// The other objects.
     pub lookup: &'a dyn Lookup,
-    /// What the audit log says of the request, where it is audited.
+    /// Annotations of the request in the audit log, if it is audited.
     pub audit: Option<&'a dyn AuditAnnotations>,
-    /// What is to be called when the outcome of the write is known; see [`WriteContext::on_outcome`].
+    /// Callbacks to run when the outcome of the write is known; see [`WriteContext::on_outcome`].
     pub outcome: Mutex<Vec<OutcomeCall>>,
-    /// What the write brings about besides; see [`WriteContext::warn`].
+    /// Other results of the write; see [`WriteContext::warn`].
     pub beside: Mutex<Beside>,
 }
 
-/// What a write brings about beside the object that it is for.
+/// Results of a write other than its object.
 #[derive(Default)]
 pub struct Beside {
-    /// What the client is to be warned of.
+    /// Warnings for the client.
     pub warnings: Vec<String>,
 }
 
@@ -153,8 +154,8 @@ pub struct Beside {
 pub type OutcomeCall = Box<dyn FnOnce(bool) + Send>;
 
 impl WriteContext<'_> {
-    /// Has `call` called once the outcome of the write is known: with `true` when it was stored, with `false` when it
-    /// was refused, lost a race or was a dry run. What a strategy reserved is given back there.
+    /// Registers `call` to run once the outcome of the write is known: with `true` if it was stored, with `false` if it
+    /// was rejected, lost a race or was a dry run. A strategy releases its reservations there.
     pub fn on_outcome(&self, call: impl FnOnce(bool) + Send + 'static) {
         self.outcome.lock().push(Box::new(call));
     }
@@ -171,7 +172,7 @@ impl WriteContext<'_> {
         }
     }
 
-    /// What is wrong with the values of an object, as its type and `rules` say.
+    /// Validates the values of an object by the tags of its type and by `rules`.
     pub fn check<'v>(&self, object: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
         self.validated(object, None, rules)
     }
@@ -206,25 +207,25 @@ impl WriteContext<'_> {
         check
     }
 
-    /// What of an object may not differ from what it was and does, as the marks of its type and `rules` say.
+    /// Validates the changes of an object from `old` by the tags of its type and by `rules`.
     pub fn check_changes<'v>(&self, object: &'v Value, old: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
         let mut check = self.new_check();
         check.object_changes(object, old, self.subresource, rules);
         check.errors
     }
 
-    /// What is wrong with metadata that the kind reports between the faults of the object and those of its change; see
+    /// Returns the errors of metadata that the kind reports between those of the object and those of its change; see
     /// [`UpdateOrder`](crate::UpdateOrder).
     pub fn rest_of_metadata(&self, object: &Value, old: &Value) -> Vec<FieldError> {
         rest_of_metadata_update(self.resource, self.subresource.unwrap_or_default(), object, old)
     }
 
-    /// What is wrong with the values of an object, and then with how it differs from what it was.
+    /// Validates the values of an object, and then its changes from `old`.
     pub fn check_update<'v>(&self, object: &'v Value, old: &'v Value, rules: &dyn Rules<'v>) -> Vec<FieldError> {
         self.validated(object, Some(old), rules)
     }
 
-    /// Whether the request gives something as empty in the field at `path` or below it.
+    /// Returns true if the request gives an empty value in the field at `path` or below it.
     pub fn gives_empty_in(&self, path: &str) -> bool {
         let below = |empty: &EmptyField| {
             let rest = empty.path.as_str().strip_prefix(path);
@@ -233,7 +234,7 @@ impl WriteContext<'_> {
         self.empties.iter().any(below)
     }
 
-    /// Has the audit log say `value` of the request under `key`, where the request is audited.
+    /// Adds the annotation `key` with `value` to the audit log, if the request is audited.
     pub fn annotate(&self, key: &str, value: impl FnOnce() -> String) {
         if let Some(audit) = self.audit {
             audit.annotate(key, value());
@@ -246,16 +247,17 @@ impl WriteContext<'_> {
     }
 }
 
-/// What the audit log says of a request besides what it is about and how it ended
+/// Audit annotations of a request, in addition to its target and its outcome
 /// (<https://kubernetes.io/docs/reference/labels-annotations-taints/audit-annotations/>).
 pub trait AuditAnnotations: Send + Sync {
-    /// Says `value` under `key`. What was said first under a key stays.
+    /// Adds `value` under `key`. The first value of a key stays.
     fn annotate(&self, key: &str, value: String);
 
-    /// Whether the log keeps the bodies of the request, so that what changes them may stand there too.
+    /// Returns true if the log records the bodies of the request, so that their changes may be recorded too.
     fn records_bodies(&self) -> bool;
 
-    /// Records how long a webhook took, which may change objects or refuse writes.
+    /// Records the duration of a webhook call; `mutates` is true if the webhook may change objects rather than only
+    /// deny writes.
     fn webhook_took(&self, mutates: bool, time: Duration);
 
     /// Records how long the store took.
@@ -271,8 +273,8 @@ pub trait Lookup: Sync {
     /// Shows each object of the resource in `namespace` (in all where it is empty) until `visit` breaks off.
     fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>);
 
-    /// As [`Lookup::list`], for those who keep what they made of an object: shows the revision at which each was written (0
-    /// where that is not known) and reads it only for those who ask.
+    /// Lists like [`Lookup::list`], for callers that cache what they derive from an object: provides the revision at
+    /// which each was written (0 if unknown) and reads the object only on request.
     fn list_revisions(
         &self,
         resource: &GroupResource,
@@ -291,39 +293,39 @@ pub trait Lookup: Sync {
         None
     }
 
-    /// Whether the store takes writes, as far as is known.
+    /// Returns an error if the store is known not to accept writes.
     ///
     /// # Errors
-    /// Why it does not.
+    /// If the store accepts no writes, with the reason.
     fn storage_health(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// A write that is refused, in the terms of the API's Status; the server makes the message's frame.
+/// A rejected write, in the terms of the API's Status; the server builds the frame of the message.
 #[derive(Clone, Debug)]
 pub enum Refusal {
     /// 422 with causes.
     Invalid(Vec<FieldError>),
     /// 403: `RESOURCE "NAME" is forbidden: MESSAGE`, with causes where there are some.
     Forbidden {
-        /// What stands behind `is forbidden: `.
+        /// Text after `is forbidden: `.
         message: String,
         /// The causes, as reason, message and field.
         causes: Vec<(String, String, String)>,
     },
     /// 403 about another object than the one written.
     ForbiddenOn {
-        /// What the message names.
+        /// Resource that the message names.
         resource: GroupResource,
         /// Its name.
         name: String,
-        /// What stands behind `is forbidden: `.
+        /// Text after `is forbidden: `.
         message: String,
     },
     /// 404 of another object than the one written, such as its namespace: `RESOURCE "NAME" not found`.
     NotFound {
-        /// What was not found.
+        /// Resource of the object that was not found.
         resource: GroupResource,
         /// Its name.
         name: String,
@@ -332,7 +334,7 @@ pub enum Refusal {
     Conflict(String),
     /// 409 about another object or subresource than the one written.
     ConflictOn {
-        /// What the message names.
+        /// Resource that the message names.
         resource: GroupResource,
         /// Its name.
         name: String,

@@ -1,4 +1,4 @@
-/// What clients are used to of a kind, where built-in kinds and those of definitions differ in the reference.
+/// Conventions that clients expect of a kind, where built-in kinds and custom kinds differ in the reference.
 ///
 /// Each difference is a field; [`Conventions::BUILT_IN`] and [`Conventions::DEFINED`] are the two rows.
 #[derive(Debug, PartialEq, Eq)]
@@ -15,17 +15,17 @@ pub struct Conventions {
     pub empty_list_resets: bool,
     /// A PATCH may be a strategic merge patch.
     pub strategic_merge: bool,
-    /// What a path means stands in a table of routes; else it follows from what the definition serves.
+    /// The meaning of a path comes from a table of routes; otherwise from what the CRD serves.
     pub fixed_routes: bool,
     /// Discovery lists verbs and subresources by the alphabet.
     pub sorted_discovery: bool,
     /// Items of lists have their kind and version.
     pub whole_items: bool,
-    /// A list says in each chunk whether more chunks follow.
+    /// Every chunk of a list has the field `continue`, which is empty in the last one.
     pub chunks_count_rest: bool,
     /// The numbers of a Scale may be missing or be no numbers, and nothing converts the Scale.
     pub untyped_scale: bool,
-    /// Field selectors take the older names of fields, and refuse others in the words of the kind.
+    /// Field selectors accept the older names of fields, and reject others with the messages of the kind.
     pub named_selectors: bool,
     /// One object may be requested as a list, and fails as one.
     pub listable_objects: bool,

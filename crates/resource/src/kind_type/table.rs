@@ -29,7 +29,7 @@ impl TableTypes {
         &self.table
     }
 
-    /// How values of all types merge.
+    /// Returns the merge schema of all types.
     fn merge(&self) -> &Arc<Schema> {
         self.merge.get_or_init(|| Arc::new(schema::merge_schema(&self.table)))
     }
@@ -84,7 +84,7 @@ impl TableType {
         formed
     }
 
-    /// Whether an object has the form of the type and its defaults.
+    /// Returns true if an object has the form of the type and its defaults.
     fn is_formed(&self, object: &Value) -> bool {
         let decoded = schema::decode(self.table(), self.id, object);
         let filled = schema::with_defaults(self.table(), self.id, object, &mut Growth::default());
@@ -139,7 +139,8 @@ impl KindType for TableType {
         self.fill_in_beside(object, self.formed(formed))
     }
 
-    /// Fields that the type does not know go when the object is decoded. What does not fit its type stays, to be refused.
+    /// Decodes the object, which drops the fields that the type does not know. An object that does not fit its type is
+    /// returned unchanged, to be rejected later.
     fn prune(&self, object: Value) -> Value {
         schema::decode_tree(self.table(), self.id, &object).map_or(object, |decoded| decoded.value)
     }

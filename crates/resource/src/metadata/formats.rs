@@ -1,7 +1,7 @@
-//! Forms of text that many fields share: DNS names, qualified names, label values, keys of configuration.
+//! Text formats that many fields share: DNS names, qualified names, label values, keys of configuration.
 //!
-//! Each function says what is wrong with a text, in the words that clients see; nothing when it is well-formed.
-//! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>.
+//! Each function returns the errors of a text, in the words that clients see; nothing if it is well-formed. See
+//! <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use holdfast_gotext::quote::quote;
 
 use crate::{FieldError, FieldPath};
 
-/// What is wrong with a text; empty when nothing is.
+/// Validation errors of a text; empty if it is valid.
 pub type Faults = Vec<Cow<'static, str>>;
 
 const UNDERSCORED_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' \
@@ -54,7 +54,7 @@ pub fn dns_label(text: &str) -> Faults {
         faults.push("must be no more than 63 characters".into());
     }
     if !is_label(text.as_bytes()) {
-        // A subdomain in place of a label is a fault of its own.
+        // A subdomain where a label is expected is an error of its own.
         faults.push(
             if is_subdomain(text) {
                 "must not contain dots"
@@ -201,10 +201,10 @@ pub fn path_segment(text: &str) -> Faults {
     faults
 }
 
-/// What no object can be stored under: a name that means something in paths, or none at all.
+/// Rejects names under which no object can be stored: an empty name, or one with a meaning in paths.
 ///
 /// # Errors
-/// Why, in the words of the reference.
+/// If the name is rejected, in the words of the reference.
 pub fn check_key(namespaced: bool, namespace: &str, name: &str) -> Result<(), String> {
     if namespaced && namespace.is_empty() {
         return Err("Namespace parameter required.".to_owned());
@@ -218,7 +218,7 @@ pub fn check_key(namespaced: bool, namespace: &str, name: &str) -> Result<(), St
     }
 }
 
-/// What is wrong with a path below a domain, such as `acme.io/foo`.
+/// Validates a path below a domain, such as `acme.io/foo`.
 pub fn domain_prefixed_path(field: &FieldPath, text: &str) -> Vec<FieldError> {
     if text.is_empty() {
         return vec![FieldError::required(field, "")];
@@ -252,7 +252,7 @@ fn is_label(text: &[u8]) -> bool {
 }
 
 fn is_subdomain(text: &str) -> bool {
-    // Names are short: it takes less to look at each byte than to search.
+    // Names are short: checking each byte costs less than a search.
     text.as_bytes().split(|byte| *byte == b'.').all(is_label)
 }
 

@@ -7,7 +7,7 @@ use holdfast_value::Value;
 use super::formats::{label_value, qualified_name};
 use crate::{Field, FieldError};
 
-/// Checks the keys and values of a map of labels. All faults are reported for the map itself.
+/// Validates the keys and values of a map of labels. All errors are reported at the map itself.
 pub fn validate_labels(labels: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.entries() {
         errors.extend(
@@ -52,7 +52,7 @@ pub fn validate_label_selector(selector: &Field<'_, '_>, errors: &mut Vec<FieldE
     }
 }
 
-/// Checks that a requirement has as many values as its operator takes; `compares` says whether it may compare numbers.
+/// Validates that a requirement has as many values as its operator needs; `compares` is true if it may compare numbers.
 pub fn validate_operator(requirement: &Field<'_, '_>, compares: bool, errors: &mut Vec<FieldError>) {
     let (operator, values) = (requirement.child("operator"), requirement.child("values"));
     match operator.text() {
@@ -71,7 +71,8 @@ pub fn validate_operator(requirement: &Field<'_, '_>, compares: bool, errors: &m
     }
 }
 
-/// That a label selector is wrong. It is shown with its members in the order in which the reference writes them.
+/// Returns the error that a label selector is invalid. The reported value has its members in the order of the
+/// reference.
 pub fn invalid_selector(selector: &Field<'_, '_>, detail: &str) -> FieldError {
     let shown = match selector.value() {
         Some(value) => {
@@ -85,7 +86,7 @@ pub fn invalid_selector(selector: &Field<'_, '_>, detail: &str) -> FieldError {
     FieldError::invalid_shown(&selector.path(), shown, detail)
 }
 
-/// A label selector that can be asked what it selects.
+/// A parsed label selector, ready to match labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelSelector<'v> {
     /// No selector: selects nothing.
@@ -139,7 +140,7 @@ impl<'v> LabelSelector<'v> {
         Some(Self::Matching(requirements))
     }
 
-    /// Reads a map of labels that an object must all have; unlike the reader of selectors it takes what can be no label.
+    /// Reads a map of labels that an object must all have; unlike the reader of selectors it accepts invalid labels.
     pub fn of_labels(labels: &Field<'v, '_>) -> Self {
         let requirement = |(key, value): (&'v str, Field<'v, '_>)| Requirement {
             key,
@@ -149,12 +150,12 @@ impl<'v> LabelSelector<'v> {
         Self::Matching(labels.entries().map(requirement).collect())
     }
 
-    /// Whether this selects everything.
+    /// Returns true if this selects everything.
     pub fn is_everything(&self) -> bool {
         matches!(self, Self::Matching(requirements) if requirements.is_empty())
     }
 
-    /// Whether an object with these labels is selected.
+    /// Returns true if this selects an object with these labels.
     pub fn matches(&self, labels: &Field<'_, '_>) -> bool {
         match self {
             Self::Nothing => false,

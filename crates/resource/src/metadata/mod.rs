@@ -1,4 +1,4 @@
-//! What holds for the metadata of every kind, and the forms of text that it shares with the fields of kinds.
+//! Rules for the metadata of every kind, and the text formats that metadata shares with the fields of kinds.
 
 use holdfast_value::Value;
 

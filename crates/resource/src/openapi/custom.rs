@@ -1,4 +1,4 @@
-//! The schemas of custom resources, as the documents give them: what a definition says, with what every object has.
+//! Schemas of custom resources in the OpenAPI documents: the schema of a CRD, with the fields that every object has.
 
 use holdfast_value::{Map, SmolStr, Value};
 
@@ -10,7 +10,7 @@ const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
 const PRESERVES: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Whether a schema has the mark.
+/// Returns true if a schema sets the flag.
 fn flag(schema: &Value, name: &str) -> bool {
     schema.get(name).and_then(Value::as_bool) == Some(true)
 }
@@ -62,7 +62,7 @@ impl Writer<'_> {
     /// The schema of a kind, with what every object has and the fields by which objects are selected.
     fn root(&self, schema: &Value, selectable: &[SmolStr]) -> Value {
         let mut root = if self.form == Form::V2 && flag(schema, PRESERVES) {
-            // Readers of the older form take what is specified for all there is.
+            // Clients of the older form treat the specified fields as all there are.
             object([("type", Value::from("object"))])
         } else {
             let mut root = self.schema(schema, 0);
@@ -106,7 +106,8 @@ impl Writer<'_> {
         (list.definition_name(), schema)
     }
 
-    /// Adds the fields that every object has; `described` is the kind that says in words what their metadata are.
+    /// Adds the fields that every object has; `described` is the kind whose name the description of the metadata
+    /// contains.
     fn add_identity(&self, schema: &mut Value, described: &str, metadata: &str) {
         for field in ["apiVersion", "kind"] {
             let mut of = object([("type", Value::from("string"))]);
@@ -126,8 +127,8 @@ impl Writer<'_> {
         schema.set_at(&["properties", "metadata"], of);
     }
 
-    /// A schema of a definition in this form. The older form has no choices and no null, and its clients take what is
-    /// specified for all there is.
+    /// Returns a schema of a CRD in this form. The older form has no choices and no null, and its clients treat the
+    /// specified fields as all there are.
     fn schema(&self, schema: &Value, depth: usize) -> Value {
         let Some(map) = schema.as_map().filter(|_| depth < 128) else {
             return schema.clone();
@@ -188,7 +189,7 @@ fn required_in_older_form(schema: &Value, required: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// The choice that `x-kubernetes-int-or-string` stands for.
+/// Replaces `x-kubernetes-int-or-string` with the choice that it means.
 fn unfold_int_or_string(schema: &mut Value) {
     let of_type = |name: &str| object([("type", Value::from(name))]);
     let choice = Value::from(vec![of_type("integer"), of_type("string")]);
@@ -211,7 +212,7 @@ fn unfold_int_or_string(schema: &mut Value) {
     schema.set_at(&["allOf"], all.into());
 }
 
-/// What an embedded object is, it must say.
+/// Requires an embedded object to specify its apiVersion and kind.
 fn require_identity(schema: &mut Value) {
     const CONVENTIONS: &str =
         "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";

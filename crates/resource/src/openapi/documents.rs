@@ -19,7 +19,7 @@ pub struct Publication<'a> {
     descriptions: &'a dyn Descriptions,
     /// The version in the documents: `1.36`.
     version: &'a str,
-    /// Whether documents list the values that fields may have.
+    /// True if documents list the values that fields may have.
     lists_values: bool,
 }
 
@@ -35,7 +35,7 @@ enum Subject {
     Version,
     /// The issuer of tokens, or its keys.
     Issuer {
-        /// Whether it is the keys.
+        /// True if these are the keys.
         keys: bool,
     },
 }
@@ -57,19 +57,19 @@ impl<'a> Publication<'a> {
         }
     }
 
-    /// The same, where documents list the values that fields may have only if `lists_values` says so.
+    /// Returns the same documents, listing the values that fields may have only if `lists_values` is true.
     #[must_use]
     pub fn listing_values(self, lists_values: bool) -> Self {
         Self { lists_values, ..self }
     }
 
-    /// The names of the v3 documents, as they stand in the index and in paths below `/openapi/v3/`.
+    /// Returns the names of the v3 documents, for the index and for paths below `/openapi/v3/`.
     pub fn v3_names(registry: &Registry) -> Vec<String> {
         subjects(registry).into_iter().map(|(name, _)| name).collect()
     }
 
-    /// What changes whenever the v3 document of that name does, as long as what is built in stays the same. `None` where
-    /// there is no such document.
+    /// Returns a fingerprint that changes whenever the v3 document of that name does, as long as the built-in types
+    /// stay the same. `None` if there is no such document.
     pub fn v3_fingerprint(registry: &Registry, name: &str) -> Option<Vec<u8>> {
         let mut print = name.as_bytes().to_vec();
         if let Subject::GroupVersion(group_version) = subject(registry, name)? {

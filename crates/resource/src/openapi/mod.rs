@@ -17,9 +17,9 @@ pub use documents::Publication;
 
 /// Gives the words that the documents use for types and fields.
 pub trait Descriptions {
-    /// What the type is.
+    /// Returns the description of the type.
     fn of_type(&self, name: &str) -> Option<&str>;
-    /// What the field of the type means.
+    /// Returns the description of the field of the type.
     fn of_field(&self, name: &str, field: &str) -> Option<&str>;
     /// A type of objects and one of lists whose words for what all objects and all lists have hold for any kind.
     fn of_any_kind(&self) -> (&str, &str);
@@ -42,7 +42,7 @@ impl Descriptions for NoDescriptions {
     }
 }
 
-/// Which of the two forms of OpenAPI a document has.
+/// Version of OpenAPI that a document has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     V2,

@@ -10,21 +10,21 @@ use crate::GroupVersionKind;
 /// All operations on one path.
 pub(super) struct PathItem {
     pub(super) path: String,
-    /// What every operation on it may carry.
+    /// Parameters of every operation on it.
     pub(super) parameters: Vec<Parameter>,
-    /// The kind whose name stands in the path, for the description of the parameter `name`.
+    /// Kind whose name is in the path, for the description of the parameter `name`.
     pub(super) named: SmolStr,
     pub(super) operations: Vec<Operation>,
 }
 
-/// What a method on a path does.
+/// Operation of a method on a path.
 pub(super) struct Operation {
     /// The method, in small letters.
     pub(super) method: &'static str,
     pub(super) id: String,
     pub(super) tag: SmolStr,
     pub(super) description: String,
-    /// What the access rules call it; `None` for what is no resource.
+    /// Action in the access rules; `None` if the path is not a resource.
     pub(super) action: Option<&'static str>,
     /// The kind of what is sent or answered; `None` for what is no resource.
     pub(super) kind: Option<GroupVersionKind>,
@@ -33,7 +33,7 @@ pub(super) struct Operation {
     /// The statuses of success.
     pub(super) statuses: &'static [u16],
     pub(super) answer: Answer,
-    /// Whether it is one of a custom resource.
+    /// True if it is one of a custom resource.
     pub(super) custom: bool,
 }
 
