@@ -8,9 +8,9 @@ pub(super) struct Parameter {
     pub(super) name: &'static str,
     /// `string`, `integer` or `boolean`.
     pub(super) of: &'static str,
-    /// Whether it is a part of the path; else it stands in the query.
+    /// True if it is a part of the path; otherwise it is in the query.
     pub(super) in_path: bool,
-    /// What it means; empty for `name`, whose words depend on the kind.
+    /// Description; empty for `name`, whose description depends on the kind.
     pub(super) description: &'static str,
 }
 

@@ -66,7 +66,7 @@ pub(super) fn discovery(path: &str, id: String, tag: SmolStr, description: &str,
     }
 }
 
-/// What `/version` answers, which is JSON alone.
+/// Returns the path item of `/version`, whose response is always JSON.
 pub(super) fn version() -> PathItem {
     let info = "io.k8s.apimachinery.pkg.version.Info";
     let mut item = discovery(
@@ -85,7 +85,7 @@ pub(super) fn version() -> PathItem {
     item
 }
 
-/// Who makes the tokens of service accounts, and by which keys.
+/// Returns the path item of the issuer of service account tokens, or of its keys.
 pub(super) fn issuer(keys: bool) -> PathItem {
     let (path, id, tag, description, media): (_, _, _, _, &'static [&'static str]) = if keys {
         const WHAT: &str = "get the public keys of the issuer of tokens for service accounts";
@@ -148,13 +148,13 @@ pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_ver
     items
 }
 
-/// Whether custom resources alone are served in a group version.
+/// Returns true if a group version serves only custom resources.
 pub(super) fn all_custom(registry: &Registry, group_version: &GroupVersion) -> bool {
     let mut served = registry.served_in(group_version).peekable();
     served.peek().is_some() && served.all(|served| is_custom(&served.resource))
 }
 
-/// Whether a resource comes from a definition: it has no protobuf.
+/// Returns true if a resource comes from a CRD: it has no protobuf form.
 fn is_custom(resource: &Resource) -> bool {
     !resource.rules.protobuf
 }
@@ -278,7 +278,8 @@ impl Paths<'_> {
         }
     }
 
-    /// The item of a path; what all its operations may carry is said once. `None` where nothing can be done.
+    /// Returns the item of a path; parameters common to all its operations are listed once. `None` if there are no
+    /// operations.
     fn item(&self, path: String, mut operations: Vec<Operation>) -> Option<PathItem> {
         let (first, rest) = operations.split_first()?;
         let shared = first.parameters.iter();
@@ -306,7 +307,7 @@ impl Paths<'_> {
         }
     }
 
-    /// What stands in the path, and `pretty`.
+    /// Returns the parameters in the path, and `pretty`.
     fn path_parameters(&self, named: bool) -> Vec<Parameter> {
         let namespace = self.resource.namespaced().then_some(NAMESPACE);
         let name = named.then_some(NAME);

@@ -15,12 +15,12 @@ pub(super) struct SchemaWriter<'a> {
     pub(super) table: &'a TypeTable,
     pub(super) descriptions: &'a dyn Descriptions,
     pub(super) form: Form,
-    /// Whether the values that fields may have are listed.
+    /// True if the values that fields may have are listed.
     pub(super) lists_values: bool,
 }
 
 impl SchemaWriter<'_> {
-    /// The schema of the type. `is_listed` says which of its kinds the document lists.
+    /// Returns the schema of the type. `is_listed` returns true for the kinds that the document lists.
     pub(super) fn schema(&self, of: &Type, is_listed: &dyn Fn(&GroupVersionKind) -> bool) -> Value {
         let mut schema = match &of.kind {
             TypeKind::Scalar(scalar) => self.scalar(*scalar),
@@ -137,7 +137,8 @@ impl SchemaWriter<'_> {
             if schema.is_empty() {
                 return reference;
             }
-            // A reference excludes everything beside it in v3, so what is said beside it makes it one of `allOf`.
+            // In v3 a reference excludes all other keys of its schema, so with other keys the reference goes into
+            // `allOf`.
             schema.insert("allOf", Value::from(vec![reference]));
         }
         Value::Map(schema)

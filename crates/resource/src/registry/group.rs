@@ -1,4 +1,4 @@
-//! What definitions add to one group.
+//! Resources that CRDs add to one group.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub struct DefinedGroup {
     resources: Vec<Arc<Resource>>,
     /// By kind.
     kinds: Vec<Arc<Resource>>,
-    /// What is served, the most stable version first.
+    /// Served versions, the most stable first.
     versions: Vec<Version>,
 }
 
@@ -68,7 +68,7 @@ impl DefinedGroup {
         self.resources.is_empty()
     }
 
-    /// Adds a resource, in place of the one of its name.
+    /// Adds a resource, replacing the one of its name.
     #[expect(clippy::indexing_slicing, reason = "the index holds places of the lists beside it")]
     pub(super) fn insert(&mut self, resource: Arc<Resource>) {
         self.remove(&resource.plural);
@@ -91,7 +91,7 @@ impl DefinedGroup {
         insert(&mut self.resources, resource, plural_of);
     }
 
-    /// Takes a resource away. Returns it.
+    /// Removes a resource and returns it.
     pub(super) fn remove(&mut self, plural: &str) -> Option<Arc<Resource>> {
         let at = place(&self.resources, plural, plural_of).ok()?;
         let removed = self.resources.remove(at);

@@ -1,8 +1,8 @@
-//! Which resources are served.
+//! The served resources.
 //!
-//! What is built in is indexed once and shared by all states of a [`Registry`]. What definitions add is kept by group in
-//! maps that share what did not change: to add one resource to a thousand costs what it costs beside ten, and a holder of
-//! an older state keeps it.
+//! Built-in resources are indexed once and shared by all states of a [`Registry`]. Resources of CRDs are kept by group
+//! in maps that share unchanged parts: adding one to a thousand resources costs as much as adding one to ten, and a
+//! holder of an older state keeps it.
 
 mod group;
 
@@ -15,14 +15,14 @@ use smol_str::SmolStr;
 pub use self::group::DefinedGroup;
 use crate::{GroupKind, GroupResource, GroupVersion, KindTypes, Resource, ResourceVersion};
 
-/// All resources that the server serves: an immutable snapshot, swapped when one is added or taken away. To clone one is
-/// cheap.
+/// All resources that the server serves: an immutable snapshot, replaced when a resource is added or removed. Cloning
+/// is cheap.
 #[derive(Clone, Default)]
 pub struct Registry {
     built_in: Arc<BuiltIn>,
-    /// What definitions add, by group.
+    /// Resources of CRDs, by group.
     groups: OrdMap<SmolStr, Arc<DefinedGroup>>,
-    /// What definitions add, by [`Storage::prefix`](crate::Storage::prefix).
+    /// Resources of CRDs, by [`Storage::prefix`](crate::Storage::prefix).
     by_prefix: OrdMap<SmolStr, Arc<Resource>>,
 }
 
@@ -53,7 +53,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// What is known of the resource in this version.
+    /// Returns the data of this version of the resource.
     #[expect(
         clippy::indexing_slicing,
         reason = "made with the place of a version of the resource"
@@ -84,7 +84,7 @@ impl Registry {
 
     /// Returns the resource served at `/apis/GROUP/VERSION/…/PLURAL` (`/api/VERSION/…` for the core group).
     ///
-    /// A built-in group serves its built-in resources only, in every version: kube-apiserver's handler takes all paths
+    /// A built-in group serves its built-in resources only, in every version: kube-apiserver's handler owns all paths
     /// below `/apis/GROUP` of a built-in group, so that no request reaches the handler of custom resources.
     pub fn served(&self, group: &str, version: &str, plural: &str) -> Option<&Served> {
         if self.is_built_in_group(group) {
@@ -162,12 +162,12 @@ impl Registry {
             .unwrap_or_default()
     }
 
-    /// Whether anything is served in the group.
+    /// Returns true if anything is served in the group.
     pub fn serves_group(&self, group: &str) -> bool {
         self.is_built_in_group(group) || self.groups.get(group).is_some_and(|group| group.is_served())
     }
 
-    /// Whether anything built in is served in the group, rather than defined ones alone.
+    /// Returns true if the group serves built-in resources, and not only those of CRDs.
     pub fn is_built_in_group(&self, group: &str) -> bool {
         self.built_in.groups.contains(group)
     }
@@ -180,7 +180,7 @@ impl Registry {
         self.built_in.group_versions.iter().chain(defined)
     }
 
-    /// Whether the group version is among [`group_versions`](Self::group_versions).
+    /// Returns true if the group version is among [`group_versions`](Self::group_versions).
     pub fn lists(&self, group_version: &GroupVersion) -> bool {
         let group = self.groups.get(&group_version.group);
         let defined = || group.and_then(|group| group.version(&group_version.version));
@@ -206,12 +206,12 @@ impl Registry {
         built_in.chain(defined.into_iter().flatten()).cloned()
     }
 
-    /// What definitions add to the group. As long as it is the same `Arc`, nothing that they add was changed.
+    /// Returns the resources of CRDs in the group. While the `Arc` stays the same, none of them has changed.
     pub fn defined_group(&self, group: &str) -> Option<&Arc<DefinedGroup>> {
         self.groups.get(group)
     }
 
-    /// Serves what a definition describes, in place of what was known by its group and name.
+    /// Serves the resource of a CRD, replacing the one of its group and name.
     pub fn define(&mut self, resource: Arc<Resource>) {
         if let Some(storage) = &resource.storage {
             self.by_prefix.insert(storage.prefix.clone(), Arc::clone(&resource));
@@ -446,7 +446,7 @@ mod tests {
         let group_version = GroupVersion::new("a.example.com", "v1");
         let served: Vec<_> = registry.served_in(&group_version).collect();
         assert_eq!((served.len(), served[0].resource.plural.as_str()), (1, "ys"));
-        // A version that is served no more leaves with the last resource that had it.
+        // A version that is no longer served is removed with the last resource that had it.
         registry.define(resource("a.example.com", "zs", "Z", &["v1"], 4));
         assert_eq!(registry.served_in(&group_version).count(), 2);
         assert!(!registry.lists(&GroupVersion::new("a.example.com", "v1beta1")));

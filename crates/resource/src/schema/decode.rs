@@ -26,8 +26,8 @@ pub struct Decoded {
     pub value: Value,
     /// The fields that the type has not, at most 100 of them.
     pub unknown: Vec<UnknownField>,
-    /// The amounts that were written as numbers which trees hold as floats, at most 100 of them: what the text says may be
-    /// more exact.
+    /// The amounts that were written as numbers which trees hold as floats, at most 100 of them: the text may be more
+    /// exact.
     pub floats: Vec<FloatAmount>,
     /// The fields that are given as empty and left out for it, at most 100 of them.
     pub empties: Vec<EmptyField>,
@@ -36,18 +36,18 @@ pub struct Decoded {
 /// An amount that was read from a float.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FloatAmount {
-    /// Where it stands: names joined by dots, indices in brackets.
+    /// Path: names joined by dots, indices in brackets.
     pub path: String,
     /// The same as a JSON pointer.
     pub pointer: String,
-    /// Whether it is among the amounts of resources, which count no less than thousandths.
+    /// True if it is among the amounts of resources, whose smallest unit is a thousandth.
     pub of_resources: bool,
 }
 
-/// A field that the type has not; it is dropped. Strict field validation refuses the object for it.
+/// A field that the type lacks; it is dropped. Strict field validation rejects the object because of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownField {
-    /// Where it stands: names joined by dots, indices in brackets.
+    /// Path: names joined by dots, indices in brackets.
     pub path: String,
 }
 
@@ -57,15 +57,15 @@ impl fmt::Display for UnknownField {
     }
 }
 
-/// Why a value is not of its type; in the words of the reference.
+/// Reason why a value is not of its type, in the words of the reference.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecodeError {
     /// JSON of another type than the field has.
     #[error("json: cannot unmarshal {found} into Go {place} of type {expected}")]
     Type {
-        /// What stands there: `string`, `number`, `array`…
+        /// JSON type found: `string`, `number`, `array`…
         found: String,
-        /// `value`, or `struct field` with the last struct's name and the path of fields.
+        /// Place in the message: `value`, or `struct field` with the last struct's name and the path of fields.
         place: String,
         /// The type of the field, as Go names it.
         expected: String,
@@ -88,7 +88,7 @@ pub enum DecodeError {
 }
 
 impl DecodeError {
-    /// Whether the reference stops here: types that read their JSON themselves do not know where they stand.
+    /// Returns true if the reference stops at this error: types with their own JSON decoder do not know their path.
     fn ends_reading(&self) -> bool {
         !matches!(self, Self::Base64(_)) && !matches!(self, Self::Type { place, .. } if place != "value")
     }
@@ -102,15 +102,15 @@ pub fn decode(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, D
     decode_beside(table, of, value, false, None)
 }
 
-/// As [`decode`], where the reference makes its struct of a tree and not of JSON: after applies and strategic merge patches.
-/// Whole numbers may be written with a fraction of zero, and are cut to the width of their field; other words describe what
-/// cannot be read.
+/// Decodes like [`decode`], in cases where the reference converts a tree rather than JSON into its struct: after
+/// applies and strategic merge patches. Whole numbers may have a fraction of zero, and are truncated to the width of
+/// their field; other words describe invalid values.
 pub fn decode_tree(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
     decode_beside(table, of, value, true, None)
 }
 
-/// As [`decode`], or `from_tree` as [`decode_tree`], where what `value` shares with `formed` is not looked at: that is in the form
-/// of the type.
+/// Decodes like [`decode`], or like [`decode_tree`] if `from_tree`, but skips values that `value` shares with `formed`,
+/// which is in the form of the type.
 pub fn decode_beside(
     table: &TypeTable,
     of: TypeId,
@@ -149,22 +149,22 @@ struct Decoder<'t> {
     unknown: Vec<UnknownField>,
     floats: Vec<FloatAmount>,
     empties: Vec<EmptyField>,
-    /// How many types are around us that read their JSON themselves, and report no unknown fields.
+    /// Number of enclosing types that have their own JSON decoder, and report no unknown fields.
     silent: u32,
-    /// Whether a tree is read rather than JSON.
+    /// True if the input is a tree rather than JSON.
     from_tree: bool,
-    /// Whether this is the second pass, which only looks for the error that the reference reports. It reads trees field by
-    /// field in the order of its structs, and stops at the first error. In JSON it goes on after a value of the wrong type, and
-    /// reports that only where no type that reads its JSON itself fails.
+    /// True in the second pass, which only looks for the error that the reference reports. It reads trees field by
+    /// field in the order of its structs, and stops at the first error. In JSON it continues after a value of the wrong
+    /// type, and reports that only if no type with its own JSON decoder fails.
     finds_error: bool,
 }
 
-/// Where a value stands. Kept on the stack; text is made of it only when something is to be reported.
+/// Path of a value. It is kept on the stack; its text is built only for a report.
 #[derive(Clone, Copy)]
 struct ValuePath<'p> {
     above: Option<&'p ValuePath<'p>>,
     step: Step<'p>,
-    /// What stands there in an object that has the form of its type.
+    /// The value at this path in an object that has the form of its type.
     formed: Option<&'p Value>,
 }
 
@@ -179,7 +179,7 @@ enum Step<'p> {
     Item(usize),
 }
 
-/// What becomes of a field.
+/// Result for a field.
 enum Outcome {
     Keep,
     Replace(Value),
@@ -198,7 +198,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Whether the reader goes on after a value of the wrong type.
+    /// Returns true if the decoder continues after a value of the wrong type.
     fn goes_on(&self) -> bool {
         self.finds_error && !self.from_tree && self.silent == 0
     }
@@ -264,7 +264,7 @@ impl Decoder<'_> {
         Ok(rebuild.finish())
     }
 
-    /// A number of a list that stands for bytes.
+    /// Reads a number of a list that represents bytes.
     fn byte(&self, item: &Value, place: &ValuePath<'_>) -> Result<u8, DecodeError> {
         match item {
             Value::Null => Ok(0),
@@ -477,7 +477,7 @@ impl Decoder<'_> {
         self.unfit(found, named.unwrap_or_else(|| self.go_type(shape)), place)
     }
 
-    /// The name of the type of what stands at `place`, where that has a name of its own.
+    /// Returns the name of the type of the value at `place`, if it is a named type.
     fn named_type(&self, place: &ValuePath<'_>) -> Option<&'static str> {
         match place.step {
             Step::Root => None,
@@ -531,7 +531,7 @@ impl Decoder<'_> {
 }
 
 impl<'p> ValuePath<'p> {
-    /// The place of the member `name` of what stands here.
+    /// Returns the path of the member `name` of the value here.
     fn below<'s>(&'s self, step: Step<'s>, name: &str) -> ValuePath<'s> {
         ValuePath {
             above: Some(self),
@@ -540,7 +540,7 @@ impl<'p> ValuePath<'p> {
         }
     }
 
-    /// The place of an item of the list that stands here.
+    /// Returns the path of an item of the list here.
     fn item<'s>(&'s self, at: usize) -> ValuePath<'s> {
         ValuePath {
             above: Some(self),
@@ -549,25 +549,25 @@ impl<'p> ValuePath<'p> {
         }
     }
 
-    /// Whether `value` is shared with the object that has the form of its type.
+    /// Returns true if `value` is shared with the object that has the form of its type.
     fn is_formed(&self, value: &Value) -> bool {
         self.formed.is_some_and(|formed| formed.shares(value))
     }
 
-    /// Whether a map of `of` at this place holds amounts of resources by their names.
+    /// Returns true if a map of `of` at this path holds amounts of resources by their names.
     fn is_resources(&self, table: &TypeTable, of: &Shape) -> bool {
         let is_amount =
             matches!(of, Shape::Ref(id) if matches!(table.get(*id).kind, TypeKind::Scalar(Scalar::Quantity)));
         is_amount && self.is_resources_of_core()
     }
 
-    /// Whether this is a field of the core group, all of whose maps of amounts are of resources.
+    /// Returns true if this is a field of the core group, where all maps of amounts are amounts of resources.
     fn is_resources_of_core(&self) -> bool {
         matches!(self.step, Step::Field(of, _) if of.name.starts_with("io.k8s.api.core.v1."))
     }
 }
 
-/// Whether `omitempty` leaves the value out.
+/// Returns true if `omitempty` leaves the value out.
 pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,4 +1,4 @@
-//! Defaults that hold whatever else an object says: `protocol: TCP` of a container port.
+//! Unconditional defaults, which depend on no other field: `protocol: TCP` of a container port.
 
 use holdfast_value::{Error, Growth, List, Map, Value};
 
@@ -21,7 +21,8 @@ pub fn with_defaults(
     with_defaults_beside(table, of, value, None, growth)
 }
 
-/// As [`with_defaults`], where what `value` shares with `filled` is not looked at: that has its defaults.
+/// Fills in defaults like [`with_defaults`], but skips values that `value` shares with `filled`, which has its
+/// defaults.
 ///
 /// # Errors
 /// [`Error::Overgrown`].
@@ -42,7 +43,8 @@ struct Defaults<'a> {
 }
 
 impl Defaults<'_> {
-    /// As [`with_defaults_beside`]; `own` says whether the type's own fields take defaults, or only those within them.
+    /// Fills in defaults like [`with_defaults_beside`]; `own` is true if the type's own fields get defaults, and not
+    /// only those within them.
     #[expect(
         clippy::indexing_slicing,
         reason = "defaults name fields of their type, and the place is never behind the end of the map"
@@ -129,12 +131,12 @@ impl Defaults<'_> {
     }
 }
 
-/// Whether a value that stands there counts as not set.
+/// Returns true if a value of the field counts as not set.
 fn takes_default(field: &Field, value: &Value) -> bool {
     value.is_null() || (!field.pointer && field.default.is_some() && is_empty(value))
 }
 
-/// Whether a default stands anywhere within values of the shape.
+/// Returns true if any field within values of the shape has a default.
 pub(super) fn leads_to_default(table: &TypeTable, shape: &Shape) -> bool {
     shape.type_id().is_some_and(|id| table.get(id).reaches_default)
 }

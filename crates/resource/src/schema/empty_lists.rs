@@ -85,7 +85,7 @@ impl TypeTable {
     }
 }
 
-/// Whether a field holds a list or a map, and is never left out.
+/// Returns true if a field holds a list or a map, and is never left out.
 fn is_written_list(field: &Field) -> bool {
     field.omission == Omission::Never && !field.pointer && matches!(field.shape, Shape::List(_) | Shape::Map(_))
 }
@@ -108,7 +108,7 @@ mod tests {
         inner a.Inner 4\n  other []string 5\n  pointer []string 6 pointer never\n\n\
         type a.Inner struct\n  items []a.Outer 1\n  plain string 2\n";
 
-    /// What becomes of an object; `None` where it stays as it is.
+    /// Returns the changed object; `None` if it stays unchanged.
     fn kept(object: &str) -> Option<String> {
         let table = TypeTable::parse(TYPES).unwrap();
         let object = json::parse(object.as_bytes(), &Limits::default()).unwrap();

@@ -3,8 +3,8 @@
 use crate::schema::{Type, TypeTable};
 
 impl TypeTable {
-    /// The same table, which knows these names: a line for each field that has one, `core.v1.Container.imagePullPolicy
-    /// v1.PullPolicy`. They are looked up where a value is refused, and nowhere else.
+    /// Returns the same table with these Go type names: a line for each field that has one,
+    /// `core.v1.Container.imagePullPolicy v1.PullPolicy`. They are looked up only when a value is rejected.
     #[must_use]
     pub fn with_go_types(mut self, lines: &'static str) -> Self {
         self.go_types = lines;
@@ -22,7 +22,7 @@ impl TypeTable {
     }
 }
 
-/// The type of the items or values of what Go names `name`; `None` where the name does not say.
+/// Returns the type of the items or values of the Go type `name`; `None` if it is not part of the name.
 pub(crate) fn item_of(name: &str) -> Option<&str> {
     match name.strip_prefix("map[") {
         Some(rest) => rest.split_once(']').map(|(_, value)| value),

@@ -22,7 +22,7 @@ pub fn merge_schema(table: &TypeTable) -> Schema {
 
 pub(crate) fn type_spec(table: &TypeTable, of: &Type) -> TypeSpec {
     let map = match &of.kind {
-        // A definition that is an object and says nothing more may hold anything.
+        // A definition that is an object without further properties may hold anything.
         TypeKind::Struct(fields) if fields.is_empty() => MapSpec::new(anything()),
         TypeKind::Struct(fields) => MapSpec::of_fields(fields.iter().map(|field| FieldSpec {
             name: field.name.clone(),
@@ -92,8 +92,8 @@ pub(crate) fn anything() -> TypeSpec {
     }
 }
 
-/// The default that the definition of a field states: the one that is marked in the source, else the zero value of what is
-/// never left out. It stands for a key field that an item leaves out.
+/// Returns the default in the definition of a field: the one that is marked in the source, otherwise the zero value of
+/// a field that is never left out. It replaces a key field that an item leaves out.
 pub fn stated_default(table: &TypeTable, field: &Field) -> Option<Value> {
     let never_absent = !field.pointer && field.omission == Omission::Never;
     match field.shape {

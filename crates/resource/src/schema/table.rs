@@ -20,7 +20,7 @@ pub struct TypeTable {
     pub(super) go_types: &'static str,
 }
 
-/// What is wrong with a set of types.
+/// Error in a set of types.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// Two types have one name.
@@ -96,12 +96,12 @@ impl TypeTable {
         self.json_schema
     }
 
-    /// How many types there are.
+    /// Returns the number of types.
     pub fn len(&self) -> usize {
         self.types.len()
     }
 
-    /// Whether there is no type.
+    /// Returns true if there is no type.
     pub fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
@@ -117,7 +117,7 @@ impl TypeTable {
         }
     }
 
-    /// What the reference writes for `field` where it is unset; `None` if it is left out.
+    /// Returns the value that the reference writes for `field` if it is unset; `None` if it is left out.
     pub fn unset(&self, field: &Field) -> Option<Value> {
         match (field.omission, &field.shape) {
             (Omission::Never, _) if field.pointer => Some(Value::Null),
@@ -127,7 +127,7 @@ impl TypeTable {
         }
     }
 
-    /// Whether the reference leaves out `field` where it holds `value`, which is not `null`.
+    /// Returns true if the reference leaves out `field` if its value is `value`, which is not `null`.
     pub fn leaves_out(&self, field: &Field, value: &Value) -> bool {
         match field.omission {
             Omission::Empty => !field.pointer && is_empty(value) && !matches!(field.shape, Shape::Ref(_)),
@@ -315,7 +315,7 @@ impl TypeTable {
         shape.type_id().is_some_and(|id| !self.get(id).marks.steps.is_empty())
     }
 
-    /// Changes are followed through structs alone: who the old item of an item is only its kind knows.
+    /// Follows changes only through structs: only the kind can match an item with its old item.
     fn leads_to_change(&self, shape: &Shape) -> bool {
         matches!(shape, Shape::Ref(id) if !self.get(*id).marks.change_steps.is_empty())
     }
@@ -364,7 +364,7 @@ fn held_by_value(field: &Field) -> Option<TypeId> {
     }
 }
 
-/// Refuses an order of checks that names what is not looked at or leaves out what is to be.
+/// Rejects an order of checks that names a field without checks or omits one that has some.
 fn complete_order(of: &Type) -> Result<(), TableError> {
     let marks = &of.marks;
     let orders = [

@@ -10,7 +10,7 @@ use crate::schema::{DisabledField, Field, MapType, Step, TypeMarks};
 pub struct TypeId(pub(crate) u32);
 
 impl TypeId {
-    /// The place as an index, for tables beside this one.
+    /// Returns the id as an index, for tables parallel to this one.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -21,25 +21,25 @@ impl TypeId {
 pub struct Type {
     /// The definition name: `io.k8s.api.core.v1.Container`.
     pub name: SmolStr,
-    /// What values of the type look like.
+    /// Structure of the values of the type.
     pub kind: TypeKind,
     /// Finds its fields.
     pub(crate) names: Names,
-    /// Whether all of a struct is one field to server-side apply. `None` is [`MapType::Granular`].
+    /// Treatment of a struct by server-side apply: atomic structs are one field. `None` is [`MapType::Granular`].
     pub map_type: Option<MapType>,
-    /// The kinds whose objects are of this type; `DeleteOptions` and such stand for one kind in many groups.
+    /// The kinds whose objects are of this type; `DeleteOptions` and similar types are one kind in many groups.
     pub kinds: Vec<GroupVersionKind>,
-    /// Whether the type stands in the OpenAPI documents.
+    /// True if the type is in the OpenAPI documents.
     pub published: bool,
-    /// Which fields exclude each other, as the OpenAPI documents say.
+    /// Fields that exclude each other, as listed in the OpenAPI documents.
     pub unions: Vec<Union>,
-    /// How its values are checked.
+    /// Validation tags of its values.
     pub marks: TypeMarks,
-    /// What the reference writes for an unset value of this type; see [`Type::zero`].
+    /// Value that the reference writes for an unset value of this type; see [`Type::zero`].
     pub(crate) zero: OnceLock<Value>,
     /// For structs, the indices of the fields that are written even when unset.
     pub(crate) always_written: Vec<u16>,
-    /// Whether an unconditional default stands anywhere within values of the type.
+    /// True if any field within values of the type has an unconditional default.
     pub(crate) reaches_default: bool,
     /// The places of the fields that have such a default or lead to one.
     pub(crate) default_fields: Vec<u16>,
@@ -75,7 +75,7 @@ impl Type {
         }
     }
 
-    /// Where the field `name` of a struct is at or after the index `from`, or where it would be.
+    /// Returns the index of the field `name` of a struct, at or after the index `from`, or the index where it would be.
     #[inline]
     pub(crate) fn position(&self, from: usize, name: &str) -> Result<usize, usize> {
         let fields = self.fields();
@@ -91,20 +91,20 @@ impl Type {
         }
     }
 
-    /// The last part of the definition name: `Container`.
+    /// Returns the last part of the definition name: `Container`.
     pub fn short_name(&self) -> &str {
         let dot = self.name.bytes().rposition(|byte| byte == b'.');
         dot.and_then(|dot| self.name.get(dot + 1..)).unwrap_or(&self.name)
     }
 
-    /// What the reference writes for an unset value of this type: for a struct the fields that are never left
-    /// out, for times `null`, for quantities `"0"`.
+    /// Returns the value that the reference writes for an unset value of this type: for a struct the fields that are
+    /// never left out, for times `null`, for quantities `"0"`.
     pub fn zero(&self) -> Value {
         self.zero.get().cloned().unwrap_or_default()
     }
 }
 
-/// What values of a type look like.
+/// Structure of the values of a type.
 #[derive(Clone, Debug)]
 pub enum TypeKind {
     /// A map with known fields, in the order of their names.
@@ -178,7 +178,7 @@ impl Scalar {
             .map(|(scalar, _)| *scalar)
     }
 
-    /// What the reference writes for an unset one.
+    /// Returns the value that the reference writes for an unset one.
     pub(crate) fn zero(self) -> Value {
         match self {
             Scalar::Quantity => Value::from("0"),
@@ -192,8 +192,8 @@ impl Scalar {
 /// Fields of a struct of which at most one is to be set (`x-kubernetes-unions`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Union {
-    /// The field that says which one is set.
+    /// Field that names the member that is set.
     pub discriminator: Option<SmolStr>,
-    /// Each field and the value of the discriminator that stands for it.
+    /// Each field and its value of the discriminator.
     pub fields: Vec<(SmolStr, SmolStr)>,
 }

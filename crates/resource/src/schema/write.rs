@@ -20,12 +20,12 @@ impl<'v, 't> Member<'v, 't> {
         &self.entry.0
     }
 
-    /// What it holds.
+    /// Returns its value.
     pub fn value(&self) -> &'v Value {
         &self.entry.1
     }
 
-    /// What it may hold; `None` where the type does not know it.
+    /// Returns the shape of its values; `None` if the type does not know it.
     pub fn shape(&self) -> Option<&'t Shape> {
         self.field.map(|field| &field.shape)
     }
@@ -48,8 +48,8 @@ impl<'v, 't> Member<'v, 't> {
 /// The members of a struct; most have no more than these.
 pub type Members<'v, 't> = SmallVec<[Member<'v, 't>; 16]>;
 
-/// The members of `map`, which is a value of the struct `of`, in the order of the type's fields. Those that it does not know
-/// come last, by their names.
+/// Returns the members of `map`, which is a value of the struct `of`, in the order of the type's fields. Unknown
+/// members are last, sorted by name.
 pub fn members<'v, 't>(of: &'t Type, map: &'v Map) -> Members<'v, 't> {
     let mut from = 0;
     let member = |entry: &'v Entry| Member {

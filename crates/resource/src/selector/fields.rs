@@ -41,8 +41,8 @@ impl FieldSelector {
         Ok(Self { requirements })
     }
 
-    /// Refuses fields that objects of the resource cannot be selected by, and puts the names that are stored in the
-    /// place of others for the same field.
+    /// Rejects fields that objects of the resource cannot be selected by, and replaces other names of a field with the
+    /// stored one.
     pub fn resolve(mut self, resource: &Resource, version: &ResourceVersion) -> Result<Self, SelectorError> {
         // Terms that name neither a field nor a value ask for nothing, unless another does.
         let asks = |requirement: &FieldRequirement| !requirement.field.is_empty() || !requirement.value.is_empty();
@@ -67,7 +67,7 @@ impl FieldSelector {
         Ok(self)
     }
 
-    /// Whether this matches everything.
+    /// Returns true if this matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
@@ -82,7 +82,7 @@ impl FieldSelector {
         self.exact("metadata.namespace")
     }
 
-    /// Whether fields match; `field` gives the text of one.
+    /// Returns true if the fields match; `field` returns the text of a field.
     pub fn matches<'a>(&self, field: impl Fn(&str) -> &'a str) -> bool {
         self.requirements
             .iter()
@@ -104,7 +104,7 @@ pub fn selectable_fields(resource: &Resource, object: &Value) -> Vec<(SmolStr, S
     let fields = resource.rules.field_selectors.iter();
     let fields = fields.filter(|field| stored_field(resource, field).is_none());
     let mut texts: Vec<(SmolStr, SmolStr)> = fields.map(|field| (field.clone(), field_text(field, object))).collect();
-    // Those of versions are what stands at their path, whatever they are called.
+    // The value of a version's selectable field is the one at its path, whatever its name.
     for field in resource.versions.iter().flat_map(|version| &version.field_selectors) {
         if !texts.iter().any(|(known, _)| known == field) {
             texts.push((field.clone(), text_at(object, field).unwrap_or_default()));
@@ -129,8 +129,8 @@ fn stored_field(resource: &Resource, field: &str) -> Option<SmolStr> {
     }
 }
 
-/// Fields whose text is not simply what stands at their path: what they are called, where they stand instead (the first
-/// of these that holds something counts), and their text when nothing stands there.
+/// Fields whose text is not simply the value at their path: their names, the paths to use instead (the first with a
+/// value counts), and their text if there is no value.
 const FIELD_RULES: [(&str, &[&str], &str); 5] = [
     ("source", &["source.component", "reportingComponent"], ""),
     ("spec.hostNetwork", &["spec.hostNetwork"], "false"),

@@ -1,11 +1,11 @@
-//! Why a patch cannot be merged, in the reference's words.
+//! Errors of merging a patch, in the reference's words.
 
 use std::fmt::{self, Display, Formatter};
 
 use holdfast_value::text::{Plain, PlainList};
 use holdfast_value::{List, Value};
 
-/// Why a patch cannot be merged. The texts are what clients of the reference see.
+/// Reason why a patch cannot be merged. The texts are those that clients of the reference see.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PatchError {
     /// The patch or what it patches is no map.
@@ -23,12 +23,12 @@ pub enum PatchError {
     /// A list that is to be merged holds lists.
     #[error("lists of lists are not supported")]
     ListOfLists,
-    /// `$patch` says something unknown.
+    /// The value of `$patch` is unknown.
     #[error("unknown patch type: {} in map: {}", GoString(directive), Plain(map))]
     UnknownDirective {
-        /// What it says.
+        /// Value of the directive.
         directive: Value,
-        /// The map that it stands in.
+        /// Map that contains it.
         map: Value,
     },
     /// `$patch: merge` in a list.
@@ -68,9 +68,9 @@ pub enum PatchError {
     /// A value is of another type than what it is to be merged with.
     #[error("expected a {expected}, but received a {received}")]
     WrongType {
-        /// What should stand there, in the reference's words.
+        /// Expected type, in the reference's words.
         expected: &'static str,
-        /// What stands there.
+        /// Type that was received.
         received: &'static str,
     },
     /// An item of the list that gives the order is no map, where those of the list that it is for are.
@@ -86,7 +86,7 @@ pub enum PatchError {
     },
 }
 
-/// How a refused patch is answered.
+/// Kind of response to a rejected patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchErrorKind {
     /// 400.
@@ -98,7 +98,7 @@ pub enum PatchErrorKind {
 }
 
 impl PatchError {
-    /// How the patch is answered.
+    /// Returns the kind of response to the patch.
     pub fn kind(&self) -> PatchErrorKind {
         match self {
             Self::BadDocument | Self::BadRetainKeys | Self::BadDeleteList | Self::BadOrderList => {
@@ -110,7 +110,7 @@ impl PatchError {
     }
 }
 
-/// The list that `value` is, or what the reference says where it is none.
+/// Returns `value` as a list, or the reference's error if it is not one.
 pub(super) fn list_of(value: &Value) -> Result<&List, PatchError> {
     value.as_list().ok_or_else(|| wrong_type("[]interface {}", value))
 }

@@ -16,7 +16,7 @@ enum Of<'a> {
     Type(&'a Type),
     /// A map with free keys and values of this shape.
     Map(&'a Shape),
-    /// What has no fields.
+    /// A type without fields.
     Other,
 }
 

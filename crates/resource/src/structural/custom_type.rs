@@ -22,8 +22,7 @@ pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Objec
 /// Gives the JSON schema of a version when it is first needed.
 pub type SchemaSource = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
 
-/// The type of the objects of one version, made when it is first needed: of a thousand definitions most are never asked
-/// for.
+/// The type of the objects of one version, created on first use: of a thousand CRDs most are never used.
 pub struct CustomSchema {
     name: KindName,
     source: SchemaSource,
@@ -36,7 +35,7 @@ pub struct CustomSchema {
 }
 
 impl CustomSchema {
-    /// The type of the objects of that name by the schema that `source` gives, with metadata of the type that stands in
+    /// Creates the type of the objects of that name from the schema that `source` returns, with the metadata type in
     /// `types`; their expressions are compiled with `compile`.
     pub fn new(name: KindName, source: SchemaSource, types: Arc<TypeTable>, compile: CompileContext) -> Self {
         Self {
@@ -50,15 +49,15 @@ impl CustomSchema {
         }
     }
 
-    /// The same, for objects whose Scale stands in these fields.
+    /// Returns the same type, for objects whose Scale has these fields.
     #[must_use]
     pub fn scaled_by(mut self, scale: Option<ScaleFields>) -> Self {
         self.scale = scale;
         self
     }
 
-    /// The same, where the version was of another schema before: if it says the same, its type goes on with all that was made
-    /// of it, such as compiled rules.
+    /// Returns the same type as the successor of `before`: if the schemas are equal, it reuses everything derived from
+    /// the earlier one, such as compiled rules.
     #[must_use]
     pub fn after(self, before: &CustomSchema) -> Self {
         let unmade = || before.before.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -123,7 +122,7 @@ impl KindType for CustomSchema {
             validate_scale(scale, object, status_before.is_none(), &mut errors);
         }
         of.validate_rest(object, old, &mut errors);
-        // An object without a name is refused elsewhere. Its rules are not evaluated.
+        // An object without a name is rejected elsewhere. Its rules are not evaluated.
         let nameless = object.str_at(&["metadata", "name"]).unwrap_or_default().is_empty();
         let warnings = match nameless && of.rules().is_some() {
             true => {
@@ -221,7 +220,7 @@ impl CustomType {
         &self.root
     }
 
-    /// How expressions see objects: by the schema, with the metadata that all objects have.
+    /// Returns the type of objects in expressions: that of the schema, with the metadata that all objects have.
     fn decl_type(&self) -> Option<Arc<DeclType>> {
         let metadata = decl_type(&self.types, self.metadata?)?;
         let text = || Arc::new(DeclType::string(None));
@@ -237,7 +236,7 @@ impl CustomType {
         Some(Arc::new(DeclType::object(fields)))
     }
 
-    /// How objects merge.
+    /// Returns the schema by which objects merge.
     pub fn merge_type(&self) -> Option<(Arc<Schema>, TypeRef)> {
         if let Some((schema, of)) = self.merge.get() {
             return Some((Arc::clone(schema), *of));
@@ -256,8 +255,8 @@ impl CustomType {
         self.read_with(object, false)
     }
 
-    /// An object that is stored, as it is shown now: by the schema of today, with its defaults. What does not fit is
-    /// dropped. Shares everything that is as it was.
+    /// Returns a stored object in the form in which it is served now: by the current schema, with its defaults. Values
+    /// that do not fit are dropped. Unchanged parts are shared.
     ///
     /// # Errors
     /// [`Error::Overgrown`].
@@ -306,32 +305,32 @@ impl CustomType {
         Ok(ReadObject { value, unknown })
     }
 
-    /// The object with its defaults, without `null` where none may stand.
+    /// Returns the object with its defaults, without `null` in fields that are not nullable.
     ///
     /// # Errors
-    /// [`Error::Overgrown`] where defaults make more of it than there is room for.
+    /// [`Error::Overgrown`] if the defaults make the object too large.
     pub fn with_defaults(&self, object: Value) -> Result<Value, Error> {
         let object = self.with_defaults_and_nulls(object)?;
         Ok(self.root.without_nulls(&object).unwrap_or(object))
     }
 
-    /// The object with its defaults; a `null` where none may stand and no default takes its place stays, to be refused. So it
-    /// is with what an apply makes.
+    /// Returns the object with its defaults. A `null` in a field that is neither nullable nor has a default stays, to
+    /// be rejected. This is the form of the result of an apply.
     ///
     /// # Errors
-    /// Those of [`CustomType::with_defaults`].
+    /// If [`CustomType::with_defaults`] fails.
     pub fn with_defaults_and_nulls(&self, object: Value) -> Result<Value, Error> {
         let filled = self.root.with_defaults(&object, &mut Growth::default())?;
         Ok(filled.unwrap_or(object))
     }
 
-    /// What is wrong with an object by its schema; with the object that it takes the place of, what was wrong before and is
-    /// as it was is left out.
+    /// Validates an object by its schema. With the object that it replaces, errors of unchanged values that were
+    /// already invalid are left out.
     pub fn validate_schema(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         validated(&self.root, object, old, &FieldPath::default())
     }
 
-    /// The same of an object whose status alone is written.
+    /// Validates an object by its schema, if only its status is written.
     pub fn validate_status(&self, object: &Value, old: &Value) -> Vec<FieldError> {
         let (Some(schema), Some(status)) = (self.root.property("status"), object.get("status")) else {
             return Vec::new();
@@ -339,8 +338,7 @@ impl CustomType {
         validated(schema, status, old.get("status"), &FieldPath::new("status"))
     }
 
-    /// What is wrong with embedded objects, and with lists that are sets or maps: with the latter only where they were
-    /// right before.
+    /// Validates embedded objects, and lists that are sets or maps: the latter only if they were valid before.
     pub fn validate_rest(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let root = FieldPath::default();
         self.root.validate_embedded(object, &root, errors);
@@ -360,8 +358,8 @@ impl CustomType {
         rules.as_ref()
     }
 
-    /// What is wrong with an object by the rules of its schema in CEL, in addition to `errors`; rules cannot be asked while
-    /// some of those are there. Gives what is to be warned of: rules that did not hold before where nothing changed since.
+    /// Validates an object by the CEL rules of its schema, adding to `errors`; rules cannot run after some of those
+    /// errors. Returns warnings: rules that already failed before, for unchanged values.
     pub fn validate_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) -> Vec<String> {
         let Some(rules) = self.rules() else {
             return Vec::new();
@@ -385,7 +383,7 @@ fn unchecked_rules() -> FieldError {
     FieldError::invalid(&FieldPath::default(), Value::Null, why)
 }
 
-/// What is wrong with the fields of the Scale; with those of the spec only where the write touches the spec.
+/// Validates the fields of the Scale; those of the spec only if the write changes the spec.
 fn validate_scale(scale: &ScaleFields, object: &Value, of_spec: bool, errors: &mut Vec<FieldError>) {
     let numbers = [&scale.spec_replicas, &scale.status_replicas];
     for path in numbers.into_iter().skip(usize::from(!of_spec)) {
@@ -409,8 +407,8 @@ fn validate_scale(scale: &ScaleFields, object: &Value, of_spec: bool, errors: &m
     }
 }
 
-/// What is wrong with a value. What was there before is looked at where something is wrong: most updates pay nothing for it.
-/// What says which object it is must be right even where it is as it was, since the version is that of the request.
+/// Validates a value. The old value is only consulted if there are errors, so most updates pay nothing for it. The
+/// identity of the object must be valid even if it is unchanged, since the version is that of the request.
 fn validated(node: &Node, value: &Value, old: Option<&Value>, root: &FieldPath) -> Vec<FieldError> {
     let mut errors = node.validate(value, None, root);
     let Some(old) = old.filter(|_| !errors.is_empty()) else {

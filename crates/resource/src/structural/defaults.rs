@@ -6,8 +6,8 @@ use super::Node;
 use crate::schema::{ListRebuild, MapRebuild};
 
 impl Node {
-    /// The value with its defaults; `None` if it has them all. A field that holds `null` where none may stand counts as
-    /// left out. Defaults are shared, but their size when they are written out is drawn from `growth`.
+    /// Returns the value with its defaults; `None` if it has them all. A field that is `null` but not nullable counts
+    /// as left out. Defaults are shared, but their serialized size is drawn from `growth`.
     ///
     /// # Errors
     /// [`Error::Overgrown`].
@@ -54,7 +54,7 @@ impl Node {
         Ok(rebuild.finish())
     }
 
-    /// A value that stands there, with its defaults; the default itself instead of a `null`.
+    /// Returns the value of a field with its defaults; the field's default instead of a `null`.
     fn filled_in(&self, value: &Value, growth: &mut Growth) -> Result<Option<Value>, Error> {
         if self.is_wrong_null(value) {
             return self.own_default(growth);

@@ -1,4 +1,4 @@
-//! Lists that are sets or maps by key: no item stands there twice.
+//! Lists that are sets or associative lists: no item may be repeated.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::schema::ListType;
 use crate::{FieldError, FieldPath};
 
 impl Node {
-    /// The items of sets and of lists by key that stand there for the second time.
+    /// Reports the items of sets and of associative lists that are repeated.
     pub(super) fn list_duplicates(&self, value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         if !self.within.keyed_lists {
             return;
@@ -63,7 +63,7 @@ fn repeated(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>, key: im
             // A number with a point is another one than a whole number.
             text.push('.');
         }
-        // What stands there more often is reported once.
+        // An item that is repeated several times is reported once.
         let times = seen.entry(text).or_insert(0_u8);
         *times = times.saturating_add(1);
         if *times == 2 {

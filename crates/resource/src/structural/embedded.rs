@@ -9,12 +9,12 @@ use crate::metadata::{formats, validate_embedded_metadata};
 use crate::schema::{ListRebuild, MapRebuild, TypeId, TypeTable, decode};
 use crate::{FieldError, FieldPath};
 
-/// How metadata is read: by the type that all objects share.
+/// Decoder of metadata: by the type that all objects share.
 #[derive(Clone, Copy)]
 pub(super) struct Metadata<'t> {
     pub(super) types: &'t TypeTable,
     pub(super) of: TypeId,
-    /// Whether what cannot be read is dropped rather than refused: for what is stored already.
+    /// True if malformed metadata is dropped rather than rejected: for objects that are already stored.
     pub(super) drops_malformed: bool,
 }
 
@@ -33,7 +33,7 @@ impl Metadata<'_> {
                     dropped.field("metadata", |dropped| dropped.record(&unknown.path));
                 }
                 let mut read = decoded.value;
-                // Of objects without a type of their own, the reference takes an empty list for none.
+                // For objects without a type of their own, the reference treats an empty list as absent.
                 if read
                     .get("managedFields")
                     .and_then(Value::as_list)
@@ -65,8 +65,8 @@ impl Metadata<'_> {
     }
 }
 
-/// Gives embedded objects in the defaults of a schema metadata in the form of its type, as the reference does while it checks
-/// them. What cannot be read stays, to be refused.
+/// Converts the metadata of embedded objects in the defaults of a schema into the form of its type, as the reference
+/// does while it checks them. Metadata that cannot be decoded stays, to be rejected.
 pub fn read_embedded_defaults(schema: &mut Value, types: &TypeTable) {
     let node = Node::read(schema);
     if let Some(of) = types.id(OBJECT_META) {
@@ -170,7 +170,7 @@ impl Node {
         }
     }
 
-    /// What is wrong with the identity and the metadata of embedded objects.
+    /// Validates the identity and the metadata of embedded objects.
     pub(super) fn validate_embedded(&self, value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         if !self.within.embedded {
             return;
@@ -198,7 +198,7 @@ impl Node {
     }
 }
 
-/// What is wrong with the identity of an object.
+/// Validates the identity of an object.
 pub(super) fn identity(object: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for name in ["apiVersion", "kind"] {
         let field = path.child(name);

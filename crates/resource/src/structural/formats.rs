@@ -54,7 +54,7 @@ pub fn unknown_formats(schema: &Value) -> Vec<SmolStr> {
     found
 }
 
-/// Whether values of the type `of` are checked for the form. Where no type is said, those of texts are meant.
+/// Returns true if values of the type `of` are checked for the format. Without a type, the formats of texts apply.
 pub(super) fn is_known_for(of: &str, format: &str) -> bool {
     match of {
         "string" | "" => check_of(format).is_some(),
@@ -64,7 +64,7 @@ pub(super) fn is_known_for(of: &str, format: &str) -> bool {
     }
 }
 
-/// How deep schemas are looked into; deeper ones are refused before.
+/// Maximum depth of schemas; deeper ones are rejected before.
 const MAX_DEPTH: usize = 130;
 
 fn find_unknown(schema: &Value, depth: usize, found: &mut Vec<SmolStr>) {
@@ -93,7 +93,7 @@ fn find_unknown(schema: &Value, depth: usize, found: &mut Vec<SmolStr>) {
     }
 }
 
-/// Whether the text has the form; any has a form that is not known.
+/// Returns true if the text has the format; any text has an unknown format.
 pub(super) fn has_form(name: &str, text: &str) -> bool {
     check_of(name).is_none_or(|check| check(text))
 }
@@ -210,8 +210,8 @@ fn is_email(text: &str) -> bool {
         && !address.trim_end_matches('>').ends_with('.')
 }
 
-/// One label, or several of which the last has letters alone. The reference's pattern says it with two branches, of which the
-/// first takes a hyphen as the second character and nowhere else.
+/// Returns true if the text is one label, or several of which the last has only letters. The reference's pattern has
+/// two branches, of which the first accepts a hyphen as the second character and nowhere else.
 fn is_host_name(text: &str) -> bool {
     static NAME: OnceLock<Option<Regex>> = OnceLock::new();
     const PATTERN: &str = concat!(

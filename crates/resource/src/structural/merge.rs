@@ -1,7 +1,7 @@
-//! How objects of a structural schema merge: what server-side apply knows of them.
+//! Merge schemas of structural schemas, for server-side apply.
 //!
-//! The reference makes this from the OpenAPI document that it publishes of a definition. Lists are atomic unless they are
-//! marked; below a schema that preserves unknown fields, what is not specified merges by what it looks like.
+//! The reference derives them from the OpenAPI document that it publishes for a CRD. Lists are atomic unless they have
+//! a list type; below a schema that preserves unknown fields, unspecified values merge by their deduced types.
 
 use holdfast_merge::{DEDUCED, FieldSpec, ListSpec, MapSpec, Reference, Scalar, Schema, SchemaBuilder, TypeSpec};
 use holdfast_value::SmolStr;

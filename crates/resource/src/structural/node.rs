@@ -6,31 +6,31 @@ use super::pattern::Pattern;
 use super::rules::Rule;
 use crate::schema::{ListType, MapType};
 
-/// How deep schemas may lie within each other; what lies deeper says nothing.
+/// Maximum nesting of schemas; deeper ones are ignored.
 const MAX_DEPTH: usize = 128;
 
 /// A schema, or a value validation within `allOf` and its like.
 #[derive(Debug, Default, PartialEq)]
 pub struct Node {
-    /// What JSON values there are; `None` where the schema names no type.
+    /// Type of the JSON values; `None` if the schema names no type.
     pub kind: Option<JsonType>,
-    /// Whether `null` may stand there.
+    /// True if the value may be `null`.
     pub nullable: bool,
-    /// What a field holds that is left out.
+    /// Default of a field that is left out.
     pub default: Option<Value>,
-    /// Whether fields that are not specified stay.
+    /// True if unspecified fields are kept.
     pub preserves_unknown: bool,
-    /// Whether the value is an object with `apiVersion`, `kind` and `metadata`.
+    /// True if the value is an object with `apiVersion`, `kind` and `metadata`.
     pub embedded: bool,
-    /// Whether the value is a whole number or a text.
+    /// True if the value is a whole number or a text.
     pub int_or_string: bool,
-    /// How server-side apply sees the items of a list.
+    /// Treatment of the items of a list by server-side apply.
     pub list_type: Option<ListType>,
     /// For [`ListType::Map`], the fields that distinguish items.
     pub list_map_keys: Vec<SmolStr>,
-    /// How server-side apply sees the fields of a map.
+    /// Treatment of the fields of a map by server-side apply.
     pub map_type: Option<MapType>,
-    /// Whether a type of maps is named that there is not.
+    /// True if the named map type does not exist.
     pub unknown_map_type: bool,
     /// The specified fields, sorted by name.
     pub properties: Vec<(SmolStr, Node)>,
@@ -38,15 +38,15 @@ pub struct Node {
     pub additional: Additional,
     /// The schema of the items of a list.
     pub items: Option<Box<Node>>,
-    /// What values must satisfy.
+    /// Checks of values.
     pub checks: Option<Box<Checks>>,
     /// The rules in CEL.
     pub rules: Vec<Rule>,
-    /// What is found within, so that walks leave out what they need not see.
+    /// Features within the schema, so that walks can skip parts without them.
     pub(super) within: Within,
 }
 
-/// What is found in a schema or below it.
+/// Features of a schema or of those below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Within {
     /// A default.
@@ -57,17 +57,17 @@ pub(super) struct Within {
     pub(super) embedded: bool,
     /// A rule in CEL.
     pub(super) rules: bool,
-    /// An object that may have fields of which nothing is said.
+    /// An object that may have unspecified fields.
     pub(super) open: bool,
 }
 
-/// What a schema says of fields that it does not name.
+/// Specification, in a schema, of fields that it does not name.
 #[derive(Debug, Default, PartialEq)]
 pub enum Additional {
     /// Nothing.
     #[default]
     Unsaid,
-    /// Whether there may be any.
+    /// True if there may be any.
     Allowed(bool),
     /// They are values of this schema.
     Schema(Box<Node>),
@@ -119,13 +119,13 @@ impl JsonType {
     }
 }
 
-/// What values must satisfy beyond their type.
+/// Checks of values beyond their type.
 #[derive(Debug, Default, PartialEq)]
 pub struct Checks {
     /// The name of the form of texts and numbers; empty for none, and where no check is known for it.
     pub format: SmolStr,
-    /// The name of a form for which no check is known. The reference takes it off schemas of objects, but not off those by which
-    /// it checks defaults.
+    /// Name of a format without a known check. The reference removes it from schemas of objects, but not from those by
+    /// which it checks defaults.
     pub unknown_format: SmolStr,
     /// The name of a type that is none.
     pub unknown_type: SmolStr,
@@ -139,7 +139,7 @@ pub struct Checks {
     pub min_length: Option<i64>,
     /// The most letters.
     pub max_length: Option<i64>,
-    /// What texts match.
+    /// Pattern that texts match.
     pub pattern: Option<Pattern>,
     /// The fewest items.
     pub min_items: Option<i64>,
@@ -168,7 +168,7 @@ pub struct Checks {
 pub struct Limit {
     /// The bound.
     pub value: f64,
-    /// Whether the bound itself is out.
+    /// True if the bound itself is excluded.
     pub exclusive: bool,
 }
 
@@ -243,7 +243,7 @@ impl Node {
         within
     }
 
-    /// The schemas of the junctors: under which keyword they stand, and where in its list.
+    /// Returns the schemas of the junctors: their keyword, their index in its list, and the schema.
     pub fn choices(&self) -> impl Iterator<Item = (&'static str, Option<usize>, &Node)> {
         let checks = self.checks.as_deref();
         let not = checks.and_then(|checks| checks.not.as_deref());
@@ -261,7 +261,7 @@ impl Node {
         not.map(|not| ("not", None, not)).into_iter().chain(listed)
     }
 
-    /// Whether the schema, or one below it, has a default.
+    /// Returns true if the schema, or one below it, has a default.
     pub fn has_defaults(&self) -> bool {
         self.within.defaults
     }
@@ -276,7 +276,7 @@ impl Node {
         named.chain(additional).chain(self.items.as_deref())
     }
 
-    /// Whether the schema or any below it has rules in CEL.
+    /// Returns true if the schema, or one below it, has CEL rules.
     pub fn leads_to_rules(&self) -> bool {
         self.within.rules
     }
@@ -296,7 +296,7 @@ impl Node {
         })
     }
 
-    /// Whether the value is a `null` that may not stand there.
+    /// Returns true if the value is `null` and the schema is not nullable.
     pub(super) fn is_wrong_null(&self, value: &Value) -> bool {
         value.is_null() && !self.nullable
     }

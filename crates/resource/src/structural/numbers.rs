@@ -1,4 +1,4 @@
-//! What is said of numbers: which of them a type holds, and how they are compared and shown.
+//! Ranges of number types, and the comparison and form of numbers in errors.
 
 use holdfast_gotext::number::general;
 use holdfast_value::Value;
@@ -15,9 +15,11 @@ pub(super) struct Range<'a> {
 }
 
 impl Range<'_> {
-    /// `IsValueValidAgainstRange`: what is said of a number that is none of them; `what` says which it is.
+    /// Returns the error of `IsValueValidAgainstRange` for a number outside the range of its type; `what` names the
+    /// number.
     pub(super) fn fault(&self, what: &str, value: &Value) -> Option<String> {
-        // Beside a type that is named, `x-kubernetes-int-or-string` makes it one of two, which bounds no numbers.
+        // Together with a named type, `x-kubernetes-int-or-string` makes it one of two types, which does not bound
+        // numbers.
         let integer = self.node.kind == Some(JsonType::Integer) && !self.node.int_or_string;
         let fits = match (value, self.format) {
             (Value::Int(number), "int32") if integer => i32::try_from(*number).is_ok(),
@@ -44,7 +46,7 @@ impl Range<'_> {
     }
 }
 
-/// Whether a number is beyond a bound. The reference compares whole numbers with the whole part of the bound.
+/// Returns true if a number exceeds a bound. The reference compares whole numbers with the whole part of the bound.
 pub(super) fn exceeds(
     value: &Value,
     bound: f64,
@@ -61,7 +63,7 @@ pub(super) fn exceeds(
     }
 }
 
-/// A bound as the reference shows it beside a number.
+/// Returns a bound in the form in which the reference reports it with a number.
 pub(super) fn shown_limit(value: &Value, bound: f64) -> Value {
     match value {
         Value::Int(_) => Value::Int(bound as i64),
@@ -86,7 +88,7 @@ pub(super) fn is_whole(value: &Value) -> bool {
     }
 }
 
-/// Whether a float is a whole number that every reader of JSON keeps.
+/// Returns true if a float is a whole number that every JSON reader preserves.
 pub(super) fn is_whole_number(number: f64) -> bool {
     number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_991.0
 }

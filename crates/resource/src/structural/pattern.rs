@@ -19,7 +19,7 @@ impl PartialEq for Pattern {
     }
 }
 
-/// Why a regular expression cannot be read.
+/// Syntax error in a regular expression.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct PatternError(String);
@@ -39,7 +39,7 @@ impl Pattern {
         &self.text
     }
 
-    /// Whether the expression matches anywhere in `text`. One that cannot be read matches nothing.
+    /// Returns true if the expression matches anywhere in `text`. An invalid expression matches nothing.
     pub fn matches(&self, text: &str) -> bool {
         let compiled = self
             .compiled
@@ -47,10 +47,10 @@ impl Pattern {
         compiled.as_ref().is_some_and(|regex| regex.is_match(text))
     }
 
-    /// Whether the expression can be read. It is not compiled for that.
+    /// Checks the syntax of an expression without compiling it.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// If the expression is invalid.
     pub fn check(text: &str) -> Result<(), PatternError> {
         holdfast_cel::check_pattern(text).map_err(PatternError)
     }

@@ -1,4 +1,4 @@
-//! Dropping what a schema does not specify, and `null` where none may stand.
+//! Removal of unspecified fields, and of `null` in fields that are not nullable.
 
 use std::sync::LazyLock;
 
@@ -36,7 +36,7 @@ impl Dropped {
         outcome
     }
 
-    /// Walks what stands at `path` of the object.
+    /// Walks the value at `path` of the object.
     pub(super) fn field_at<T>(&mut self, path: &FieldPath, walk: impl FnOnce(&mut Self) -> T) -> T {
         self.within(format_args!("{}", path.as_str()), walk)
     }
@@ -108,8 +108,8 @@ impl Node {
         rebuild.finish()
     }
 
-    /// The value without fields that hold `null` where none may stand and no default takes its place; `None` if there are
-    /// none such.
+    /// Returns the value without the fields that are `null` but neither nullable nor have a default; `None` if there
+    /// are none.
     pub(super) fn without_nulls(&self, value: &Value) -> Option<Value> {
         match value {
             Value::Map(map) => {
@@ -136,8 +136,8 @@ impl Node {
     }
 }
 
-/// The value with floats for whole numbers beyond 64 bits with a sign, as the reference reads them where no type says
-/// otherwise; `None` if there are none such.
+/// Returns the value with floats for whole numbers that exceed signed 64 bits, as the reference reads them unless a
+/// type specifies otherwise; `None` if there are none.
 fn rounded(value: &Value) -> Option<Value> {
     match value {
         Value::UInt(number) => Some(Value::Float(*number as f64)),

@@ -34,7 +34,7 @@ impl Outcome {
     }
 }
 
-/// What makes errors the same: what their text is made of, but for the value.
+/// Returns the identity of an error for deduplication: the parts of its text, except the value.
 fn identity(error: &FieldError) -> (FieldErrorKind, &str, &str) {
     (error.kind, error.field.as_str(), &error.detail)
 }

@@ -19,14 +19,14 @@ static UNCHECKED: LazyLock<Checks> = LazyLock::new(Checks::default);
 /// The most errors that are reported of one object.
 const MAX_ERRORS: usize = 1000;
 
-/// The value that stood at the same place before. What was wrong then and is as it was does no harm
+/// The old value at the same path. Errors of a value that was already invalid and is unchanged are ignored
 /// (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting>).
 #[derive(Clone, Copy, Debug)]
 pub struct Ratchet<'v>(pub &'v Value);
 
 impl Node {
-    /// What is wrong with a value. `root` is where it stands in its object; the words of messages begin below it. With the
-    /// value that was there before, only what changed is reported.
+    /// Validates a value. `root` is its path in its object; the paths in messages begin below it. With the old value,
+    /// only errors of changed values are reported.
     pub fn validate(&self, value: &Value, old: Option<Ratchet<'_>>, root: &FieldPath) -> Vec<FieldError> {
         let validation = Validation {
             root,
@@ -37,7 +37,7 @@ impl Node {
         errors
     }
 
-    /// What is wrong with a default. The reference does not ask of it whether a whole number or a text is one.
+    /// Validates a default. For defaults, the reference does not check that a value is a whole number or a text.
     pub(super) fn validate_default(&self, default: &Value, root: &FieldPath) -> Vec<FieldError> {
         let validation = Validation { root, of_default: true };
         let mut errors = validation.value(self, default, None, &ValuePath::ROOT).errors;
@@ -102,7 +102,7 @@ impl Validation<'_> {
         outcome
     }
 
-    /// Whether a whole number or a text is required. The reference does not check it of defaults.
+    /// Returns true if a whole number or a text is required. The reference does not check this for defaults.
     fn int_or_string(&self, node: &Node) -> bool {
         node.int_or_string && !self.of_default
     }
@@ -135,7 +135,7 @@ impl Validation<'_> {
         self.wrong_type(place, types, "null")
     }
 
-    /// Whether the value is of the type; numbers and texts are of the form that is named, in the reference's sense.
+    /// Checks that the value is of the type; numbers and texts must have the named format, in the reference's sense.
     fn kind(&self, node: &Node, format: &str, value: &Value, place: &ValuePath<'_>) -> Outcome {
         let found = json_type(value);
         let int_or_string = self.int_or_string(node);
@@ -494,8 +494,8 @@ fn json_type(value: &Value) -> JsonType {
     }
 }
 
-/// Whether the value is one that `enum` lists. Numbers are brought to the type of the one listed, but not those within lists and
-/// maps; null is never listed.
+/// Returns true if the value is one that `enum` lists. Numbers are converted to the type of the listed one, except
+/// within lists and maps; null is never listed.
 fn is_listed(value: &Value, listed: &Value) -> bool {
     match (value, listed) {
         (Value::Null, _) => false,
@@ -505,7 +505,7 @@ fn is_listed(value: &Value, listed: &Value) -> bool {
     }
 }
 
-/// Whether two values are the same and of the same types.
+/// Returns true if two values are equal and of the same types.
 fn is_alike(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Int(_), Value::Float(_)) | (Value::Float(_), Value::Int(_)) => false,

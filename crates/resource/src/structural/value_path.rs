@@ -1,8 +1,8 @@
-//! Where a walk over an object stands.
+//! Path of a value during a walk over an object.
 
 use crate::FieldPath;
 
-/// Where a value stands; text is made of it only for what is wrong.
+/// Path of a value; its text is built only for errors.
 #[derive(Clone, Copy)]
 pub(super) struct ValuePath<'p> {
     pub(super) above: Option<&'p ValuePath<'p>>,
@@ -32,7 +32,8 @@ impl<'p> ValuePath<'p> {
         }
     }
 
-    /// As messages of schema validation name the place: the fields that no schema names are fields like others there.
+    /// Returns the path in the form of schema validation messages: there, fields that no schema names are fields like
+    /// others.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         self.write(&mut text);

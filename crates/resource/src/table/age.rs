@@ -1,4 +1,4 @@
-//! How long ago something was, in the words of `kubectl get`.
+//! Time since an event, in the format of `kubectl get`.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +15,7 @@ const YEAR: u64 = 365 * DAY;
 /// Durations of the reference are no longer than this.
 const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
 
-/// How long before `now` the RFC 3339 `time` was; `<unknown>` where there is none.
+/// Returns the time from the RFC 3339 `time` to `now`; `<unknown>` without a time.
 pub fn age(time: Option<&str>, now: SystemTime) -> String {
     let Some(time) = time.and_then(parse_time) else {
         return "<unknown>".to_owned();
@@ -27,10 +27,10 @@ pub fn age(time: Option<&str>, now: SystemTime) -> String {
     }
 }
 
-/// A duration as people say it: two units at most, and the smaller one only where it counts.
+/// Formats a duration for people: two units at most, and the smaller one only if it matters.
 pub fn duration(passed: Duration) -> String {
     let seconds = passed.as_secs();
-    // Below each bound: the unit, and the smaller unit that is shown beside it.
+    // Below each bound: the unit, and the smaller unit that is added to it.
     let steps: [(u64, u64, char, Option<Unit>); 9] = [
         (2 * MINUTE, 1, 's', None),
         (10 * MINUTE, MINUTE, 'm', Some((1, 's'))),

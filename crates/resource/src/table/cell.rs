@@ -10,11 +10,11 @@ use super::age::{age, parse_time};
 use crate::jsonpath::JsonPath;
 use crate::selector::LabelSelector;
 
-/// How a cell comes about.
+/// Rule for the content of a cell.
 #[derive(Clone, Debug)]
 pub struct Cell {
     rule: Rule,
-    /// What is shown where nothing stands; empty text for most.
+    /// Text for a missing value; empty for most.
     missing: SmolStr,
 }
 
@@ -31,12 +31,12 @@ enum Rule {
     Join(Path, SmolStr, SmolStr),
     Pair(Path, Path),
     Condition(SmolStr),
-    /// What the function reads: paths; the whole object where there are none.
+    /// Function and the paths that it reads; none if it reads the whole object.
     Computed(Function, Vec<Path>),
     Defined(Box<JsonPath>, SmolStr),
 }
 
-/// The name of a cell that is more than what stands at a path, and the function that makes it of an object.
+/// Name of a cell that is more than the value at a path, and the function that computes it from an object.
 pub type NamedCell = (&'static str, fn(&Value, SystemTime) -> Value);
 
 #[derive(Clone, Copy)]
@@ -52,22 +52,23 @@ impl fmt::Debug for Function {
 type Path = Vec<SmolStr>;
 
 impl Cell {
-    /// Reads a rule; what stands behind ` else ` is shown where nothing stands.
+    /// Parses a rule; the text after ` else ` replaces a missing value.
     ///
-    /// | rule | what is shown |
+    /// | rule | cell |
     /// |---|---|
     /// | `text PATH` | text, or a scalar as text |
-    /// | `value PATH` | what stands there, as it is |
-    /// | `number PATH`, `boolean PATH` | a number or boolean; 0 and false where nothing stands |
-    /// | `age PATH,PATH` | how long ago the first of these times was |
-    /// | `count PATH,PATH` | how many entries these lists and maps have together |
+    /// | `value PATH` | the value, unchanged |
+    /// | `number PATH`, `boolean PATH` | a number or boolean; 0 and false for a missing value |
+    /// | `age PATH,PATH` | the time since the first of these times |
+    /// | `count PATH,PATH` | the number of entries of these lists and maps together |
     /// | `labels PATH` | a map as `k=v,k=v` |
     /// | `selector PATH` | the text of a label selector |
-    /// | `join PATH FIELD SEPARATOR` | the fields of a list's items (`.` for the items themselves); `_` in the separator is a blank |
-    /// | `pair PATH PATH` | two texts with a slash between them, numbers being 0 where nothing stands |
+    /// | `join PATH FIELD SEPARATOR` | the fields of a list's items (`.` for the items); `_` in the separator is a
+    /// blank |
+    /// | `pair PATH PATH` | two texts with a slash between them; a missing number is 0 |
     /// | `condition TYPE` | the status of a condition |
-    /// | `computed NAME` | what one of `cells` makes of the object |
-    /// | `computed NAME from PATH,PATH` | the same, where it reads no more than these |
+    /// | `computed NAME` | the result of one of `cells` for the object |
+    /// | `computed NAME from PATH,PATH` | the same, if it reads only these paths |
     pub fn parse(text: &str, cells: &[NamedCell]) -> Option<Cell> {
         let (text, missing) = text.split_once(" else ").unwrap_or((text, ""));
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -94,7 +95,7 @@ impl Cell {
         Some(Cell { rule, missing })
     }
 
-    /// A cell of a column that a definition describes: the first value that `path` finds, shown as one of the types of
+    /// Creates a cell of a column in a CRD: the first value that `path` finds, formatted as one of the types of
     /// columns.
     pub fn defined(path: JsonPath, data_type: &str) -> Cell {
         Cell {
@@ -253,7 +254,7 @@ fn labels_text(labels: &Value) -> String {
     text
 }
 
-/// A label selector as text; one of labels alone is the text of these.
+/// Returns a label selector as text; one with only labels is the text of these.
 fn selector_text(selector: &Value) -> String {
     match selector.get("matchExpressions") {
         Some(_) => LabelSelector::from_object(selector).to_string(),
@@ -276,7 +277,7 @@ fn join(list: Option<&Value>, field: &str, separator: &str) -> String {
     text
 }
 
-/// Appends what [`scalar_text`] says.
+/// Appends the result of [`scalar_text`].
 fn push_scalar(value: &Value, text: &mut String) {
     match value {
         Value::String(scalar) => text.push_str(scalar),

@@ -1,4 +1,4 @@
-//! A place as text, which is made for what is wrong alone.
+//! Text of a path, which is built only for errors.
 
 use holdfast_value::pointer;
 use smol_str::format_smolstr;

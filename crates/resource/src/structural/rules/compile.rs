@@ -8,7 +8,7 @@ use super::super::Node;
 use super::super::node::{Additional, JsonType};
 use super::{CompileContext, Rule, RuleTimings};
 
-/// What the rules of one schema may name: `self`, and `oldSelf`, which is what stood there before.
+/// Environment of the rules of one schema, with the variables `self` and `oldSelf`, the old value at the same path.
 #[derive(Debug)]
 pub struct RuleEnvironment {
     decl: Arc<DeclType>,
@@ -19,17 +19,18 @@ pub struct RuleEnvironment {
 /// A rule that can be run.
 #[derive(Debug)]
 pub struct CompiledRule {
-    /// What must be true; `None` where nothing is said, and an error in the words of the reference where it does not
+    /// Condition that must be true; `None` if it is empty, and an error in the words of the reference if it does not
     /// compile.
     pub program: Result<Option<Program>, String>,
-    /// The text that is reported where it is not, if one is said and the rule itself compiles.
+    /// Expression of the error message, if there is one and the rule itself compiles.
     pub message: Option<Result<Program, String>>,
-    /// Whether the rule is about a change: it names `oldSelf`.
+    /// True if this is a transition rule: it names `oldSelf`.
     pub uses_old_self: bool,
 }
 
 impl RuleEnvironment {
-    /// That of values of `decl`. Environments that are made from one `base` share compiled regular expressions.
+    /// Creates the environment for values of `decl`. Environments created from one `base` share compiled regular
+    /// expressions.
     pub fn new(base: &Environment, decl: Arc<DeclType>) -> Self {
         let environment = base.clone().with_object("self", Arc::clone(&decl));
         Self {
@@ -39,7 +40,7 @@ impl RuleEnvironment {
         }
     }
 
-    /// How expressions see the values.
+    /// Returns the type of the values in expressions.
     pub fn decl(&self) -> &Arc<DeclType> {
         &self.decl
     }
@@ -98,7 +99,7 @@ fn compile_message(error: CompileError, what: &str, wrong_type: &str) -> String 
 pub struct Rules {
     pub(super) environment: RuleEnvironment,
     pub(super) own: Vec<OwnRule>,
-    /// The name of the type of values, as the schema has it; empty where it has none.
+    /// Name of the type of values in the schema; empty if it has none.
     pub(super) type_name: &'static str,
     /// Sorted by name.
     pub(super) properties: Vec<(SmolStr, Rules)>,
@@ -116,7 +117,7 @@ pub(super) struct OwnRule {
 }
 
 impl Rules {
-    /// The rules of `node`; `None` where there are none. `is_resource` says that its values are objects of their own.
+    /// Compiles the rules of `node`; `None` if there are none. `is_resource` means that its values are whole objects.
     pub fn new(node: &Node, is_resource: bool, context: &CompileContext) -> Option<Self> {
         if !node.within.rules {
             return None;
@@ -133,7 +134,7 @@ impl Rules {
         let properties = node.properties.iter().filter_map(|(name, of)| {
             let decl = match escape(name) {
                 Some(_) => decl.property(name).cloned(),
-                // Expressions above cannot name it; those that stand there can say `self`.
+                // Expressions above cannot name it; those of the field itself can use `self`.
                 None => of.decl_type(of.embedded).map(Arc::new),
             };
             Some((name.clone(), Self::of(of, decl?, base)?))

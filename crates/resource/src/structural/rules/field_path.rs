@@ -4,12 +4,12 @@ use super::super::Node;
 use super::super::node::Additional;
 use crate::FieldPath;
 
-/// How a path may name fields.
+/// Syntax for fields in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
     /// `.a`, and `['a']` for names that are no words.
     Bracketed,
-    /// `.a` alone.
+    /// Only `.a`.
     Dotted,
 }
 
@@ -58,7 +58,7 @@ impl Node {
     }
 }
 
-/// The parts of a path: `.`, `[`, `]`, texts in quotes, and what stands between them.
+/// The parts of a path: `.`, `[`, `]`, quoted texts, and the text between them.
 struct Tokens<'t>(&'t str);
 
 impl<'t> Tokens<'t> {

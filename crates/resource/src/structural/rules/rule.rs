@@ -1,6 +1,6 @@
 use holdfast_value::{SmolStr, Value};
 
-/// The reasons that a rule may give for a refusal, in the order of messages.
+/// Reasons that a rule may give for an error, in the order of messages.
 const REASONS: [&str; 4] = [
     "FieldValueDuplicate",
     "FieldValueForbidden",
@@ -8,12 +8,12 @@ const REASONS: [&str; 4] = [
     "FieldValueRequired",
 ];
 
-/// A rule as a schema says it.
+/// A rule in a schema.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rule {
-    /// What must be true, in CEL.
+    /// Condition that must be true, in CEL.
     pub rule: SmolStr,
-    /// What is reported where it is not; empty for words made of the rule.
+    /// Error message; if empty, the message is built from the rule.
     pub message: SmolStr,
     /// A text in CEL that is reported rather than the message, where it can be evaluated; empty for none.
     pub message_expression: SmolStr,
@@ -21,7 +21,7 @@ pub struct Rule {
     pub reason: Option<SmolStr>,
     /// The field below that is named where the rule does not hold, such as `.name`; empty for the value itself.
     pub field_path: SmolStr,
-    /// Whether `oldSelf` is optional, so that the rule runs where there was no value before.
+    /// True if `oldSelf` is optional, so that the rule also runs without an old value.
     pub optional_old_self: Option<bool>,
 }
 

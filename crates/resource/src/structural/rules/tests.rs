@@ -132,7 +132,7 @@ fn message_reason_and_field_say_what_is_reported() {
             r#"{"rule":"self.n > 0","message":"odd","messageExpression":"'n is ' + string(self.n)"}"#,
             "o: Invalid value: n is 0",
         ),
-        // What cannot be evaluated, says nothing or more than a line is not reported.
+        // An expression that fails, or returns an empty text or more than a line, is not reported.
         (
             r#"{"rule":"self.n > 0","message":"odd","messageExpression":"string(1 / self.n)"}"#,
             "o: Invalid value: odd",
@@ -230,7 +230,7 @@ fn items_by_key_are_compared_with_those_of_the_same_key() {
         errors(&by_key, r#"{"l":[{"k":"y","v":0},{"k":"x","v":5}]}"#, old),
         ["l[0].v: Invalid value: 0: shrinks"]
     );
-    // Without keys nothing is known of what an item was.
+    // Without keys, items cannot be matched with old ones.
     let atomic = schema_of(&format!(r#""l":{{"type":"array","items":{items}}}"#));
     assert!(errors(&atomic, r#"{"l":[{"k":"x","v":0}]}"#, old).is_empty());
     let map = schema_of(

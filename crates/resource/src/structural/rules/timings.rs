@@ -1,4 +1,4 @@
-//! How long rules take, for metrics.
+//! Durations of rules, for metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::durations::{DurationCounts, Durations};
 /// The longest time in seconds that counts for each bucket, as the reference has them.
 pub const RULE_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// How long it took to compile rules and to evaluate them.
+/// Durations of compiling and evaluating rules.
 #[derive(Debug, Default)]
 pub struct RuleTimings {
     compilations: Durations<{ RULE_BUCKETS.len() }>,
@@ -39,11 +39,11 @@ impl RuleTimings {
     }
 }
 
-/// What all schemas compile with.
+/// Shared state for the compilation of all schemas.
 #[derive(Clone, Debug, Default)]
 pub struct CompileContext {
-    /// Where regular expressions are compiled.
+    /// Cache of compiled regular expressions.
     pub patterns: PatternMemory,
-    /// Where is noted how long rules take.
+    /// Recorder of the durations of rules.
     pub timings: Arc<RuleTimings>,
 }
