@@ -13,8 +13,8 @@ use holdfast_value::{Limits, Value, json};
 
 const PATTERN: &str = "^[a-z]([-a-z0-9]*[a-z0-9])?$";
 
-/// The schema: ten pairs of bounds, ten names and ten modes with rules of their own, and containers. Without rules it is the
-/// same otherwise.
+/// Returns the schema: ten pairs of bounds, ten names and ten modes with rules of their own, and containers. Without
+/// rules it is otherwise the same.
 fn schema(rules: bool) -> Value {
     let marked = |own: &[String]| {
         let own: Vec<String> = own
@@ -77,7 +77,7 @@ fn object() -> Value {
     json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default()
 }
 
-/// A list and ten rules that together cost nearly all that the rules of an object may.
+/// Returns a list and ten rules whose total cost is nearly the limit for the rules of an object.
 fn most_expensive() -> (Value, Value) {
     let rule = r#"{"rule":"self.all(x, self.all(y, x + y >= 0))"}"#;
     let schema = format!(

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use holdfast_authorization::{AlwaysAllow, Authorizer, User};
 use smol_str::SmolStr;
 
-/// Finds out whose a bearer token is.
+/// Authenticates bearer tokens.
 pub trait TokenAuthenticator: Send + Sync {
     /// Returns the user of this token and those of `audiences` that the token is valid for. Empty `audiences` request
     /// those of this server.
@@ -34,7 +34,7 @@ pub struct TokenUser {
 /// Reason why a token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// It is none of those that the authenticator knows; another may know it.
+    /// The authenticator does not know the token; another may know it.
     Unknown,
     /// The authenticator knows the token, but rejects it for this reason.
     Refused(String),
@@ -51,7 +51,7 @@ impl fmt::Display for TokenError {
 
 impl std::error::Error for TokenError {}
 
-/// No token is anybody's.
+/// Authenticator that knows no tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTokens;
 
@@ -61,26 +61,26 @@ impl TokenAuthenticator for NoTokens {
     }
 }
 
-/// Makes tokens for service accounts.
+/// Issues tokens for service accounts.
 pub trait TokenIssuer: Send + Sync {
-    /// The audiences of tokens that are requested without one: those of this server.
+    /// Returns the audiences of tokens that are requested without one: those of this server.
     fn audiences(&self) -> &[SmolStr];
 
-    /// The longest life of a token in seconds, where it is bounded.
+    /// Returns the maximum lifetime of a token in seconds, if it is bounded.
     fn longest(&self) -> Option<i64>;
 
     /// Returns true if tokens for the pods of this server are valid for a year, so that clients that never read them
     /// again continue to work.
     fn extends(&self) -> bool;
 
-    /// The signed token.
+    /// Returns the signed token.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// If the token cannot be created.
     fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String>;
 }
 
-/// A token that was made.
+/// An issued token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuedToken {
     /// The token.
@@ -96,19 +96,19 @@ pub struct ServiceAccountToken<'a> {
     pub namespace: &'a str,
     /// The service account.
     pub account: BoundObject,
-    /// The audiences of the token.
+    /// Audiences of the token.
     pub audiences: &'a [SmolStr],
-    /// From when on it is good.
+    /// Start of its validity.
     pub now: SystemTime,
-    /// For how many seconds.
+    /// Lifetime in seconds.
     pub seconds: i64,
-    /// After how many seconds its use is reported, since the client should have requested another.
+    /// Seconds after which its use is reported, since the client should have requested another.
     pub warn_after: Option<i64>,
-    /// The pod with whose end it ends.
+    /// Pod to which it is bound: the token becomes invalid with it.
     pub pod: Option<BoundObject>,
-    /// The node with whose end it ends, or that the pod is on.
+    /// Node to which it is bound, or on which the pod runs.
     pub node: Option<BoundObject>,
-    /// The secret with whose end it ends.
+    /// Secret to which it is bound.
     pub secret: Option<BoundObject>,
 }
 
@@ -117,7 +117,7 @@ pub struct ServiceAccountToken<'a> {
 pub struct BoundObject {
     /// The name.
     pub name: String,
-    /// The uid; empty where it is not known.
+    /// The uid; empty if it is unknown.
     pub uid: String,
 }
 
@@ -151,7 +151,7 @@ pub struct Access<'a> {
 }
 
 impl Access<'static> {
-    /// Everybody may do everything and no token is known, for where access is not the question.
+    /// Access that allows everything to everybody and knows no token, for callers where access does not matter.
     pub const UNCHECKED: Self = Self {
         authorizer: &AlwaysAllow,
         tokens: &NoTokens,

@@ -16,20 +16,20 @@ use crate::{ComputedObjects, Connecter, ConversionError, Resource, Review, Subre
 pub struct Capabilities {
     /// Conversion between the versions of the kind.
     pub converts: Option<Arc<dyn Converts>>,
-    /// Objects of the kind define resources.
+    /// Definitions of resources by objects of the kind.
     pub defines: Option<Arc<dyn Defines>>,
-    /// Something follows the stored objects of the kind.
+    /// Observer of the stored objects of the kind.
     pub followed: Option<Arc<dyn Followed>>,
     /// Unique values that objects of the kind hold, each stored under a key of its own.
     pub claims: Option<Arc<dyn Claims>>,
-    /// Objects of the kind exist from the start.
+    /// Objects of the kind that exist from the start.
     pub initial_objects: Option<Arc<dyn InitialObjects>>,
     /// Handlers that replace the generic verbs, by subresource; see [`Capabilities::responder`].
     pub responders: Vec<(&'static str, Responder)>,
     /// Validation of a name, or of the beginning of one. It applies if the name rule of the resource is
     /// [`NameRule::Own`](crate::NameRule::Own).
     pub name_faults: Option<fn(&Value, &str) -> Faults>,
-    /// Objects of the kind are the namespaces in which other objects live.
+    /// True if objects of the kind are the namespaces in which other objects live.
     pub is_namespace: bool,
     /// Parts of admission that do not apply to writes to the kind.
     pub exempt: AdmissionExemptions,
@@ -54,10 +54,10 @@ pub struct Capabilities {
     pub keeps_reset_fields_at_creation: bool,
     /// Raw extensions of its objects.
     pub raw: Option<RawExtensions>,
-    /// Tokens of service accounts may name an object of the kind and end with it.
+    /// Claim of service account tokens that may name an object of the kind and become invalid with it.
     pub token_claim: Option<TokenClaim>,
-    /// Fields that a write to a subresource changes without owning them: the subresource and a dotted
-    /// path among those which such a write does not touch.
+    /// Fields that a write to a subresource changes without owning them: the subresource, and a dotted path among the
+    /// fields that such a write does not touch.
     pub unowned_fields: &'static [(&'static str, &'static str)],
 }
 
@@ -69,7 +69,7 @@ impl Capabilities {
         Some(responder)
     }
 
-    /// The subresource through which requests reach a node, a pod or a service, if `subresource` is one.
+    /// Returns the handler through which requests reach a node, a pod or a service, if `subresource` has one.
     pub fn connecter(&self, subresource: &str) -> Option<&dyn Connecter> {
         match self.responder(subresource)? {
             Responder::Connect(connecter) => Some(connecter.as_ref()),
@@ -92,25 +92,26 @@ pub struct TokenClaim {
     pub called: &'static str,
 }
 
-/// Raw extensions of a kind. kube-apiserver keeps their bytes as clients send them and compares bytes, so that a write which
-/// re-encodes the object changes them even though it means the same.
+/// Raw extensions of a kind. kube-apiserver keeps their bytes as clients send them and compares bytes, so a write that
+/// re-encodes the object changes them even if the meaning is the same.
 #[derive(Clone, Copy, Debug)]
 pub struct RawExtensions {
-    /// Paths of the raw extensions that clients write with the object; lists on the way are followed into each of their items.
+    /// Paths of the raw extensions that clients write with the object; a list on the path means each of its items.
     pub fields: &'static [&'static [&'static str]],
-    /// Paths of those in the status.
+    /// Paths of the raw extensions in the status.
     pub status_fields: &'static [&'static [&'static str]],
     /// Dotted path of the field around them, if that is immutable.
     pub immutable: Option<&'static str>,
 }
 
 impl RawExtensions {
-    /// Returns true if an object has one.
+    /// Returns true if an object has raw extensions.
     pub fn are_in(&self, object: &Value) -> bool {
         self.fields.iter().any(|path| has_value(object, path))
     }
 
-    /// Has those of `object`, which was read from `json_text`, be written as they are there; see [`json::with_text`].
+    /// Keeps the text of the raw extensions of `object`, which was read from `json_text`, for when it is written; see
+    /// [`json::with_text`].
     pub fn keep_texts(&self, object: &mut Value, json_text: &[u8]) {
         for path in self.fields.iter().chain(self.status_fields) {
             let mut texts = json::texts_at(json_text, path).into_iter();
@@ -118,14 +119,14 @@ impl RawExtensions {
         }
     }
 
-    /// Returns the form of those in an object that was sent as this JSON text.
+    /// Returns the form of the raw extensions in an object that was sent as this JSON text.
     pub fn form_in(&self, json_text: &[u8]) -> RawForm {
         let texts = self.fields.iter().flat_map(|path| json::texts_at(json_text, path));
         texts.map(RawForm::from_text).max().unwrap_or_default()
     }
 }
 
-/// Recursive, as deep as the path is long.
+/// Returns true if there is a value at `path`. Recursive, to the depth of the path.
 fn has_value(value: &Value, path: &[&str]) -> bool {
     match (value, path) {
         (Value::List(items), [_, ..]) => items.iter().any(|item| has_value(item, path)),
@@ -134,7 +135,7 @@ fn has_value(value: &Value, path: &[&str]) -> bool {
     }
 }
 
-/// Recursive, as deep as the path is long. `texts` are those of the values at `path`, in their order.
+/// Keeps the `texts` of the values at `path`, in their order. Recursive, to the depth of the path.
 fn keep_texts<'t>(value: &mut Value, path: &[&str], texts: &mut impl Iterator<Item = &'t [u8]>) {
     let Some((name, rest)) = path.split_first() else {
         if let Some(text) = texts.next() {
@@ -158,10 +159,10 @@ pub enum RawForm {
     /// it.
     #[default]
     Marshalled,
-    /// Without blanks and with HTML characters escaped, as Go marshals a raw message. Strategic merge patches and applies change
-    /// it, since they go through a tree.
+    /// Without whitespace and with HTML characters escaped, as Go marshals a raw message. Strategic merge patches and
+    /// applies change it, since they go through a tree.
     Compact,
-    /// Anything else. Every patch changes it.
+    /// Any other form. Every patch changes it.
     Verbatim,
 }
 
@@ -197,7 +198,7 @@ pub type Old<'a> = Option<&'a dyn Fn() -> Value>;
 /// Rules for the form of objects of a kind in etcd, beyond the name of the version.
 #[derive(Clone, Copy, Default)]
 pub struct AtRestRules {
-    /// Turns an object of the stored version into what kube-apiserver keeps of it.
+    /// Converts an object of the storage version into the form in which kube-apiserver stores it.
     pub kept: Option<fn(Value, Old<'_>) -> Value>,
     /// Converts an object that was read, in the version in which it was stored, into the storage version, with the
     /// additions and removals that kube-apiserver makes at each read.
@@ -207,22 +208,22 @@ pub struct AtRestRules {
 /// Handler that replaces the generic verbs at the address of a resource or of a subresource.
 #[derive(Clone)]
 pub enum Responder {
-    /// A POST is answered, and nothing is stored.
+    /// Answers a POST and stores nothing.
     Review(Arc<dyn Review>),
     /// Objects are computed when they are read.
     Computed(Arc<dyn ComputedObjects>),
-    /// A POST changes objects that are stored.
+    /// Handles a POST that changes stored objects.
     Action(Arc<dyn SubresourceAction>),
-    /// Requests go on to a node, a pod or a service.
+    /// Forwards requests to a node, a pod or a service.
     Connect(Arc<dyn Connecter>),
 }
 
 /// Conversion between the versions of a kind.
 pub trait Converts: Send + Sync {
-    /// Turns an object of one served version into another.
+    /// Converts an object of one served version into another.
     ///
     /// # Errors
-    /// Where the kind does not know one of the versions.
+    /// If the kind does not know one of the versions.
     fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError>;
 
     /// Converts like [`Converts::convert`], but an object that a write produced: its version has already filled it in,
@@ -243,8 +244,8 @@ pub trait Converts: Send + Sync {
         self.convert(object, to_api_version)
     }
 
-    /// An object of a served version after conversion to the stored version and back: with what that version notes about it,
-    /// such as annotations for fields that it lacks. The writer of an object owns that too.
+    /// Returns an object of a served version after conversion to the storage version and back: with the additions of
+    /// that version, such as annotations for fields that it lacks. The writer of an object owns these too.
     fn round_trip(&self, object: Value) -> Value {
         object
     }
@@ -252,8 +253,8 @@ pub trait Converts: Send + Sync {
 
 /// A kind whose objects define resources.
 pub trait Defines: Send + Sync {
-    /// The resource that a stored object of the kind defines, for as long as it does: a state in which nothing is served
-    /// has none. `before` is the resource of the state before, whose parts are kept where they are the same.
+    /// Returns the resource that a stored object of the kind defines; none in a state in which nothing is served.
+    /// `before` is the resource of the previous state, whose unchanged parts are reused.
     fn define(&self, object: &DefiningObject, before: Option<&Arc<Resource>>) -> Option<Arc<Resource>>;
 }
 
@@ -263,15 +264,15 @@ pub struct DefiningObject {
     pub object: Value,
     /// Revision of the store at which the object got this state.
     pub revision: u64,
-    /// The revision of the store at which the object was created.
+    /// Revision of the store at which the object was created.
     pub create_revision: u64,
-    /// Reads the object again, so that nothing large need be kept of it until it is needed.
+    /// Reads the object again, so that large parts of it need not be kept in memory.
     pub read: Arc<dyn Fn() -> Value + Send + Sync>,
-    /// The built-in types, of which defined objects have metadata.
+    /// The built-in types, which include the metadata of custom objects.
     pub types: Arc<TypeTable>,
 }
 
-/// Follows the stored objects of a kind, to keep count of what they hold, such as allocated addresses.
+/// Observes the stored objects of a kind, to count the values that they hold, such as allocated addresses.
 pub trait Followed: Send + Sync {
     /// Receives each stored object at start (`old` is `None`) and each committed change after that, in order. After
     /// missed changes, it receives the difference of each object from the one that it received last.
@@ -281,8 +282,8 @@ pub trait Followed: Send + Sync {
 /// Values that at most one object of a kind may hold, such as addresses, as keys that are written together with the
 /// objects. If one server has a store to itself, the counts of [`Followed`] are enough.
 pub trait Claims: Send + Sync {
-    /// The writes that go with a change of an object (`old` or `new` is `None` where it is created or deleted), at that time. `read`
-    /// gives what is stored under a key.
+    /// Returns the writes that accompany a change of an object (`old` or `new` is `None` if it is created or deleted)
+    /// at that time. `read` returns the value stored under a key.
     fn beside(
         &self,
         old: Option<&Value>,
@@ -297,7 +298,7 @@ pub trait Claims: Send + Sync {
     fn repair(&self, objects: &[Value], below: &dyn Fn(&str) -> Vec<Value>, now: SystemTime) -> Vec<Claim>;
 }
 
-/// A write of a key that goes with that of an object.
+/// A write of a key that accompanies the write of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The key.
@@ -310,8 +311,8 @@ pub struct Claim {
 
 /// The objects of a kind that exist from the start.
 pub trait InitialObjects: Send + Sync {
-    /// These objects, in a version that is served. Those that are missing when the server starts are created in the server's
-    /// own name.
+    /// Returns these objects, in a served version. Objects that are missing when the server starts are created in the
+    /// server's own name.
     fn initial_objects(&self) -> Vec<Value>;
 
     /// Returns the new state of an existing object when the server starts, given the initial object; `None` leaves it
@@ -327,7 +328,7 @@ pub trait InitialObjects: Send + Sync {
         false
     }
 
-    /// The field manager in whose name they are written, where that is not the server's own.
+    /// Returns the field manager of their writes, if it is not the server's own.
     fn field_manager(&self) -> Option<&'static str> {
         None
     }
@@ -375,9 +376,9 @@ pub enum SelectorWords {
     Usual,
     /// The words of kinds without fields of their own, although the kind has some.
     Plain,
-    /// With the kind.
+    /// The message with the kind.
     NamesKind,
-    /// With the version and the kind.
+    /// The message with the version and the kind.
     NamesVersion,
 }
 
@@ -397,9 +398,9 @@ pub struct RowRules {
 /// Conditions of the row of an object, in addition to its cells.
 #[derive(Clone, Copy)]
 pub struct RowConditions {
-    /// A list of `TableRowCondition`, if there is anything to show.
+    /// Returns a list of `TableRowCondition`, if there are any.
     pub of: fn(&Value) -> Option<Value>,
-    /// The path of all that this reads.
+    /// Path of the field that this reads.
     pub read: &'static [&'static str],
 }
 

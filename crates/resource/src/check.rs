@@ -53,7 +53,7 @@ pub struct Part<'v, 'p> {
 }
 
 impl<'v> Part<'v, '_> {
-    /// A struct of the same type that is reported at the place of `field`, for what the reference reports elsewhere.
+    /// Returns a struct of the same type with the path of `field`, for errors that the reference reports elsewhere.
     pub fn shown_at<'s>(&self, field: Field<'v, 's>) -> Part<'v, 's> {
         Part { of: self.of, field }
     }
@@ -79,7 +79,7 @@ pub struct Check<'t> {
 }
 
 impl<'t> Check<'t> {
-    /// A check by these types.
+    /// Creates a check by these types.
     pub fn new(types: &'t TypeTable) -> Self {
         Self {
             types,
@@ -110,7 +110,7 @@ impl<'t> Check<'t> {
         field.is_set() || !self.empties.is_empty() && given(field.path())
     }
 
-    /// An object, by its kind; `None` for one that the types do not know.
+    /// Returns an object as a struct of its kind; `None` if the types do not know it.
     pub fn root<'v>(&self, object: &'v Value) -> Option<Part<'v, 'v>> {
         let kind = GroupVersionKind {
             group_version: GroupVersion::parse(object.str_at(&["apiVersion"])?)?,
@@ -120,13 +120,13 @@ impl<'t> Check<'t> {
         Some(Part { of, field })
     }
 
-    /// A struct of the type of that definition name, such as `io.k8s.api.core.v1.PodSpec`.
+    /// Returns a struct of the type with that definition name, such as `io.k8s.api.core.v1.PodSpec`.
     pub fn part<'v, 'p>(&self, of: &str, field: Field<'v, 'p>) -> Option<Part<'v, 'p>> {
         let of = self.types.id(of)?;
         Some(Part { of, field })
     }
 
-    /// The struct in the field `name` of `part`.
+    /// Returns the struct in the field `name` of `part`.
     pub fn child<'v, 's>(&self, part: &'s Part<'v, '_>, name: &'s str) -> Option<Part<'v, 's>> {
         let field = self.types.get(part.of).field(name)?;
         let Shape::Ref(of) = field.shape else { return None };
@@ -160,7 +160,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Checks a write of an object of the type `of`: its values, and then what may not change.
+    /// Checks a write of an object of the type `of`: its values, and then its changes.
     pub(crate) fn written<'v>(&mut self, of: TypeId, write: &Validation<'v, '_>) {
         let part = |object| Part {
             of,
@@ -182,7 +182,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Checks what may not change of an object, which `old` has the type of, in a write to `subresource`.
+    /// Checks the changes of an object from `old`, whose type it has, in a write to `subresource`.
     pub fn object_changes<'v>(
         &mut self,
         object: &'v Value,
@@ -231,7 +231,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Checks what of a struct may not differ from `old`.
+    /// Checks the changes of a struct from `old`.
     pub fn changes<'v>(&mut self, part: &Part<'v, '_>, old: &Part<'v, '_>, rules: &dyn Rules<'v>) {
         let types = self.types;
         for step in &types.get(part.of).marks.change_steps {
@@ -305,7 +305,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Reports the items of a list whose key stands there a second time, even where it is empty.
+    /// Reports the items of a list that repeat the key of an earlier item, even if the key is empty.
     pub fn distinct(&mut self, field: &Field<'_, '_>, key: &str) {
         let mut seen = Seen::new();
         for item in field.items() {
@@ -320,7 +320,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// The marks of the items or of the entries of a field.
+    /// Checks the tags of the items or of the entries of a field.
     fn marks_below(&mut self, field: &Field<'_, '_>, of: &schema::Field) {
         let (Shape::List(inner) | Shape::Map(inner)) = &of.shape else {
             return;
@@ -344,7 +344,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Goes into the structs below a field.
+    /// Descends into the structs below a field.
     fn below<'v>(&mut self, field: &Field<'v, '_>, shape: &Shape, pointer: bool, rules: &dyn Rules<'v>) {
         match shape {
             Shape::Ref(of) if field.is_set() || !pointer => {
@@ -410,7 +410,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Reports the items of a list that are there a second time.
+    /// Reports the repeated items of a list.
     fn unique(&mut self, field: &Field<'_, '_>, key: &str) {
         let mut seen = Seen::new();
         for item in field.items() {

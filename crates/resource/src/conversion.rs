@@ -17,12 +17,12 @@ use crate::{Aggregate, Field, FieldPath};
 /// Timeout of a webhook call.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The group of reviews.
+/// API group of reviews.
 const GROUP: &str = "apiextensions.k8s.io";
 
 const KIND: &str = "ConversionReview";
 
-/// The bounds on an answer, which holds as many objects as were sent.
+/// Limits of a response, which holds as many objects as were sent.
 const ANSWER: Limits = Limits {
     max_bytes: 16 << 20,
     max_depth: Limits::TRUSTED.max_depth,
@@ -40,31 +40,31 @@ pub enum ConversionError {
         /// The requested `apiVersion`.
         to: String,
     },
-    /// The definition has no such version.
+    /// The CRD has no such version.
     #[error("request to convert CR to an invalid group/version: {0}")]
     NoSuchTarget(String),
-    /// The object is in a version that the definition does not have any more.
+    /// The object is in a version that the CRD no longer has.
     #[error("request to convert CR from an invalid group/version: {0}")]
     NoSuchSource(String),
-    /// In the version, defaults make more of the object than there is room for.
+    /// The defaults of the version make the object too large.
     #[error(transparent)]
     Overgrown(#[from] holdfast_value::Error),
-    /// The webhook that converts objects failed.
+    /// The conversion webhook failed.
     #[error(transparent)]
     Webhook(#[from] WebhookFailure),
 }
 
-/// The versions of reviews.
+/// Versions of reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConversionReviewVersion {
-    /// `v1`, whose answers must be reviews of the same version and uid.
+    /// `v1`, whose responses must be reviews of the same version and uid.
     V1,
     /// `v1beta1`, whose responses may omit both.
     V1Beta1,
 }
 
 impl ConversionReviewVersion {
-    /// The version of that name.
+    /// Returns the version of that name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "v1" => Some(Self::V1),
@@ -84,7 +84,7 @@ impl ConversionReviewVersion {
 /// A webhook that converts the objects of a resource.
 #[derive(Clone, Debug)]
 pub struct ConversionWebhook {
-    /// The name of the definition.
+    /// Name of the CRD.
     pub definition: SmolStr,
     /// Client configuration of the webhook: a `clientConfig`.
     pub client_config: Value,
@@ -96,27 +96,27 @@ pub struct ConversionWebhook {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct WebhookFailure {
-    /// The words.
+    /// Error message.
     pub message: String,
-    /// The type of the failure.
+    /// Type of the failure.
     pub kind: WebhookFailureKind,
 }
 
-/// The types of failures of webhooks, as metrics distinguish them.
+/// Types of webhook failures, as metrics distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookFailureKind {
     /// The call failed.
     Call,
     /// The response is malformed or reports a failure.
     Answer,
-    /// It gives more or fewer objects than it was given.
+    /// The response has more or fewer objects than the request.
     Count,
-    /// It gives an object that is not the one that it was given.
+    /// The response has an object that is not the one sent.
     Object,
 }
 
 impl WebhookFailureKind {
-    /// The name, as metrics give it.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Call => "conversion_webhook_call_failure",
@@ -159,16 +159,16 @@ impl ConversionWebhook {
         Ok(bytes)
     }
 
-    /// The failure to ask for `objects`, of which there is one at least.
+    /// Returns the failure of a request to convert `objects`, of which there is at least one.
     pub fn unanswered(&self, objects: &[Value], why: &str) -> WebhookFailure {
         failure(WebhookFailureKind::Call, objects, &format!("failed: {why}"))
     }
 
-    /// The objects that an answer gives for `objects`, in their order, each with the metadata that it had but for labels and
-    /// annotations.
+    /// Returns the objects that a response has for `objects`, in their order, each with its original metadata except
+    /// for labels and annotations.
     ///
     /// # Errors
-    /// Why these are not the same objects in another version, or why there are none.
+    /// If these are not the same objects in another version, or if there are none.
     #[expect(clippy::indexing_slicing, reason = "the place of one of the objects")]
     pub fn converted(
         &self,
@@ -188,7 +188,7 @@ impl ConversionWebhook {
         }
         let pairs = objects.iter().zip(converted).enumerate();
         let checked = pairs.map(|(at, (original, converted))| {
-            // What is no object at all the reference reports without saying whose it is.
+            // The reference reports a value that is not an object without naming the original.
             if let Some(message) = no_object(&converted) {
                 let kind = WebhookFailureKind::Object;
                 return Err(WebhookFailure { message, kind });
@@ -217,7 +217,7 @@ fn failure(kind: WebhookFailureKind, objects: &[Value], why: &str) -> WebhookFai
     }
 }
 
-/// Reads an answer as a review of that version.
+/// Reads a response as a review of that version.
 fn read(answer: &[u8], version: ConversionReviewVersion) -> Result<Value, String> {
     let unreadable = |why: &dyn std::fmt::Display| format!("couldn't get version/kind; json parse error: {why}");
     let review = json::parse(answer, &ANSWER).map_err(|error| unreadable(&error))?;
@@ -253,7 +253,7 @@ fn read(answer: &[u8], version: ConversionReviewVersion) -> Result<Value, String
     }
 }
 
-/// Group, version and kind of an answer, as it was written.
+/// Group, version and kind of a response, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WrittenKind<'a> {
     group: &'a str,
@@ -350,7 +350,7 @@ fn no_object(converted: &Value) -> Option<String> {
     nameless.then(|| format!("Object 'Kind' is missing in '{}'", json::to_string(converted)))
 }
 
-/// `converted` instead of `original`, if it is the same object in that version.
+/// Returns `converted` instead of `original`, if it is the same object in that version.
 fn adopt(original: &Value, converted: Value, at: usize, api_version: &str) -> Result<Value, String> {
     let text = |of: &Value, path: &[&str]| of.str_at(path).unwrap_or_default().to_owned();
     let of_index = |what: &str, expected: &str, received: &str| {
@@ -378,7 +378,7 @@ fn adopt(original: &Value, converted: Value, at: usize, api_version: &str) -> Re
     restore_metadata(original, converted).map_err(|why| format!("returned invalid metadata: {why}"))
 }
 
-/// The converted object with the metadata of the original, but for labels and annotations.
+/// Returns the converted object with the metadata of the original, except for labels and annotations.
 fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, String> {
     let returned = converted
         .get("metadata")
@@ -417,7 +417,7 @@ fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, Str
 fn check_texts(metadata: &Value, name: &str) -> Result<(), String> {
     let mut errors = Vec::new();
     match metadata.get(name).and_then(Value::as_map) {
-        // The reference leaves out a letter here.
+        // The reference's path lacks a letter here.
         Some(texts) if name == "annotations" => {
             validate_annotations(&FieldPath::new("metadata.annotation"), texts, &mut errors);
         }
@@ -452,7 +452,7 @@ mod tests {
         )
     }
 
-    /// The outcome of an answer with this response to the question `q`.
+    /// Returns the result of a review with this response to the request `q`.
     fn answered(version: &str, response: &str) -> Result<String, String> {
         let review = format!(
             r#"{{"apiVersion":"apiextensions.k8s.io/{version}","kind":"ConversionReview","response":{response}}}"#
@@ -562,7 +562,7 @@ mod tests {
         ] {
             assert_eq!(failed("v1", response), format!("{start} {why}"));
         }
-        // The older version asks for no uid.
+        // The older version requires no uid.
         let old = failed("v1beta1", r#"{"result":{"status":"Success"}}"#);
         assert_eq!(old, format!("{start} returned 0 objects, expected 1"));
 

@@ -31,7 +31,7 @@ pub struct CounterFamily {
 }
 
 impl CounterFamily {
-    /// Makes a family without counters.
+    /// Creates a family without counters.
     pub fn new(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Self {
         Self {
             name,

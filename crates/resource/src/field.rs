@@ -24,7 +24,7 @@ enum Position<'v, 'p> {
 }
 
 impl<'v, 'p> Field<'v, 'p> {
-    /// The object itself.
+    /// Returns the object itself as a field.
     pub fn root(object: &'v Value) -> Self {
         Self::placed(Some(object), "")
     }
@@ -37,7 +37,7 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
-    /// The member `name` of the map here.
+    /// Returns the member `name` of the map here.
     pub fn child<'s>(&'s self, name: &'s str) -> Field<'v, 's> {
         Field {
             value: self
@@ -79,7 +79,7 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
-    /// The items of the list here, each with its place.
+    /// Returns the items of the list here, each with its path.
     pub fn items<'s>(&'s self) -> impl Iterator<Item = Field<'v, 's>> {
         self.slice().iter().enumerate().map(|(index, value)| Field {
             value: Some(value),
@@ -109,7 +109,7 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
-    /// The value, if the field is set.
+    /// Returns the value, if the field is set.
     pub fn value(&self) -> Option<&'v Value> {
         self.value
     }
@@ -119,12 +119,12 @@ impl<'v, 'p> Field<'v, 'p> {
         self.value.is_some()
     }
 
-    /// The text here; empty if there is none.
+    /// Returns the text here; empty if there is none.
     pub fn text(&self) -> &'v str {
         self.value.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The whole number here, if there is one.
+    /// Returns the whole number here, if there is one.
     pub fn number(&self) -> Option<i64> {
         self.value.and_then(Value::as_i64)
     }
@@ -134,7 +134,7 @@ impl<'v, 'p> Field<'v, 'p> {
         self.value.and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// The items of the list here; none if there is no list.
+    /// Returns the items of the list here; none if there is no list.
     pub fn slice(&self) -> &'v [Value] {
         self.value.and_then(Value::as_list).map_or(&[], |list| list)
     }

@@ -1,5 +1,6 @@
-//! JSONPath as kubectl and printer columns read it (<https://kubernetes.io/docs/reference/kubectl/jsonpath/>): fields,
-//! indices, slices, wildcards, unions, recursive descent and filters. What is not there yields nothing.
+//! JSONPath in the form that kubectl and printer columns use
+//! (<https://kubernetes.io/docs/reference/kubectl/jsonpath/>): fields, indices, slices, wildcards, unions, recursive
+//! descent and filters. A missing value yields nothing.
 
 use std::cmp::Ordering;
 
@@ -71,7 +72,7 @@ impl Comparison {
         (">", Comparison::More),
     ];
 
-    /// Only scalars of one type are compared; of booleans only whether they are the same.
+    /// Compares two scalars of one type; booleans only for equality.
     fn holds(self, left: &Value, right: &Value) -> Found<bool> {
         use Value::{Bool, Float, Int, String, UInt};
         match (left, right) {
@@ -95,7 +96,7 @@ impl JsonPath {
     /// Reads a path such as `.status.conditions[?(@.type=="Ready")].status`, with or without braces around it.
     ///
     /// # Errors
-    /// What cannot be read, in a few words.
+    /// If the path is invalid, with a short description.
     pub fn parse(text: &str) -> Result<Self, String> {
         let inner = text
             .strip_prefix('{')
@@ -185,7 +186,7 @@ impl Step {
     }
 }
 
-/// The items of a list; `None` of null, which has none.
+/// Returns the items of a list; `None` for null, which has none.
 fn list(value: &Value) -> Found<Option<&[Value]>> {
     match value {
         Value::Null => Ok(None),
@@ -371,7 +372,7 @@ impl Reader<'_> {
         self.rest = self.rest.trim_start_matches(' ');
     }
 
-    /// A quoted name is read like one behind a point: what it has of points and brackets leads further down, too.
+    /// Reads a quoted name like one after a dot: dots and brackets within it descend further, too.
     fn quoted_path(&mut self) -> Result<Option<Step>, String> {
         let Some(quote) = self.rest.chars().next().filter(|letter| matches!(letter, '\'' | '"')) else {
             return Ok(None);

@@ -2,7 +2,7 @@ use std::fmt;
 
 use smol_str::{SmolStr, format_smolstr};
 
-/// An API group and version, such as `apps/v1`; the group of the core resources is empty and left out (`v1`).
+/// An API group and version, such as `apps/v1`; the group of the core resources is empty and omitted (`v1`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersion {
     /// The group; empty for the core group.
@@ -12,7 +12,7 @@ pub struct GroupVersion {
 }
 
 impl GroupVersion {
-    /// The pair of `group` and `version`.
+    /// Returns the pair of `group` and `version`.
     pub fn new(group: impl Into<SmolStr>, version: impl Into<SmolStr>) -> Self {
         Self {
             group: group.into(),
@@ -20,7 +20,7 @@ impl GroupVersion {
         }
     }
 
-    /// Reads the text of an `apiVersion` field. `None` where it has more than one slash or no version.
+    /// Reads the text of an `apiVersion` field. `None` if it has more than one slash or no version.
     pub fn parse(api_version: &str) -> Option<Self> {
         match api_version.split_once('/') {
             None if api_version.is_empty() => None,

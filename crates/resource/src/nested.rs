@@ -49,7 +49,7 @@ pub fn nested_text<'v>(object: &'v Value, path: &[SmolStr]) -> Result<Option<&'v
     }
 }
 
-/// A path as messages show it: `.spec.replicas`.
+/// Returns a path in the form of messages: `.spec.replicas`.
 pub fn nested_path(path: &[SmolStr]) -> String {
     path.iter().flat_map(|name| [".", name.as_str()]).collect()
 }

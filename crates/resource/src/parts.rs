@@ -23,9 +23,9 @@ pub struct Known {
 /// Fact about a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// Nothing is wrong with it.
+    /// The part is valid.
     Right,
-    /// It needs no warning.
+    /// The part needs no warning.
     Harmless,
 }
 
@@ -38,10 +38,10 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// The most parts that an object may have.
+    /// Maximum number of parts of an object.
     pub const MOST: usize = u8::BITS as usize / 2;
 
-    /// The parts at `places`; of those behind [`Parts::MOST`] nothing is known.
+    /// Returns the parts at `places`; nothing is known of those beyond [`Parts::MOST`].
     pub fn at(places: &'a [&'static [&'static str]]) -> Self {
         Self {
             places,
@@ -69,7 +69,7 @@ impl<'a> Parts<'a> {
         known
     }
 
-    /// Keeps in mind what was found of `part`.
+    /// Records a fact that was found of `part`.
     pub fn found(&self, fact: Fact, part: &Field<'_, '_>) {
         if let Some(at) = self.place_of(part) {
             self.keep(bit(at, fact));

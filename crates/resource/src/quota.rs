@@ -11,7 +11,7 @@ use holdfast_value::Value;
 
 use crate::{Field, Resource};
 
-/// Amounts by the name of what they are amounts of.
+/// Amounts by the name of the counted resource.
 pub type Amounts = BTreeMap<String, Quantity>;
 
 /// Rules by which quotas count the objects of a kind. By default they count only `count/PLURAL.GROUP`.
@@ -69,14 +69,14 @@ pub trait QuotaUsage: Send + Sync {
     }
 }
 
-/// Objects of a resource, as quotas count them.
+/// Objects of a resource, in the form in which quotas count them.
 #[derive(Clone, Copy)]
 pub struct Counted<'r> {
     resource: &'r Resource,
 }
 
 impl<'r> Counted<'r> {
-    /// The objects of `resource`; `None` where quotas do not count them.
+    /// Returns the objects of `resource`; `None` if quotas do not count them.
     pub fn of(resource: &'r Resource) -> Option<Self> {
         let counted = resource.namespaced() && resource.storage.is_some() && !resource.capabilities.quota.exempt;
         counted.then_some(Self { resource })
@@ -115,7 +115,7 @@ impl<'r> Counted<'r> {
         self.is_number(name) && (!may_end || name.starts_with("count/"))
     }
 
-    /// The names by which the number of objects is counted.
+    /// Returns the names by which the number of objects is counted.
     fn numbers(&self) -> impl Iterator<Item = String> {
         let (group, plural) = (&self.resource.group, &self.resource.plural);
         let qualified = match group.as_str() {
@@ -166,12 +166,12 @@ impl<'r> Counted<'r> {
     }
 }
 
-/// The limits that the specification of a quota sets.
+/// Returns the limits in the specification of a quota.
 pub fn limits(quota: &Value) -> Amounts {
     amounts(&Field::root(quota).child("spec").child("hard"))
 }
 
-/// The limits that are in force, and what is used of them as far as it was counted.
+/// Returns the limits in force and the usage, as far as it has been counted.
 pub fn status(quota: &Value) -> (Amounts, Amounts) {
     let root = Field::root(quota);
     let status = root.child("status");
@@ -185,7 +185,7 @@ pub fn has_scopes(quota: &Value) -> bool {
     !spec.child("scopes").is_empty() || !spec.child("scopeSelector").child("matchExpressions").is_empty()
 }
 
-/// The quantity at a field, if a well-formed one is there.
+/// Returns the quantity at a field, if it is well-formed.
 pub fn quantity(field: &Field<'_, '_>) -> Option<Quantity> {
     match field.value()? {
         Value::String(text) => Quantity::parse(text).ok(),
@@ -194,7 +194,7 @@ pub fn quantity(field: &Field<'_, '_>) -> Option<Quantity> {
     }
 }
 
-/// The amounts in a list of resources; what is no quantity is left out.
+/// Returns the amounts in a list of resources; malformed quantities are left out.
 pub fn amounts(list: &Field<'_, '_>) -> Amounts {
     let entries = list.entries();
     entries

@@ -11,7 +11,7 @@ use crate::{
     GroupVersionKind, KindType, Strategy,
 };
 
-/// Everything that the server knows of one resource of one group.
+/// Description of one resource of one group.
 ///
 /// Two groups that serve the same stored objects (such as `events` of the core group and of `events.k8s.io`) are two
 /// resources with one [`Storage`] prefix.
@@ -30,9 +30,9 @@ pub struct Resource {
     pub categories: Vec<SmolStr>,
     /// Scope of its objects: a namespace or the cluster.
     pub scope: Scope,
-    /// The versions it is served in, the preferred one first.
+    /// The served versions, the preferred one first.
     pub versions: Vec<ResourceVersion>,
-    /// The types of its objects in versions that it is not served in, of those that are known: objects may be stored in one.
+    /// Known types of its objects in versions that are not served: objects may be stored in one.
     pub unserved: Vec<Arc<dyn KindType>>,
     /// Storage of its objects; `None` for objects that are answered at once and never stored.
     pub storage: Option<Storage>,
@@ -56,13 +56,13 @@ pub struct Definition {
     /// Serial number of the definition's state. It grows whenever the served API changes; objects that were stored
     /// under the same number are in the form in which they are served. Never 0.
     pub serial: u64,
-    /// The revision at which the object was created: one of another revision is another definition of the same name.
+    /// Revision at which the object was created: an object of another revision is another definition of the same name.
     pub create_revision: u64,
     /// True if the object is being deleted, so that no new objects may be created.
     pub terminating: bool,
-    /// A hash of all that the resource is made from.
+    /// Hash of all data that the resource is built from.
     pub fingerprint: [u8; 32],
-    /// The types of the objects in each version, of versions that are not served, too.
+    /// Types of the objects in each version, including versions that are not served.
     pub schemas: Vec<Arc<CustomSchema>>,
     /// Webhook that converts objects between versions, if there is one. With a webhook, [`Resource::convert`] only
     /// serves for the version that an object is already in, before the webhook receives it, and [`Resource::converted`]
@@ -71,7 +71,7 @@ pub struct Definition {
 }
 
 impl Resource {
-    /// The group and the plural name.
+    /// Returns the group and the plural name.
     pub fn group_resource(&self) -> GroupResource {
         GroupResource {
             group: self.group.clone(),
@@ -79,7 +79,7 @@ impl Resource {
         }
     }
 
-    /// The group and the kind.
+    /// Returns the group and the kind.
     pub fn group_kind(&self) -> GroupKind {
         GroupKind {
             group: self.group.clone(),
@@ -100,7 +100,7 @@ impl Resource {
         }
     }
 
-    /// The type of its objects in `api_version`: one of the versions that it is served in, or another version of its
+    /// Returns the type of its objects in `api_version`: one of the served versions, or another version of its
     /// definition.
     pub fn kind_type(&self, api_version: &str) -> Option<Arc<dyn KindType>> {
         let served = self.versions.iter().find(|version| version.api_version == api_version);
@@ -113,21 +113,21 @@ impl Resource {
         Some(Arc::clone(self.schema(api_version)?) as Arc<dyn KindType>)
     }
 
-    /// The type of objects of `api_version`, where the resource comes from a definition.
+    /// Returns the type of objects of `api_version`, if the resource comes from a CRD.
     fn schema(&self, api_version: &str) -> Option<&Arc<CustomSchema>> {
         let mut schemas = self.definition.iter().flat_map(|definition| &definition.schemas);
         schemas.find(|schema| schema.name().api_version == api_version)
     }
 
-    /// Distinguishes the states of the definition that the resource comes from; 0 for built-in ones.
+    /// Returns the serial number of the definition that the resource comes from; 0 for built-in ones.
     pub fn serial(&self) -> u64 {
         self.definition.as_ref().map_or(0, |definition| definition.serial)
     }
 
-    /// Turns an object of one served version into another. Kinds with a single version have no conversion.
+    /// Converts an object of one served version into another. Kinds with a single version have no conversion.
     ///
     /// # Errors
-    /// Where the kind does not know one of the versions.
+    /// If the kind does not know one of the versions.
     pub fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         self.converts(&object, to_api_version)?.convert(object, to_api_version)
     }
@@ -150,7 +150,7 @@ impl Resource {
             .convert_for_managers(object, to_api_version)
     }
 
-    /// An object after conversion to the stored version and back; see [`Converts::round_trip`].
+    /// Returns an object after conversion to the storage version and back; see [`Converts::round_trip`].
     pub fn round_trip(&self, object: Value) -> Value {
         match &self.capabilities.converts {
             Some(converts) => converts.round_trip(object),
@@ -169,7 +169,7 @@ impl Resource {
         kept
     }
 
-    /// An object that was read from etcd, in whatever version it was kept, in the stored version.
+    /// Returns an object that was read from etcd, in any version, in the storage version.
     pub fn from_rest(&self, kept: Value) -> Value {
         let mut object = match self.capabilities.at_rest.read {
             Some(read) => read(kept),
@@ -198,12 +198,12 @@ impl Resource {
             })
     }
 
-    /// The webhook that turns objects of one version into another, where there is one.
+    /// Returns the webhook that converts objects between versions, if there is one.
     pub fn conversion_webhook(&self) -> Option<&ConversionWebhook> {
         self.definition.as_ref()?.conversion_webhook.as_ref()
     }
 
-    /// An object as the conversion webhook returned it, without what its version does not specify.
+    /// Returns an object from the conversion webhook, without the fields that its version does not specify.
     pub fn converted(&self, object: Value) -> Value {
         match self.kind_type(object.str_at(&["apiVersion"]).unwrap_or_default()) {
             Some(of) => of.prune(object),
@@ -239,7 +239,7 @@ pub enum Scope {
     Namespaced,
 }
 
-/// A resource in one of the versions it is served in.
+/// A resource in one of its served versions.
 pub struct ResourceVersion {
     /// The group and version.
     pub group_version: GroupVersion,
@@ -254,24 +254,24 @@ pub struct ResourceVersion {
     pub storage_version_hash: SmolStr,
     /// Verbs of the resource itself.
     pub verbs: Vec<Verb>,
-    /// The parts that have addresses of their own.
+    /// Subresources, each with an address of its own.
     pub subresources: Vec<Subresource>,
     /// Fields that a write to the object itself does not touch: the stored values stay, and the writer does not own
     /// them. Paths of field names, such as `status`.
     pub reset_fields: Arc<[Vec<SmolStr>]>,
     /// The columns of tables of objects.
     pub columns: Vec<Column>,
-    /// The fields beyond name and namespace that objects of this version can be selected by, where versions differ in
-    /// that; else those of [`ResourceRules::field_selectors`] hold for all.
+    /// Fields beyond name and namespace by which objects of this version can be selected, if versions differ in that;
+    /// otherwise those of [`ResourceRules::field_selectors`] apply to all.
     pub field_selectors: Vec<SmolStr>,
-    /// The warning that every answer about this version carries, where the version is deprecated.
+    /// Warning in every response of this version, if the version is deprecated.
     pub deprecation: Option<SmolStr>,
-    /// The release that does not serve the version any more, such as `1.39`; empty where none is known.
+    /// First release that no longer serves the version, such as `1.39`; empty if none is known.
     pub removed_release: SmolStr,
 }
 
 impl ResourceVersion {
-    /// The subresource `name`, if there is one.
+    /// Returns the subresource `name`, if there is one.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
@@ -296,11 +296,11 @@ pub struct Subresource {
 /// Paths of the fields of a Scale in the scaled object; each is a list of field names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScaleFields {
-    /// The wanted number of replicas: `spec.replicas` in built-in kinds.
+    /// Desired number of replicas: `spec.replicas` in built-in kinds.
     pub spec_replicas: Vec<SmolStr>,
-    /// The counted number of replicas: `status.replicas` in built-in kinds.
+    /// Observed number of replicas: `status.replicas` in built-in kinds.
     pub status_replicas: Vec<SmolStr>,
-    /// The selector of the replicas, as a label selector or as its text. `None` where the kind has none.
+    /// Selector of the replicas, as a label selector or as its text. `None` if the kind has none.
     pub selector: Option<Vec<SmolStr>>,
 }
 
@@ -310,7 +310,7 @@ pub struct Storage {
     /// Prefix of the keys, with a slash at the end: `/registry/deployments/`. The namespace, if any, and the name
     /// follow.
     pub prefix: SmolStr,
-    /// The `apiVersion` in which objects are kept.
+    /// The `apiVersion` in which objects are stored.
     pub api_version: SmolStr,
     /// Form of the objects in kube-apiserver's etcd.
     pub at_rest: AtRest,
@@ -335,7 +335,7 @@ pub enum Encoding {
 }
 
 impl Storage {
-    /// The key of an object. `namespace` is empty for cluster-scoped resources.
+    /// Returns the key of an object. `namespace` is empty for cluster-scoped resources.
     pub fn key(&self, namespace: &str, name: &str) -> String {
         let mut key = self.namespace_prefix(namespace);
         key.push_str(name);
@@ -377,7 +377,7 @@ pub struct ResourceRules {
     pub field_selectors: Vec<SmolStr>,
     /// True if field selectors may name `metadata.namespace`.
     pub namespace_selector: bool,
-    /// The status that a new object has, whatever its writer sent. `None` leaves it to the strategy.
+    /// Status of a new object, whatever its writer sent. `None` leaves it to the strategy.
     pub initial_status: Option<Value>,
     /// Repetitions of the metadata checks by the kind's own validation.
     pub metadata_checks: MetadataChecks,
@@ -410,9 +410,9 @@ impl Default for ResourceRules {
 /// validation error as often among the causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataChecks {
-    /// By an update of the object itself.
+    /// Checks in an update of the object itself.
     pub object: RepeatedChecks,
-    /// By an update of its status or another subresource.
+    /// Checks in an update of its status or another subresource.
     pub subresource: RepeatedChecks,
     /// True if finalizers without a domain must be standard ones. Some kinds only warn.
     pub finalizer_names: bool,
@@ -431,9 +431,9 @@ pub enum UpdateOrder {
     /// Changed metadata, metadata as a whole, all others.
     #[default]
     ChangeFirst,
-    /// Metadata as a whole, how they change, all else.
+    /// Metadata as a whole, changed metadata, all others.
     WholeFirst,
-    /// The whole object, metadata first, and then how it changes, metadata first.
+    /// The whole object, metadata first, and then its changes, metadata first.
     ObjectFirst,
     /// Changes of the object, metadata first, and then the whole object, metadata first.
     ChangesFirst,
@@ -442,17 +442,17 @@ pub enum UpdateOrder {
 /// Position of the metadata checks in the validation of a new object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CreationChecks {
-    /// Ahead of all else.
+    /// Before all other checks.
     #[default]
     First,
     /// In the kind's own strategy.
     Own,
-    /// Once nothing else is wrong with the object.
+    /// After all other checks, if the object is valid so far.
     Last,
 }
 
 impl MetadataChecks {
-    /// Custom objects: `ValidateObjectMetaUpdate` of apimachinery, which only warns of finalizers.
+    /// Checks of custom objects: `ValidateObjectMetaUpdate` of apimachinery, which only warns of finalizers.
     pub const CUSTOM: Self = Self {
         object: RepeatedChecks { whole: 0, update: 1 },
         subresource: RepeatedChecks { whole: 0, update: 1 },
@@ -477,14 +477,14 @@ impl MetadataChecks {
 pub struct RepeatedChecks {
     /// Checks that also run at creation: `ValidateObjectMeta`.
     pub whole: u8,
-    /// Against the old object: `ValidateObjectMetaUpdate`.
+    /// Comparison with the old object: `ValidateObjectMetaUpdate`.
     pub update: u8,
 }
 
 /// Treatment of dependents by a deletion without an explicit policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbageCollection {
-    /// The object goes at once, dependents follow.
+    /// The object is deleted at once, its dependents afterwards.
     Background,
     /// Dependents stay.
     Orphan,
@@ -559,13 +559,13 @@ impl Verb {
         (Verb::Watch, "watch"),
     ];
 
-    /// The verb's name in discovery documents.
+    /// Returns the verb's name in discovery documents.
     #[expect(clippy::indexing_slicing, reason = "a name for each variant, in their order")]
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
 
-    /// The verb of that name.
+    /// Returns the verb of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMES
             .iter()

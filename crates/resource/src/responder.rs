@@ -10,10 +10,10 @@ use crate::{GroupResource, Refusal, WriteContext};
 /// The descriptor lists the verbs as for any resource. Objects arrive in the version of the request, typed, with their
 /// defaults and with the namespace of the address.
 pub trait Review: Send + Sync {
-    /// Shapes and checks what mutating admission left, before validating admission sees it.
+    /// Prepares and validates the object after mutating admission and before validating admission.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// If there is no response, with the reason.
     fn prepare(&self, _context: &WriteContext<'_>, _object: &mut Value) -> Result<(), Refusal> {
         Ok(())
     }
@@ -32,16 +32,16 @@ pub trait Review: Send + Sync {
 
 /// Objects that are computed when they are read, and never stored: the state of a component.
 pub trait ComputedObjects: Send + Sync {
-    /// The answer to a GET of the object of that name.
+    /// Returns the response to a GET of the object of that name.
     ///
     /// # Errors
-    /// Why there is none.
+    /// If there is no object, with the reason.
     fn get(&self, context: &WriteContext<'_>, name: &str) -> Result<Value, Refusal>;
 
-    /// The objects that a list shows.
+    /// Returns the objects of a list.
     ///
     /// # Errors
-    /// Why there is no list.
+    /// If there is no list, with the reason.
     fn list(&self, context: &WriteContext<'_>) -> Result<Vec<Value>, Refusal>;
 }
 
@@ -49,28 +49,28 @@ pub trait ComputedObjects: Send + Sync {
 ///
 /// The descriptor lists the verbs as for any resource. The response to a successful POST is a `Status`.
 pub trait SubresourceAction: Send + Sync {
-    /// Checks `request` as mutating admission left it, before validating admission sees it.
+    /// Checks `request` after mutating admission and before validating admission.
     ///
     /// # Errors
-    /// Why it is not to be carried out.
+    /// If the request is rejected.
     fn check(&self, _context: &WriteContext<'_>, _request: &Value) -> Result<(), Refusal> {
         Ok(())
     }
 
-    /// The steps that carry out `request`, which is typed and has its defaults, on the objects as they are now. Where one of
-    /// them changes before the first step is done, the plan is made again.
+    /// Returns the steps that carry out `request`, which is typed and has its defaults, on the current objects. If one
+    /// of them changes before the first step is done, the plan is made again.
     ///
     /// # Errors
-    /// Why it is not to be carried out.
+    /// If the request is rejected.
     fn plan(&self, context: &WriteContext<'_>, request: &Value) -> Result<Vec<ActionStep>, Refusal>;
 
-    /// Other versions than that of the descriptor in which requests may come; their fields are the same.
+    /// Returns the versions other than that of the descriptor in which requests may be sent; their fields are the same.
     fn other_versions(&self) -> &'static [&'static str] {
         &[]
     }
 }
 
-/// One step of a [`SubresourceAction`]. Objects are in the version that they are stored in.
+/// One step of a [`SubresourceAction`]. Objects are in their storage version.
 #[derive(Clone, Debug)]
 pub enum ActionStep {
     /// Replaces the stored object with this one, bypassing the write pipeline: no field manager becomes the owner of
@@ -106,7 +106,7 @@ pub enum ActionStep {
 /// Result of a request to a node or to a pod. There is nothing behind this server, so no request reaches its target.
 #[derive(Clone, Debug)]
 pub enum Connection {
-    /// It comes no further, for this reason.
+    /// The request ends here, for this reason.
     Refused(Refusal),
     /// There is nothing to read.
     Nothing,
@@ -157,14 +157,14 @@ pub enum ParameterForm {
     Path,
     /// A text.
     Text,
-    /// Texts, one each time that it is given; `null` in the options where it never is.
+    /// Texts, one for each occurrence; `null` in the options if there is none.
     Texts,
-    /// A time. OpenAPI has no word for such a parameter and leaves it out.
+    /// A time. OpenAPI has no type for such a parameter and leaves it out.
     Time,
 }
 
 impl ConnectParameter {
-    /// A parameter.
+    /// Creates a parameter.
     pub const fn new(name: &'static str, form: ParameterForm, description: &'static str) -> Self {
         Self {
             name,

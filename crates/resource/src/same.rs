@@ -7,7 +7,7 @@ pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     let set = |value: &&Value| !value.is_null();
     match (a.filter(set), b.filter(set)) {
         (Some(Value::Map(a)), Some(Value::Map(b))) => {
-            // Each pair is looked at once: looking from both sides would double the work with every level.
+            // Each pair is compared only once: comparing from both sides would double the work with every level.
             a.same(b)
                 || a.iter().all(|(key, value)| same(Some(value), b.get(key)))
                     && b.iter()
@@ -43,7 +43,7 @@ pub fn same_once_stored(a: Option<&Value>, b: Option<&Value>) -> bool {
 mod tests {
     use super::*;
 
-    /// Maps in maps, with this inside the innermost.
+    /// Returns nested maps with `inside` in the innermost.
     fn nested(inside: &Value) -> Value {
         (0..64).fold(inside.clone(), |inside, _| {
             let mut outer = Value::empty_map();

@@ -21,21 +21,22 @@ use crate::{
 /// Objects are in the storage version of the resource, except in [`Strategy::default_fields`], which receives the
 /// version of the request.
 pub trait Strategy: Send + Sync {
-    /// Fills in what the object leaves out and what depends on other fields; unconditional defaults are filled in
-    /// already. `version` is the version of the object, such as `v1`.
+    /// Fills in missing fields and those that depend on other fields; unconditional defaults are already filled in.
+    /// `version` is the version of the object, such as `v1`.
     fn default_fields(&self, version: &str, object: &mut Value) {
         let _ = (version, object);
     }
 
-    /// Shapes an object that is about to be created: what the client may not set is dropped, what only the server knows
-    /// is filled in. The status of kinds with a status subresource is gone already, and so are fields whose feature is off.
+    /// Prepares an object that is about to be created: drops fields that the client may not set, and fills in those
+    /// that only the server knows. The status of kinds with a status subresource is already removed, and so are fields
+    /// whose feature gate is off.
     fn prepare_for_create(&self, context: &WriteContext<'_>, object: &mut Value) -> Result<(), Refusal> {
         let _ = (context, object);
         Ok(())
     }
 
-    /// Checks whether the user may make this update, on the object as mutating admission leaves it: what the update left out,
-    /// such as the uid or the resource version, is not filled in yet.
+    /// Checks that the user may make this update, on the object after mutating admission: fields that the update left
+    /// out, such as the uid or the resource version, are not filled in yet.
     fn authorize_update(&self, context: &WriteContext<'_>, object: &Value, old: &Value) -> Result<(), Refusal> {
         let _ = (context, object, old);
         Ok(())
@@ -49,7 +50,7 @@ pub trait Strategy: Send + Sync {
         Ok(())
     }
 
-    /// Shapes an object whose deletion begins and that stays for now, such as by setting its phase.
+    /// Prepares an object whose deletion begins and that is not removed yet, such as by setting its phase.
     fn prepare_for_delete(&self, context: &WriteContext<'_>, object: &mut Value) {
         let _ = (context, object);
     }
@@ -85,7 +86,7 @@ pub struct Generic;
 
 impl Strategy for Generic {}
 
-/// The operations that admission and strategies distinguish.
+/// Operations that admission and strategies distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A new object.
@@ -106,7 +107,7 @@ pub struct WriteContext<'a> {
     pub subresource: Option<&'a str>,
     /// The namespace; empty for cluster-scoped resources.
     pub namespace: &'a str,
-    /// The name of the object; for a create by generateName, the name made up for it.
+    /// The name of the object; for a create by generateName, the generated name.
     pub name: &'a str,
     /// The group and version of the request, such as `apps/v1`.
     pub api_version: &'a str,
@@ -150,7 +151,7 @@ pub struct Beside {
     pub warnings: Vec<String>,
 }
 
-/// Is called once the outcome of a write is known: with `true` when it was stored.
+/// Callback for the outcome of a write: called with `true` if it was stored.
 pub type OutcomeCall = Box<dyn FnOnce(bool) + Send>;
 
 impl WriteContext<'_> {
@@ -160,7 +161,7 @@ impl WriteContext<'_> {
         self.outcome.lock().push(Box::new(call));
     }
 
-    /// The subresource that an update is for. A new object is looked at as a whole, whatever path it is created through.
+    /// Returns the subresource of an update. A new object is validated as a whole, whatever path it is created through.
     fn updated_subresource(&self) -> Option<&str> {
         self.subresource.filter(|_| self.operation != Operation::Create)
     }
@@ -193,13 +194,13 @@ impl WriteContext<'_> {
         found.errors
     }
 
-    /// The type of an object that is written, which is in the version of the request or in that which is stored.
+    /// Returns the type of a written object, which is in the version of the request or in the storage version.
     fn kind_type(&self, object: &Value) -> Option<Arc<dyn KindType>> {
         let (api_version, kind) = (object.str_at(&["apiVersion"])?, object.str_at(&["kind"])?);
         self.kinds.of_body(self.resource, api_version, kind)
     }
 
-    /// A check of what is written, which knows what the request gives as empty.
+    /// Creates a check for the written object, with the fields that the request gives as empty.
     pub fn new_check(&self) -> Check<'_> {
         let mut check = Check::new(self.types);
         check.empties = self.empties;
@@ -241,7 +242,7 @@ impl WriteContext<'_> {
         }
     }
 
-    /// Has the client warned.
+    /// Adds a warning for the client.
     pub fn warn(&self, text: String) {
         self.beside.lock().warnings.push(text);
     }
@@ -260,17 +261,16 @@ pub trait AuditAnnotations: Send + Sync {
     /// deny writes.
     fn webhook_took(&self, mutates: bool, time: Duration);
 
-    /// Records how long the store took.
+    /// Records the duration of a call to the store.
     fn store_took(&self, time: Duration);
 }
 
-/// The stored objects, as a strategy or an admission plugin may ask for them. Objects come in the version they are
-/// stored in.
+/// The stored objects, for strategies and admission plugins. Objects are in their storage version.
 pub trait Lookup: Sync {
-    /// The object of that name. `namespace` is empty for cluster-scoped resources.
+    /// Returns the object of that name. `namespace` is empty for cluster-scoped resources.
     fn get(&self, resource: &GroupResource, namespace: &str, name: &str) -> Option<Value>;
 
-    /// Shows each object of the resource in `namespace` (in all where it is empty) until `visit` breaks off.
+    /// Calls `visit` with each object of the resource in `namespace` (in all if it is empty) until it breaks.
     fn list(&self, resource: &GroupResource, namespace: &str, visit: &mut dyn FnMut(&Value) -> ControlFlow<()>);
 
     /// Lists like [`Lookup::list`], for callers that cache what they derive from an object: provides the revision at
@@ -287,7 +287,7 @@ pub trait Lookup: Sync {
         });
     }
 
-    /// The resource whose objects are of that kind, if it is served.
+    /// Returns the resource whose objects are of that kind, if it is served.
     fn resource_of(&self, kind: &GroupKind) -> Option<&Resource> {
         let _ = kind;
         None
@@ -307,7 +307,7 @@ pub trait Lookup: Sync {
 pub enum Refusal {
     /// 422 with causes.
     Invalid(Vec<FieldError>),
-    /// 403: `RESOURCE "NAME" is forbidden: MESSAGE`, with causes where there are some.
+    /// 403: `RESOURCE "NAME" is forbidden: MESSAGE`, with causes if there are any.
     Forbidden {
         /// Text after `is forbidden: `.
         message: String,
@@ -338,7 +338,7 @@ pub enum Refusal {
         resource: GroupResource,
         /// Its name.
         name: String,
-        /// Why.
+        /// Reason of the conflict.
         why: String,
     },
     /// 422 about another kind or name than those written.
@@ -354,9 +354,9 @@ pub enum Refusal {
     BadRequest(String),
     /// 429 with this message.
     TooManyRequests {
-        /// Why.
+        /// Message.
         message: String,
-        /// After how many seconds to try again; 0 for no advice.
+        /// Seconds after which to retry; 0 for no advice.
         retry_after_seconds: u32,
         /// The causes, as reason and message.
         causes: Vec<(String, String)>,
@@ -370,7 +370,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// A 403 without causes.
+    /// Returns a 403 without causes.
     pub fn forbidden(message: impl Into<String>) -> Self {
         Self::Forbidden {
             message: message.into(),

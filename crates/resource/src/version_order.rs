@@ -1,4 +1,4 @@
-//! The order of versions by how stable they are
+//! The order of versions by their stability
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority>).
 
 use std::cmp::{Ordering, Reverse};

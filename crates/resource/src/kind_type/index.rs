@@ -12,7 +12,7 @@ use crate::schema::TypeTable;
 pub struct KindTypes {
     table: Arc<TypeTable>,
     kinds: HashMap<SmolStr, HashMap<SmolStr, Arc<dyn KindType>>>,
-    /// The kinds that the reference knows and does not serve, by `apiVersion`.
+    /// Kinds that the reference knows and does not serve, by `apiVersion`.
     unserved: HashMap<SmolStr, HashSet<SmolStr>>,
 }
 
@@ -40,8 +40,8 @@ impl KindTypes {
         }
     }
 
-    /// The same, where `kinds` (each the text of an `apiVersion` and a kind) are known too, though not served: messages distinguish
-    /// them from unknown kinds.
+    /// Returns the same index, where `kinds` (each the text of an `apiVersion` and a kind) are known too, though not
+    /// served: messages distinguish them from unknown kinds.
     #[must_use]
     pub fn with_unserved<'k>(mut self, kinds: impl Iterator<Item = (&'k str, &'k str)>) -> Self {
         for (api_version, kind) in kinds {
@@ -50,12 +50,12 @@ impl KindTypes {
         self
     }
 
-    /// The table of built-in types.
+    /// Returns the table of built-in types.
     pub fn table(&self) -> &Arc<TypeTable> {
         &self.table
     }
 
-    /// The type of the objects of `kind` in `api_version`, if it is built in.
+    /// Returns the type of the objects of `kind` in `api_version`, if it is built in.
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<&Arc<dyn KindType>> {
         self.kinds.get(api_version)?.get(kind)
     }

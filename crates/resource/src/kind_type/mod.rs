@@ -1,8 +1,8 @@
-//! The type of a kind: one set of questions for kinds of the built-in table and kinds of definitions alike.
+//! The type of a kind: one interface for kinds of the built-in table and kinds of CRDs.
 //!
-//! A [`KindType`] hangs on each version of a resource. It has two implementations: [`TableType`] by the table of built-in
-//! types, and [`CustomSchema`](crate::structural::CustomSchema) by the structural schema of a definition. Where the two
-//! differ in what clients are used to, [`Conventions`] names the difference.
+//! Each version of a resource has a [`KindType`]. It has two implementations: [`TableType`] by the table of built-in
+//! types, and [`CustomSchema`](crate::structural::CustomSchema) by the structural schema of a CRD. Where the two differ
+//! in their behaviour towards clients, [`Conventions`] names the difference.
 
 mod conventions;
 mod index;
@@ -27,12 +27,12 @@ pub trait KindType: Send + Sync {
     /// Returns the name of the type.
     fn name(&self) -> &KindName;
 
-    /// The kind.
+    /// Returns the kind.
     fn kind(&self) -> &str {
         &self.name().kind
     }
 
-    /// The `apiVersion`.
+    /// Returns the `apiVersion`.
     fn api_version(&self) -> &str {
         &self.name().api_version
     }
@@ -40,11 +40,11 @@ pub trait KindType: Send + Sync {
     /// Returns the conventions that clients expect of objects of the type.
     fn conventions(&self) -> &'static Conventions;
 
-    /// Brings a decoded body into the form that is served: numbers, quantities and times as they are written, empty values
-    /// left out or filled in, fields that the type does not know left out and reported.
+    /// Converts a decoded body into the form that is served: numbers, quantities and times in canonical form, empty
+    /// values left out or filled in, unknown fields left out and reported.
     ///
     /// # Errors
-    /// Why the object does not fit its type, in the words of the reference's decoder.
+    /// If the object does not fit its type, in the words of the reference's decoder.
     fn decode(&self, object: &Value) -> Result<TypedObject, String>;
 
     /// Decodes like [`KindType::decode`], in cases where the reference converts a tree rather than JSON into its
@@ -70,11 +70,11 @@ pub trait KindType: Send + Sync {
     /// Returns an object of the type with no field set.
     fn empty(&self) -> Value;
 
-    /// Fills in the defaults of what the object leaves out. Every step that makes something of an object ends here, so its
+    /// Fills in the defaults of fields that the object leaves out. Every step that changes an object ends here, so its
     /// size is checked here.
     ///
     /// # Errors
-    /// [`Error::Overgrown`] where the object has become too large.
+    /// [`Error::Overgrown`] if the object has become too large.
     fn fill_in(&self, object: Value) -> Result<Value, Error>;
 
     /// Fills in defaults like [`KindType::fill_in`], for the result of an apply.
@@ -98,7 +98,7 @@ pub trait KindType: Send + Sync {
         }
     }
 
-    /// An object that comes from another version, without what the type does not specify.
+    /// Returns an object from another version, without the fields that the type does not specify.
     fn prune(&self, object: Value) -> Value;
 
     /// Drops the fields of an object whose feature gates are off, unless `old`, which it replaces, uses them.
@@ -106,7 +106,8 @@ pub trait KindType: Send + Sync {
         let _ = (object, old);
     }
 
-    /// An object as it comes back from protobuf, which cannot distinguish empty lists and maps from none. `None` where that is the same.
+    /// Returns an object as it is after a round trip through protobuf, which cannot distinguish empty lists and maps
+    /// from absent ones. `None` if that changes nothing.
     fn without_empty_lists(&self, object: &Value) -> Option<Value> {
         let _ = object;
         None
@@ -115,10 +116,10 @@ pub trait KindType: Send + Sync {
     /// Validates an object that is written.
     fn validate<'v>(&self, write: &Validation<'v, '_>) -> Findings;
 
-    /// An object that was converted to this version so that field managers can look for what they own in it.
+    /// Returns an object that was converted to this version for field managers, which look in it for their fields.
     ///
     /// # Errors
-    /// Why the object does not fit its type.
+    /// If the object does not fit its type.
     fn converted_for_managers(&self, object: Value) -> Result<Value, String>;
 
     /// Returns the schema by which objects merge in structured merges; `None` if it is unknown.
@@ -136,7 +137,7 @@ pub trait KindType: Send + Sync {
     /// Returns the type of the objects in expressions; `None` if expressions handle them as untyped data.
     fn decl_type(&self) -> Option<Arc<DeclType>>;
 
-    /// The definition name of the type in OpenAPI documents.
+    /// Returns the definition name of the type in OpenAPI documents.
     fn published_name(&self) -> SmolStr;
 
     /// Returns the JSON schema of the type in OpenAPI documents; `None` if it is a built-in type, whose schema comes
@@ -182,7 +183,7 @@ pub struct KindName {
 }
 
 impl KindName {
-    /// The name of `kind` in a version.
+    /// Creates the name of `kind` in a version.
     pub fn new(group_version: GroupVersion, kind: SmolStr) -> Self {
         Self {
             kind,
@@ -191,7 +192,7 @@ impl KindName {
         }
     }
 
-    /// Group, version and kind.
+    /// Returns group, version and kind.
     pub fn group_version_kind(&self) -> GroupVersionKind {
         GroupVersionKind {
             group_version: self.group_version.clone(),
@@ -199,13 +200,13 @@ impl KindName {
         }
     }
 
-    /// The kind in the words of messages: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` for the core group.
+    /// Returns the kind in the form of messages: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` for the core group.
     pub fn described(&self) -> String {
         let slash = if self.api_version.contains('/') { "" } else { "/" };
         format!("{slash}{}, Kind={}", self.api_version, self.kind)
     }
 
-    /// The definition name that follows from group, version and kind: `com.example.v1.Widget` for `Widget` in
+    /// Returns the definition name that follows from group, version and kind: `com.example.v1.Widget` for `Widget` in
     /// `example.com/v1`.
     pub fn definition_name(&self) -> SmolStr {
         let GroupVersion { group, version } = &self.group_version;
@@ -214,14 +215,14 @@ impl KindName {
     }
 }
 
-/// A tree in the form of its type.
+/// An object in the form of its type.
 pub struct TypedObject {
     /// The object.
     pub object: Value,
-    /// Fields that the type does not know, in the words of warnings.
+    /// Unknown fields, in the words of warnings.
     pub findings: Vec<String>,
     /// Amounts that were read from floats.
     pub floats: Vec<FloatAmount>,
-    /// Fields that are given as empty and left out for it.
+    /// Fields that are given as empty and therefore left out.
     pub empties: Vec<EmptyField>,
 }

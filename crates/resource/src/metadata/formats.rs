@@ -47,7 +47,7 @@ const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric charac
 const DOMAIN_PREFIXED: &str = "must be a domain-prefixed path (such as \"acme.io/foo\")";
 const HTTP_PATH: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
 
-/// A DNS label of RFC 1123: lower case letters, digits and inner hyphens, at most 63.
+/// Validates a DNS label of RFC 1123: lower case letters, digits and inner hyphens, at most 63.
 pub fn dns_label(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_LABEL_LENGTH {
@@ -67,7 +67,7 @@ pub fn dns_label(text: &str) -> Faults {
     faults
 }
 
-/// A DNS label of RFC 1035: as [`dns_label`], and begins with a letter.
+/// Validates a DNS label of RFC 1035: like [`dns_label`], but beginning with a letter.
 pub fn dns_label_1035(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_LABEL_LENGTH {
@@ -79,7 +79,7 @@ pub fn dns_label_1035(text: &str) -> Faults {
     faults
 }
 
-/// A DNS subdomain of RFC 1123: DNS labels with dots between them, at most 253 characters.
+/// Validates a DNS subdomain of RFC 1123: DNS labels with dots between them, at most 253 characters.
 pub fn dns_subdomain(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
@@ -91,7 +91,7 @@ pub fn dns_subdomain(text: &str) -> Faults {
     faults
 }
 
-/// A DNS subdomain whose labels may begin with `_` and hold it.
+/// Validates a DNS subdomain whose labels may begin with `_` and contain it.
 pub fn underscored_subdomain(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
@@ -109,7 +109,7 @@ pub fn underscored_subdomain(text: &str) -> Faults {
     faults
 }
 
-/// A DNS subdomain below `*.`.
+/// Validates a DNS subdomain after `*.`.
 pub fn wildcard_subdomain(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
@@ -121,7 +121,8 @@ pub fn wildcard_subdomain(text: &str) -> Faults {
     faults
 }
 
-/// A qualified name such as `example.com/MyName` or `MyName`: the keys of labels and annotations, taints, conditions.
+/// Validates a qualified name such as `example.com/MyName` or `MyName`: the keys of labels and annotations, taints,
+/// conditions.
 pub fn qualified_name(text: &str) -> Faults {
     let mut faults = Faults::new();
     let slash = text.bytes().position(|byte| byte == b'/');
@@ -153,7 +154,7 @@ pub fn qualified_name(text: &str) -> Faults {
     faults
 }
 
-/// The value of a label: empty, or like the name part of a qualified name.
+/// Validates the value of a label: empty, or like the name part of a qualified name.
 pub fn label_value(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > NAME_PART_LENGTH {
@@ -165,7 +166,7 @@ pub fn label_value(text: &str) -> Faults {
     faults
 }
 
-/// A key of a ConfigMap or Secret, which can be the name of a file.
+/// Validates a key of a ConfigMap or Secret, which can be the name of a file.
 pub fn config_key(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
@@ -184,7 +185,7 @@ pub fn config_key(text: &str) -> Faults {
     faults
 }
 
-/// A name that can be a segment of a path.
+/// Validates a name that can be a segment of a path.
 pub fn path_segment(text: &str) -> Faults {
     let mut faults = Faults::new();
     match text {

@@ -1,4 +1,4 @@
-//! Labels and label selectors: whether they are well-formed, and what a selector selects.
+//! Labels and label selectors: their validation, and the objects that a selector selects.
 //!
 //! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/>.
 
@@ -24,7 +24,7 @@ pub fn validate_labels(labels: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Checks that the text at `name` can be the key of a label.
+/// Validates the text at `name` as the key of a label.
 pub fn validate_label_name(name: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     errors.extend(
         qualified_name(name.text())
@@ -33,7 +33,7 @@ pub fn validate_label_name(name: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     );
 }
 
-/// Checks a label selector with `matchLabels` and `matchExpressions`; none is well-formed.
+/// Validates a label selector with `matchLabels` and `matchExpressions`; a missing selector is valid.
 pub fn validate_label_selector(selector: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     if !selector.is_set() {
         return;
@@ -91,7 +91,7 @@ pub fn invalid_selector(selector: &Field<'_, '_>, detail: &str) -> FieldError {
 pub enum LabelSelector<'v> {
     /// No selector: selects nothing.
     Nothing,
-    /// Selects what meets all requirements; everything if there are none.
+    /// Selects objects that meet all requirements; everything if there are none.
     Matching(Vec<Requirement<'v>>),
 }
 
@@ -112,7 +112,7 @@ enum Operator {
 }
 
 impl<'v> LabelSelector<'v> {
-    /// Reads a label selector. `None` where it is malformed.
+    /// Reads a label selector. `None` if it is malformed.
     pub fn read(selector: &Field<'v, '_>) -> Option<Self> {
         if !selector.is_set() {
             return Some(Self::Nothing);

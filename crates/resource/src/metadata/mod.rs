@@ -15,7 +15,7 @@ pub use validation::{
     validate_scale_metadata,
 };
 
-/// An object that has no more than its kind and its name yet; it is in no namespace where that is empty.
+/// Returns an object with only its kind and its name; it is in no namespace if `namespace` is empty.
 pub fn new_object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
     let mut object = Value::empty_map();
     object.set_at(&["apiVersion"], api_version.into());

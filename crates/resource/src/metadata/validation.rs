@@ -9,7 +9,7 @@ use super::formats;
 use super::name::without_dash;
 use crate::{FieldError, FieldPath, GroupVersion, MetadataChecks, NameRule, Resource, UpdateOrder};
 
-/// All annotations of an object together may have this many bytes, keys and values.
+/// Maximum size of all annotations of an object together in bytes, keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
 /// Finalizers that need no domain.
@@ -18,7 +18,7 @@ const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDelet
 /// Maximum length of a field manager's name.
 pub const FIELD_MANAGER_MAX_BYTES: usize = 128;
 
-/// The most bytes that the name of a subresource in `managedFields` may have.
+/// Maximum length of the name of a subresource in `managedFields`, in bytes.
 const SUBRESOURCE_MAX: usize = 256;
 
 /// Validates the metadata of an object that is to be created.
@@ -45,7 +45,7 @@ pub fn validate_scale_metadata(scale: &Value) -> Vec<FieldError> {
     whole_metadata(scale, &names, true)
 }
 
-/// The rules of names that hold for an object.
+/// The name rules that apply to an object.
 struct Names<'r> {
     namespaced: bool,
     name: &'r dyn Fn(&str) -> formats::Faults,
@@ -118,7 +118,7 @@ fn own_prefix(resource: &Resource, object: &Value, prefix: &str) -> formats::Fau
     }
 }
 
-/// Reports what `rule` finds in the beginning of a name, where there is one.
+/// Reports the errors that `rule` finds in the beginning of a name, if there is one.
 fn generated_name(
     root: &FieldPath,
     metadata: &Value,
@@ -331,7 +331,7 @@ pub fn validate_annotations(field: &FieldPath, annotations: &Map, errors: &mut V
     let mut size = 0;
     for (key, value) in annotations {
         size += key.len() + value.as_str().map_or(0, str::len);
-        // Annotation keys may have capitals where label keys may not.
+        // Annotation keys may contain capitals, label keys may not.
         let wrong = if key.bytes().any(|byte| byte.is_ascii_uppercase()) {
             formats::qualified_name(&key.to_lowercase())
         } else {
@@ -402,7 +402,7 @@ fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldEr
     }
 }
 
-/// An owner reference with its members in the order in which the reference writes them.
+/// Returns the text of an owner reference with its members in the order in which the reference writes them.
 fn in_order(reference: &Value) -> String {
     const ORDER: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
     let members = ORDER.iter().filter_map(|name| Some((name, reference.get(name)?)));
@@ -410,7 +410,7 @@ fn in_order(reference: &Value) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// The form of finalizers as the reference checks it of new objects: the path has no index here.
+/// Validates the format of finalizers like the reference does for new objects: the path has no index here.
 fn finalizers(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     let field = root.child("finalizers");
     let (mut orphan, mut foreground) = (false, false);

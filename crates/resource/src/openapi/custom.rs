@@ -15,7 +15,7 @@ fn flag(schema: &Value, name: &str) -> bool {
     schema.get(name).and_then(Value::as_bool) == Some(true)
 }
 
-/// The built-in types that the schemas of custom resources name.
+/// Returns the built-in types that the schemas of custom resources refer to.
 pub(super) fn named_types() -> [String; 2] {
     ["ObjectMeta", "ListMeta"].map(|name| format!("{META}{name}"))
 }
@@ -29,7 +29,7 @@ pub(super) fn info() -> Value {
     ])
 }
 
-/// The schemas of the custom resources of a group version, and of lists of them, by their definition names.
+/// Returns the schemas of the custom resources of a group version, and of lists of them, by their definition names.
 pub(super) fn schemas(
     registry: &Registry,
     group_version: &GroupVersion,
@@ -59,7 +59,7 @@ impl Writer<'_> {
         (version.kind_type.published_name(), schema)
     }
 
-    /// The schema of a kind, with what every object has and the fields by which objects are selected.
+    /// Returns the schema of a kind, with the fields that every object has and its selectable fields.
     fn root(&self, schema: &Value, selectable: &[SmolStr]) -> Value {
         let mut root = if self.form == Form::V2 && flag(schema, PRESERVES) {
             // Clients of the older form treat the specified fields as all there are.
@@ -176,7 +176,7 @@ impl Writer<'_> {
     }
 }
 
-/// The fields that are required and may not be null.
+/// Returns the fields that are required and not nullable.
 fn required_in_older_form(schema: &Value, required: &Value) -> Vec<Value> {
     let nullable = |of: Option<&Value>| of.is_some_and(|of| flag(of, "nullable"));
     if nullable(schema.get("additionalProperties")) {
@@ -240,7 +240,7 @@ fn require_identity(schema: &mut Value) {
     schema.set_at(&["required"], required.into());
 }
 
-/// The fields by which objects are selected.
+/// Adds the selectable fields.
 fn mark_selectable(schema: &mut Value, selectable: &[SmolStr]) {
     let fields = selectable.iter();
     let fields: Vec<Value> = fields

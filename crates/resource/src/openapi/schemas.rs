@@ -10,7 +10,7 @@ use crate::schema::{
     Field, ListType, MapType, Scalar, Shape, Type, TypeId, TypeKind, TypeTable, Union, stated_default,
 };
 
-/// Writes the schemas of the types of a table.
+/// Writer of the schemas of the types of a table.
 pub(super) struct SchemaWriter<'a> {
     pub(super) table: &'a TypeTable,
     pub(super) descriptions: &'a dyn Descriptions,
@@ -156,7 +156,7 @@ impl SchemaWriter<'_> {
         Some(format!("{text}\n\nPossible enum values:{}", lines.collect::<String>()))
     }
 
-    /// The schema of a shape; listed values belong to the scalar at its bottom.
+    /// Returns the schema of a shape; listed values belong to the innermost scalar.
     fn shape(&self, shape: &Shape, listed: &[SmolStr]) -> Map {
         let (name, format) = match shape {
             Shape::String => ("string", None),
@@ -196,7 +196,7 @@ impl SchemaWriter<'_> {
     }
 }
 
-/// The types that those of `roots` are made of, themselves included.
+/// Returns the types that those of `roots` consist of, including themselves.
 pub(super) fn closure(table: &TypeTable, roots: BTreeSet<TypeId>) -> BTreeSet<TypeId> {
     let mut found = BTreeSet::new();
     let mut open: Vec<TypeId> = roots.into_iter().collect();
@@ -215,7 +215,7 @@ fn map_type_name(map_type: MapType) -> &'static str {
     }
 }
 
-/// A kind as the extension `x-kubernetes-group-version-kind` gives it.
+/// Returns a kind in the form of the extension `x-kubernetes-group-version-kind`.
 pub(super) fn kind_entry(kind: &GroupVersionKind) -> Value {
     object([
         ("group", Value::from(kind.group_version.group.clone())),

@@ -6,7 +6,7 @@ use super::Served;
 use crate::version_order;
 use crate::{GroupVersion, Resource};
 
-/// The resources that definitions add to one group. Lists are sorted by what is looked for.
+/// The resources that CRDs add to one group. Lists are sorted by their search keys.
 #[derive(Clone, Default)]
 pub struct DefinedGroup {
     /// By plural name.
@@ -25,12 +25,12 @@ struct Version {
 }
 
 impl DefinedGroup {
-    /// All resources by name, whether any version of them is served or not.
+    /// Returns all resources by name, served or not.
     pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.resources.iter()
     }
 
-    /// The versions in which anything is served, the preferred one first.
+    /// Returns the versions in which anything is served, the preferred one first.
     pub fn group_versions(&self) -> impl Iterator<Item = &GroupVersion> {
         self.versions.iter().map(|version| &version.group_version)
     }
@@ -118,7 +118,7 @@ fn place<T>(sorted: &[T], name: &str, name_of: impl Fn(&T) -> &str) -> Result<us
     sorted.binary_search_by(|known| name_of(known).cmp(name))
 }
 
-/// Inserts behind those of the same name.
+/// Inserts an item after those of the same name.
 fn insert<T>(sorted: &mut Vec<T>, item: T, name_of: impl Fn(&T) -> &str) {
     let at = sorted.partition_point(|known| name_of(known) <= name_of(&item));
     sorted.insert(at, item);

@@ -1,4 +1,4 @@
-//! Bytes in base64, read as Go reads them: line breaks are passed over, and an error names the byte of the text that is wrong.
+//! Bytes in base64, read as Go reads them: line breaks are skipped, and an error names the offset of the wrong byte.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -70,7 +70,7 @@ pub fn decode(text: &str) -> Result<Vec<u8>, usize> {
     }
 }
 
-/// The text of the bytes.
+/// Returns the text of the bytes.
 pub(super) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }

@@ -1,4 +1,4 @@
-//! Built-in types as expressions see them.
+//! Built-in types in expressions.
 
 use std::collections::HashMap;
 use std::sync::Arc;

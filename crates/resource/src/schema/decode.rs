@@ -1,8 +1,9 @@
-//! Reading an object into its type: what the reference does by decoding JSON into a Go struct and encoding it again.
+//! Decoding of an object into its type: the equivalent of the reference's decoding of JSON into a Go struct and
+//! encoding it again.
 //!
-//! Fields that the type has not are dropped and reported; `null` is "not set"; what the type leaves out when empty is left
-//! out, and what it never leaves out is written; quantities, times and bytes are brought into their canonical form; a
-//! value of the wrong type is an error. A subtree that is already in this form is shared, not copied.
+//! Unknown fields are dropped and reported; `null` is "not set"; empty values are left out or written, depending on the
+//! type; quantities, times and bytes are converted to their canonical form; a value of the wrong type is an error. A
+//! subtree that is already in this form is shared, not copied.
 
 mod place;
 
@@ -24,12 +25,12 @@ use holdfast_gotext::quantity::{QuantityError, up_to_thousandths};
 pub struct Decoded {
     /// The object.
     pub value: Value,
-    /// The fields that the type has not, at most 100 of them.
+    /// Unknown fields, at most 100 of them.
     pub unknown: Vec<UnknownField>,
     /// The amounts that were written as numbers which trees hold as floats, at most 100 of them: the text may be more
     /// exact.
     pub floats: Vec<FloatAmount>,
-    /// The fields that are given as empty and left out for it, at most 100 of them.
+    /// Fields that are given as empty and therefore left out, at most 100 of them.
     pub empties: Vec<EmptyField>,
 }
 
@@ -38,7 +39,7 @@ pub struct Decoded {
 pub struct FloatAmount {
     /// Path: names joined by dots, indices in brackets.
     pub path: String,
-    /// The same as a JSON pointer.
+    /// The same path as a JSON pointer.
     pub pointer: String,
     /// True if it is among the amounts of resources, whose smallest unit is a thousandth.
     pub of_resources: bool,
@@ -60,29 +61,29 @@ impl fmt::Display for UnknownField {
 /// Reason why a value is not of its type, in the words of the reference.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecodeError {
-    /// JSON of another type than the field has.
+    /// The JSON type is not that of the field.
     #[error("json: cannot unmarshal {found} into Go {place} of type {expected}")]
     Type {
         /// JSON type found: `string`, `number`, `array`…
         found: String,
         /// Place in the message: `value`, or `struct field` with the last struct's name and the path of fields.
         place: String,
-        /// The type of the field, as Go names it.
+        /// Name of the field's type in Go.
         expected: String,
     },
-    /// Not bytes in base64.
+    /// The text is not base64.
     #[error("illegal base64 data at input byte {0}")]
     Base64(usize),
-    /// Not a time.
+    /// The text is not a time.
     #[error(transparent)]
     Time(#[from] TimeError),
-    /// Not a quantity.
+    /// The value is not a quantity.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
-    /// Neither a JSON schema nor a boolean.
+    /// The value is neither a JSON schema nor a boolean.
     #[error("boolean or JSON schema expected")]
     SchemaOrBool,
-    /// A tree holds what cannot be made a value of the field's type.
+    /// A tree holds a value that cannot be converted to the field's type.
     #[error("{0}")]
     Tree(String),
 }
@@ -94,10 +95,10 @@ impl DecodeError {
     }
 }
 
-/// The reference reports no more unknown fields than this.
+/// Maximum number of unknown fields, which is the reference's.
 const MAX_UNKNOWN: usize = 100;
 
-/// Brings `value` into the form of the type `of`.
+/// Converts `value` into the form of the type `of`.
 pub fn decode(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
     decode_beside(table, of, value, false, None)
 }
@@ -187,7 +188,7 @@ enum Outcome {
 }
 
 impl Decoder<'_> {
-    /// The value in the form of its shape; `None` if it has that form.
+    /// Returns the value in the form of its shape; `None` if it has that form.
     fn value(&mut self, shape: &Shape, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         if place.is_formed(value) {
             return Ok(None);
@@ -215,7 +216,7 @@ impl Decoder<'_> {
             (Shape::Ref(id), _) => return self.reference(*id, value, place),
             (Shape::List(item), Value::List(list)) => return self.list(item, list, place),
             (Shape::Map(of), Value::Map(map)) => return self.map(of, map, place),
-            // Bytes may be written as a list of numbers as well.
+            // Bytes may also be written as a list of numbers.
             (Shape::Bytes, Value::List(list)) => {
                 let bytes = list
                     .iter()
@@ -256,7 +257,7 @@ impl Decoder<'_> {
             let rounded = is_resources.then(|| up_to_thousandths(changed.as_ref().unwrap_or(value).as_str()?));
             match rounded.flatten().map(Value::String).or(changed) {
                 Some(value) => rebuild.replace(at, value),
-                // No bytes are stored as none, and come back as an empty text.
+                // Null bytes are stored as empty ones, which are read back as an empty text.
                 None if value.is_null() && matches!(of, Shape::Bytes) => rebuild.replace(at, Value::from("")),
                 None => rebuild.keep(at),
             }
@@ -287,7 +288,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Walks the entries and the fields side by side; both are in the order of their names.
+    /// Walks the entries and the fields in parallel; both are sorted by name.
     #[expect(clippy::indexing_slicing, reason = "places among the fields of the type")]
     fn fields(
         &mut self,
@@ -317,7 +318,7 @@ impl Decoder<'_> {
                 self.write_unset(&fields[missing], at, &mut rebuild);
             }
             always.next_if_eq(&index);
-            // Most fields are texts, which stay as they are unless they are empty.
+            // Most fields are texts, which stay unchanged unless they are empty.
             if let (Shape::String, Value::String(text)) = (&fields[index].shape, value)
                 && !text.is_empty()
             {
@@ -412,7 +413,8 @@ impl Decoder<'_> {
             (Scalar::Time | Scalar::MicroTime, _) => Err(wrong_value(value, "string")),
             (Scalar::IntOrString, Value::String(_)) => Ok(None),
             (Scalar::IntOrString, Value::Int(number)) if i32::try_from(*number).is_ok() => Ok(None),
-            // A tree is written as JSON again for what reads its JSON itself, where whole numbers have no fraction.
+            // For types with their own JSON decoder, a tree is encoded as JSON again, where whole numbers have no
+            // fraction.
             (Scalar::IntOrString, Value::Float(number)) if self.from_tree && whole_32(*number).is_some() => {
                 Ok(whole_32(*number).map(Value::from))
             }
@@ -436,7 +438,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// A JSON schema within a JSON schema. The reference reads it apart, and does not report unknown fields there.
+    /// Decodes a JSON schema within a JSON schema. The reference decodes it separately, and does not report unknown
+    /// fields there.
     fn inner_schema(&mut self, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         let Some(id) = self.table.json_schema() else {
             return Ok(None);
@@ -486,7 +489,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The error of something `found` where something else is `expected`.
+    /// Returns the error that the value is `found` instead of `expected`.
     fn unfit(&self, found: String, expected: String, place: &ValuePath<'_>) -> DecodeError {
         let mut fields = Vec::new();
         let mut last_struct = None;
@@ -509,7 +512,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The type as Go names it in its messages.
+    /// Returns the Go name of the type in messages.
     fn go_type(&self, shape: &Shape) -> String {
         match shape {
             Shape::String => "string".to_owned(),

@@ -5,8 +5,8 @@ use holdfast_value::{Error, Growth, List, Map, Value};
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::{Field, Shape, Type, TypeId, TypeTable, is_empty};
 
-/// The object with every unconditional default of its type filled in, at any depth. `None` if there was nothing to fill in.
-/// What is filled in is drawn from `growth`.
+/// Returns the object with every unconditional default of its type filled in, at any depth. `None` if nothing was
+/// missing. The size of the additions is drawn from `growth`.
 ///
 /// The object must have the form of its type ([`decode`](crate::schema::decode)).
 ///
@@ -36,7 +36,7 @@ pub fn with_defaults_beside(
     Defaults { table, growth }.of_type(table.get(of), value, true, filled)
 }
 
-/// The defaults of types, with room for what they add.
+/// The defaults of types, with the size limit of their additions.
 struct Defaults<'a> {
     table: &'a TypeTable,
     growth: &'a mut Growth,
@@ -56,7 +56,7 @@ impl Defaults<'_> {
         }
         let mut rebuild = MapRebuild::new(map);
         let mut at = 0;
-        // Only the fields that have a default or lead to one are looked at.
+        // Only fields that have a default or lead to one are visited.
         for index in &of.default_fields {
             let field = &of.fields()[usize::from(*index)];
             while map[at..].first().is_some_and(|(key, _)| *key < field.name) {

@@ -21,7 +21,7 @@ pub enum EmptyKind {
     List,
     /// A map that its type leaves out.
     Map,
-    /// The text of Go's zero time. To the reference a time that was read from a text is not the unset one.
+    /// The text of Go's zero time. The reference distinguishes a time that was read from a text from an unset one.
     Time,
 }
 
@@ -48,7 +48,7 @@ impl EmptyKind {
     }
 }
 
-/// Lets errors of fields that were given as empty show that, where they show that nothing is there.
+/// Replaces the reported `null` by the empty value in errors of fields that were given as empty.
 pub fn show_empties(errors: &mut [FieldError], empties: &[EmptyField]) {
     for error in errors {
         if error.value != Some(Value::Null) {

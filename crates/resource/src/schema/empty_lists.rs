@@ -1,5 +1,5 @@
-//! Empty lists and maps in objects that are kept in protobuf, which cannot distinguish them from none: a field that is never left out
-//! shows `null` once its object is stored.
+//! Empty lists and maps in objects that are stored in protobuf, which cannot distinguish them from absent ones: a field
+//! that is never left out is `null` once its object is stored.
 
 use holdfast_value::{Map, Value};
 
@@ -7,8 +7,8 @@ use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::{Field, Omission, Shape, Type, TypeId, TypeTable};
 
 impl TypeTable {
-    /// Works out which fields hold lists or maps that are written even where nothing is in them, and which lead to such.
-    /// Types may hold themselves, so this goes round until nothing new is found.
+    /// Finds the fields of lists or maps that are written even if they are empty, and those that lead to such fields.
+    /// Types may be recursive, so this iterates until nothing new is found.
     pub(super) fn resolve_written_lists(&mut self) {
         let mut grew = true;
         while grew {
@@ -35,8 +35,8 @@ impl TypeTable {
         }
     }
 
-    /// `value`, of the type `of`, as it comes back from protobuf: `null` for empty lists and maps that are written even where
-    /// nothing is in them. `None` if there are no such.
+    /// Returns `value`, of the type `of`, as it is after a round trip through protobuf: with `null` for empty lists and
+    /// maps that are written even if they are empty. `None` if there are none.
     pub(crate) fn without_empty_lists(&self, of: TypeId, value: &Value) -> Option<Value> {
         let of = self.get(of);
         match value {

@@ -5,7 +5,7 @@ use crate::schema::{Marks, TypeId};
 /// A field of a struct.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// The name in JSON.
+    /// Name in JSON.
     pub name: SmolStr,
     /// Shape of its values.
     pub shape: Shape,
@@ -15,8 +15,8 @@ pub struct Field {
     pub pointer: bool,
     /// Condition under which it is left out of JSON.
     pub omission: Omission,
-    /// The values that the OpenAPI documents list for it (for the items of a list, the values of a map), in their order;
-    /// none where any value will do.
+    /// Values that the OpenAPI documents list for it (for the items of a list, the values of a map), in their order;
+    /// none if any value is allowed.
     pub enum_values: Vec<SmolStr>,
     /// Treatment of the items of a list by server-side apply.
     pub list_type: Option<ListType>,
@@ -80,7 +80,7 @@ pub enum Shape {
     Double,
     /// Bytes in base64.
     Bytes,
-    /// Anything.
+    /// Any value.
     Any,
     /// A value of a type of the table.
     Ref(TypeId),
@@ -91,7 +91,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The type of the table that it holds, be it as items of lists or as entries of maps.
+    /// Returns the type of the table that it holds, also as items of lists or as entries of maps.
     pub(crate) fn type_id(&self) -> Option<TypeId> {
         match self {
             Self::Ref(id) => Some(*id),
@@ -109,7 +109,7 @@ pub enum Omission {
     Empty,
     /// The field is the zero value, structs included: `omitzero`.
     Zero,
-    /// Never; what is not set is written as its zero value, and as `null` where there is none.
+    /// The field is never left out; an unset one is written as its zero value, and as `null` if it has none.
     Never,
 }
 
@@ -118,16 +118,16 @@ pub enum Omission {
 pub enum ListType {
     /// The list is one value.
     Atomic,
-    /// Each item is a member by its value.
+    /// Each item is a member, identified by its value.
     Set,
-    /// Each item is a member by its key fields.
+    /// Each item is a member, identified by its key fields.
     Map,
 }
 
 /// Treatment of the entries of a map or the fields of a struct by server-side apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapType {
-    /// All of it is one value.
+    /// The whole map is one value.
     Atomic,
     /// Each entry is a value of its own.
     Granular,
@@ -164,7 +164,7 @@ pub struct ProtoPath {
 }
 
 impl ProtoPath {
-    /// The path of `numbers`; `None` if there are more than three.
+    /// Creates the path of `numbers`; `None` if there are more than three.
     pub fn new(numbers: &[u16]) -> Option<Self> {
         let mut path = Self {
             numbers: [0; 3],

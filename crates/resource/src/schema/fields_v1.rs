@@ -36,7 +36,7 @@ pub fn write_fields_v1(set: &Value, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// The entries in the order of path elements, where that is not the order of their texts.
+/// Returns the entries in the order of path elements, if that is not the order of their texts.
 fn reordered(map: &Map) -> Option<SmallVec<[&Entry; 16]>> {
     let items = map.partition_point(|(name, _)| name.as_str() < "i:");
     let (fields, texts) = map.split_at_checked(items)?;
@@ -45,7 +45,7 @@ fn reordered(map: &Map) -> Option<SmallVec<[&Entry; 16]>> {
     }
     let mut elements = Vec::with_capacity(texts.len());
     for entry in texts {
-        // A set that cannot be read is kept as it is.
+        // A malformed set is left unchanged.
         elements.push((PathElement::parse(&entry.0).ok()?, entry));
     }
     elements.sort_by(|(a, _), (b, _)| a.cmp(b));

@@ -57,14 +57,14 @@ type Gates = u128;
 pub(crate) struct DisabledField {
     /// Its index among the fields of the type.
     at: u16,
-    /// The bit of its own gate; 0 where that is on, or where it has none.
+    /// Bit of its own gate; 0 if that is on, or if it has none.
     gate: Gates,
     /// True if a disabled field is below it.
     leads: bool,
 }
 
 impl TypeTable {
-    /// The same table where the gates that `is_off` names are off.
+    /// Returns the same table with the gates off for which `is_off` returns true.
     ///
     /// # Errors
     /// [`TableError::TooManyGates`].
@@ -88,7 +88,7 @@ impl TypeTable {
             let at = off.binary_search(&gate.name).ok()?;
             Some(1 << at)
         };
-        // Types may hold themselves, so what leads somewhere is found by going round until nothing new is.
+        // Types may be recursive, so the search for leading fields iterates until nothing new is found.
         let mut grew = true;
         while grew {
             grew = false;
@@ -127,7 +127,7 @@ impl TypeTable {
         }
     }
 
-    /// The gates that are off and whose fields a struct has, at any depth.
+    /// Returns the disabled gates whose fields a struct has, at any depth.
     fn used(&self, of: TypeId, value: &Value) -> Gates {
         let of = self.get(of);
         let mut used = 0;
@@ -197,7 +197,7 @@ impl TypeTable {
         false
     }
 
-    /// Leaves a field as one that is not set.
+    /// Resets a field to its unset form.
     fn unset_field(&self, value: &mut Value, field: &Field) {
         match self.unset(field) {
             Some(unset) => value.set_at(&[&field.name], unset),
@@ -209,7 +209,7 @@ impl TypeTable {
 }
 
 impl Type {
-    /// The fields that are disabled or lead to such fields.
+    /// Returns the fields that are disabled or lead to such fields.
     fn disabled_fields(&self) -> impl Iterator<Item = (&DisabledField, &Field)> {
         let field = |disabled: &DisabledField| self.fields().get(usize::from(disabled.at));
         self.disabled

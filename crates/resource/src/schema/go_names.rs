@@ -1,4 +1,4 @@
-//! Names that Go gives to the types of fields, as messages show them: `v1.PullPolicy` rather than `string`.
+//! Go names of the types of fields, for messages: `v1.PullPolicy` rather than `string`.
 
 use crate::schema::{Type, TypeTable};
 
@@ -11,7 +11,7 @@ impl TypeTable {
         self
     }
 
-    /// The name of the type of a field; `None` where it shows from the shape of the field.
+    /// Returns the name of the type of a field; `None` if it follows from the shape of the field.
     pub(crate) fn go_type(&self, of: &Type, field: &str) -> Option<&'static str> {
         self.go_types.lines().find_map(|line| {
             let (place, name) = line.split_once(' ')?;

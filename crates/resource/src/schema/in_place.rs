@@ -6,8 +6,9 @@ use smallvec::SmallVec;
 
 use crate::schema::{Field, ListRebuild, MapRebuild, Shape, Type, TypeId, TypeTable};
 
-/// `value`, of the type `of`, with the very parts of `formed` that its own would become: those that lack nothing but what is
-/// filled in. `formed` has the form of the type and its defaults. `None` where there are no such parts that are not shared already.
+/// Returns `value`, of the type `of`, sharing those parts of `formed` that its own parts would become: parts that only
+/// lack defaults. `formed` has the form of the type and its defaults. `None` if there are no such parts that are not
+/// already shared.
 pub(crate) fn kept_in_place(table: &TypeTable, of: TypeId, value: &Value, formed: &Value) -> Option<Value> {
     match (Comparison { table }).node(&Shape::Ref(of), true, value, formed) {
         Part::InPlace if value.shares(formed) => None,
@@ -214,7 +215,7 @@ mod tests {
         ] {
             assert_eq!(kept(object, FORMED), None, "{object}");
         }
-        // Nothing is filled in here, so that what lacks defaults is another.
+        // Nothing is filled in here, so an object that lacks defaults is different.
         let formed = r#"{"other":{"kind":"v1","name":"o"}}"#;
         assert_eq!(kept(r#"{"other":{"name":"o"}}"#, formed), None);
     }

@@ -32,7 +32,8 @@ pub struct Marks {
     pub immutable: Option<SmolStr>,
     /// True if it is one of the fields of which at most one may be set: `+unionMember`.
     pub union_member: bool,
-    /// The field in which the items of a list differ; of texts, themselves: `+distinct(name)`. It is looked at after the items.
+    /// Field in which the items of a list must differ; for texts, the items themselves: `+distinct(name)`. It is
+    /// checked after the items.
     pub distinct: Option<SmolStr>,
     /// Feature gate without which it does not exist: `+gate(...)`. Boxed, since few fields have one.
     pub gate: Option<Box<Gate>>,
@@ -83,15 +84,15 @@ pub enum Mark {
     Range(i64, i64),
     /// Supported values of a text, which the error lists in this order.
     Enum(Vec<SmolStr>),
-    /// A text must have this form.
+    /// Format of a text.
     Format(&'static Format),
-    /// A list or a map may hold this many.
+    /// Maximum number of items of a list or a map.
     MaxItems(usize),
     /// The same; no other error is reported for a list with more items: `+maxItems(n,alone)`.
     MaxItemsAlone(usize),
     /// Maximum length of a text in bytes, and the error detail, if it is not that of the reference's tag.
     MaxLength(usize, SmolStr),
-    /// The items of a list differ in the field of this name; of texts, in themselves.
+    /// Field in which the items of a list must differ; for texts, the items themselves.
     Unique(SmolStr),
 }
 
@@ -134,7 +135,7 @@ impl Mark {
     }
 }
 
-/// A form that values may have to have.
+/// A format of values.
 pub struct Format {
     name: &'static str,
     pub(crate) check: FormatCheck,
@@ -144,7 +145,7 @@ pub struct Format {
 pub(crate) enum FormatCheck {
     /// Returns the errors of a text.
     Text(fn(&str) -> Faults),
-    /// Reports what is wrong with the value of a field.
+    /// Reports the errors of the value of a field.
     Value(fn(&Field<'_, '_>, &mut Vec<FieldError>)),
 }
 
@@ -193,10 +194,10 @@ static FORMATS: [Format; 15] = [
     Format::value("label-selector", validate_label_selector),
 ];
 
-/// The longest name of a pool of devices, in bytes.
+/// Maximum length of the name of a device pool, in bytes.
 const POOL_NAME: usize = 253;
 
-/// Reports what can be no name of a pool of devices, in the words of code: `validatePoolName`.
+/// Validates the name of a device pool, in the words of the reference's code: `validatePoolName`.
 fn device_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     if field.text().len() > POOL_NAME {
         errors.push(field.too_long(POOL_NAME));
@@ -207,7 +208,7 @@ fn device_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Reports what can be no name of a pool of devices: subdomains with slashes between them.
+/// Validates the name of a device pool: subdomains with slashes between them.
 fn resource_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     if field.text().len() > POOL_NAME {
         errors.push(field.too_long(POOL_NAME));
@@ -225,10 +226,10 @@ fn resource_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
 /// Validation tags of a type as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct TypeMarks {
-    /// The order in which the reference looks at values, where it is not that of the fields: `+order(...)`. `@name` is a
-    /// rule in code; `?name` is a field that a rule may have looked at, and that is not looked at otherwise.
+    /// Order in which the reference checks values, if it is not that of the fields: `+order(...)`. `@name` is a rule in
+    /// code; `?name` is a field that a rule may have checked, and that is not checked otherwise.
     pub order: Vec<SmolStr>,
-    /// The same for what may not change: `+changes(...)`.
+    /// The same order for changes: `+changes(...)`.
     pub changes: Vec<SmolStr>,
     /// Name of the members of the union in errors: `+union(handler~type)`.
     pub union: Option<SmolStr>,
@@ -255,9 +256,9 @@ impl TypeMarks {
 /// A step of the checks of a struct.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// The field at this place.
+    /// The field with this index.
     Field(u16),
-    /// The rule of this name.
+    /// The rule with this name.
     Rule(SmolStr),
 }
 
@@ -313,7 +314,7 @@ pub fn join_marks(types: &str, marks: &str) -> Result<String, String> {
     }
 }
 
-/// Marks by type and field; the field is empty for those of the type.
+/// Tags by type and field; the field is empty for those of the type.
 struct MarkLines<'m>(Vec<(&'m str, &'m str, Vec<&'m str>)>);
 
 impl<'m> MarkLines<'m> {

@@ -1,6 +1,7 @@
-//! The merge schema of a table of types: what server-side apply knows of them.
+//! The merge schema of a table of types, for server-side apply.
 //!
-//! The reference makes it from the same definitions that it publishes as OpenAPI v3; so does this, from the table.
+//! The reference derives it from the same definitions that it publishes as OpenAPI v3; this module derives it from the
+//! table.
 
 use holdfast_merge::{
     DEDUCED, FieldSpec, ListSpec, MapSpec, Reference, Relationship, Scalar as MergeScalar, Schema, SchemaBuilder,
@@ -10,7 +11,7 @@ use holdfast_value::Value;
 
 use crate::schema::{Field, ListType, MapType, Omission, Scalar, Shape, Type, TypeKind, TypeTable};
 
-/// The merge schema of all types of a table, by their definition names.
+/// Returns the merge schema of all types of a table, by their definition names.
 pub fn merge_schema(table: &TypeTable) -> Schema {
     let mut builder = SchemaBuilder::new();
     builder.define_deduced();
@@ -29,10 +30,10 @@ pub(crate) fn type_spec(table: &TypeTable, of: &Type) -> TypeSpec {
             reference: field_reference(table, field),
             default: stated_default(table, field),
         })),
-        // The manager that sets an embedded object owns it as a whole.
+        // The field manager that sets an embedded object owns it as a whole.
         TypeKind::Scalar(Scalar::RawExtension) => MapSpec::new(anything()).atomic(),
         TypeKind::Scalar(Scalar::FieldsV1 | Scalar::Patch) => MapSpec::new(anything()),
-        // Whether it is either is found when the object is read.
+        // The type of each value is determined when the object is read.
         TypeKind::Scalar(
             Scalar::IntOrString
             | Scalar::Json
@@ -83,7 +84,7 @@ fn shape_reference(table: &TypeTable, shape: &Shape) -> Reference {
     }
 }
 
-/// Any value: maps by their entries, lists as a whole.
+/// Returns the spec of any value: maps by their entries, lists as a whole.
 pub(crate) fn anything() -> TypeSpec {
     TypeSpec {
         scalar: Some(MergeScalar::Untyped),

@@ -1,4 +1,4 @@
-//! Whole objects in JSON, as they are served and as stores keep them.
+//! Whole objects in JSON, in the form in which they are served and stored.
 
 use holdfast_value::{Map, SmolStr, Value, json};
 
@@ -66,7 +66,7 @@ fn write_metadata(types: &TypeTable, of: Option<&Type>, metadata: &Map, out: &mu
     revision_at
 }
 
-/// Writes a map, the value of each member by `write`.
+/// Writes a map, with `write` for the value of each member.
 fn write_members(
     of: Option<&Type>,
     map: Option<&Map>,

@@ -20,7 +20,7 @@ pub(super) fn quantity(value: &Value) -> Result<Option<Value>, DecodeError> {
     Ok((!same).then_some(Value::String(canonical)))
 }
 
-/// The whole number of 32 bits that `number` is.
+/// Returns `number` as a whole number of 32 bits, if it is one.
 pub(super) fn whole_32(number: f64) -> Option<i32> {
     let whole = number as i32;
     (f64::from(whole) == number).then_some(whole)
@@ -44,13 +44,13 @@ pub(super) fn time(text: &str, precision: Precision) -> Result<Option<Value>, De
         canonical.as_str(),
         "0001-01-01T00:00:00Z" | "0001-01-01T00:00:00.000000Z"
     ) {
-        // Go's zero time is written as none.
+        // Go's zero time is written as `null`.
         return Ok(Some(Value::Null));
     }
     Ok((canonical != text).then_some(Value::String(canonical)))
 }
 
-/// A number of a tree as a whole number of the width of `shape`.
+/// Returns a number of a tree as a whole number of the width of `shape`.
 pub(super) fn restore_number(shape: &Shape, value: &Value) -> Result<Option<Value>, DecodeError> {
     let whole = match value {
         Value::Int(number) => *number,
@@ -63,7 +63,7 @@ pub(super) fn restore_number(shape: &Shape, value: &Value) -> Result<Option<Valu
             if number.trunc() != number {
                 return Err(DecodeError::Tree(not_restored(value, shape, None)));
             }
-            // Go gives the least number for what is out of range.
+            // Go converts an out-of-range number to the least number.
             if number >= -(2f64.powi(63)) && number < 2f64.powi(63) {
                 number as i64
             } else {

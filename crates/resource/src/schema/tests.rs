@@ -1,4 +1,4 @@
-//! Tests over the table of the built-in types, against the corpus and the facts where they are there.
+//! Tests over the table of the built-in types, against the corpus and the facts if these exist.
 
 use holdfast_merge::SchemaBuilder;
 use holdfast_value::{Error, Growth, Limits, Value, json, yaml};
@@ -6,7 +6,7 @@ use test_support::{needs, shared};
 
 use super::*;
 
-/// The table of the built-in types.
+/// Returns the table of the built-in types.
 pub(crate) fn builtin() -> TypeTable {
     TypeTable::parse(include_str!("../../../kinds/src/tables/types.txt")).unwrap()
 }
@@ -24,7 +24,8 @@ fn the_merge_schema_is_that_of_the_reference() {
             assert!(name.starts_with("__untyped_"), "{name}");
             continue;
         };
-        // Servers read this type from a document that gives it no one type, so that anything passes until it is decoded.
+        // Servers read this type from a document that gives it no single type, so that any value passes until it is
+        // decoded.
         if matches!(table.get(id).kind, TypeKind::Scalar(Scalar::IntOrString)) {
             assert!(merge::type_spec(&table, table.get(id)).map.is_some());
             continue;
@@ -373,7 +374,7 @@ fn what_is_empty_and_always_written_stays_as_it_was_sent() {
     );
 }
 
-/// The text without the blanks between its tokens.
+/// Returns the text without the whitespace between its tokens.
 fn minified(text: &str) -> String {
     let (mut out, mut quoted, mut escaped) = (String::with_capacity(text.len()), false, false);
     for letter in text.chars() {

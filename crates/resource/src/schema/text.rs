@@ -24,15 +24,15 @@ use crate::{GroupVersion, GroupVersionKind};
 /// Error in the text of a table of types.
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
-    /// A line does not read as the form asks.
+    /// A line is malformed.
     #[error("line {line}: {what}")]
     Line {
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
         /// Description of the error.
         what: &'static str,
     },
-    /// The types do not fit together.
+    /// The types are inconsistent.
     #[error(transparent)]
     Table(#[from] TableError),
 }
@@ -81,7 +81,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Puts the full name of a type into `self.name`.
+    /// Builds the full name of a type in `self.name`.
     fn full_name(&mut self, name: &str) {
         self.name.clear();
         let package = name
@@ -195,7 +195,7 @@ fn mark_field(field: &mut Field, mark: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `mark(inside)` as its two parts.
+/// Splits `mark(inside)` into its two parts.
 fn split_mark(mark: &str) -> (&str, &str) {
     match mark.split_once('(') {
         Some((name, inside)) => (name, inside.strip_suffix(')').unwrap_or(inside)),
@@ -248,8 +248,8 @@ fn union_of(text: &str) -> Option<Union> {
     })
 }
 
-/// Writes the text form of a table, with short names for `packages` (short and full name of each). The marks of validation
-/// are left out: [`join_marks`](crate::schema::join_marks) brings them in from where they are kept.
+/// Writes the text form of a table, with short names for `packages` (short and full name of each). Validation tags are
+/// left out: [`join_marks`](crate::schema::join_marks) adds them from their own file.
 pub fn write_table(table: &TypeTable, packages: &[(&str, &str)]) -> String {
     let mut out = String::new();
     for (short, long) in packages {

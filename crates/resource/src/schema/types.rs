@@ -5,7 +5,7 @@ use holdfast_value::{Names, SmolStr, Value};
 use crate::GroupVersionKind;
 use crate::schema::{DisabledField, Field, MapType, Step, TypeMarks};
 
-/// The place of a type in its [`TypeTable`](crate::schema::TypeTable).
+/// Index of a type in its [`TypeTable`](crate::schema::TypeTable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub(crate) u32);
 
@@ -23,7 +23,7 @@ pub struct Type {
     pub name: SmolStr,
     /// Structure of the values of the type.
     pub kind: TypeKind,
-    /// Finds its fields.
+    /// Index of its fields by name.
     pub(crate) names: Names,
     /// Treatment of a struct by server-side apply: atomic structs are one field. `None` is [`MapType::Granular`].
     pub map_type: Option<MapType>,
@@ -41,27 +41,27 @@ pub struct Type {
     pub(crate) always_written: Vec<u16>,
     /// True if any field within values of the type has an unconditional default.
     pub(crate) reaches_default: bool,
-    /// The places of the fields that have such a default or lead to one.
+    /// Indices of the fields that have such a default or lead to one.
     pub(crate) default_fields: Vec<u16>,
-    /// The places of the fields that hold lists or maps which are never left out, or that lead to such.
+    /// Indices of the fields of lists or maps that are never left out, or that lead to such fields.
     pub(crate) written_lists: Vec<u16>,
-    /// The fields whose feature gate is off, and those that lead to such fields.
+    /// Fields whose feature gate is off, and those that lead to such fields.
     pub(crate) disabled: Vec<DisabledField>,
 }
 
 impl Type {
-    /// The fields of a struct in the order of their names; none for a scalar.
+    /// Returns the fields of a struct, sorted by name; none for a scalar.
     pub fn fields(&self) -> &[Field] {
         self.kind.fields()
     }
 
-    /// The field `name` of a struct.
+    /// Returns the field `name` of a struct.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.field_behind(&mut 0, name)
     }
 
-    /// The field `name` of a struct, searched from the index `from` on, which moves behind it: for callers that look names up in
-    /// their order.
+    /// Returns the field `name` of a struct, searched from the index `from`, which is moved past it: for callers that
+    /// look names up in their order.
     pub(crate) fn field_behind(&self, from: &mut usize, name: &str) -> Option<&Field> {
         match self.position(*from, name) {
             Ok(at) => {
@@ -83,7 +83,7 @@ impl Type {
             .position(from, name, |at| fields.get(at).map(|field| field.name.as_str()))
     }
 
-    /// The field that a step of the checks looks at; none for a rule.
+    /// Returns the field that a step checks; none for a rule.
     pub(crate) fn looked_at(&self, step: &Step) -> Option<&Field> {
         match step {
             Step::Field(at) => self.fields().get(usize::from(*at)),
@@ -107,7 +107,7 @@ impl Type {
 /// Structure of the values of a type.
 #[derive(Clone, Debug)]
 pub enum TypeKind {
-    /// A map with known fields, in the order of their names.
+    /// A map with known fields, sorted by name.
     Struct(Vec<Field>),
     /// One of the types with a form of their own.
     Scalar(Scalar),
@@ -133,11 +133,11 @@ pub enum Scalar {
     Time,
     /// RFC 3339 in UTC with six digits of a second, or `null`.
     MicroTime,
-    /// Any object, kept as it is; `null` where there is none.
+    /// Any object, unchanged; `null` if there is none.
     RawExtension,
-    /// A set of fields in its JSON form, kept as it is.
+    /// A set of fields in its JSON form, unchanged.
     FieldsV1,
-    /// Any JSON, kept as it is.
+    /// Any JSON, unchanged.
     Json,
     /// A JSON schema or `true` or `false`.
     JsonSchemaOrBool,
@@ -164,13 +164,13 @@ impl Scalar {
         (Scalar::Patch, "patch"),
     ];
 
-    /// The name in tables.
+    /// Returns the name in tables.
     #[expect(clippy::indexing_slicing, reason = "a name for each variant, in their order")]
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
 
-    /// The scalar of that name in tables.
+    /// Returns the scalar of that name in tables.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMES
             .iter()
@@ -189,7 +189,7 @@ impl Scalar {
     }
 }
 
-/// Fields of a struct of which at most one is to be set (`x-kubernetes-unions`).
+/// Fields of a struct of which at most one may be set (`x-kubernetes-unions`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Union {
     /// Field that names the member that is set.

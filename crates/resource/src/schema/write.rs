@@ -1,21 +1,21 @@
-//! Values as the reference writes them in JSON: the fields of a struct in the order of its source, the entries of a map by
-//! their names.
+//! Values in the reference's JSON form: the fields of a struct in the order of its source, the entries of a map sorted
+//! by name.
 
 use holdfast_value::{Entry, Map, SmolStr, Value, json};
 use smallvec::SmallVec;
 
 use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable, write_fields_v1};
 
-/// A member of an object on its way out.
+/// A member of an object that is being written.
 #[derive(Clone, Copy)]
 pub struct Member<'v, 't> {
     entry: &'v Entry,
-    /// Its field; `None` where the type does not know it.
+    /// Its field; `None` if the type does not know it.
     field: Option<&'t Field>,
 }
 
 impl<'v, 't> Member<'v, 't> {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'v SmolStr {
         &self.entry.0
     }
@@ -37,7 +37,7 @@ impl<'v, 't> Member<'v, 't> {
     /// Appends the name and a colon.
     pub(crate) fn write_name(&self, out: &mut Vec<u8>) {
         match self.field {
-            // Names of fields are words.
+            // Names of fields need no escaping.
             Some(_) => json::write_plain_string(self.name(), out),
             None => json::write_string(self.name(), out),
         }
@@ -57,7 +57,7 @@ pub fn members<'v, 't>(of: &'t Type, map: &'v Map) -> Members<'v, 't> {
         field: of.field_behind(&mut from, &entry.0),
     };
     let mut members: Members<'v, 't> = map.iter().map(member).collect();
-    // The sort is stable: members of no place keep the order of their names.
+    // The sort is stable: members without a position stay sorted by name.
     members.sort_by_key(Member::place);
     members
 }

@@ -40,7 +40,7 @@ enum Token<'a> {
     End,
 }
 
-/// The signs, the longer ones first where one begins another.
+/// The signs, longer ones before their prefixes.
 const SIGNS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 fn tokens(text: &str) -> Vec<Token<'_>> {

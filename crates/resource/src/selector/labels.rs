@@ -13,7 +13,7 @@ use crate::{FieldError, FieldPath};
 /// Comparison of a label with the values of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelOperator {
-    /// The label is there and is one of the values.
+    /// The label exists and is one of the values.
     In,
     /// The label is missing or is none of the values.
     NotIn,
@@ -23,7 +23,7 @@ pub enum LabelOperator {
     DoubleEquals,
     /// Same as `NotIn`, written with `!=`.
     NotEquals,
-    /// The label is there.
+    /// The label exists.
     Exists,
     /// The label is missing.
     DoesNotExist,
@@ -90,7 +90,7 @@ impl LabelSelector {
         Self { requirements }
     }
 
-    /// The selector of a map of labels that must all be there, as Services and ReplicationControllers have it.
+    /// Returns the selector of a map of required labels, the form in Services and ReplicationControllers.
     pub fn from_labels(labels: &Value) -> Self {
         let requirements = labels
             .as_map()
@@ -121,7 +121,7 @@ fn equalities(labels: &holdfast_value::Map) -> impl Iterator<Item = LabelRequire
 }
 
 impl LabelRequirement {
-    /// A requirement whose key and values are well formed and whose number of values suits the operator.
+    /// Creates a requirement if its key and values are well-formed and the number of values suits the operator.
     pub(super) fn checked(key: SmolStr, operator: LabelOperator, values: Vec<SmolStr>) -> Result<Self, SelectorError> {
         let root = FieldPath::new("values");
         let mut errors = Vec::new();

@@ -1,4 +1,4 @@
-//! Label and field selectors: reading them, their text, and whether an object matches.
+//! Label and field selectors: parsing, formatting and matching.
 //!
 //! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/> and
 //! <https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/>.

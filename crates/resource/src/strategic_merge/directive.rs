@@ -49,12 +49,12 @@ pub(super) fn without_directives(patch: &Value) -> Option<Value> {
     }
 }
 
-/// The items of a patch's list without directives, those with a `$patch` left out.
+/// Returns the items of a patch's list without directives, those with a `$patch` left out.
 pub(super) fn list_without_directives(items: &List) -> List {
     items.iter().filter_map(without_directives).collect()
 }
 
-/// The value of a patch without the fields that are null, at any depth.
+/// Returns the value of a patch without the fields that are null, at any depth.
 pub(super) fn without_nulls(patch: &Value) -> Value {
     match patch {
         Value::Map(map) => {

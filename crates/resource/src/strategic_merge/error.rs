@@ -8,10 +8,10 @@ use holdfast_value::{List, Value};
 /// Reason why a patch cannot be merged. The texts are those that clients of the reference see.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PatchError {
-    /// The patch or what it patches is no map.
+    /// The patch or the patched value is not a map.
     #[error("invalid JSON document")]
     BadDocument,
-    /// `$retainKeys` is no list, or the patch sets keys that it does not name.
+    /// `$retainKeys` is not a list, or the patch sets keys that it does not name.
     #[error("invalid patch format of retainKeys")]
     BadRetainKeys,
     /// `$deleteFromPrimitiveList` names no field.
@@ -42,18 +42,18 @@ pub enum PatchError {
         /// The key.
         key: String,
     },
-    /// A list of maps is to be merged and its field names no merge key.
+    /// A list of maps is to be merged, and its field declares no merge key.
     #[error("cannot merge lists without merge key for struct")]
     NoDeclaredKey,
     /// A list that is to be merged holds items of several types.
     #[error("list element types are not identical: [{} {}]", PlainList(there), PlainList(patch))]
     MixedList {
-        /// The items that are there.
+        /// The existing items.
         there: List,
         /// The items of the patch.
         patch: List,
     },
-    /// The patch holds items that the order does not, or holds them in another order.
+    /// The patch holds items that the order lacks, or holds them in another order.
     #[error(
         "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
         PlainList(patch),
@@ -65,7 +65,7 @@ pub enum PatchError {
         /// The order.
         order: List,
     },
-    /// A value is of another type than what it is to be merged with.
+    /// A value is of another type than the value to merge it with.
     #[error("expected a {expected}, but received a {received}")]
     WrongType {
         /// Expected type, in the reference's words.
@@ -73,7 +73,7 @@ pub enum PatchError {
         /// Type that was received.
         received: &'static str,
     },
-    /// An item of the list that gives the order is no map, where those of the list that it is for are.
+    /// An item of the list that gives the order is not a map, although the ordered items are.
     #[error("value for key {0} is not a map")]
     NoMap(usize),
     /// The type has no such field.
@@ -93,7 +93,7 @@ pub enum PatchErrorKind {
     BadRequest,
     /// 422 without causes.
     Unprocessable,
-    /// 500: what the reference answers to the patches that it does not distinguish.
+    /// 500: the reference's response to patches whose errors it does not distinguish.
     Internal,
 }
 
@@ -125,16 +125,16 @@ pub(super) fn wrong_type(expected: &'static str, value: &Value) -> PatchError {
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
-        // Go holds what does not fit 64 bits with a sign as a float.
+        // Go decodes numbers beyond signed 64 bits as floats.
         Value::UInt(_) => "float64",
         value => value.go_type(),
     }
 }
 
-/// Prints a value where the reference asks Go for a string (`%s`): what is none is marked with its type.
+/// Formats a value for which the reference uses Go's `%s`: a value that is not a string is marked with its type.
 struct GoString<'a>(&'a Value);
 
-/// A value within a list or a map, where Go shows nothing as such.
+/// Formats a value within a list or a map, where Go has its own form of nil.
 fn nested(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

@@ -99,7 +99,7 @@ pub(super) fn ordered<T: PatchType>(
             None => others.push((before.of_item(identity), item)),
         }
     }
-    // Both sorts are stable: what has no place, or the same one, keeps its order.
+    // Both sorts are stable: items without a position, or with the same one, keep their order.
     named.sort_by_key(|(place, ..)| *place);
     others.sort_by_key(|(place, _)| place.unwrap_or(usize::MAX));
 
@@ -133,7 +133,7 @@ impl<'a> Positions<'a> {
         Ok(Self(places))
     }
 
-    /// The place of the first item of that identity.
+    /// Returns the position of the first item of that identity.
     fn of_item(&self, identity: &Value) -> Option<usize> {
         let at = self.0.partition_point(|(other, _)| other.compare(identity).is_lt());
         self.0
@@ -183,7 +183,7 @@ fn holds_maps(there: &List, patch: &List) -> Result<bool, PatchError> {
     }
 }
 
-/// Carries out the `$patch` directives among the items of `patch`; returns what is left of both lists.
+/// Applies the `$patch` directives among the items of `patch`; returns the rest of both lists.
 fn obey_directives(mut there: List, patch: &List, key: &str) -> Result<(List, List), PatchError> {
     if patch.iter().all(|item| item.get(DIRECTIVE).is_none()) {
         return Ok((there, patch.clone()));
@@ -238,7 +238,7 @@ fn merge_items<T: PatchType>(
     }
     let items = there.make_mut();
     for (place, item) in patch.iter().enumerate() {
-        // The patch may hold one key twice: both go to the place of the first.
+        // The patch may hold one key twice: both are merged into the first.
         let first = places.of_item(key_of(item, key)?).unwrap_or(place);
         match (targets[first], item) {
             (Some(at), Value::Map(item)) => {
@@ -247,7 +247,7 @@ fn merge_items<T: PatchType>(
                 }
             }
             _ => {
-                // The reference appends the item as it is, with its nulls and directives.
+                // The reference appends the item unchanged, with its nulls and directives.
                 targets[first] = Some(items.len());
                 items.push(item.clone());
             }

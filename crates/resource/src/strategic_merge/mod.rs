@@ -27,24 +27,24 @@ pub trait PatchType: Clone {
     /// such field.
     fn member(&self, name: &str) -> Option<PatchMember<Self>>;
 
-    /// The short name of the type, as messages give it: `PodSpec`.
+    /// Returns the short name of the type in messages: `PodSpec`.
     fn name(&self) -> &str;
 }
 
-/// A field of a type, as strategic merge sees it.
+/// A field of a type for strategic merge.
 pub struct PatchMember<T> {
-    /// The type of the field's value; of its items where that is a list.
+    /// Type of the field's value; of its items if that is a list.
     pub value: T,
     /// Combination of the patch's value with the existing one.
     pub strategy: PatchStrategy,
-    /// The field that distinguishes items of the list, if the list is merged by one.
+    /// Field that identifies the items of the list, if the list is merged by one.
     pub merge_key: Option<SmolStr>,
 }
 
 /// Combination of a patch's value with the existing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchStrategy {
-    /// Maps are merged, lists replaced: what fields without a mark do.
+    /// Maps are merged, lists replaced: the default of fields without a tag.
     Usual,
     /// Lists are merged too.
     Merge,
@@ -84,7 +84,7 @@ fn merge_map<T: PatchType>(original: Map, patch: &Map, of: &T) -> Result<Map, Pa
     let ordered = merge_ordered_lists(&mut original, patch, of)?;
 
     for (key, value) in patch {
-        // The directives come in the order of the lists that they name.
+        // The directives are in the order of the lists that they name.
         let is_done = || ordered.binary_search(&key).is_ok();
         if key == RETAIN_KEYS || key.starts_with(SET_ORDER) || is_done() {
             continue;
@@ -136,7 +136,7 @@ fn merge_member<T: PatchType>(
     Ok(())
 }
 
-/// Clears what is not among `keys`, all of which the patch must keep to.
+/// Removes the keys that are not among `keys`, which must include all keys of the patch.
 fn retain_keys(original: &mut Map, patch: &Map, keys: &Value) -> Result<(), PatchError> {
     let keys = keys.as_list().ok_or(PatchError::BadRetainKeys)?;
     let keys: Seen<&str> = keys.iter().filter_map(Value::as_str).collect();
@@ -155,7 +155,7 @@ fn retain_keys(original: &mut Map, patch: &Map, keys: &Value) -> Result<(), Patc
     Ok(())
 }
 
-/// Merges the lists whose order the patch gives, and returns their names: they are done.
+/// Merges the lists whose order the patch gives, and returns their names: they are complete.
 fn merge_ordered_lists<'a, T: PatchType>(
     original: &mut Members,
     patch: &'a Map,

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A type of a hand-made schema: its name and its fields, each with type, strategy and merge key. `*` is any field.
+/// A type of a hand-written schema: its name and its fields, each with type, strategy and merge key. `*` is any field.
 type Fields = &'static [(&'static str, &'static str, PatchStrategy, Option<&'static str>)];
 
 const TYPES: &[(&str, Fields)] = &[
@@ -405,7 +405,7 @@ fn what_the_patch_does_not_touch_stays_shared() {
     assert!(before.same(after));
 }
 
-/// Any tree whose keys are fields of the hand-made types and directives.
+/// Returns any tree whose keys are fields of the hand-written types and directives.
 fn tree() -> impl Strategy<Value = Value> {
     const KEYS: &[&str] = &[
         "meta",
@@ -462,7 +462,7 @@ proptest! {
     }
 }
 
-/// Items, or members, so many that to look for each among all would not end.
+/// Number of items, or members, so large that a search for each among all would not finish.
 const MANY: usize = 100_000;
 
 fn texts(range: std::ops::Range<usize>) -> Value {

@@ -50,7 +50,7 @@ struct DefaultsChecker<'e> {
 }
 
 impl DefaultsChecker<'_> {
-    /// A schema with its rules, if there are any, and all below it.
+    /// Validates a schema with its rules, if there are any, and all schemas below it.
     fn schema(
         &mut self,
         node: &Node,
@@ -91,7 +91,7 @@ impl DefaultsChecker<'_> {
         }
     }
 
-    /// Reports the defaults of entries in metadata, whose keys are not known.
+    /// Reports the defaults of entries in metadata, whose keys are unknown.
     fn forbid_defaults(&mut self, node: &Node, field: &FieldPath, depth: usize) {
         if !node.within.defaults || depth > MAX_DEPTH {
             return;
@@ -145,7 +145,7 @@ impl DefaultsChecker<'_> {
             self.errors.extend(node.validate_default(default, field));
         }
         if let Some(rules) = rules.filter(|_| self.errors.len() == before) {
-            // A default replaces itself.
+            // The default is its own old value.
             let found = rules.validate(node, default, Some(default), false, field, &mut self.budget);
             self.errors.extend(found.errors);
         }
@@ -207,7 +207,7 @@ impl SchemaPosition<'_> {
         }
     }
 
-    /// The object that has `value` at this place and nothing else.
+    /// Returns the object with only `value` at this position.
     fn around(&self, value: Value) -> Value {
         match self {
             SchemaPosition::Object(_) => value,

@@ -8,14 +8,14 @@ use holdfast_value::{SmolStr, Value, json};
 use super::Node;
 use crate::schema::ListType;
 
-/// From how many items on those of a list are looked up by their keys rather than one by one.
+/// Number of items from which a list is searched by an index of keys rather than one by one.
 const MANY: usize = 16;
 
 /// Correlation of the items of a list with those of the old list: for associative lists, items with equal keys.
 pub(super) struct Correlation<'v> {
     keys: &'v [SmolStr],
     items: &'v [Value],
-    /// The items by the text of their keys, for long lists.
+    /// Items by the text of their keys, for long lists.
     by_key: OnceCell<HashMap<String, &'v Value>>,
 }
 
@@ -31,7 +31,7 @@ impl<'v> Correlation<'v> {
         })
     }
 
-    /// The item that `item` was before.
+    /// Returns the old item that corresponds to `item`.
     pub(super) fn of(&self, item: &Value) -> Option<&'v Value> {
         if self.items.len() < MANY {
             let same = |other: &&Value| self.keys.iter().all(|key| other.get(key) == item.get(key));
@@ -47,7 +47,7 @@ impl<'v> Correlation<'v> {
         by_key.get(&self.key_of(item)).copied()
     }
 
-    /// The text of the keys of an item; it distinguishes values as their equality does.
+    /// Returns the text of the keys of an item; texts are equal exactly if the values are.
     fn key_of(&self, item: &Value) -> String {
         let mut text = String::new();
         for key in self.keys {

@@ -19,7 +19,7 @@ use crate::{
 /// The type of the metadata of all objects.
 pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Gives the JSON schema of a version when it is first needed.
+/// Function that returns the JSON schema of a version when it is first needed.
 pub type SchemaSource = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
 
 /// The type of the objects of one version, created on first use: of a thousand CRDs most are never used.
@@ -30,7 +30,7 @@ pub struct CustomSchema {
     scale: Option<ScaleFields>,
     compile: CompileContext,
     made: OnceLock<Arc<CustomType>>,
-    /// The type in the state of the definition before, until this one is made.
+    /// Type in the previous state of the CRD, until this one is built.
     before: Mutex<Option<Arc<CustomType>>>,
 }
 
@@ -66,7 +66,7 @@ impl CustomSchema {
         self
     }
 
-    /// The type.
+    /// Returns the type.
     pub fn get(&self) -> &Arc<CustomType> {
         self.made.get_or_init(|| {
             let schema = (self.source)();
@@ -146,7 +146,7 @@ impl KindType for CustomSchema {
         Ok(object)
     }
 
-    /// Managers may own what the version does not specify.
+    /// Returns the object unchanged: managers may own fields that the version does not specify.
     fn converted_for_managers(&self, object: Value) -> Result<Value, String> {
         Ok(object)
     }
@@ -186,17 +186,17 @@ pub struct CustomType {
     rules: OnceLock<Option<Rules>>,
 }
 
-/// A custom object as it is read.
+/// A custom object that was read.
 #[derive(Debug)]
 pub struct ReadObject {
-    /// The object, without what its schema does not specify.
+    /// The object, without unspecified fields.
     pub value: Value,
-    /// The paths of what was left out: those in metadata first, then the others in their order.
+    /// Paths of the dropped fields: those in metadata first, then the others in their order.
     pub unknown: Vec<String>,
 }
 
 impl CustomType {
-    /// The type of a JSON schema; without one, any field may be there. Expressions are compiled with `compile`.
+    /// Creates the type of a JSON schema; without one, any field is allowed. Expressions are compiled with `compile`.
     pub fn new(schema: Option<&Value>, types: Arc<TypeTable>, compile: CompileContext) -> Self {
         let root = schema.map_or_else(
             || Node {
@@ -215,7 +215,7 @@ impl CustomType {
         }
     }
 
-    /// The schema.
+    /// Returns the schema.
     pub fn root(&self) -> &Node {
         &self.root
     }
@@ -247,10 +247,10 @@ impl CustomType {
         Some((Arc::clone(schema), *of))
     }
 
-    /// Reads an object that a client sent: metadata in its form, without what the schema does not specify.
+    /// Reads an object that a client sent: converts its metadata and drops unspecified fields.
     ///
     /// # Errors
-    /// Why metadata cannot be read.
+    /// If the metadata is malformed.
     pub fn read(&self, object: &Value) -> Result<ReadObject, String> {
         self.read_with(object, false)
     }
@@ -265,7 +265,8 @@ impl CustomType {
         self.with_defaults(read.unwrap_or_else(|_| object.clone()))
     }
 
-    /// An object that comes from another version: without what this one does not specify, and without its defaults.
+    /// Returns an object from another version without the fields that this version does not specify, and without its
+    /// defaults.
     fn pruned(&self, object: &Value) -> Value {
         let read = self.read_with(object, true).map(|read| read.value);
         let object = read.unwrap_or_else(|_| object.clone());
@@ -352,7 +353,7 @@ impl CustomType {
         }
     }
 
-    /// The rules of the schema, if it has any.
+    /// Returns the rules of the schema, if it has any.
     fn rules(&self) -> Option<&Rules> {
         let rules = self.rules.get_or_init(|| Rules::new(&self.root, true, &self.compile));
         rules.as_ref()
@@ -377,7 +378,7 @@ impl CustomType {
     }
 }
 
-/// The error of an object whose rules could not be evaluated.
+/// Returns the error of an object whose rules could not be evaluated.
 fn unchecked_rules() -> FieldError {
     let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
     FieldError::invalid(&FieldPath::default(), Value::Null, why)
@@ -425,7 +426,7 @@ fn validated(node: &Node, value: &Value, old: Option<&Value>, root: &FieldPath) 
     errors
 }
 
-/// The errors after which a rule could meet what it does not expect.
+/// Errors after which rules do not run, since values may not have the expected types.
 const BLOCKING: [FieldErrorKind; 5] = [
     FieldErrorKind::NotSupported,
     FieldErrorKind::Required,
@@ -455,7 +456,7 @@ mod tests {
             "self == 'a'"}]}}}"#;
         let first = schema(text, &types);
         let of = Arc::clone(first.get());
-        // A schema that was never used passes on the one before it.
+        // A schema that was never used passes its predecessor on.
         let second = schema(text, &types).after(&first);
         let third = schema(text, &types).after(&second);
         assert!(Arc::ptr_eq(third.get(), &of));

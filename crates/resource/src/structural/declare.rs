@@ -1,4 +1,4 @@
-//! Schemas as expressions see them: a [`Node`] as a type of CEL.
+//! Schemas in expressions: a [`Node`] as a CEL type.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ impl Node {
         )
     }
 
-    /// The properties that can be named, and those that are always written and cannot.
+    /// Returns the properties that can be named, and those that are always written and cannot be named.
     fn declared_fields(&self) -> (Vec<DeclField>, Vec<(&SmolStr, DeclType)>) {
         let (mut fields, mut unnamed) = (Vec::with_capacity(self.properties.len()), Vec::new());
         let required = self.checks.as_deref().map_or(&[][..], |checks| &checks.required);
@@ -105,7 +105,7 @@ impl Node {
         }
     }
 
-    /// A bound of sizes; one below zero is zero.
+    /// Returns a size limit; a negative one is zero.
     fn most(&self, bound: impl Fn(&super::Checks) -> Option<i64>) -> Option<u64> {
         let bound = bound(self.checks.as_deref()?)?;
         Some(u64::try_from(bound).unwrap_or_default())
@@ -134,7 +134,7 @@ mod tests {
         Node::read(&json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap())
     }
 
-    /// The type of an expression about a value of the schema, or why it has none.
+    /// Returns the type of an expression about a value of the schema, or the error.
     fn type_of(schema: &str, is_resource: bool, expression: &str) -> String {
         let Some(decl) = node(schema).decl_type(is_resource) else {
             return "unseen".to_owned();

@@ -1,4 +1,4 @@
-//! Filling in what an object leaves out.
+//! Defaults of fields that an object leaves out.
 
 use holdfast_value::{Error, Growth, Map, Value};
 
@@ -62,7 +62,7 @@ impl Node {
         self.with_defaults(value, growth)
     }
 
-    /// The default of the field, with the defaults of what it leaves out.
+    /// Returns the default of the field, with its own defaults filled in.
     fn own_default(&self, growth: &mut Growth) -> Result<Option<Value>, Error> {
         let Some(default) = &self.default else {
             return Ok(None);
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(filled(&format!(r#"{{"l":[{many}]}}"#)), Err(Error::Overgrown { limit }));
         assert!(filled(r#"{"l":[{},{}]}"#).unwrap().is_some());
 
-        // Each level multiplies by 100, be the list itself a default or not.
+        // Each level multiplies by 100, even if the list itself is a default.
         let mut schema = r#"{"default":1}"#.to_owned();
         for _ in 0..20 {
             let items = vec!["{}"; 100].join(",");

@@ -44,7 +44,7 @@ impl Node {
         }
     }
 
-    /// The key fields of an item, those that are there.
+    /// Returns the key fields of an item that exist.
     fn key_of(&self, item: &Value) -> Value {
         let fields = self.list_map_keys.iter();
         let key: Map = fields
@@ -60,7 +60,7 @@ fn repeated(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>, key: im
         let Some(key) = key(item) else { continue };
         let mut text = json::to_string(&key);
         if matches!(key, Value::Float(_)) {
-            // A number with a point is another one than a whole number.
+            // A number with a decimal point differs from a whole number.
             text.push('.');
         }
         // An item that is repeated several times is reported once.
@@ -72,7 +72,8 @@ fn repeated(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>, key: im
     }
 }
 
-/// The first item of a list by key that can have no key fields. One that is `null` has no key, as an empty one.
+/// Returns the first item of an associative list that cannot have key fields. A `null` item has no key, like an empty
+/// one.
 fn without_keys(list: &List, path: &FieldPath) -> Option<FieldError> {
     let mut items = list.iter().enumerate();
     let (at, item) = items.find(|(_, item)| !matches!(item, Value::Null | Value::Map(_)))?;

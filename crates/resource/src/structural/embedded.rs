@@ -19,10 +19,10 @@ pub(super) struct Metadata<'t> {
 }
 
 impl Metadata<'_> {
-    /// The metadata of an object in the form of its type; `None` if it has that form.
+    /// Returns the metadata of an object in the form of its type; `None` if it has that form.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// If it is malformed.
     pub(super) fn read(&self, metadata: &Value, dropped: &mut Dropped) -> Result<Option<Value>, String> {
         if metadata.is_null() {
             return Ok(Some(Value::empty_map()));
@@ -48,7 +48,7 @@ impl Metadata<'_> {
         }
     }
 
-    /// The fields that can be read.
+    /// Returns the fields that are well-formed.
     fn readable(&self, metadata: &Value) -> Value {
         let fields = metadata.as_map().into_iter().flatten();
         let readable: Map = fields
@@ -80,7 +80,8 @@ pub fn read_embedded_defaults(schema: &mut Value, types: &TypeTable) {
 }
 
 impl Node {
-    /// `schema` is what this was read from. Defaults within the metadata of an object are not those of objects.
+    /// Converts the metadata in the defaults of `schema`, from which this node was read. Defaults within the metadata
+    /// of an object are not defaults of objects.
     fn read_defaults(&self, schema: &mut Value, metadata: Metadata<'_>, within_metadata: bool, is_object: bool) {
         if !self.within.defaults || !self.within.embedded {
             return;
@@ -106,10 +107,11 @@ impl Node {
         }
     }
 
-    /// The value with the metadata of embedded objects in its form; `None` if it is so. The object itself is not looked at.
+    /// Returns the value with the metadata of embedded objects in its form; `None` if it has that form. The object
+    /// itself is not converted.
     ///
     /// # Errors
-    /// What cannot be read as metadata.
+    /// If metadata is malformed.
     pub(super) fn read_embedded(
         &self,
         value: &Value,
@@ -160,8 +162,8 @@ impl Node {
         }
     }
 
-    /// Returns the path of a field: `.name` if it is a property, and `[name]` if it is the key of a map. What an embedded object
-    /// is identified by is a property of it, whatever its schema names.
+    /// Returns the path of a field: `.name` if it is a property, and `[name]` if it is the key of a map. The
+    /// identifying fields of an embedded object are properties, whatever its schema specifies.
     fn path_of(&self, path: &FieldPath, name: &str) -> FieldPath {
         let is_identity = self.embedded && matches!(name, "apiVersion" | "kind" | "metadata");
         match is_identity || self.property(name).is_some() {

@@ -10,10 +10,10 @@ use super::Node;
 use super::node::{Additional, JsonType};
 use crate::schema::{ListType, MapType, TypeId, TypeTable, anything, type_spec};
 
-/// The name of the type of the objects themselves.
+/// Name of the type of the objects themselves.
 pub(super) const ROOT: &str = "root";
 
-/// The merge schema of objects whose schema is `root`; metadata is of the type `metadata` of `types`.
+/// Returns the merge schema of objects whose schema is `root`; metadata is of the type `metadata` of `types`.
 pub(super) fn merge_schema(root: &Node, types: &TypeTable, metadata: TypeId) -> Schema {
     let mut builder = SchemaBuilder::new();
     builder.define_deduced();
@@ -101,7 +101,7 @@ impl Writer {
     }
 }
 
-/// The types that values of type `root` are made of, that one included.
+/// Returns the types that values of type `root` consist of, including itself.
 fn reached(types: &TypeTable, root: TypeId) -> Vec<TypeId> {
     let (mut found, mut at) = (vec![root], 0);
     while let Some(id) = found.get(at).copied() {

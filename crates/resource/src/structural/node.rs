@@ -9,7 +9,7 @@ use crate::schema::{ListType, MapType};
 /// Maximum nesting of schemas; deeper ones are ignored.
 const MAX_DEPTH: usize = 128;
 
-/// A schema, or a value validation within `allOf` and its like.
+/// A schema, or a value validation within `allOf` and similar keywords.
 #[derive(Debug, Default, PartialEq)]
 pub struct Node {
     /// Type of the JSON values; `None` if the schema names no type.
@@ -88,7 +88,7 @@ pub enum JsonType {
     Number,
     /// `true` or `false`.
     Boolean,
-    /// A name that is no type; nothing is of it.
+    /// A name that is not a type; no value is of it.
     Unknown,
 }
 
@@ -102,7 +102,7 @@ impl JsonType {
         (JsonType::Boolean, "boolean"),
     ];
 
-    /// The name in schemas.
+    /// Returns the name in schemas.
     pub fn name(self) -> &'static str {
         Self::NAMES
             .iter()
@@ -110,7 +110,7 @@ impl JsonType {
             .map_or("", |(_, name)| name)
     }
 
-    /// The type of that name in schemas.
+    /// Returns the type of that name in schemas.
     pub fn from_name(name: &str) -> Self {
         Self::NAMES
             .iter()
@@ -122,44 +122,44 @@ impl JsonType {
 /// Checks of values beyond their type.
 #[derive(Debug, Default, PartialEq)]
 pub struct Checks {
-    /// The name of the form of texts and numbers; empty for none, and where no check is known for it.
+    /// Format of texts and numbers; empty if there is none, or none with a known check.
     pub format: SmolStr,
     /// Name of a format without a known check. The reference removes it from schemas of objects, but not from those by
     /// which it checks defaults.
     pub unknown_format: SmolStr,
-    /// The name of a type that is none.
+    /// Name of a type that does not exist.
     pub unknown_type: SmolStr,
-    /// The least number.
+    /// Minimum of numbers.
     pub minimum: Option<Limit>,
-    /// The greatest number.
+    /// Maximum of numbers.
     pub maximum: Option<Limit>,
-    /// Numbers are multiples of this.
+    /// Factor of which numbers are multiples.
     pub multiple_of: Option<f64>,
-    /// The fewest letters.
+    /// Minimum number of characters.
     pub min_length: Option<i64>,
-    /// The most letters.
+    /// Maximum number of characters.
     pub max_length: Option<i64>,
     /// Pattern that texts match.
     pub pattern: Option<Pattern>,
-    /// The fewest items.
+    /// Minimum number of items.
     pub min_items: Option<i64>,
-    /// The most items.
+    /// Maximum number of items.
     pub max_items: Option<i64>,
-    /// The fewest fields.
+    /// Minimum number of fields.
     pub min_properties: Option<i64>,
-    /// The most fields.
+    /// Maximum number of fields.
     pub max_properties: Option<i64>,
-    /// The values that are allowed; any where there are none.
+    /// Allowed values; any value if empty.
     pub values: Vec<Value>,
-    /// The fields that must be there.
+    /// Required fields.
     pub required: Vec<SmolStr>,
-    /// All of these hold.
+    /// Schemas that must all match.
     pub all_of: Vec<Node>,
-    /// One of these holds.
+    /// Schemas of which at least one must match.
     pub any_of: Vec<Node>,
-    /// Exactly one of these holds.
+    /// Schemas of which exactly one must match.
     pub one_of: Vec<Node>,
-    /// This does not hold.
+    /// Schema that must not match.
     pub not: Option<Box<Node>>,
 }
 
@@ -173,12 +173,12 @@ pub struct Limit {
 }
 
 impl Node {
-    /// Reads a JSON schema. What does not fit is passed over: definitions are validated before they are served.
+    /// Reads a JSON schema. Malformed parts are skipped: CRDs are validated before they are served.
     pub fn read(schema: &Value) -> Self {
         Self::read_sharing(schema, &PatternMemory::default())
     }
 
-    /// The same, where patterns are compiled into `memory` when that pays.
+    /// Reads a JSON schema, with patterns compiled into `memory` if that saves work.
     pub fn read_sharing(schema: &Value, memory: &PatternMemory) -> Self {
         Self::read_at(schema, memory, 0)
     }
@@ -266,7 +266,7 @@ impl Node {
         self.within.defaults
     }
 
-    /// The schemas directly below: those of fields, of other fields, and of items.
+    /// Returns the schemas directly below: those of fields, of other fields, and of items.
     pub fn children(&self) -> impl Iterator<Item = &Node> {
         let additional = match &self.additional {
             Additional::Schema(of) => Some(&**of),
@@ -281,14 +281,14 @@ impl Node {
         self.within.rules
     }
 
-    /// The schema of the field `name`, if it is specified.
+    /// Returns the schema of the field `name`, if it is specified.
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub fn property(&self, name: &str) -> Option<&Node> {
         let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name));
         at.ok().map(|at| &self.properties[at].1)
     }
 
-    /// The schema of a field, be it specified by name or not.
+    /// Returns the schema of a field, specified by name or not.
     pub fn field(&self, name: &str) -> Option<&Node> {
         self.property(name).or(match &self.additional {
             Additional::Schema(of) => Some(of),
@@ -383,7 +383,7 @@ impl Checks {
     }
 }
 
-/// The number as a float.
+/// Returns the number as a float.
 pub(super) fn float(value: &Value) -> Option<f64> {
     match value {
         Value::Int(number) => Some(*number as f64),

@@ -7,7 +7,7 @@ use super::Node;
 use super::node::{JsonType, float};
 use super::value_path::ValuePath;
 
-/// The numbers that a type and a form of a schema hold.
+/// Range of numbers of a type and a format in a schema.
 pub(super) struct Range<'a> {
     pub(super) node: &'a Node,
     pub(super) format: &'a str,
@@ -26,7 +26,8 @@ impl Range<'_> {
             (Value::Int(_), _) if integer => true,
             (_, "int32") if integer => float(value)
                 .is_some_and(|number| number.fract() == 0.0 && (-2f64.powi(31)..2f64.powi(31)).contains(&number)),
-            // The least number of 64 bits is beyond them in the fewest digits that identify it, which the reference reads again.
+            // The least 64-bit number, written with the fewest digits that identify it, exceeds 64 bits when the
+            // reference reads it again.
             _ if integer => float(value).is_some_and(|number| number.fract() == 0.0 && number.abs() < 2f64.powi(63)),
             (_, "float" | "float32") => float(value).is_some_and(|number| (number as f32).is_finite()),
             _ => true,
@@ -71,7 +72,7 @@ pub(super) fn shown_limit(value: &Value, bound: f64) -> Value {
     }
 }
 
-/// A number as Go's `%v` shows it.
+/// Formats a number like Go's `%v`.
 pub(super) fn shown(number: &Value) -> String {
     match number {
         Value::Float(number) => general(*number),
@@ -83,7 +84,7 @@ pub(super) fn is_whole(value: &Value) -> bool {
     match value {
         Value::Float(number) => is_whole_number(*number),
         Value::Int(_) => true,
-        // What does not fit 64 bits with a sign is a float that is too large.
+        // A number beyond signed 64 bits is a float that is too large.
         _ => false,
     }
 }

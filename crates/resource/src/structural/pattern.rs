@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use holdfast_cel::PatternMemory;
 use holdfast_value::SmolStr;
 
-/// A regular expression, compiled when it is first used.
+/// A regular expression, compiled on first use.
 #[derive(Debug)]
 pub struct Pattern {
     text: SmolStr,
@@ -25,7 +25,7 @@ impl PartialEq for Pattern {
 pub struct PatternError(String);
 
 impl Pattern {
-    /// The expression `text`, which is compiled into `memory`.
+    /// Creates the expression `text`, which is compiled into `memory`.
     pub fn new(text: &str, memory: &PatternMemory) -> Self {
         Self {
             text: SmolStr::new(text),
@@ -34,7 +34,7 @@ impl Pattern {
         }
     }
 
-    /// The expression as it is written.
+    /// Returns the expression as written.
     pub fn text(&self) -> &str {
         &self.text
     }

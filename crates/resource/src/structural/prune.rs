@@ -9,7 +9,7 @@ use super::node::Additional;
 use crate::FieldPath;
 use crate::schema::{ListRebuild, MapRebuild};
 
-/// The reference reports at most this many dropped fields.
+/// Maximum number of reported dropped fields, which is the reference's.
 const MAX_REPORTED: usize = 100;
 
 /// The fields that pruning dropped, for strict field validation.
@@ -54,13 +54,13 @@ static UNSPECIFIED: LazyLock<Node> = LazyLock::new(Node::default);
 const IDENTITY: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Node {
-    /// The value without the fields that are not specified; `None` if there are none such. At the root `is_object` is true:
-    /// what every object has stays.
+    /// Returns the value without unspecified fields; `None` if there are none. At the root, `is_object` is true: the
+    /// fields that every object has are kept.
     pub(super) fn prune(&self, value: &Value, is_object: bool, dropped: &mut Dropped) -> Option<Value> {
         self.prune_within(value, is_object, false, dropped)
     }
 
-    /// The same, where items of a list that keeps what is not specified do so too.
+    /// Prunes like [`Node::prune`]; in a list that preserves unknown fields, its items do so too.
     fn prune_within(&self, value: &Value, is_object: bool, keeps: bool, dropped: &mut Dropped) -> Option<Value> {
         let keeps = keeps || self.preserves_unknown;
         match value {
@@ -79,7 +79,7 @@ impl Node {
                 let pruned = dropped.field(name, |dropped| of.prune(value, false, dropped));
                 rebuild.keep_or_replace(at, pruned);
             } else if matches!(self.additional, Additional::Allowed(_)) {
-                // Whether other fields may be there is checked later; nothing is specified within them.
+                // A later check decides if other fields are allowed; nothing is specified within them.
                 let pruned = dropped.field(name, |dropped| UNSPECIFIED.prune(value, false, dropped));
                 rebuild.keep_or_replace(at, pruned);
             } else if keeps {

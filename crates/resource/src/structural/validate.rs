@@ -1,4 +1,4 @@
-//! Checking values against a schema, in the order and the words of the reference (go-openapi).
+//! Validation of values against a schema, in the order and the words of the reference (go-openapi).
 
 use std::sync::LazyLock;
 
@@ -13,10 +13,10 @@ use super::result::Outcome;
 use super::value_path::{Step, ValuePath};
 use crate::{FieldError, FieldErrorKind, FieldPath};
 
-/// The checks of a schema that has none.
+/// The checks of a schema without any.
 static UNCHECKED: LazyLock<Checks> = LazyLock::new(Checks::default);
 
-/// The most errors that are reported of one object.
+/// Maximum number of reported errors of one object.
 const MAX_ERRORS: usize = 1000;
 
 /// The old value at the same path. Errors of a value that was already invalid and is unchanged are ignored
@@ -52,7 +52,7 @@ struct Validation<'a> {
 }
 
 impl Validation<'_> {
-    /// A value that has a place of its own: what is wrong with it is forgiven if it is as it was.
+    /// Validates a value with a path of its own: its errors are ignored if it is unchanged.
     fn value(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &ValuePath<'_>) -> Outcome {
         let mut outcome = self.schema(node, value, old, place);
         if !outcome.is_valid() && old.is_some_and(|old| node.is_same(value, old.0)) {
@@ -61,7 +61,7 @@ impl Validation<'_> {
         outcome
     }
 
-    /// A value against one schema, be it that of its place or one within `allOf` and its like.
+    /// Validates a value against one schema: that of its path, or one within `allOf` and similar keywords.
     fn schema(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &ValuePath<'_>) -> Outcome {
         let mut outcome = Outcome::default();
         let checks = node.checks.as_deref();
@@ -72,7 +72,7 @@ impl Validation<'_> {
             }
             return outcome;
         }
-        // What was right is counted with each part, whether there is anything to check in it or not.
+        // Valid parts are counted, even those without checks.
         let mut merge = |part: Outcome| {
             outcome.merge_distinct(part);
             outcome.count();
@@ -107,7 +107,7 @@ impl Validation<'_> {
         node.int_or_string && !self.of_default
     }
 
-    /// The required form.
+    /// Returns the required format.
     fn format_of<'c>(&self, checks: &'c Checks) -> &'c str {
         match checks.format.as_str() {
             "" if self.of_default => &checks.unknown_format,
@@ -168,7 +168,7 @@ impl Validation<'_> {
         self.error(FieldErrorKind::TypeInvalid, &name, Some(found.into()), detail)
     }
 
-    /// An error at a field.
+    /// Returns an error of a field.
     fn error(&self, kind: FieldErrorKind, name: &str, value: Option<Value>, detail: String) -> Outcome {
         let name = name.trim_start_matches('.');
         let field = if name.is_empty() {
@@ -187,14 +187,14 @@ impl Validation<'_> {
         }
     }
 
-    /// A value that is not what its field may hold; `what` follows the name of the field and `in body`.
+    /// Returns the error that a value is invalid; `what` follows the name of the field and `in body`.
     fn invalid(&self, place: &ValuePath<'_>, value: impl Into<Value>, what: impl std::fmt::Display) -> Outcome {
         let name = place.text();
         let detail = format!("{name} in body {what}");
         self.error(FieldErrorKind::Invalid, &name, Some(value.into()), detail)
     }
 
-    /// An error of the object as a whole.
+    /// Returns an error of the object as a whole.
     fn of_root(&self, detail: String) -> Outcome {
         self.error(FieldErrorKind::Invalid, "", Some("".into()), detail)
     }
@@ -310,7 +310,7 @@ impl Validation<'_> {
         if let Some(error) = range.fault("Checked", value) {
             outcome.merge(self.of_root(error));
         }
-        // A bound that is no number of the type is reported, and then compared as the float that it is.
+        // A bound that is not a number of the type is reported, and then compared as a float.
         let bound = |what: &str, bound: f64, outcome: &mut Outcome| match range.fault(what, &Value::Float(bound)) {
             Some(error) => {
                 outcome.merge(self.of_root(error));
@@ -353,7 +353,7 @@ impl Validation<'_> {
         outcome
     }
 
-    /// `MultipleOfNativeType`: whole numbers are compared with the whole part of the factor.
+    /// Validates `multipleOf` (`MultipleOfNativeType`): whole numbers are compared with the whole part of the factor.
     fn multiple(&self, value: &Value, of: f64, place: &ValuePath<'_>) -> Outcome {
         let of = shown_limit(value, of);
         let factor = float(&of).unwrap_or_default();
@@ -486,7 +486,7 @@ fn json_type(value: &Value) -> JsonType {
         Value::Null => JsonType::Unknown,
         Value::Bool(_) => JsonType::Boolean,
         Value::Int(_) => JsonType::Integer,
-        // Go holds what does not fit 64 bits with a sign as a float.
+        // Go decodes numbers beyond signed 64 bits as floats.
         Value::UInt(_) | Value::Float(_) => JsonType::Number,
         Value::String(_) => JsonType::String,
         Value::List(_) => JsonType::Array,

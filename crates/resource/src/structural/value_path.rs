@@ -24,7 +24,7 @@ impl<'p> ValuePath<'p> {
         step: Step::Root,
     };
 
-    /// A place right below this one.
+    /// Returns a path directly below this one.
     pub(super) fn below(&'p self, step: Step<'p>) -> ValuePath<'p> {
         ValuePath {
             above: Some(self),
@@ -60,7 +60,7 @@ impl<'p> ValuePath<'p> {
         }
     }
 
-    /// The path of the place, where `root` is that of the value that the walk began at: the fields that no schema names are
+    /// Returns the path, where `root` is that of the value at which the walk began: the fields that no schema names are
     /// keys there.
     pub(super) fn path(&self, root: &FieldPath) -> FieldPath {
         let Some(above) = self.above else { return root.clone() };

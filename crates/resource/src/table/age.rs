@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use holdfast_gotext::time::{Precision, Timestamp};
 
-/// A length in seconds and its sign.
+/// A length in seconds and its symbol.
 type Unit = (u64, char);
 
 const MINUTE: u64 = 60;
@@ -12,7 +12,7 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
 
-/// Durations of the reference are no longer than this.
+/// Maximum duration of the reference.
 const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
 
 /// Returns the time from the RFC 3339 `time` to `now`; `<unknown>` without a time.
@@ -53,7 +53,7 @@ pub fn duration(passed: Duration) -> String {
     }
 }
 
-/// Reads a time as objects state it: RFC 3339, with or without a fraction of a second.
+/// Reads a time in the form of objects: RFC 3339, with or without a fraction of a second.
 pub fn parse_time(text: &str) -> Option<SystemTime> {
     let (time, _) = Timestamp::parse_in_zone(text, Precision::Seconds).ok()?;
     Some(time.into())

@@ -1,4 +1,4 @@
-//! The rules by which cells come about.
+//! The rules for the content of cells.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -63,8 +63,7 @@ impl Cell {
     /// | `count PATH,PATH` | the number of entries of these lists and maps together |
     /// | `labels PATH` | a map as `k=v,k=v` |
     /// | `selector PATH` | the text of a label selector |
-    /// | `join PATH FIELD SEPARATOR` | the fields of a list's items (`.` for the items); `_` in the separator is a
-    /// blank |
+    /// | `join PATH FIELD SEPARATOR` | the fields of a list's items (`.`: the items); `_` in the separator is a blank |
     /// | `pair PATH PATH` | two texts with a slash between them; a missing number is 0 |
     /// | `condition TYPE` | the status of a condition |
     /// | `computed NAME` | the result of one of `cells` for the object |
@@ -104,7 +103,7 @@ impl Cell {
         }
     }
 
-    /// The cell of `object`.
+    /// Returns the cell of `object`.
     pub fn of(&self, object: &Value, now: SystemTime) -> Value {
         let text = match &self.rule {
             Rule::Value(path) => match at(object, path) {
@@ -154,7 +153,7 @@ impl Cell {
         }
     }
 
-    /// Adds to `selected` what the cell reads. Returns false if that is not known.
+    /// Adds the fields that the cell reads to `selected`. Returns false if they are unknown.
     pub fn select(&self, selected: &mut Selected) -> bool {
         let mut add = |path: &[SmolStr], more: &[&str]| {
             selected.add(path.iter().map(SmolStr::as_str).chain(more.iter().copied()));
@@ -201,18 +200,18 @@ pub(super) fn at<'a>(object: &'a Value, path: &[SmolStr]) -> Option<&'a Value> {
     (!found.is_null()).then_some(found)
 }
 
-/// The items of the list at `keys`; none where there is no list.
+/// Returns the items of the list at `keys`; none if there is no list.
 pub fn items<'a>(object: &'a Value, keys: &[&str]) -> &'a [Value] {
     object.at(keys).and_then(Value::as_list).map_or(&[], |list| &list[..])
 }
 
-/// The condition of that type in `status.conditions`.
+/// Returns the condition of that type in `status.conditions`.
 pub fn condition<'a>(object: &'a Value, of: &str) -> Option<&'a Value> {
     let mut conditions = items(object, &["status", "conditions"]).iter();
     conditions.find(|condition| condition.str_at(&["type"]) == Some(of))
 }
 
-/// A scalar as text, and anything else as JSON.
+/// Returns a scalar as text, and anything else as JSON.
 pub fn scalar_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
@@ -220,7 +219,7 @@ pub fn scalar_text(value: &Value) -> String {
     }
 }
 
-/// A value in a column of a type that a definition names; `null` where it is of another type.
+/// Returns a value in a column of a type from a CRD; `null` if it is of another type.
 fn defined_cell(value: &Value, data_type: &str, now: SystemTime) -> Value {
     match (data_type, value) {
         (_, Value::Null) => Value::Null,
@@ -230,7 +229,7 @@ fn defined_cell(value: &Value, data_type: &str, now: SystemTime) -> Value {
         ("number", Value::UInt(number)) => Value::Float(*number as f64),
         ("integer", Value::Int(_) | Value::UInt(_)) | ("number", Value::Float(_)) => value.clone(),
         ("boolean", Value::Bool(_)) => value.clone(),
-        // What no time was written for is no time.
+        // The texts of missing times are not times.
         ("date", Value::String(text)) if matches!(text.as_str(), "" | "null") => age(None, now).into(),
         ("date", Value::String(text)) => match parse_time(text) {
             Some(_) => age(Some(text), now).into(),
@@ -240,7 +239,7 @@ fn defined_cell(value: &Value, data_type: &str, now: SystemTime) -> Value {
     }
 }
 
-/// A map as `k=v`, comma-joined in the order of the keys.
+/// Returns a map as `k=v`, comma-joined in the order of the keys.
 fn labels_text(labels: &Value) -> String {
     let mut text = String::new();
     for (at, (key, value)) in labels.as_map().into_iter().flatten().enumerate() {

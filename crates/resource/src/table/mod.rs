@@ -33,8 +33,8 @@ pub struct Column {
 }
 
 impl Column {
-    /// Reads a column from text: `HEADING | TYPE[:FORMAT] | PRIORITY | RULE`. See [`Cell::parse`] for the rules; `cells` are
-    /// those that they may name.
+    /// Reads a column from text: `HEADING | TYPE[:FORMAT] | PRIORITY | RULE`. See [`Cell::parse`] for the rules;
+    /// `cells` are the named cells.
     pub fn parse(line: &str, cells: &[NamedCell]) -> Option<Column> {
         let mut parts = line.splitn(4, '|').map(str::trim);
         let (name, data_type, priority, rule) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -49,12 +49,12 @@ impl Column {
         })
     }
 
-    /// Adds to `selected` what the cell reads. Returns false if that is not known.
+    /// Adds the fields that the cell reads to `selected`. Returns false if they are unknown.
     pub fn select(&self, selected: &mut Selected) -> bool {
         self.cell.select(selected)
     }
 
-    /// The cell of `object`.
+    /// Returns the cell of `object`.
     pub fn cell(&self, object: &Value, now: SystemTime) -> Value {
         self.cell.of(object, now)
     }

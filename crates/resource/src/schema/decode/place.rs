@@ -7,7 +7,7 @@ use super::{Step, ValuePath};
 use crate::FieldPath;
 
 impl ValuePath<'_> {
-    /// The place in the form of errors.
+    /// Returns the path in the form of errors.
     pub(super) fn field_path(&self) -> FieldPath {
         let above = self.above.map(ValuePath::field_path).unwrap_or_default();
         match self.step {

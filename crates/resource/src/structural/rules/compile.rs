@@ -16,7 +16,7 @@ pub struct RuleEnvironment {
     optional: Environment,
 }
 
-/// A rule that can be run.
+/// A compiled rule.
 #[derive(Debug)]
 pub struct CompiledRule {
     /// Condition that must be true; `None` if it is empty, and an error in the words of the reference if it does not
@@ -78,7 +78,7 @@ impl RuleEnvironment {
         }
     }
 
-    /// The variables of rules without optional `oldSelf`, or of those with it; in both, `self` is set.
+    /// Returns the variables of rules without optional `oldSelf`, or of those with it; in both, `self` is set.
     pub(super) fn activation(&self, optional: bool, own: CelValue) -> Activation {
         let environment = if optional { &self.optional } else { &self.plain };
         Activation::new(environment).with("self", own)
@@ -93,7 +93,7 @@ fn compile_message(error: CompileError, what: &str, wrong_type: &str) -> String 
     }
 }
 
-/// The rules of a schema and of what lies below it, compiled. There is a node for each schema that has rules, or leads to
+/// The compiled rules of a schema and of those below it. There is a node for each schema that has rules or leads to
 /// some.
 #[derive(Debug)]
 pub struct Rules {
@@ -112,7 +112,7 @@ pub struct Rules {
 pub(super) struct OwnRule {
     pub(super) rule: Rule,
     pub(super) compiled: CompiledRule,
-    /// The field that errors name, relative to the value; empty for the value itself.
+    /// Path of the field that errors name, relative to the value; empty for the value itself.
     pub(super) field: SmolStr,
 }
 
@@ -170,14 +170,14 @@ impl Rules {
 }
 
 impl Rules {
-    /// The rules of the property `name`.
+    /// Returns the rules of the property `name`.
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(in crate::structural) fn property(&self, name: &str) -> Option<&Rules> {
         let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name));
         at.ok().map(|at| &self.properties[at].1)
     }
 
-    /// The rules of the items of a list.
+    /// Returns the rules of the items of a list.
     pub(in crate::structural) fn items(&self) -> Option<&Rules> {
         self.items.as_deref()
     }

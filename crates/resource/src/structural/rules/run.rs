@@ -1,4 +1,4 @@
-//! Running rules on an object.
+//! Evaluation of rules on an object.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use super::Rules;
 use super::compile::OwnRule;
 use crate::{FieldError, FieldPath, Findings};
 
-/// The most errors, and the most warnings, that are reported of one object.
+/// Maximum number of reported errors, and of warnings, of one object.
 const MOST: usize = 1000;
 
-/// The longest text that an expression may make for an error, in bytes.
+/// Maximum length of a message that an expression returns, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
 
 /// Shared cost limit of rules, which bounds the time for an object.
@@ -59,7 +59,7 @@ impl Rules {
     }
 }
 
-/// A value and what it was before.
+/// A value and its old value.
 struct Correlated<'c> {
     node: &'c Node,
     value: &'c Value,
@@ -82,8 +82,8 @@ impl<'c> Correlated<'c> {
     }
 }
 
-/// By what is known whether anything changed: the value, and else the nearest above it, that can be matched with one that was
-/// there before.
+/// Values that determine if anything changed: the value itself, and the nearest one above it that can be correlated
+/// with an old value.
 #[derive(Clone, Copy)]
 struct Ratchet<'c> {
     current: Option<&'c Correlated<'c>>,
@@ -161,7 +161,7 @@ impl Run<'_> {
         }
     }
 
-    /// A field of what `above` visits, with the rules and the schema of the field.
+    /// Visits a field of the value of `above`, with the rules and the schema of the field.
     fn field(
         &mut self,
         (name, value): (&str, &Value),
@@ -225,7 +225,7 @@ impl Run<'_> {
         }
     }
 
-    /// The rules of the schema of the value itself.
+    /// Runs the rules of the schema of the value itself.
     fn own(&mut self, value: &Value, visit: Visit<'_>) {
         let Visit { rules, place, .. } = visit;
         if self.budget.remaining() == 0 {
@@ -315,7 +315,7 @@ impl Run<'_> {
         program.evaluate(activation, self.budget)
     }
 
-    /// The report of a rule that does not hold; an error where the cost of finding it out ends everything.
+    /// Returns the message of a failed rule; an error if evaluating it exceeds the budget.
     fn message(&mut self, own: &OwnRule, activation: &Activation) -> Result<String, String> {
         let Some(Ok(program)) = &own.compiled.message else {
             return Ok(own.rule.plain_message());
@@ -388,7 +388,7 @@ fn refusal(own: &OwnRule, path: FieldPath, value: &Value, detail: String) -> Fie
 struct Variables<'v> {
     rules: &'v Rules,
     own: CelValue,
-    /// An error where the schema of today has no use for what was there.
+    /// An error if the old value does not fit the current schema.
     old: Option<Result<CelValue, EvaluationError>>,
     plain: Activation,
     /// The variables if `oldSelf` is optional.

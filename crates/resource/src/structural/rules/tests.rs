@@ -31,12 +31,12 @@ fn errors(schema: &str, object: &str, old: Option<&str>) -> Vec<String> {
     found.errors.iter().map(ToString::to_string).collect()
 }
 
-/// The schema of an object with these properties.
+/// Returns the schema of an object with these properties.
 fn schema_of(properties: &str) -> String {
     format!(r#"{{"type":"object","properties":{{{properties}}}}}"#)
 }
 
-/// A property with these rules.
+/// Returns a property with these rules.
 fn field(name: &str, schema: &str, rules: &str) -> String {
     format!(r#""{name}":{{{schema},"x-kubernetes-validations":[{rules}]}}"#)
 }
@@ -203,7 +203,7 @@ fn rules_about_changes_run_where_there_was_a_value() {
         errors(&schema, r#"{"a":0}"#, Some(r#"{"a":1}"#)),
         ["a: Invalid value: 0: failed rule: self >= oldSelf"]
     );
-    // What the schema of today has no use for is visible only to rules that look at it.
+    // An old value that does not fit the current schema only affects rules that use it.
     assert_eq!(
         errors(&schema, r#"{"a":0}"#, Some(r#"{"a":"x"}"#)),
         [r#"a: Invalid value: "integer": invalid data, expected int, got string evaluating rule: self >= oldSelf"#]
@@ -282,7 +282,7 @@ fn what_did_not_hold_before_and_is_as_it_was_is_warned_of() {
             "l[1]: Invalid value: v is bad",
         ]
     );
-    // An item that changed is reported, and in a list without keys the whole list is what changed.
+    // A changed item is reported, and in a list without keys the whole list has changed.
     let (wrong, warned) = found(r#"{"a":"bad","l":[{"k":"x","v":-1}],"atom":[0]}"#);
     assert_eq!(
         wrong,

@@ -7,7 +7,7 @@ use holdfast_cel::PatternMemory;
 
 use crate::durations::{DurationCounts, Durations};
 
-/// The longest time in seconds that counts for each bucket, as the reference has them.
+/// Upper bounds of the buckets in seconds, equal to the reference's.
 pub const RULE_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// Durations of compiling and evaluating rules.
@@ -18,22 +18,22 @@ pub struct RuleTimings {
 }
 
 impl RuleTimings {
-    /// Notes that the rules of one schema were compiled, without those below it.
+    /// Records the compilation of the rules of one schema, without those below it.
     pub fn compiled(&self, took: Duration) {
         self.compilations.observe(&RULE_BUCKETS, took);
     }
 
-    /// Notes that all rules of an object were evaluated.
+    /// Records the evaluation of all rules of an object.
     pub fn evaluated(&self, took: Duration) {
         self.evaluations.observe(&RULE_BUCKETS, took);
     }
 
-    /// The compilations.
+    /// Returns the durations of compilations.
     pub fn compilations(&self) -> DurationCounts<{ RULE_BUCKETS.len() }> {
         self.compilations.read()
     }
 
-    /// The evaluations.
+    /// Returns the durations of evaluations.
     pub fn evaluations(&self) -> DurationCounts<{ RULE_BUCKETS.len() }> {
         self.evaluations.read()
     }

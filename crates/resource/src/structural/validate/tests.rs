@@ -6,7 +6,7 @@ fn value(text: &str) -> Value {
     json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
 }
 
-/// The errors of an object whose field `a` is of this schema.
+/// Returns the errors of an object whose field `a` is of this schema.
 fn errors_of(schema: &str, of: &str) -> Vec<String> {
     let schema = Node::read(&value(&format!(r#"{{"type":"object","properties":{{"a":{schema}}}}}"#)));
     let errors = schema.validate(&value(&format!(r#"{{"a":{of}}}"#)), None, &FieldPath::default());
