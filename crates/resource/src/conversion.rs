@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_annotations_are_the_webhooks_and_other_metadata_is_not() {
+    fn webhook_changes_only_labels_and_annotations() {
         let converted = read_back(
             r#"{"apiVersion":"x.io/v2","kind":"A","metadata":{"name":"n","uid":"u","generation":9,"finalizers":["f"],
             "annotations":{"c":"d"}},"spec":{"new":1}}"#,
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_same_object_is_refused() {
+    fn response_with_another_object_is_rejected() {
         let object = |api_version: &str, kind: &str, metadata: &str| {
             format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{metadata}}}"#)
         };

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_reads_as_zero() {
+    fn missing_field_reads_as_zero() {
         let object = Value::empty_map();
         let root = Field::root(&object);
         let missing = root.child("a");

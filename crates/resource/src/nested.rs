@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_of_another_type_is_an_error_and_what_is_absent_is_not() {
+    fn wrong_type_is_an_error_and_absent_field_is_not() {
         let object = json::parse(br#"{"spec":{"n":3,"s":"x","z":null},"status":"y"}"#, &Limits::TRUSTED).unwrap();
         let path = |text: &str| text.split('.').map(SmolStr::new).collect::<Vec<_>>();
         assert_eq!(nested_integer(&object, &path("spec.n")), Ok(Some(3)));

@@ -2,7 +2,7 @@
 //!
 //! The validation of some parts depends only on their own content: the template of the Pods of a workload is valid or
 //! invalid whatever the rest of the object. If a write leaves such a part unchanged, and this process found it valid
-//! when it stored the object, it is still valid. Nothing is known of objects that another server stored, or this one
+//! when it stored the object, it is still valid. There are no facts about objects that another server stored, or this one
 //! before its last start: their parts are validated.
 
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -41,7 +41,7 @@ impl<'a> Parts<'a> {
     /// Maximum number of parts of an object.
     pub const MOST: usize = u8::BITS as usize / 2;
 
-    /// Returns the parts at `places`; nothing is known of those beyond [`Parts::MOST`].
+    /// Returns the parts at `places`; there are no facts about those beyond [`Parts::MOST`].
     pub fn at(places: &'a [&'static [&'static str]]) -> Self {
         Self {
             places,
@@ -56,7 +56,7 @@ impl<'a> Parts<'a> {
         self
     }
 
-    /// Returns true if that fact is known of `part`: it was found when the existing object, which holds the same value,
+    /// Returns true if `fact` is known of `part`: it was found when the existing object, which holds the same value,
     /// was stored.
     pub fn knows(&self, fact: Fact, part: &Field<'_, '_>) -> bool {
         let Some(at) = self.place_of(part) else { return false };
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_of_a_part_is_known_as_long_as_it_stays_as_it_is() {
+    fn fact_of_unchanged_part_is_kept() {
         let old = object(r#"{"a":1,"b":{"c":{"d":1}}}"#);
         let known = known(&old, Fact::Right);
         let knows = |new: &Value, fact| {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_at_the_place_of_a_part_is_another() {
+    fn value_reported_at_part_path_is_not_the_part() {
         let old = object(r#"{"a":1}"#);
         let parts = Parts::at(PLACES);
         parts.found(Fact::Right, &Field::placed(old.get("a"), "a"));
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_looked_up_stays_known_where_it_is_as_it_was() {
+    fn fact_of_unchecked_unchanged_part_is_kept() {
         let old = object(r#"{"a":1,"b":{"c":2}}"#);
         let known = known(&old, Fact::Harmless);
         let after = |text| {

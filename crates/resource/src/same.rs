@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_only_in_what_is_empty_is_the_same_at_any_depth() {
+    fn objects_that_differ_in_empty_lists_are_equal() {
         let mut empty = Value::empty_map();
         empty.set_at(&["list"], Value::List(Vec::new().into()));
         let (with, without) = (nested(&empty), nested(&Value::empty_map()));

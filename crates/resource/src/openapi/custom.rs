@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keywords_stand_for_is_said_in_full() {
+    fn extension_keywords_are_expanded() {
         let schema = r#"{"type":"object","properties":{"a":{"x-kubernetes-int-or-string":true},
             "b":{"x-kubernetes-int-or-string":true,"anyOf":[{"minimum":1}]},
             "e":{"type":"object","x-kubernetes-embedded-resource":true,"required":["spec"]}}}"#;
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_keeps_unknown_fields_is_any_object_in_the_older_form() {
+    fn v2_root_that_preserves_unknown_fields_is_any_object() {
         let schema =
             r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"spec":{"type":"object"}}}"#;
         let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();

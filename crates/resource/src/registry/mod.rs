@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_listed_by_the_alphabet_and_versions_by_how_stable_they_are() {
+    fn groups_sort_by_name_and_versions_by_stability() {
         let mut registry = registry();
         registry.define(resource("b.example.com", "bs", "B", &["v1alpha1", "v2"], 1));
         registry.define(resource("a.example.com", "zs", "Z", &["v1beta1"], 2));
@@ -494,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_without_served_versions_keeps_its_objects_and_names() {
+    fn resource_without_served_versions_is_still_registered() {
         let mut registry = registry();
         registry.define(resource("a.example.com", "as", "A", &[], 1));
         assert!(!registry.serves_group("a.example.com"));

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_canonical_and_decodes() {
+    fn encoded_text_is_canonical_and_decodes() {
         for length in 0..20u8 {
             let bytes: Vec<u8> = (0..length).map(|at| at.wrapping_mul(97)).collect();
             let text = encode(&bytes);

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_protobuf_keeps_stays_shared() {
+    fn object_unchanged_by_protobuf_stays_shared() {
         for object in [
             r#"{"always":["a"],"amounts":{"a":"1"},"extra":{},"inner":{"items":[]}}"#,
             r#"{"always":null,"pointer":[]}"#,

@@ -288,7 +288,7 @@ type a.Part struct
     }
 
     #[test]
-    fn what_is_kept_in_place_is_kept_there_alone() {
+    fn in_place_gate_keeps_fields_by_path_only() {
         let object = r#"{"named":{"a":{"y":"1"},"b":{"y":"1"}},"parts":[{"y":"1"},{"y":"2"}]}"#;
         assert_eq!(
             left(object, Some(r#"{"named":{"b":{"y":"0"}},"parts":[{},{"y":"0"}]}"#)),

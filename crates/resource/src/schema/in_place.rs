@@ -180,7 +180,7 @@ mod tests {
     const FORMED: &str = r#"{"inner":{"kind":"v1","name":"n","size":1},"items":[{"kind":"v1","name":"a","size":1},{"kind":"v1","name":"b","size":2}],"other":{"name":"o"}}"#;
 
     #[test]
-    fn what_lacks_nothing_but_defaults_stays_what_is_in_place() {
+    fn part_lacking_only_defaults_keeps_existing_part() {
         assert_eq!(kept(r#"{"inner":{"name":"n"}}"#, FORMED).unwrap().1, ["inner"]);
         let (text, shared) = kept(
             r#"{"inner":{"name":"n","size":1},"items":[{"name":"a"},{"name":"b","size":2}]}"#,
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_become_something_else_is_left_to_it() {
+    fn part_with_other_values_is_not_kept() {
         for object in [
             r#"{"inner":{"name":"m"}}"#,
             r#"{"inner":{"name":"n","size":2}}"#,

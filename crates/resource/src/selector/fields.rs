@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_reported_in_the_words_of_the_reference() {
+    fn malformed_field_selector_has_reference_error() {
         let cases = [
             (
                 "metadata.name",

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_reported_in_the_words_of_the_reference() {
+    fn malformed_label_selector_has_reference_error() {
         let long = format!("env={}", "x".repeat(64));
         let cases = [
             ("env in prod", "unable to parse requirement: found 'prod' expected: '('"),

@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wrong_and_is_as_it_was_is_forgiven() {
+    fn unchanged_invalid_value_is_ignored() {
         let text = r#"{"type":"object","properties":{"a":{"type":"integer","minimum":5},"s":{"type":"array","items":{"type":"integer"},
             "x-kubernetes-list-type":"set"}}}"#;
         let types = Arc::new(TypeTable::default());
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_of_the_status_is_validated_by_the_schema_of_the_status_and_the_whole_scale() {
+    fn status_write_validates_status_schema_and_status_scale() {
         let text = r#"{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer"}}},
             "status":{"type":"object","properties":{"a":{"type":"integer"}}}}}"#;
         let fields = |part: &str| vec![SmolStr::new(part), "replicas".into()];
@@ -565,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_version_has_goes_and_so_do_nulls() {
+    fn fields_of_other_version_and_nulls_are_pruned() {
         let text = r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}}"#;
         let of = schema(text, &Arc::default());
         let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();

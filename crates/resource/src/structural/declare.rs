@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_its_own_has_a_kind_and_a_name_and_no_other_metadata() {
+    fn whole_object_declares_only_kind_and_name_metadata() {
         let schema = r#"{"type":"object","properties":{"metadata":{"type":"object"},"spec":{"type":"object","properties":{
             "pod":{"type":"object","x-kubernetes-embedded-resource":true,"properties":{"a":{"type":"integer"}}}}}}}"#;
         for (expression, of) in [

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_reported_and_matches_nothing() {
+    fn invalid_pattern_is_reported_and_matches_nothing() {
         assert!(Pattern::check("a(").is_err());
         assert!(Pattern::check("(?:a{1000}){1000}").is_err());
         assert!(Pattern::check(r"\pL{1000}(?:[^a]{500}){2}").is_ok());

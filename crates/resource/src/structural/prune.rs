@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_specified_is_dropped_at_every_depth() {
+    fn unspecified_fields_are_dropped_at_every_depth() {
         let schema = r#"{"properties":{"spec":{"properties":{"a":{},"l":{"items":{"properties":{"c":{}}}},
             "m":{"additionalProperties":{"properties":{"d":{}}}}}}}}"#;
         let object =
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_specified_below_preserved_fields_is_pruned_again() {
+    fn specified_field_below_preserved_fields_is_pruned() {
         let schema = r#"{"properties":{"spec":{"x-kubernetes-preserve-unknown-fields":true,
             "properties":{"known":{"properties":{"a":{}}}}}}}"#;
         let (kept, dropped) = pruned(schema, r#"{"spec":{"free":{"z":1},"known":{"a":1,"z":1}}}"#);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_specified_within_fields_that_are_only_allowed_or_forbidden() {
+    fn boolean_additional_properties_specify_nothing_within() {
         let object = r#"{"spec":{"a":{"b":1,"c":{"d":1}},"e":1}}"#;
         for allowed in ["true", "false"] {
             let schema = format!(r#"{{"properties":{{"spec":{{"additionalProperties":{allowed}}}}}}}"#);

@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cells_read_is_enough_for_them() {
+    fn selected_fields_suffice_for_cells() {
         let text = br#"{"metadata":{"name":"a","creationTimestamp":"1970-01-01T00:00:00Z"},"other":{"large":[1]},
             "spec":{"replicas":3,"selector":{"matchLabels":{"a":"1"}},"containers":[{"name":"x"},{"image":"i"}],"args":["b"]},
             "status":{"conditions":[{"type":"Ready","status":"True"}]},"data":{"k":"v"}}"#;

@@ -161,7 +161,7 @@ fn message_reason_and_field_say_what_is_reported() {
 }
 
 #[test]
-fn what_goes_wrong_while_a_rule_runs_is_reported() {
+fn rule_evaluation_error_is_reported() {
     for (schema, rule, object, message) in [
         (
             r#""type":"integer""#,
@@ -253,7 +253,7 @@ fn optional_old_self_lets_a_rule_run_where_there_was_nothing() {
 }
 
 #[test]
-fn what_did_not_hold_before_and_is_as_it_was_is_warned_of() {
+fn failed_rule_of_unchanged_value_is_a_warning() {
     let schema = schema_of(
         &[
             field("a", r#""type":"string""#, r#"{"rule":"self != 'bad'","message":"a is bad"}"#),
