@@ -85,7 +85,7 @@ pub trait TokenIssuer: Send + Sync {
 pub struct IssuedToken {
     /// The token.
     pub token: String,
-    /// ID of the token, as the credential id of users who present it.
+    /// Credential id of the token, which the extra data of users who present it contains.
     pub credential: String,
 }
 

@@ -388,8 +388,8 @@ pub struct RowRules {
     /// True if cells come from the storage version of an object, whatever the requested version, rather than from the
     /// requested version.
     pub of_stored_version: bool,
-    /// Annotations that represent data which the reference keeps in fields that no version has. The metadata in rows,
-    /// and metadata returned without their object, come from that object and lack them.
+    /// Annotations that represent data which the reference keeps in fields that no version has. As in the reference, the
+    /// metadata in rows, and metadata returned without their object, lack these annotations.
     pub hidden_annotations: &'static [&'static str],
     /// Conditions of the row of an object, in addition to its cells.
     pub conditions: Option<RowConditions>,

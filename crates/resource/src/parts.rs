@@ -2,8 +2,8 @@
 //!
 //! The validation of some parts depends only on their own content: the template of the Pods of a workload is valid or
 //! invalid whatever the rest of the object. If a write leaves such a part unchanged, and this process found it valid
-//! when it stored the object, it is still valid. There are no facts about objects that another server stored, or this one
-//! before its last start: their parts are validated.
+//! when it stored the object, it is still valid. There are no facts about objects that another server stored, or that
+//! this one stored before its last start: their parts are validated.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -144,8 +144,8 @@ impl SchemaWriter<'_> {
         Value::Map(schema)
     }
 
-    /// Returns the description of a field. A field that holds one of a fixed set of values lists them after its text, so that
-    /// `kubectl explain` shows them. The items of lists and the values of maps are not listed.
+    /// Returns the description of a field. If a field has a fixed set of values, they follow its text, so that
+    /// `kubectl explain` prints them. The items of lists and the values of maps are not listed.
     fn field_description(&self, of: &Type, field: &Field) -> Option<String> {
         let text = self.descriptions.of_field(&of.name, &field.name)?;
         let is_collection = matches!(field.shape, Shape::List(_) | Shape::Map(_));
