@@ -184,9 +184,9 @@ impl RawForm {
 /// could not be repaired.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdmissionExemptions {
-    /// Admission policies.
+    /// True if admission policies do not apply.
     pub policies: bool,
-    /// Admission webhooks.
+    /// True if admission webhooks do not apply.
     pub webhooks: bool,
     /// True if policies and webhooks from files of the server apply nevertheless, since clients cannot change these.
     pub but_of_files: bool,

@@ -62,7 +62,7 @@ pub trait QuotaUsage: Send + Sync {
         false
     }
 
-    /// Returns, in words, the fields that `object` must set because a quota counts `counted`, and does not set.
+    /// Returns the names of the fields that `object` must set, because a quota counts `counted`, and does not set.
     fn unstated(&self, counted: &[&str], object: &Value) -> Option<String> {
         let _ = (counted, object);
         None

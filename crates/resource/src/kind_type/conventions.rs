@@ -3,31 +3,31 @@
 /// Each difference is a field; [`Conventions::BUILT_IN`] and [`Conventions::DEFINED`] are the two rows.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Conventions {
-    /// An object states its kind and version itself: nothing is filled in from the address, and no other kind is
-    /// converted to it.
+    /// True if an object states its kind and version itself: nothing is filled in from the address, and no other kind
+    /// is converted to it.
     pub states_identity: bool,
-    /// Objects are validated in the version of the request and converted to the storage version afterwards; otherwise
-    /// they are validated in the storage version.
+    /// True if objects are validated in the version of the request and converted to the storage version afterwards;
+    /// otherwise they are validated in the storage version.
     pub checked_as_sent: bool,
-    /// Objects in the store may lack the current form of their version.
+    /// True if objects in the store may lack the current form of their version.
     pub form_changes: bool,
-    /// A field manager that sends an empty list for its fields is reset.
+    /// True if a write with an empty `managedFields` list resets the managed fields.
     pub empty_list_resets: bool,
-    /// A PATCH may be a strategic merge patch.
+    /// True if a PATCH may be a strategic merge patch.
     pub strategic_merge: bool,
-    /// The meaning of a path comes from a table of routes; otherwise from what the CRD serves.
+    /// True if the meaning of a path comes from a table of routes; otherwise it comes from what the CRD serves.
     pub fixed_routes: bool,
-    /// Discovery lists verbs and subresources alphabetically.
+    /// True if discovery lists verbs and subresources alphabetically.
     pub sorted_discovery: bool,
-    /// Items of lists include their kind and version.
+    /// True if items of lists include their kind and version.
     pub whole_items: bool,
-    /// Every chunk of a list has the field `continue`, which is empty in the last one.
+    /// True if every chunk of a list has the field `continue`, even if it is empty.
     pub chunks_count_rest: bool,
-    /// The numbers of a Scale may be missing or be other values, and the Scale is not converted.
+    /// True if the numbers of a Scale may be missing or be other values, and the Scale is not converted.
     pub untyped_scale: bool,
-    /// Field selectors accept the older names of fields, and reject others with the messages of the kind.
+    /// True if field selectors accept the older names of fields, and reject others with the messages of the kind.
     pub named_selectors: bool,
-    /// One object may be requested as a list, and the request fails like that of a list.
+    /// True if one object may be requested as a list, which then fails because its content is not a list.
     pub listable_objects: bool,
 }
 

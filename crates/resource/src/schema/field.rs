@@ -145,11 +145,11 @@ pub struct MergeKey {
 /// Treatment of a field by strategic merge patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchMarks {
-    /// The items of the list are merged rather than replaced.
+    /// True if the items of the list are merged rather than replaced.
     pub merge: bool,
-    /// The map is replaced rather than merged.
+    /// True if the map is replaced rather than merged.
     pub replace: bool,
-    /// Keys that `$retainKeys` does not name are dropped.
+    /// True if keys that `$retainKeys` does not name are dropped.
     pub retain_keys: bool,
     /// The field that distinguishes items; `None` for lists of scalars.
     pub merge_key: Option<SmolStr>,

@@ -1,7 +1,8 @@
 //! Merge schemas of structural schemas, for server-side apply.
 //!
-//! The reference derives them from the OpenAPI document that it publishes for a CRD. Lists are atomic unless they have
-//! a list type; below a schema that preserves unknown fields, unspecified values merge by their deduced types.
+//! The reference derives them from the OpenAPI document that it publishes for a CRD. Lists are atomic unless
+//! `x-kubernetes-list-type` specifies another type; below a schema that preserves unknown fields, unspecified values
+//! merge by their deduced types.
 
 use holdfast_merge::{DEDUCED, FieldSpec, ListSpec, MapSpec, Reference, Scalar, Schema, SchemaBuilder, TypeSpec};
 use holdfast_value::SmolStr;

@@ -49,15 +49,15 @@ pub struct Node {
 /// Features of a schema or of those below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Within {
-    /// A default.
+    /// True if there is a default.
     pub(super) defaults: bool,
-    /// A list that is a set or a map.
+    /// True if there is a list that is a set or a map.
     pub(super) keyed_lists: bool,
-    /// An embedded object.
+    /// True if there is an embedded object.
     pub(super) embedded: bool,
-    /// A rule in CEL.
+    /// True if there is a CEL rule.
     pub(super) rules: bool,
-    /// An object that may have unspecified fields.
+    /// True if there is an object that may have unspecified fields.
     pub(super) open: bool,
 }
 
