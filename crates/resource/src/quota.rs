@@ -62,7 +62,7 @@ pub trait QuotaUsage: Send + Sync {
         false
     }
 
-    /// Returns the names of the fields that `object` must set, because a quota counts `counted`, and does not set.
+    /// Returns the resources that `object` must specify because a quota counts `counted`, and does not; as text.
     fn unstated(&self, counted: &[&str], object: &Value) -> Option<String> {
         let _ = (counted, object);
         None
