@@ -1,4 +1,5 @@
-//! What rules in CEL cost: a custom object of some 3 KB with twenty containers and fifty rules, of the kinds that operators write.
+//! Cost of CEL rules: a custom object of some 3 KB with twenty containers and fifty rules, like those that operators
+//! write.
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -12,8 +13,8 @@ use holdfast_value::{Limits, Value, json};
 
 const PATTERN: &str = "^[a-z]([-a-z0-9]*[a-z0-9])?$";
 
-/// The schema: ten pairs of bounds, ten names and ten modes with rules of their own, and containers. Without rules it is the
-/// same otherwise.
+/// Returns the schema: ten pairs of bounds, ten names and ten modes with rules of their own, and containers. Without
+/// rules it is otherwise the same.
 fn schema(rules: bool) -> Value {
     let marked = |own: &[String]| {
         let own: Vec<String> = own
@@ -76,7 +77,7 @@ fn object() -> Value {
     json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default()
 }
 
-/// A list and ten rules that together cost nearly all that the rules of an object may.
+/// Returns a list and ten rules whose total cost is nearly the limit for the rules of an object.
 fn most_expensive() -> (Value, Value) {
     let rule = r#"{"rule":"self.all(x, self.all(y, x + y >= 0))"}"#;
     let schema = format!(
@@ -89,7 +90,7 @@ fn most_expensive() -> (Value, Value) {
     (parse(&schema), parse(&object))
 }
 
-/// What schemas compile with whose regular expressions may take so many bytes.
+/// Returns the context for schemas whose regular expressions may use up to that many bytes.
 fn sharing(bytes: usize) -> CompileContext {
     CompileContext {
         patterns: PatternMemory::new(bytes),

@@ -1,4 +1,4 @@
-//! What types cost: reading the built-in table, and bringing a Deployment of some 1 KB into its form.
+//! Cost of types: reading the built-in table, and bringing a Deployment of some 1 KB into the form of its type.
 
 use std::hint::black_box;
 

@@ -1,4 +1,4 @@
-//! Whose tokens are, and who makes them: what kinds and admission may ask of access control
+//! Tokens: the interfaces of access control that kinds and admission use to authenticate and issue tokens
 //! (<https://kubernetes.io/docs/reference/access-authn-authz/authentication/>).
 //!
 //! A [`holdfast_authorization::Authorizer`] decides what users may do.
@@ -10,32 +10,33 @@ use std::time::SystemTime;
 use holdfast_authorization::{AlwaysAllow, Authorizer, User};
 use smol_str::SmolStr;
 
-/// Finds out whose a bearer token is.
+/// Authenticates bearer tokens.
 pub trait TokenAuthenticator: Send + Sync {
-    /// The user whose token this is, and for which of `audiences` it is good; none ask for those of this server.
+    /// Returns the user of this token and those of `audiences` that the token is valid for. Empty `audiences` request
+    /// those of this server.
     ///
     /// # Errors
-    /// Where no user has it, or it is no longer valid.
+    /// If no user has the token, or it is no longer valid.
     fn authenticate(&self, token: &str, audiences: &[&str]) -> Result<TokenUser, TokenError>;
 }
 
-/// Whose a token is.
+/// User that a token authenticates.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenUser {
     /// The user.
     pub user: Arc<User>,
-    /// Those of the requested audiences that the token is valid for.
+    /// Requested audiences that the token is valid for.
     pub audiences: Vec<SmolStr>,
-    /// What the audit log is to say of the token.
+    /// Annotations for the audit log.
     pub annotations: Vec<(&'static str, String)>,
 }
 
-/// Why a token is refused.
+/// Reason why a token is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TokenError {
-    /// It is none of those that the authenticator knows; another may know it.
+    /// The authenticator does not know the token; another may know it.
     Unknown,
-    /// It is one of them, but is not to be taken, for this reason.
+    /// The authenticator knows the token, but rejects it for this reason.
     Refused(String),
 }
 
@@ -50,7 +51,7 @@ impl fmt::Display for TokenError {
 
 impl std::error::Error for TokenError {}
 
-/// No token is anybody's.
+/// Authenticator that knows no tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoTokens;
 
@@ -60,54 +61,54 @@ impl TokenAuthenticator for NoTokens {
     }
 }
 
-/// Makes tokens for service accounts.
+/// Issues tokens for service accounts.
 pub trait TokenIssuer: Send + Sync {
-    /// The audiences of tokens that are requested without one: those of this server.
+    /// Returns the audiences of tokens that are requested without one: those of this server.
     fn audiences(&self) -> &[SmolStr];
 
-    /// The longest life of a token in seconds, where it is bounded.
+    /// Returns the maximum lifetime of a token in seconds, if it is bounded.
     fn longest(&self) -> Option<i64>;
 
-    /// Whether tokens for the pods of this server live for a year, so that clients that never read them again continue
-    /// working.
+    /// Returns true if tokens for the pods of this server are valid for a year, so that clients that never read them
+    /// again continue to work.
     fn extends(&self) -> bool;
 
-    /// The signed token.
+    /// Returns the signed token.
     ///
     /// # Errors
-    /// Why it cannot be made.
+    /// If the token cannot be created.
     fn issue(&self, token: &ServiceAccountToken<'_>) -> Result<IssuedToken, String>;
 }
 
-/// A token that was made.
+/// An issued token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IssuedToken {
     /// The token.
     pub token: String,
-    /// What distinguishes it from others, as the users who present it show it.
+    /// Credential id of the token, which the extra data of users who present it contains.
     pub credential: String,
 }
 
-/// What a token says of a service account.
+/// Contents of a token for a service account.
 #[derive(Clone, Debug)]
 pub struct ServiceAccountToken<'a> {
     /// The namespace.
     pub namespace: &'a str,
     /// The service account.
     pub account: BoundObject,
-    /// The audiences of the token.
+    /// Audiences of the token.
     pub audiences: &'a [SmolStr],
-    /// From when on it is good.
+    /// Start of its validity.
     pub now: SystemTime,
-    /// For how many seconds.
+    /// Lifetime in seconds.
     pub seconds: i64,
-    /// After how many seconds its use is reported, since the client should have requested another.
+    /// Seconds after which its use is reported, since the client should have requested another.
     pub warn_after: Option<i64>,
-    /// The pod with whose end it ends.
+    /// Pod to which it is bound: the token becomes invalid with it.
     pub pod: Option<BoundObject>,
-    /// The node with whose end it ends, or that the pod is on.
+    /// Node to which it is bound, or on which the pod runs.
     pub node: Option<BoundObject>,
-    /// The secret with whose end it ends.
+    /// Secret to which it is bound.
     pub secret: Option<BoundObject>,
 }
 
@@ -116,7 +117,7 @@ pub struct ServiceAccountToken<'a> {
 pub struct BoundObject {
     /// The name.
     pub name: String,
-    /// The uid; empty where it is not known.
+    /// The uid; empty if it is unknown.
     pub uid: String,
 }
 
@@ -138,19 +139,19 @@ impl TokenIssuer for NoTokens {
     }
 }
 
-/// What a step of a request may ask of access control.
+/// Interfaces of access control that a step of a request may use.
 #[derive(Clone, Copy)]
 pub struct Access<'a> {
-    /// What users may do.
+    /// Decides what users may do.
     pub authorizer: &'a dyn Authorizer,
-    /// Whose tokens are.
+    /// Authenticates tokens.
     pub tokens: &'a dyn TokenAuthenticator,
-    /// Who makes tokens for service accounts.
+    /// Issues tokens for service accounts.
     pub issuer: &'a dyn TokenIssuer,
 }
 
 impl Access<'static> {
-    /// Everybody may do everything and no token is known, for where access is not the question.
+    /// Access that allows everything to everybody and knows no token, for callers where access does not matter.
     pub const UNCHECKED: Self = Self {
         authorizer: &AlwaysAllow,
         tokens: &NoTokens,

@@ -1,22 +1,22 @@
-//! The one ordered check of objects by the [marks](crate::schema::Mark) of their types.
+//! The one ordered check of objects by the [validation tags](crate::schema::Mark) of their types.
 //!
-//! A walk looks at the fields of a struct in the order in which the reference does: that of the fields, or that which the type
-//! says (`+order(...)`). It reports what the marks say, goes into the structs, lists and maps below, and calls the kind's own
-//! [`Rules`] where the order names one (`@rule`), so that what code says and what marks say come in one order. What may not
-//! change is a second walk, since the reference mostly looks at it before or after all values.
+//! A walk visits the fields of a struct in the order of the reference: that of the fields, or that of the type's order
+//! tag (`+order(...)`). It reports errors by the tags, descends into structs, lists and maps, and calls the kind's own
+//! [`Rules`] where the order names one (`@rule`), so that errors of code and of tags have one order. Immutability is a
+//! second walk, since the reference mostly checks it before or after all values.
 //!
-//! Only what has marks is walked, and nothing is allocated while nothing is wrong.
+//! The walk visits only fields with tags, and allocates nothing while there is no error.
 //!
-//! # Giving a kind its marks
-//! 1. Write what can be said of its fields into `kinds/src/tables/marks.txt`, and have `cargo xtask generate --marks` bring it
-//!    into `types.txt`.
-//! 2. A status is looked at in writes to the subresource `status` alone, all else in other writes alone.
-//! 3. Where marks say everything, [`Strategy::validate`](crate::Strategy::validate) and `validate_update` need no code: they
-//!    walk values, then changes. Where code says something too, implement [`Rules`], one rule for each of the reference's
-//!    functions, and return them from [`Strategy::rules`](crate::Strategy::rules), or call
+//! # Giving a kind its validation tags
+//! 1. Write the tags of its fields into `kinds/src/tables/marks.txt`, and have `cargo xtask generate --marks` copy
+//!    them into `types.txt`.
+//! 2. A status is validated only in writes to the subresource `status`, all other fields only in other writes.
+//! 3. If tags cover everything, [`Strategy::validate`](crate::Strategy::validate) and `validate_update` need no
+//!    code: they walk values, then changes. If code is needed too, implement [`Rules`], one rule for each of the
+//!    reference's functions, and return them from [`Strategy::rules`](crate::Strategy::rules), or call
 //!    [`WriteContext::check`](crate::WriteContext::check) with those of one write.
-//! 4. A rule that has to hand down what it knows (such as the volumes of a Pod to its containers) names itself in the order
-//!    in place of a field, and walks the field with rules of its own: [`Check::field`].
+//! 4. If a rule has to pass down its knowledge (such as the volumes of a Pod to its containers), the order names the
+//!    rule instead of the field, and the rule walks the field with rules of its own: [`Check::field`].
 
 use std::ops::Deref;
 
@@ -26,21 +26,21 @@ use crate::metadata::labels::invalid_selector;
 use crate::schema::{self, EmptyField, FormatCheck, Mark, Shape, Step, TypeId, TypeTable};
 use crate::{Fact, Field, FieldError, FieldPath, GroupVersion, GroupVersionKind, Parts, Validation, same};
 
-/// What a kind checks in code, under the names by which the orders of types call it.
+/// Checks of a kind in code, under the names that the orders of types use.
 pub trait Rules<'v> {
-    /// Checks what no mark says of the struct at `part`.
+    /// Checks conditions of the struct at `part` that no validation tag expresses.
     fn rule(&self, name: &str, part: &Part<'v, '_>, check: &mut Check<'_>) {
         check.unknown_rule(name, part);
     }
 
-    /// Checks what of the struct at `part` may not differ from `old` in a way that no mark says.
+    /// Checks changes of the struct at `part` from `old` that no validation tag expresses.
     fn change(&self, name: &str, part: &Part<'v, '_>, old: &Part<'v, '_>, check: &mut Check<'_>) {
         let _ = old;
         check.unknown_rule(name, part);
     }
 }
 
-/// For kinds of which marks say everything.
+/// Rules of kinds whose validation tags cover everything.
 pub struct NoRules;
 
 impl Rules<'_> for NoRules {}
@@ -53,7 +53,7 @@ pub struct Part<'v, 'p> {
 }
 
 impl<'v> Part<'v, '_> {
-    /// A struct of the same type that is reported at the place of `field`, for what the reference reports elsewhere.
+    /// Returns a struct of the same type with the path of `field`, for errors that the reference reports elsewhere.
     pub fn shown_at<'s>(&self, field: Field<'v, 's>) -> Part<'v, 's> {
         Part { of: self.of, field }
     }
@@ -67,19 +67,19 @@ impl<'v, 'p> Deref for Part<'v, 'p> {
     }
 }
 
-/// A check under way: what is known of types, and what was found wrong so far.
+/// A running check: the types and the validation errors so far.
 pub struct Check<'t> {
     types: &'t TypeTable,
-    /// What the request gives as empty and the object does not hold for that.
+    /// Fields that the request gives as empty and that the object therefore does not hold.
     pub empties: &'t [EmptyField],
-    /// What is wrong, in the order of the checks.
+    /// Validation errors, in the order of the checks.
     pub errors: Vec<FieldError>,
-    /// What is known of parts of the object.
+    /// Facts about parts of the object.
     pub(crate) parts: Option<&'t Parts<'t>>,
 }
 
 impl<'t> Check<'t> {
-    /// A check by these types.
+    /// Creates a check by these types.
     pub fn new(types: &'t TypeTable) -> Self {
         Self {
             types,
@@ -89,9 +89,10 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Checks a part by what it holds alone, where that is not known to be right; see [`Capabilities::parts`](crate::Capabilities).
+    /// Checks a part whose validation depends only on its own content, unless it is known to be valid; see
+    /// [`Capabilities::parts`](crate::Capabilities).
     pub fn alone(&mut self, part: &Field<'_, '_>, check: impl FnOnce(&mut Self)) {
-        // What is given as empty counts in this write alone.
+        // Fields given as empty count only in this write.
         let parts = self.parts.filter(|_| self.empties.is_empty());
         if parts.is_some_and(|parts| parts.knows(Fact::Right, part)) {
             return;
@@ -103,13 +104,13 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Whether a field is there, or is given as empty.
+    /// Returns true if a field is set, or is given as empty.
     pub fn is_given(&self, field: &Field<'_, '_>) -> bool {
         let given = |path: FieldPath| self.empties.iter().any(|empty| empty.path == path);
         field.is_set() || !self.empties.is_empty() && given(field.path())
     }
 
-    /// An object, by its kind; `None` for one that the types do not know.
+    /// Returns an object as a struct of its kind; `None` if the types do not know it.
     pub fn root<'v>(&self, object: &'v Value) -> Option<Part<'v, 'v>> {
         let kind = GroupVersionKind {
             group_version: GroupVersion::parse(object.str_at(&["apiVersion"])?)?,
@@ -119,13 +120,13 @@ impl<'t> Check<'t> {
         Some(Part { of, field })
     }
 
-    /// A struct of the type of that definition name, such as `io.k8s.api.core.v1.PodSpec`.
+    /// Returns a struct of the type with that definition name, such as `io.k8s.api.core.v1.PodSpec`.
     pub fn part<'v, 'p>(&self, of: &str, field: Field<'v, 'p>) -> Option<Part<'v, 'p>> {
         let of = self.types.id(of)?;
         Some(Part { of, field })
     }
 
-    /// The struct in the field `name` of `part`.
+    /// Returns the struct in the field `name` of `part`.
     pub fn child<'v, 's>(&self, part: &'s Part<'v, '_>, name: &'s str) -> Option<Part<'v, 's>> {
         let field = self.types.get(part.of).field(name)?;
         let Shape::Ref(of) = field.shape else { return None };
@@ -133,7 +134,8 @@ impl<'t> Check<'t> {
         Some(Part { of, field })
     }
 
-    /// The structs in the list in the field `name` of `part`, shown as the items of `list`, which is that field.
+    /// Returns the structs in the list field `name` of `part`, with the paths of the items of `list`, which is that
+    /// field.
     pub fn items<'v, 's>(
         &self,
         part: &Part<'v, '_>,
@@ -158,7 +160,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Checks a write of an object of the type `of`: its values, and then what may not change.
+    /// Checks a write of an object of the type `of`: its values, and then its changes.
     pub(crate) fn written<'v>(&mut self, of: TypeId, write: &Validation<'v, '_>) {
         let part = |object| Part {
             of,
@@ -180,7 +182,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Checks what may not change of an object, which `old` has the type of, in a write to `subresource`.
+    /// Checks the changes of an object from `old`, whose type it has, in a write to `subresource`.
     pub fn object_changes<'v>(
         &mut self,
         object: &'v Value,
@@ -209,7 +211,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Whether a write to `subresource` touches what a step looks at.
+    /// Returns true if a write to `subresource` touches the field that a step checks.
     fn is_written(&self, root: &Part<'_, '_>, step: &Step, subresource: Option<&str>) -> bool {
         let field = self.types.get(root.of).looked_at(step);
         let is_status = field.is_some_and(|field| field.name == "status");
@@ -229,7 +231,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Checks what of a struct may not differ from `old`.
+    /// Checks the changes of a struct from `old`.
     pub fn changes<'v>(&mut self, part: &Part<'v, '_>, old: &Part<'v, '_>, rules: &dyn Rules<'v>) {
         let types = self.types;
         for step in &types.get(part.of).marks.change_steps {
@@ -245,7 +247,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Says that a type names a rule that its kind lacks.
+    /// Reports that a type names a rule that its kind lacks.
     pub fn unknown_rule(&mut self, name: &str, part: &Part<'_, '_>) {
         let detail = format!("there is no rule {name}");
         self.errors.push(FieldError::internal(&part.path(), detail));
@@ -263,7 +265,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Checks a struct of which one member is to be set: a second one is refused and not looked at.
+    /// Checks a struct of which one member must be set: a second member is rejected and not checked.
     fn union<'v>(&mut self, part: &Part<'v, '_>, what: &str, rules: &dyn Rules<'v>) {
         let types = self.types;
         let of = types.get(part.of);
@@ -303,7 +305,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Reports the items of a list whose key stands there a second time, even where it is empty.
+    /// Reports the items of a list that repeat the key of an earlier item, even if the key is empty.
     pub fn distinct(&mut self, field: &Field<'_, '_>, key: &str) {
         let mut seen = Seen::new();
         for item in field.items() {
@@ -318,7 +320,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// The marks of the items or of the entries of a field.
+    /// Checks the tags of the items or of the entries of a field.
     fn marks_below(&mut self, field: &Field<'_, '_>, of: &schema::Field) {
         let (Shape::List(inner) | Shape::Map(inner)) = &of.shape else {
             return;
@@ -342,7 +344,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Goes into the structs below a field.
+    /// Descends into the structs below a field.
     fn below<'v>(&mut self, field: &Field<'v, '_>, shape: &Shape, pointer: bool, rules: &dyn Rules<'v>) {
         match shape {
             Shape::Ref(of) if field.is_set() || !pointer => {
@@ -363,7 +365,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Reports what marks say of a field, and says whether what is below it is worth a look.
+    /// Reports errors by the tags of a field, and returns true if the values below it need validation.
     fn own_marks(&mut self, field: &Field<'_, '_>, marks: &[Mark], shape: &Shape, pointer: bool) -> bool {
         if marks.is_empty() {
             return true;
@@ -384,7 +386,7 @@ impl<'t> Check<'t> {
                     return false;
                 }
                 Mark::Optional if missing || matches!(shape, Shape::String) && field.text().is_empty() => return false,
-                // A pointer that is not set is nothing that anything could be said of.
+                // An unset pointer has nothing to validate.
                 _ if pointer && missing => return false,
                 mark => self.errors.extend(fault(field, mark)),
             }
@@ -408,7 +410,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// Reports the items of a list that are there a second time.
+    /// Reports the repeated items of a list.
     fn unique(&mut self, field: &Field<'_, '_>, key: &str) {
         let mut seen = Seen::new();
         for item in field.items() {
@@ -443,7 +445,7 @@ impl<'t> Check<'t> {
         }
     }
 
-    /// That a field was changed, with its value shown as the reference shows one of its type.
+    /// Returns the error that a field was changed, with its value in the form that the reference uses for its type.
     fn changed(&self, field: &Field<'_, '_>, of: &schema::Field, detail: &str) -> FieldError {
         match &of.shape {
             Shape::String if !of.pointer => field.invalid_text(detail),
@@ -454,7 +456,8 @@ impl<'t> Check<'t> {
     }
 }
 
-/// Whether a field is not set, which for what is no pointer in the reference is the same as empty or zero.
+/// Returns true if a field is not set. For a field that is not a pointer in the reference, that includes empty and zero
+/// values.
 fn is_missing(field: &Field<'_, '_>, shape: &Shape, pointer: bool) -> bool {
     match shape {
         Shape::List(_) | Shape::Map(_) => field.is_empty(),
@@ -466,7 +469,7 @@ fn is_missing(field: &Field<'_, '_>, shape: &Shape, pointer: bool) -> bool {
     }
 }
 
-/// What a mark of a single value has against it.
+/// Returns the validation error of a field by a tag of a single value.
 fn fault(field: &Field<'_, '_>, mark: &Mark) -> Option<FieldError> {
     let number = || field.number().unwrap_or_default();
     match mark {

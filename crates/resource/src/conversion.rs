@@ -1,8 +1,8 @@
-//! Conversion of objects between versions by a webhook: what it is sent, and what of its answer counts
+//! Conversion of objects between versions by a webhook: the review sent to it, and the parts of its response that count
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#webhook-conversion>).
 //!
-//! Who sends it is the server. A webhook has a say in what objects hold, and in their labels and annotations; what else
-//! stands in their metadata stays as it was, whatever it answers.
+//! The server sends the review. A webhook may change the content of objects, their labels and annotations; the rest of
+//! their metadata stays as it was, whatever the response.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,22 +14,22 @@ use crate::metadata::labels::validate_labels;
 use crate::metadata::validate_annotations;
 use crate::{Aggregate, Field, FieldPath};
 
-/// How long a webhook may take.
+/// Timeout of a webhook call.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The group of reviews.
+/// API group of reviews.
 const GROUP: &str = "apiextensions.k8s.io";
 
 const KIND: &str = "ConversionReview";
 
-/// The bounds on an answer, which holds as many objects as were sent.
+/// Limits of a response, which holds as many objects as were sent.
 const ANSWER: Limits = Limits {
     max_bytes: 16 << 20,
     max_depth: Limits::TRUSTED.max_depth,
     max_nodes: 4_000_000,
 };
 
-/// Why an object is not converted.
+/// Reason why an object is not converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConversionError {
     /// The kind does not know this conversion.
@@ -40,31 +40,31 @@ pub enum ConversionError {
         /// The requested `apiVersion`.
         to: String,
     },
-    /// The definition has no such version.
+    /// The CRD has no such version.
     #[error("request to convert CR to an invalid group/version: {0}")]
     NoSuchTarget(String),
-    /// The object is in a version that the definition does not have any more.
+    /// The object is in a version that the CRD no longer has.
     #[error("request to convert CR from an invalid group/version: {0}")]
     NoSuchSource(String),
-    /// In the version, defaults make more of the object than there is room for.
+    /// The defaults of the version make the object too large.
     #[error(transparent)]
     Overgrown(#[from] holdfast_value::Error),
-    /// The webhook that converts objects failed.
+    /// The conversion webhook failed.
     #[error(transparent)]
     Webhook(#[from] WebhookFailure),
 }
 
-/// The versions of reviews.
+/// Versions of reviews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConversionReviewVersion {
-    /// `v1`, whose answers must be reviews of the same version and uid.
+    /// `v1`, whose responses must be reviews of the same version and uid.
     V1,
-    /// `v1beta1`, whose answers need say neither.
+    /// `v1beta1`, whose responses may omit both.
     V1Beta1,
 }
 
 impl ConversionReviewVersion {
-    /// The version of that name.
+    /// Returns the version of that name.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "v1" => Some(Self::V1),
@@ -84,39 +84,39 @@ impl ConversionReviewVersion {
 /// A webhook that converts the objects of a resource.
 #[derive(Clone, Debug)]
 pub struct ConversionWebhook {
-    /// The name of the definition.
+    /// Name of the CRD.
     pub definition: SmolStr,
-    /// How it is reached: a `clientConfig`.
+    /// Client configuration of the webhook: a `clientConfig`.
     pub client_config: Value,
-    /// The version of the reviews that it takes; `None` where none of those is known.
+    /// Version of the reviews that the webhook accepts; `None` if none of those is known.
     pub review_version: Option<ConversionReviewVersion>,
 }
 
-/// Why there are no converted objects, in the words that clients see.
+/// Reason why there are no converted objects, in the words that clients see.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct WebhookFailure {
-    /// The words.
+    /// Error message.
     pub message: String,
-    /// The type of the failure.
+    /// Type of the failure.
     pub kind: WebhookFailureKind,
 }
 
-/// The types of failures of webhooks, as metrics distinguish them.
+/// Types of webhook failures, as metrics distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WebhookFailureKind {
-    /// It could not be asked.
+    /// The call failed.
     Call,
-    /// What it says is no answer, or that it failed.
+    /// The response is malformed or reports a failure.
     Answer,
-    /// It gives more or fewer objects than it was given.
+    /// The response has more or fewer objects than the request.
     Count,
-    /// It gives an object that is not the one that it was given.
+    /// The response has an object that is not the one sent.
     Object,
 }
 
 impl WebhookFailureKind {
-    /// The name, as metrics give it.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Call => "conversion_webhook_call_failure",
@@ -128,11 +128,11 @@ impl WebhookFailureKind {
 }
 
 impl ConversionWebhook {
-    /// The review that asks for `objects` in `api_version`; `uid` names the question. Resource versions are the server's
-    /// affair and are left out.
+    /// Returns the review that requests `objects` in `api_version`; `uid` identifies the request. It leaves out
+    /// resource versions, which only concern the server.
     ///
     /// # Errors
-    /// Where the webhook takes no reviews that are known.
+    /// If the webhook accepts no known version of reviews.
     pub fn review(&self, uid: &str, objects: &[Value], api_version: &str) -> Result<Vec<u8>, WebhookFailure> {
         let version = self.review_version.ok_or_else(|| WebhookFailure {
             message: "no supported conversion review versions".to_owned(),
@@ -159,16 +159,16 @@ impl ConversionWebhook {
         Ok(bytes)
     }
 
-    /// The failure to ask for `objects`, of which there is one at least.
+    /// Returns the failure of a request to convert `objects`, of which there is at least one.
     pub fn unanswered(&self, objects: &[Value], why: &str) -> WebhookFailure {
         failure(WebhookFailureKind::Call, objects, &format!("failed: {why}"))
     }
 
-    /// The objects that an answer gives for `objects`, in their order, each with the metadata that it had but for labels and
-    /// annotations.
+    /// Returns the objects that a response has for `objects`, in their order, each with its original metadata except
+    /// for labels and annotations.
     ///
     /// # Errors
-    /// Why these are not the same objects in another version, or why there are none.
+    /// If these are not the same objects in another version, or if there are none.
     #[expect(clippy::indexing_slicing, reason = "the place of one of the objects")]
     pub fn converted(
         &self,
@@ -188,7 +188,7 @@ impl ConversionWebhook {
         }
         let pairs = objects.iter().zip(converted).enumerate();
         let checked = pairs.map(|(at, (original, converted))| {
-            // What is no object at all the reference reports without saying whose it is.
+            // The reference reports a value that is not an object without naming the original.
             if let Some(message) = no_object(&converted) {
                 let kind = WebhookFailureKind::Object;
                 return Err(WebhookFailure { message, kind });
@@ -217,7 +217,7 @@ fn failure(kind: WebhookFailureKind, objects: &[Value], why: &str) -> WebhookFai
     }
 }
 
-/// Reads an answer as a review of that version.
+/// Reads a response as a review of that version.
 fn read(answer: &[u8], version: ConversionReviewVersion) -> Result<Value, String> {
     let unreadable = |why: &dyn std::fmt::Display| format!("couldn't get version/kind; json parse error: {why}");
     let review = json::parse(answer, &ANSWER).map_err(|error| unreadable(&error))?;
@@ -253,7 +253,7 @@ fn read(answer: &[u8], version: ConversionReviewVersion) -> Result<Value, String
     }
 }
 
-/// Group, version and kind of an answer, as it was written.
+/// Group, version and kind of a response, as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct WrittenKind<'a> {
     group: &'a str,
@@ -275,7 +275,7 @@ impl<'a> WrittenKind<'a> {
         Ok(Self { group, version, kind })
     }
 
-    /// Returns the kind with what was left out taken from the review that was sent.
+    /// Returns the kind with missing parts filled in from the review that was sent.
     ///
     /// upstream: `apimachinery/pkg/runtime/serializer/json#gvkWithDefaults`.
     fn completed(self, sent: ConversionReviewVersion) -> Self {
@@ -306,13 +306,13 @@ impl fmt::Display for WrittenKind<'_> {
     }
 }
 
-/// Whether this is one of the kinds that every API knows, and that nothing converts.
+/// Returns true if this is one of the kinds that belong to every API and are never converted.
 pub fn is_unversioned(api_version: &str, kind: &str) -> bool {
     const KINDS: [&str; 5] = ["Status", "APIVersions", "APIGroup", "APIGroupList", "APIResourceList"];
     api_version == "v1" && KINDS.contains(&kind)
 }
 
-/// The objects that stand in the response of a review.
+/// Returns the objects in the response of a review.
 fn of_response(review: &Value, uid: &str, version: ConversionReviewVersion) -> Result<Vec<Value>, String> {
     let strict = version == ConversionReviewVersion::V1;
     let expected = WrittenKind {
@@ -341,7 +341,7 @@ fn of_response(review: &Value, uid: &str, version: ConversionReviewVersion) -> R
     Ok(objects.map(|objects| objects.to_vec()).unwrap_or_default())
 }
 
-/// Why a converted object cannot be read as one.
+/// Returns the reason why a converted object is not a valid object.
 fn no_object(converted: &Value) -> Option<String> {
     if converted.is_null() {
         return Some("unexpected end of JSON input".to_owned());
@@ -350,7 +350,7 @@ fn no_object(converted: &Value) -> Option<String> {
     nameless.then(|| format!("Object 'Kind' is missing in '{}'", json::to_string(converted)))
 }
 
-/// `converted` instead of `original`, if it is the same object in that version.
+/// Returns `converted` instead of `original`, if it is the same object in that version.
 fn adopt(original: &Value, converted: Value, at: usize, api_version: &str) -> Result<Value, String> {
     let text = |of: &Value, path: &[&str]| of.str_at(path).unwrap_or_default().to_owned();
     let of_index = |what: &str, expected: &str, received: &str| {
@@ -378,7 +378,7 @@ fn adopt(original: &Value, converted: Value, at: usize, api_version: &str) -> Re
     restore_metadata(original, converted).map_err(|why| format!("returned invalid metadata: {why}"))
 }
 
-/// The converted object with the metadata of the original, but for labels and annotations.
+/// Returns the converted object with the metadata of the original, except for labels and annotations.
 fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, String> {
     let returned = converted
         .get("metadata")
@@ -404,7 +404,7 @@ fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, Str
                 "metadata.{name}[{key}] must be a string, but is {go_type} in converted object"
             ));
         }
-        // What was wrong before is not the webhook's fault.
+        // The webhook is not responsible for earlier errors.
         if metadata.get(name) != Some(texts) {
             check_texts(&returned, name)?;
         }
@@ -417,7 +417,7 @@ fn restore_metadata(original: &Value, mut converted: Value) -> Result<Value, Str
 fn check_texts(metadata: &Value, name: &str) -> Result<(), String> {
     let mut errors = Vec::new();
     match metadata.get(name).and_then(Value::as_map) {
-        // The reference leaves out a letter here.
+        // The reference's path lacks a letter here.
         Some(texts) if name == "annotations" => {
             validate_annotations(&FieldPath::new("metadata.annotation"), texts, &mut errors);
         }
@@ -452,7 +452,7 @@ mod tests {
         )
     }
 
-    /// The outcome of an answer with this response to the question `q`.
+    /// Returns the result of a review with this response to the request `q`.
     fn answered(version: &str, response: &str) -> Result<String, String> {
         let review = format!(
             r#"{{"apiVersion":"apiextensions.k8s.io/{version}","kind":"ConversionReview","response":{response}}}"#
@@ -484,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_annotations_are_the_webhooks_and_other_metadata_is_not() {
+    fn webhook_changes_only_labels_and_annotations() {
         let converted = read_back(
             r#"{"apiVersion":"x.io/v2","kind":"A","metadata":{"name":"n","uid":"u","generation":9,"finalizers":["f"],
             "annotations":{"c":"d"}},"spec":{"new":1}}"#,
@@ -496,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_same_object_is_refused() {
+    fn response_with_another_object_is_rejected() {
         let object = |api_version: &str, kind: &str, metadata: &str| {
             format!(r#"{{"apiVersion":"{api_version}","kind":"{kind}","metadata":{metadata}}}"#)
         };
@@ -562,7 +562,7 @@ mod tests {
         ] {
             assert_eq!(failed("v1", response), format!("{start} {why}"));
         }
-        // The older version asks for no uid.
+        // The older version requires no uid.
         let old = failed("v1beta1", r#"{"result":{"status":"Success"}}"#);
         assert_eq!(old, format!("{start} returned 0 objects, expected 1"));
 

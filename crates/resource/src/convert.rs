@@ -1,7 +1,7 @@
 //! Objects in the versions of their resource, converted by the server or by a webhook.
 //!
-//! Most kinds know it themselves, and then it is done at once. Custom resources may have a webhook that does it: then it is
-//! waited for, and may fail. Who sends reviews to webhooks comes in as a [`ConversionCaller`].
+//! Most kinds convert their objects themselves, at once. Custom resources may have a conversion webhook, whose calls
+//! are awaited and may fail. A [`ConversionCaller`] sends the reviews to webhooks.
 
 use std::pin::Pin;
 
@@ -10,12 +10,12 @@ use holdfast_value::{Growth, Value};
 use crate::Resource;
 use crate::conversion::{ConversionError, ConversionWebhook, WebhookFailure};
 
-/// The answer of a webhook, which is waited for.
+/// Future of a webhook's response.
 pub type Converted<'a> = Pin<Box<dyn Future<Output = Result<Vec<Value>, WebhookFailure>> + Send + 'a>>;
 
 /// Sends reviews to conversion webhooks.
 pub trait ConversionCaller: Send + Sync {
-    /// What a webhook makes of `objects`, none of which is in `api_version`.
+    /// Returns the conversion by a webhook of `objects`, none of which is in `api_version`.
     fn convert<'a>(
         &'a self,
         webhook: &'a ConversionWebhook,
@@ -24,16 +24,16 @@ pub trait ConversionCaller: Send + Sync {
     ) -> Converted<'a>;
 }
 
-/// The webhook that converts `object` to `api_version`, if any.
+/// Returns the webhook that converts `object` to `api_version`, if any.
 pub fn webhook<'r>(resource: &'r Resource, object: &Value, api_version: &str) -> Option<&'r ConversionWebhook> {
     let webhook = resource.conversion_webhook()?;
     (object.str_at(&["apiVersion"]) != Some(api_version)).then_some(webhook)
 }
 
-/// `object` in another version of its resource. Kinds that know the way themselves wait for nothing.
+/// Returns `object` in another version of its resource. Only conversion by a webhook waits.
 ///
 /// # Errors
-/// Where there is no such way, or where the webhook fails.
+/// If there is no such conversion, or if the webhook fails.
 pub async fn convert(
     caller: &dyn ConversionCaller,
     resource: &Resource,
@@ -47,7 +47,7 @@ pub async fn convert(
     one_by_webhook(caller, resource, webhook, object, api_version).await
 }
 
-/// A single object as its webhook converts it.
+/// Returns a single object as its webhook converts it.
 async fn one_by_webhook(
     caller: &dyn ConversionCaller,
     resource: &Resource,
@@ -59,10 +59,10 @@ async fn one_by_webhook(
     Ok(converted.pop().unwrap_or_default())
 }
 
-/// As [`convert`], for an object as a write leaves it.
+/// Converts like [`convert`], but an object that a write produced.
 ///
 /// # Errors
-/// Those of [`convert`].
+/// If [`convert`] fails.
 pub async fn convert_written(
     caller: &dyn ConversionCaller,
     resource: &Resource,
@@ -75,10 +75,10 @@ pub async fn convert_written(
     one_by_webhook(caller, resource, webhook, object, api_version).await
 }
 
-/// A stored object as clients see it in `api_version`.
+/// Returns a stored object in the form that clients see in `api_version`.
 ///
 /// # Errors
-/// Those of [`convert`].
+/// If [`convert`] fails.
 pub async fn shown(
     caller: &dyn ConversionCaller,
     resource: &Resource,
@@ -91,10 +91,10 @@ pub async fn shown(
     convert(caller, resource, stored, api_version).await
 }
 
-/// The same where no webhook has to be asked.
+/// Converts an object like [`shown`] if that needs no webhook.
 ///
 /// # Errors
-/// Where the kind does not know the way.
+/// If the kind cannot convert to that version.
 pub fn shown_at_once(resource: &Resource, stored: Value, api_version: &str) -> Result<Value, ConversionError> {
     if resource.is_stored_in(api_version) && !resource.conventions.form_changes {
         return Ok(stored);
@@ -102,21 +102,21 @@ pub fn shown_at_once(resource: &Resource, stored: Value, api_version: &str) -> R
     resource.convert(stored, api_version)
 }
 
-/// A stored object in the form that its version has now, which is how it goes to its webhook.
+/// Returns a stored object in the current form of its version, in which it is sent to its webhook.
 ///
 /// # Errors
-/// Where its version is none any more.
+/// If its version no longer exists.
 pub fn formed(resource: &Resource, stored: Value) -> Result<Value, ConversionError> {
     let own = stored.str_at(&["apiVersion"]).unwrap_or_default().to_owned();
     let formed = resource.convert(stored, &own);
     formed.map_err(|_| ConversionError::NoSuchSource(own))
 }
 
-/// Objects that are in other versions and have the form of these, as their webhook converts them. They lose what the new one
-/// does not specify.
+/// Returns the webhook's conversion of objects that are in other versions, in the current form of these. They lose the
+/// fields that the new version does not specify.
 ///
 /// # Errors
-/// Where the webhook fails, or an object becomes too large.
+/// If the webhook fails, or an object becomes too large.
 pub async fn by_webhook(
     caller: &dyn ConversionCaller,
     resource: &Resource,

@@ -31,7 +31,7 @@ pub struct CounterFamily {
 }
 
 impl CounterFamily {
-    /// Makes a family without counters.
+    /// Creates a family without counters.
     pub fn new(name: &'static str, help: &'static str, labels: &'static [&'static str]) -> Self {
         Self {
             name,
@@ -41,7 +41,7 @@ impl CounterFamily {
         }
     }
 
-    /// Adds a counter that is shown before it counts anything.
+    /// Adds a counter that is reported even while it is zero.
     #[must_use]
     pub fn with_zero(self, values: &[&str]) -> Self {
         self.add(values, 0);

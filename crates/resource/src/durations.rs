@@ -1,10 +1,10 @@
-//! Numbers of durations by bucket, for metrics: to note a duration is to add to two numbers.
+//! Counts of durations by bucket, for metrics: recording a duration increments two numbers.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Numbers of durations in `N` buckets and one for longer ones.
+/// Counts of durations in `N` buckets and one for longer ones.
 #[derive(Debug)]
 pub struct Durations<const N: usize> {
     counts: [AtomicU64; N],
@@ -23,7 +23,7 @@ impl<const N: usize> Default for Durations<N> {
 }
 
 impl<const N: usize> Durations<N> {
-    /// Notes a duration. `buckets` are the longest times in seconds that count for each bucket, in ascending order.
+    /// Records a duration. `buckets` are the upper bounds of the buckets in seconds, in ascending order.
     pub fn observe(&self, buckets: &[f64; N], took: Duration) {
         let seconds = took.as_secs_f64();
         let bucket = buckets.iter().position(|longest| seconds <= *longest);
@@ -33,7 +33,7 @@ impl<const N: usize> Durations<N> {
         self.nanoseconds.fetch_add(nanoseconds, Relaxed);
     }
 
-    /// The numbers as they are now.
+    /// Returns the current counts.
     pub fn read(&self) -> DurationCounts<N> {
         DurationCounts {
             counts: array::from_fn(|at| self.counts.get(at).map_or(0, |count| count.load(Relaxed))),
@@ -43,19 +43,19 @@ impl<const N: usize> Durations<N> {
     }
 }
 
-/// How many durations there were.
+/// Counts of durations by bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DurationCounts<const N: usize> {
-    /// Those of each bucket alone.
+    /// Counts of the buckets, not cumulative.
     pub counts: [u64; N],
-    /// Those that are longer than all buckets.
+    /// Count of durations longer than all buckets.
     pub longer: u64,
-    /// All of them together.
+    /// Sum of all durations.
     pub sum: Duration,
 }
 
 impl<const N: usize> DurationCounts<N> {
-    /// How many there were in all.
+    /// Returns the total count.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum::<u64>() + self.longer
     }

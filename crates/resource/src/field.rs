@@ -1,14 +1,14 @@
-//! Reading an object for validation: a value together with the place it stands at.
+//! Reading an object for validation: a value together with its path.
 
 use holdfast_value::Value;
 
 use crate::{FieldError, FieldPath};
 
-/// A field of an object and where it stands. Walking down costs nothing but the look-ups; the text of the path is made
-/// only for a field that turns out to be wrong.
+/// A field of an object and its path. Descending costs only the lookups; the text of the path is built only for a field
+/// that turns out to be wrong.
 ///
-/// What is missing reads as the zero value of its type (`""`, no items, `false`), as the reference reads it, and so does
-/// `null`; a value of another type than requested reads as missing, since types are checked before validation.
+/// A missing field reads as the zero value of its type (`""`, no items, `false`), as in the reference, and so does
+/// `null`. A value of another type than requested reads as missing, since types are checked before validation.
 #[derive(Clone, Copy)]
 pub struct Field<'v, 'p> {
     value: Option<&'v Value>,
@@ -24,12 +24,12 @@ enum Position<'v, 'p> {
 }
 
 impl<'v, 'p> Field<'v, 'p> {
-    /// The object itself.
+    /// Returns the object itself as a field.
     pub fn root(object: &'v Value) -> Self {
         Self::placed(Some(object), "")
     }
 
-    /// A value that stands at `path` of its object.
+    /// Returns a value with the path `path` in its object.
     pub fn placed(value: Option<&'v Value>, path: &'p str) -> Self {
         Self {
             value: value.filter(|value| !value.is_null()),
@@ -37,7 +37,7 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
-    /// The member `name` of the map here.
+    /// Returns the member `name` of the map here.
     pub fn child<'s>(&'s self, name: &'s str) -> Field<'v, 's> {
         Field {
             value: self
@@ -48,7 +48,8 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
-    /// The same value, shown as a member `name` of this field: for checks that report a value at a place of its own.
+    /// Returns the same value with the path of a member `name` of this field, for checks that report a value at another
+    /// path.
     pub fn shown_as<'s>(&'s self, name: &'s str) -> Field<'v, 's> {
         Field {
             value: self.value,
@@ -56,7 +57,7 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
-    /// Another value, shown at the place of this one: for checks that report a value elsewhere.
+    /// Returns another value with the path of this one, for checks that report a value elsewhere.
     pub fn in_place<'w>(&self, value: Option<&'w Value>) -> Field<'w, 'p>
     where
         'v: 'w,
@@ -67,7 +68,7 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
-    /// The entry `key` of the map here, shown as `field[key]`.
+    /// Returns the entry `key` of the map here, with the path `field[key]`.
     pub fn entry<'s>(&'s self, key: &'s str) -> Field<'v, 's> {
         Field {
             value: self
@@ -78,7 +79,7 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
-    /// The items of the list here, each with its place.
+    /// Returns the items of the list here, each with its path.
     pub fn items<'s>(&'s self) -> impl Iterator<Item = Field<'v, 's>> {
         self.slice().iter().enumerate().map(|(index, value)| Field {
             value: Some(value),
@@ -86,7 +87,7 @@ impl<'v, 'p> Field<'v, 'p> {
         })
     }
 
-    /// The entries of the map here, each shown as `field[key]`.
+    /// Returns the entries of the map here, each with the path `field[key]`.
     pub fn entries<'s>(&'s self) -> impl Iterator<Item = (&'v str, Field<'v, 's>)> {
         let entries: &'v [_] = self.value.and_then(Value::as_map).map_or(&[], |map| map);
         entries.iter().map(|(key, value)| {
@@ -99,7 +100,7 @@ impl<'v, 'p> Field<'v, 'p> {
         })
     }
 
-    /// Whether this is what its object holds at `path`, and not a value that is shown there.
+    /// Returns true if this is the object's own value at `path`, and not a value that is only reported there.
     pub(crate) fn stands_at(&self, path: &[&str]) -> bool {
         match (self.place, path.split_last()) {
             (Position::Root(""), None) => true,
@@ -108,37 +109,37 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
-    /// The value, if the field is set.
+    /// Returns the value, if the field is set.
     pub fn value(&self) -> Option<&'v Value> {
         self.value
     }
 
-    /// Whether the field is set, be it to an empty value.
+    /// Returns true if the field is set, even to an empty value.
     pub fn is_set(&self) -> bool {
         self.value.is_some()
     }
 
-    /// The text here; empty if there is none.
+    /// Returns the text here; empty if there is none.
     pub fn text(&self) -> &'v str {
         self.value.and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The whole number here, if there is one.
+    /// Returns the whole number here, if there is one.
     pub fn number(&self) -> Option<i64> {
         self.value.and_then(Value::as_i64)
     }
 
-    /// Whether `true` stands here.
+    /// Returns true if the value here is `true`.
     pub fn is_true(&self) -> bool {
         self.value.and_then(Value::as_bool).unwrap_or_default()
     }
 
-    /// The items of the list here; none if there is no list.
+    /// Returns the items of the list here; none if there is no list.
     pub fn slice(&self) -> &'v [Value] {
         self.value.and_then(Value::as_list).map_or(&[], |list| list)
     }
 
-    /// How many items the list or entries the map here has.
+    /// Returns the number of items of the list or of entries of the map here.
     pub fn len(&self) -> usize {
         match self.value {
             Some(Value::List(list)) => list.len(),
@@ -147,12 +148,12 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
-    /// Whether there is no item and no entry here.
+    /// Returns true if there is no item and no entry here.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Where the field stands.
+    /// Returns the path of the field.
     pub fn path(&self) -> FieldPath {
         match self.place {
             Position::Root(path) => FieldPath::new(path),
@@ -162,47 +163,47 @@ impl<'v, 'p> Field<'v, 'p> {
         }
     }
 
-    /// That the field must be set.
+    /// Returns the error that the field must be set.
     pub fn required(&self, detail: impl Into<String>) -> FieldError {
         FieldError::required(&self.path(), detail)
     }
 
-    /// That the field holds what it may not hold; `null` is shown where it is missing.
+    /// Returns the error that the field has an invalid value; a missing value is reported as `null`.
     pub fn invalid(&self, detail: impl Into<String>) -> FieldError {
         FieldError::invalid(&self.path(), self.value.cloned().unwrap_or_default(), detail)
     }
 
-    /// That the number here is wrong; `0` is shown where it is missing.
+    /// Returns the error that the number here is invalid; a missing value is reported as `0`.
     pub fn invalid_number(&self, detail: impl Into<String>) -> FieldError {
         FieldError::invalid(&self.path(), self.number().unwrap_or_default(), detail)
     }
 
-    /// That the text here is wrong; `""` is shown where it is missing.
+    /// Returns the error that the text here is invalid; a missing value is reported as `""`.
     pub fn invalid_text(&self, detail: impl Into<String>) -> FieldError {
         FieldError::invalid(&self.path(), self.text(), detail)
     }
 
-    /// That the field is wrong, with `value` shown as the wrong value.
+    /// Returns the error that the field is invalid, with `value` as the reported value.
     pub fn invalid_as(&self, value: impl Into<Value>, detail: impl Into<String>) -> FieldError {
         FieldError::invalid(&self.path(), value, detail)
     }
 
-    /// That the text here is none of `supported`; `""` is shown where it is missing.
+    /// Returns the error that the text here is none of `supported`; a missing value is reported as `""`.
     pub fn not_supported(&self, supported: &[&str]) -> FieldError {
         FieldError::not_supported(&self.path(), self.text(), supported)
     }
 
-    /// That what stands here stood in the list before; `""` is shown where it is missing.
+    /// Returns the error that the value here is already in the list; a missing value is reported as `""`.
     pub fn duplicate(&self) -> FieldError {
         FieldError::duplicate(&self.path(), self.value_or_empty_text())
     }
 
-    /// That the field may not be set or changed.
+    /// Returns the error that the field may not be set or changed.
     pub fn forbidden(&self, detail: impl Into<String>) -> FieldError {
         FieldError::forbidden(&self.path(), detail)
     }
 
-    /// That what the field names is not there; `""` is shown where it is missing.
+    /// Returns the error that the field refers to something that does not exist; a missing value is reported as `""`.
     pub fn not_found(&self) -> FieldError {
         FieldError::not_found(&self.path(), self.value_or_empty_text())
     }
@@ -211,12 +212,12 @@ impl<'v, 'p> Field<'v, 'p> {
         self.value.cloned().unwrap_or_else(|| "".into())
     }
 
-    /// That the text here is longer than `max` bytes.
+    /// Returns the error that the text here is longer than `max` bytes.
     pub fn too_long(&self, max: usize) -> FieldError {
         FieldError::too_long(&self.path(), max)
     }
 
-    /// That there are more than `max` items or entries here.
+    /// Returns the error that there are more than `max` items or entries here.
     pub fn too_many(&self, max: usize) -> FieldError {
         FieldError::too_many(&self.path(), self.len(), max)
     }
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_reads_as_zero() {
+    fn missing_field_reads_as_zero() {
         let object = Value::empty_map();
         let root = Field::root(&object);
         let missing = root.child("a");

@@ -1,4 +1,4 @@
-//! What is wrong with a field, in the form that clients see as the causes of a 422.
+//! Validation errors of fields, in the form that clients see as the causes of a 422.
 
 use std::fmt::{self, Write as _};
 
@@ -7,18 +7,18 @@ use holdfast_gotext::number::general;
 use holdfast_gotext::quote::quote;
 use holdfast_value::Value;
 
-/// Where a field stands in an object, in the form of the reference: `spec.containers[0].ports[1].name`, and
-/// `data[key]` for the key of a map. The empty path is the object itself and is shown as `<nil>`.
+/// Path of a field in an object, in the form of the reference: `spec.containers[0].ports[1].name`, and `data[key]` for
+/// the key of a map. The empty path is the object itself and is displayed as `<nil>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FieldPath(String);
 
 impl FieldPath {
-    /// The path of a top-level field, or a dotted path of fields.
+    /// Creates the path of a top-level field, or of a dotted path of fields.
     pub fn new(path: &str) -> Self {
         Self(path.to_owned())
     }
 
-    /// The field `name` below this one.
+    /// Returns the path of the field `name` below this one.
     pub fn child(&self, name: &str) -> Self {
         let mut path = String::with_capacity(self.0.len() + 1 + name.len());
         path.push_str(&self.0);
@@ -29,17 +29,17 @@ impl FieldPath {
         Self(path)
     }
 
-    /// The item `index` of the list that this is.
+    /// Returns the path of the item `index` of this list.
     pub fn index(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
 
-    /// The entry `key` of the map that this is.
+    /// Returns the path of the entry `key` of this map.
     pub fn key(&self, key: &str) -> Self {
         Self(format!("{}[{key}]", self.0))
     }
 
-    /// The text of the path; empty for the object itself.
+    /// Returns the text of the path; empty for the object itself.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -56,15 +56,15 @@ impl fmt::Display for FieldPath {
 pub enum FieldErrorKind {
     /// `FieldValueRequired`: missing or empty.
     Required,
-    /// `FieldValueInvalid`: not what the field may hold.
+    /// `FieldValueInvalid`: not a valid value of the field.
     Invalid,
-    /// `FieldValueNotSupported`: not one of the values listed.
+    /// `FieldValueNotSupported`: none of the supported values.
     NotSupported,
     /// `FieldValueDuplicate`: twice in a list.
     Duplicate,
     /// `FieldValueForbidden`: may not be set or changed.
     Forbidden,
-    /// `FieldValueNotFound`: refers to what is not there.
+    /// `FieldValueNotFound`: refers to something that does not exist.
     NotFound,
     /// `FieldValueTooLong`: more bytes or characters than allowed.
     TooLong,
@@ -77,7 +77,7 @@ pub enum FieldErrorKind {
 }
 
 impl FieldErrorKind {
-    /// The `reason` of a cause, and how its message begins.
+    /// Returns the `reason` of a cause, and the beginning of its message.
     const fn texts(self) -> (&'static str, &'static str) {
         match self {
             Self::Required => ("FieldValueRequired", "Required value"),
@@ -94,21 +94,21 @@ impl FieldErrorKind {
     }
 }
 
-/// One thing that is wrong with one field.
+/// A validation error of one field.
 #[derive(Clone, Debug)]
 pub struct FieldError {
     /// The kind of the error.
     pub kind: FieldErrorKind,
-    /// The field that is wrong.
+    /// Path of the field.
     pub field: FieldPath,
-    /// The value found there, where the message shows it.
+    /// The field's value, if the message contains it.
     pub value: Option<Value>,
-    /// What the field may hold instead, or why it is refused. May be empty.
+    /// Supported values, or the reason for the error. May be empty.
     pub detail: String,
 }
 
 impl FieldError {
-    /// A field that must be there is missing or empty.
+    /// Returns the error that a required field is missing or empty.
     pub fn required(field: &FieldPath, detail: impl Into<String>) -> Self {
         Self {
             kind: FieldErrorKind::Required,
@@ -118,7 +118,7 @@ impl FieldError {
         }
     }
 
-    /// A field holds what it may not hold.
+    /// Returns the error that a field has an invalid value.
     pub fn invalid(field: &FieldPath, value: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self {
             kind: FieldErrorKind::Invalid,
@@ -128,7 +128,8 @@ impl FieldError {
         }
     }
 
-    /// A field holds what it may not hold; `shown` is what, for values whose members have an order.
+    /// Returns the error that a field has an invalid value; `shown` is its text, for values whose members have an
+    /// order.
     pub fn invalid_shown(field: &FieldPath, mut shown: String, detail: &str) -> Self {
         if !detail.is_empty() {
             shown.push_str(": ");
@@ -142,12 +143,13 @@ impl FieldError {
         }
     }
 
-    /// A field holds a text that it may not hold, which the reference reports by its pointer: it is shown as JSON.
+    /// Returns the error that a field has an invalid text, which the reference reports by its pointer: it is formatted
+    /// as JSON.
     pub fn invalid_pointer(field: &FieldPath, text: &str, detail: &str) -> Self {
         Self::invalid_shown(field, Value::from(text).to_string(), detail)
     }
 
-    /// A field holds none of the values that it may hold; `supported` is listed in the order given.
+    /// Returns the error that a field has none of its supported values; `supported` is listed in the given order.
     pub fn not_supported(field: &FieldPath, value: impl Into<Value>, supported: &[&str]) -> Self {
         let mut detail = String::from("supported values: ");
         for (at, name) in supported.iter().enumerate() {
@@ -162,14 +164,14 @@ impl FieldError {
         }
     }
 
-    /// The same; `shown` is what the field holds, for values whose members have an order.
+    /// Returns the same error; `shown` is the text of the value, for values whose members have an order.
     pub fn not_supported_shown(field: &FieldPath, shown: &str, supported: &[&str]) -> Self {
         let mut error = Self::not_supported(field, Value::Null, supported);
         (error.value, error.detail) = (None, format!("{shown}: {}", error.detail));
         error
     }
 
-    /// An item stands in a list for the second time.
+    /// Returns the error that a list has an item for the second time.
     pub fn duplicate(field: &FieldPath, value: impl Into<Value>) -> Self {
         let (kind, value) = (FieldErrorKind::Duplicate, Some(value.into()));
         Self {
@@ -180,7 +182,7 @@ impl FieldError {
         }
     }
 
-    /// A field may not be set or changed here.
+    /// Returns the error that a field may not be set or changed here.
     pub fn forbidden(field: &FieldPath, detail: impl Into<String>) -> Self {
         Self {
             kind: FieldErrorKind::Forbidden,
@@ -190,7 +192,7 @@ impl FieldError {
         }
     }
 
-    /// A field names something that is not there.
+    /// Returns the error that a field refers to something that does not exist.
     pub fn not_found(field: &FieldPath, value: impl Into<Value>) -> Self {
         let (kind, value) = (FieldErrorKind::NotFound, Some(value.into()));
         Self {
@@ -201,7 +203,7 @@ impl FieldError {
         }
     }
 
-    /// A text is longer than `max` bytes.
+    /// Returns the error that a text is longer than `max` bytes.
     pub fn too_long(field: &FieldPath, max: usize) -> Self {
         let bytes = if max == 1 { "byte" } else { "bytes" };
         let detail = format!("may not be more than {max} {bytes}");
@@ -213,7 +215,7 @@ impl FieldError {
         }
     }
 
-    /// A list has `actual` items where `max` are allowed.
+    /// Returns the error that a list has `actual` items and only `max` are allowed.
     pub fn too_many(field: &FieldPath, actual: usize, max: usize) -> Self {
         let items = if max == 1 { "item" } else { "items" };
         let (kind, value) = (FieldErrorKind::TooMany, Some(Value::Int(actual as i64)));
@@ -225,7 +227,7 @@ impl FieldError {
         }
     }
 
-    /// The check itself failed; `detail` says how.
+    /// Returns the error that the check itself failed; `detail` is the reason.
     pub fn internal(field: &FieldPath, detail: impl Into<String>) -> Self {
         Self {
             kind: FieldErrorKind::Internal,
@@ -235,19 +237,19 @@ impl FieldError {
         }
     }
 
-    /// The same error with a text behind it.
+    /// Returns the same error with a detail text.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = detail.into();
         self
     }
 
-    /// The `reason` of this error as a cause of a `Status`.
+    /// Returns the `reason` of this error as a cause of a `Status`.
     pub fn reason(&self) -> &'static str {
         self.kind.texts().0
     }
 
-    /// The `message` of this error as a cause of a `Status`: without the field.
+    /// Returns the `message` of this error as a cause of a `Status`: without the field.
     pub fn message(&self) -> String {
         let mut message = String::from(self.kind.texts().1);
         match &self.value {
@@ -275,7 +277,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Field errors in one text: a single one as it is, several in brackets, each text once.
+/// Field errors in one text: a single one unchanged, several in brackets, without repeated texts.
 pub struct Aggregate<'a>(pub &'a [FieldError]);
 
 impl fmt::Display for Aggregate<'_> {
@@ -294,10 +296,10 @@ impl fmt::Display for Aggregate<'_> {
     }
 }
 
-/// How much text of errors an answer holds: what is wrong with one object may show large parts of it over and over.
+/// Limit of the error texts in a response: the errors of one object may repeat large parts of it many times.
 pub const MESSAGE_BYTES: usize = 2 << 20;
 
-/// Whether there is room for `text`; the first text always has it.
+/// Returns true if there is room for `text`; the first text always fits.
 pub fn fits_in_message(left: &mut usize, text: &str) -> bool {
     let first = *left == MESSAGE_BYTES;
     let room = text.len() <= *left;

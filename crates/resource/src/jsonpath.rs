@@ -1,14 +1,15 @@
-//! JSONPath as kubectl and printer columns read it (<https://kubernetes.io/docs/reference/kubectl/jsonpath/>): fields,
-//! indices, slices, wildcards, unions, recursive descent and filters. What is not there yields nothing.
+//! JSONPath in the form that kubectl and printer columns use
+//! (<https://kubernetes.io/docs/reference/kubectl/jsonpath/>): fields, indices, slices, wildcards, unions, recursive
+//! descent and filters. A missing value yields nothing.
 
 use std::cmp::Ordering;
 
 use holdfast_value::{SmolStr, Value};
 
-/// How many values a path may yield on its way, so that wildcards within wildcards end.
+/// Maximum number of intermediate values of a path, so that wildcards within wildcards end.
 const MAX_VALUES: usize = 10_000;
 
-/// How deep recursive descent goes.
+/// Maximum depth of recursive descent.
 const MAX_DEPTH: usize = 64;
 
 /// A path into an object.
@@ -55,7 +56,7 @@ enum Comparison {
     More,
 }
 
-/// That an object is not as the path takes it to be, such as a list that is too short.
+/// Error that an object does not have the structure that the path expects, such as a list that is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Unreadable;
 
@@ -71,7 +72,7 @@ impl Comparison {
         (">", Comparison::More),
     ];
 
-    /// Only scalars of one type are compared; of booleans only whether they are the same.
+    /// Compares two scalars of one type; booleans only for equality.
     fn holds(self, left: &Value, right: &Value) -> Found<bool> {
         use Value::{Bool, Float, Int, String, UInt};
         match (left, right) {
@@ -95,7 +96,7 @@ impl JsonPath {
     /// Reads a path such as `.status.conditions[?(@.type=="Ready")].status`, with or without braces around it.
     ///
     /// # Errors
-    /// What cannot be read, in a few words.
+    /// If the path is invalid, with a short description.
     pub fn parse(text: &str) -> Result<Self, String> {
         let inner = text
             .strip_prefix('{')
@@ -110,13 +111,13 @@ impl JsonPath {
         }
     }
 
-    /// The values that the path leads to, in the order of the object; none where the object is not as the path takes it to be,
-    /// such as where an index lies behind the end of a list.
+    /// Returns the values that the path leads to, in the order of the object. There are none if the object does not
+    /// have the structure that the path expects, for example if an index is beyond the end of a list.
     pub fn find<'v>(&self, object: &'v Value) -> Vec<&'v Value> {
         self.follow(object).unwrap_or_default()
     }
 
-    /// The names of the fields that the path begins with: it reads nothing beside what stands there.
+    /// Returns the names of the fields that the path begins with: it reads nothing outside the field that they lead to.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.steps.iter().map_while(|step| match step {
             Step::Field(name) => Some(name.as_str()),
@@ -185,7 +186,7 @@ impl Step {
     }
 }
 
-/// The items of a list; `None` of null, which has none.
+/// Returns the items of a list; `None` for null, which has none.
 fn list(value: &Value) -> Found<Option<&[Value]>> {
     match value {
         Value::Null => Ok(None),
@@ -258,7 +259,7 @@ impl Reader<'_> {
                     steps.push(self.field()?);
                 }
             } else if self.take(".") {
-                // A point alone is the value itself.
+                // A single dot is the value itself.
                 if !self.rest.is_empty() && !self.rest.starts_with('[') {
                     steps.push(self.field()?);
                 }
@@ -280,7 +281,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A name up to the next sign; a backslash takes the next letter as it is.
+    /// Reads a name up to the next sign; a backslash escapes the next letter.
     fn field(&mut self) -> Result<Step, String> {
         if self.take("*") {
             return Ok(Step::Wildcard);
@@ -371,7 +372,7 @@ impl Reader<'_> {
         self.rest = self.rest.trim_start_matches(' ');
     }
 
-    /// A quoted name is read like one behind a point: what it has of points and brackets leads further down, too.
+    /// Reads a quoted name like one after a dot: dots and brackets within it descend further, too.
     fn quoted_path(&mut self) -> Result<Option<Step>, String> {
         let Some(quote) = self.rest.chars().next().filter(|letter| matches!(letter, '\'' | '"')) else {
             return Ok(None);

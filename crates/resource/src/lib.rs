@@ -1,13 +1,13 @@
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
-//! What the server knows of a resource, as data.
+//! Descriptions of resources, as data.
 //!
-//! A [`Resource`] describes one group's resource: its names and scope, the versions it is served in, how it is stored,
-//! which fields each write may touch, the [`Strategy`] that shapes and checks what is written, and the [`Capabilities`] that
-//! only some kinds have. The request path knows
-//! descriptors alone; the [`Registry`] is the snapshot of all of them that a request works with.
+//! A [`Resource`] describes one group's resource: its names and scope, the versions it is served in, its storage, the
+//! fields that each write may touch, the [`Strategy`] that shapes and validates written objects, and the
+//! [`Capabilities`] that only some kinds have. The request path knows only descriptors; the [`Registry`] is the
+//! snapshot of all of them that a request works with.
 //!
-//! Invariant: nothing here does I/O. What a strategy needs of other objects it asks of a [`Lookup`].
+//! Invariant: nothing here does I/O. A strategy reads other objects through a [`Lookup`].
 
 pub mod access;
 mod capability;

@@ -2,7 +2,7 @@ use std::fmt;
 
 use smol_str::{SmolStr, format_smolstr};
 
-/// An API group and version, such as `apps/v1`; the group of the core resources is empty and left out (`v1`).
+/// An API group and version, such as `apps/v1`; the group of the core resources is empty and omitted (`v1`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupVersion {
     /// The group; empty for the core group.
@@ -12,7 +12,7 @@ pub struct GroupVersion {
 }
 
 impl GroupVersion {
-    /// The pair of `group` and `version`.
+    /// Returns the pair of `group` and `version`.
     pub fn new(group: impl Into<SmolStr>, version: impl Into<SmolStr>) -> Self {
         Self {
             group: group.into(),
@@ -20,7 +20,7 @@ impl GroupVersion {
         }
     }
 
-    /// Reads the text of an `apiVersion` field. `None` where it has more than one slash or no version.
+    /// Reads the text of an `apiVersion` field. `None` if it has more than one slash or no version.
     pub fn parse(api_version: &str) -> Option<Self> {
         match api_version.split_once('/') {
             None if api_version.is_empty() => None,
@@ -30,7 +30,7 @@ impl GroupVersion {
         }
     }
 
-    /// The text that stands in an `apiVersion` field.
+    /// Returns the value of an `apiVersion` field.
     pub fn api_version(&self) -> SmolStr {
         if self.group.is_empty() {
             self.version.clone()
@@ -55,7 +55,7 @@ pub struct GroupVersionKind {
     pub kind: SmolStr,
 }
 
-/// A kind in a group, whatever the version; shown as `Deployment.apps`, or `Pod` for the core group.
+/// A kind in a group, in any version; displayed as `Deployment.apps`, or `Pod` for the core group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupKind {
     /// The group; empty for the core group.
@@ -70,7 +70,7 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// A resource in a group, whatever the version; shown as `deployments.apps`, or `pods` for the core group.
+/// A resource in a group, in any version; displayed as `deployments.apps`, or `pods` for the core group.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupResource {
     /// The group; empty for the core group.

@@ -1,13 +1,13 @@
-//! Fields of an object by their path, where what stands on the way may be of another type: paths that a definition names,
-//! such as those of a Scale.
+//! Fields of an object by their path, where values on the way may be of another type: paths that a CRD names, such as
+//! those of a Scale.
 
 use holdfast_value::text::Plain;
 use holdfast_value::{SmolStr, Value};
 
-/// What stands at `path`; nothing where a field on the way is absent.
+/// Returns the value at `path`; nothing if a field on the way is absent.
 ///
 /// # Errors
-/// In the reference's words, where something on the way is no map.
+/// If a value on the way is not a map, in the reference's words.
 #[expect(clippy::indexing_slicing, reason = "the place of a step of this very path")]
 pub fn nested_field<'v>(object: &'v Value, path: &[SmolStr]) -> Result<Option<&'v Value>, String> {
     let mut found = object;
@@ -25,10 +25,10 @@ pub fn nested_field<'v>(object: &'v Value, path: &[SmolStr]) -> Result<Option<&'
     Ok(Some(found).filter(|found| !found.is_null()))
 }
 
-/// The integer at `path`.
+/// Returns the integer at `path`.
 ///
 /// # Errors
-/// As [`nested_field`], and where what stands there is no integer.
+/// If [`nested_field`] fails, or the value is not an integer.
 pub fn nested_integer(object: &Value, path: &[SmolStr]) -> Result<Option<i64>, String> {
     match nested_field(object, path)? {
         None => Ok(None),
@@ -37,10 +37,10 @@ pub fn nested_integer(object: &Value, path: &[SmolStr]) -> Result<Option<i64>, S
     }
 }
 
-/// The text at `path`.
+/// Returns the text at `path`.
 ///
 /// # Errors
-/// As [`nested_field`], and where what stands there is no text.
+/// If [`nested_field`] fails, or the value is not a text.
 pub fn nested_text<'v>(object: &'v Value, path: &[SmolStr]) -> Result<Option<&'v str>, String> {
     match nested_field(object, path)? {
         None => Ok(None),
@@ -49,7 +49,7 @@ pub fn nested_text<'v>(object: &'v Value, path: &[SmolStr]) -> Result<Option<&'v
     }
 }
 
-/// A path as messages show it: `.spec.replicas`.
+/// Returns a path in the form of messages: `.spec.replicas`.
 pub fn nested_path(path: &[SmolStr]) -> String {
     path.iter().flat_map(|name| [".", name.as_str()]).collect()
 }
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_of_another_type_is_an_error_and_what_is_absent_is_not() {
+    fn wrong_type_is_an_error_and_absent_field_is_not() {
         let object = json::parse(br#"{"spec":{"n":3,"s":"x","z":null},"status":"y"}"#, &Limits::TRUSTED).unwrap();
         let path = |text: &str| text.split('.').map(SmolStr::new).collect::<Vec<_>>();
         assert_eq!(nested_integer(&object, &path("spec.n")), Ok(Some(3)));

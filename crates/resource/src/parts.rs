@@ -1,8 +1,9 @@
-//! Parts of objects that need no second look.
+//! Parts of objects that need no second validation.
 //!
-//! Some parts are checked by what they hold alone: the template of the Pods of a workload is right or wrong whatever stands
-//! beside it. Where a write leaves such a part as it is, and this process has found it right when it stored the object, it is right
-//! again. What another server stored, or this one before its last start, is not known: there the part is looked at.
+//! The validation of some parts depends only on their own content: the template of the Pods of a workload is valid or
+//! invalid whatever the rest of the object. If a write leaves such a part unchanged, and this process found it valid
+//! when it stored the object, it is still valid. There are no facts about objects that another server stored, or that
+//! this one stored before its last start: their parts are validated.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -10,25 +11,25 @@ use holdfast_value::Value;
 
 use crate::Field;
 
-/// What this process knows of an object that it stored. It is kept beside the object in memory, and nowhere else.
+/// Facts that this process knows about an object that it stored. They are kept only in memory, next to the object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// Whether the object has the form of its type and its defaults.
+    /// True if the object has the form of its type and its defaults.
     pub formed: bool,
-    /// What is known of its parts, two bits for each of them.
+    /// Facts about its parts, two bits for each part.
     parts: u8,
 }
 
-/// What may be known of a part.
+/// Fact about a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// Nothing is wrong with it.
+    /// The part is valid.
     Right,
-    /// It needs no warning.
+    /// The part needs no warning.
     Harmless,
 }
 
-/// The parts of an object under way to its place, and what is known of them.
+/// Parts of an object that is being written, and the known facts about them.
 #[derive(Debug, Default)]
 pub struct Parts<'a> {
     places: &'a [&'static [&'static str]],
@@ -37,10 +38,10 @@ pub struct Parts<'a> {
 }
 
 impl<'a> Parts<'a> {
-    /// The most parts that an object may have.
+    /// Maximum number of parts of an object.
     pub const MOST: usize = u8::BITS as usize / 2;
 
-    /// The parts at `places`; of those behind [`Parts::MOST`] nothing is known.
+    /// Returns the parts at `places`; there are no facts about those beyond [`Parts::MOST`].
     pub fn at(places: &'a [&'static [&'static str]]) -> Self {
         Self {
             places,
@@ -48,14 +49,15 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The same where the object takes the place of `old`, of which that is known.
+    /// Returns the same parts for an object that replaces `old`, with the facts about `old`.
     #[must_use]
     pub fn in_place_of(mut self, old: &'a Value, known: Known) -> Self {
         self.before = Some((old, known));
         self
     }
 
-    /// Whether that is known of `part`: it was found when the object in place was stored, which holds the same.
+    /// Returns true if `fact` is known of `part`: it was found when the existing object, which holds the same value,
+    /// was stored.
     pub fn knows(&self, fact: Fact, part: &Field<'_, '_>) -> bool {
         let Some(at) = self.place_of(part) else { return false };
         let known = self
@@ -67,15 +69,15 @@ impl<'a> Parts<'a> {
         known
     }
 
-    /// Keeps in mind what was found of `part`.
+    /// Records a fact that was found of `part`.
     pub fn found(&self, fact: Fact, part: &Field<'_, '_>) {
         if let Some(at) = self.place_of(part) {
             self.keep(bit(at, fact));
         }
     }
 
-    /// All that is known of the parts of `object`, which is about to be stored: what was found now, and what was known of parts
-    /// that were not looked up and that are as they were. `formed` says whether it has the form of its type.
+    /// Returns all facts about the parts of `object`, which is about to be stored: those found now, and those known of
+    /// unchanged parts that were not checked. `formed` is true if it has the form of its type.
     pub fn of_stored(&self, object: &Value, formed: bool) -> Known {
         let mut parts = self.found.load(Ordering::Relaxed);
         let Some((old, known)) = self.before else {
@@ -120,7 +122,7 @@ mod tests {
         json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
     }
 
-    /// What is known of an object once `fact` was found of `b.c`.
+    /// Returns the facts about an object once `fact` was found of `b.c`.
     fn known(object: &Value, fact: Fact) -> Known {
         let parts = Parts::at(PLACES);
         let root = Field::root(object);
@@ -130,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_of_a_part_is_known_as_long_as_it_stays_as_it_is() {
+    fn fact_of_unchanged_part_is_kept() {
         let old = object(r#"{"a":1,"b":{"c":{"d":1}}}"#);
         let known = known(&old, Fact::Right);
         let knows = |new: &Value, fact| {
@@ -147,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_at_the_place_of_a_part_is_another() {
+    fn value_reported_at_part_path_is_not_the_part() {
         let old = object(r#"{"a":1}"#);
         let parts = Parts::at(PLACES);
         parts.found(Fact::Right, &Field::placed(old.get("a"), "a"));
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_looked_up_stays_known_where_it_is_as_it_was() {
+    fn fact_of_unchecked_unchanged_part_is_kept() {
         let old = object(r#"{"a":1,"b":{"c":2}}"#);
         let known = known(&old, Fact::Harmless);
         let after = |text| {

@@ -1,5 +1,6 @@
-//! How quotas count (<https://kubernetes.io/docs/concepts/policy/resource-quotas/>): every object of a namespace by its number,
-//! and by what else its kind says that it takes. The admission plugin charges by it, the controller of quotas counts by it.
+//! Counting by quotas (<https://kubernetes.io/docs/concepts/policy/resource-quotas/>): every object of a namespace by
+//! its number, and by the resources that its kind reports as used. The admission plugin charges by these rules, and the
+//! quota controller counts by them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,71 +11,72 @@ use holdfast_value::Value;
 
 use crate::{Field, Resource};
 
-/// Amounts by the name of what they are amounts of.
+/// Amounts by the name of the counted resource.
 pub type Amounts = BTreeMap<String, Quantity>;
 
-/// How quotas count the objects of a kind. By default they count them as `count/PLURAL.GROUP` and no more.
+/// Rules by which quotas count the objects of a kind. By default they count only `count/PLURAL.GROUP`.
 #[derive(Clone, Default)]
 pub struct QuotaRules {
-    /// Whether quotas leave the objects alone.
+    /// True if quotas ignore the objects.
     pub exempt: bool,
-    /// Whether the plural name alone counts the objects, too.
+    /// True if the plural name also counts the objects.
     pub plain_name: bool,
-    /// What the objects take beyond their number.
+    /// Usage of the objects beyond their number.
     pub usage: Option<Arc<dyn QuotaUsage>>,
 }
 
-/// What objects of a kind take beyond their number.
+/// Usage of objects of a kind beyond their number.
 pub trait QuotaUsage: Send + Sync {
-    /// Whether the objects may take something of that name.
+    /// Returns true if the objects may use a resource of that name.
     fn takes(&self, name: &str) -> bool;
 
-    /// Adds what `object` takes to `usage`.
+    /// Adds the usage of `object` to `usage`.
     fn add(&self, object: &Value, usage: &mut Amounts);
 
-    /// The subresource whose updates change what an object takes; empty for the object itself.
+    /// Returns the subresource whose updates change the usage of an object; empty for the object itself.
     fn changed_by(&self) -> &'static str {
         ""
     }
 
-    /// Whether a change of the object itself takes it to quotas of another scope, which count it then as they do a new one.
+    /// Returns true if a change of the object itself moves it to quotas of another scope, which then count it like a
+    /// new one.
     fn changes_scope(&self, object: &Value, old: &Value) -> bool {
         let _ = (object, old);
         false
     }
 
-    /// Whether objects may finish before they are deleted, and are then counted as objects alone.
+    /// Returns true if objects may finish before they are deleted, and then count only by their number.
     fn may_end(&self) -> bool {
         false
     }
 
-    /// Whether an object came to its end.
+    /// Returns true if an object has finished.
     fn has_ended(&self, object: &Value, now: SystemTime) -> bool {
         let _ = (object, now);
         false
     }
 
-    /// Whether an object is within a scope of a quota; `operator` and `values` are those of a scope selector.
+    /// Returns true if an object is within a scope of a quota; `operator` and `values` are those of a scope selector.
     fn is_within(&self, object: &Value, scope: &str, operator: &str, values: &[&str]) -> bool {
         let _ = (object, scope, operator, values);
         false
     }
 
-    /// What `object` has to state because a quota counts `counted`, and does not state; in words.
+    /// Returns the resources that `object` must specify because a quota counts `counted`, and does not; as text.
     fn unstated(&self, counted: &[&str], object: &Value) -> Option<String> {
         let _ = (counted, object);
         None
     }
 }
 
-/// Objects of a resource, as quotas count them.
+/// Objects of a resource, in the form in which quotas count them.
 #[derive(Clone, Copy)]
 pub struct Counted<'r> {
     resource: &'r Resource,
 }
 
 impl<'r> Counted<'r> {
-    /// The objects of `resource`; `None` where quotas do not count them.
+    /// Returns the objects of `resource`; `None` if quotas do not count them.
     pub fn of(resource: &'r Resource) -> Option<Self> {
         let counted = resource.namespaced() && resource.storage.is_some() && !resource.capabilities.quota.exempt;
         counted.then_some(Self { resource })
@@ -85,7 +87,7 @@ impl<'r> Counted<'r> {
         self.resource.group == group && self.resource.plural == plural
     }
 
-    /// What the objects take beyond their number.
+    /// Returns the usage of the objects beyond their number.
     pub fn beyond_number(&self) -> Option<&'r dyn QuotaUsage> {
         self.resource.capabilities.quota.usage.as_deref()
     }
@@ -94,7 +96,7 @@ impl<'r> Counted<'r> {
         self.resource.capabilities.quota.plain_name
     }
 
-    /// Whether `name` counts these objects.
+    /// Returns true if `name` counts these objects.
     pub fn is_number(&self, name: &str) -> bool {
         let (group, plural) = (self.resource.group.as_str(), self.resource.plural.as_str());
         match name.strip_prefix("count/") {
@@ -107,14 +109,13 @@ impl<'r> Counted<'r> {
         }
     }
 
-    /// Whether `name` counts all objects, finished or not. The plain name counts those that have not reached their
-    /// end.
+    /// Returns true if `name` counts all objects, finished or not. The plain name counts those that have not finished.
     pub fn is_number_of_all(&self, name: &str) -> bool {
         let may_end = self.beyond_number().is_some_and(|usage| usage.may_end());
         self.is_number(name) && (!may_end || name.starts_with("count/"))
     }
 
-    /// The names by which the number of objects is counted.
+    /// Returns the names by which the number of objects is counted.
     fn numbers(&self) -> impl Iterator<Item = String> {
         let (group, plural) = (&self.resource.group, &self.resource.plural);
         let qualified = match group.as_str() {
@@ -125,12 +126,12 @@ impl<'r> Counted<'r> {
         [Some(qualified), plain].into_iter().flatten()
     }
 
-    /// Whether these objects may take something of that name.
+    /// Returns true if these objects may use a resource of that name.
     pub fn takes(&self, name: &str) -> bool {
         self.is_number(name) || self.beyond_number().is_some_and(|usage| usage.takes(name))
     }
 
-    /// What an object takes at the time `now`. Objects that came to their end are counted as objects alone.
+    /// Returns the usage of an object at the time `now`. Finished objects count only by their number.
     pub fn usage(&self, object: &Value, now: SystemTime) -> Amounts {
         let one = Quantity::of_units(1);
         let mut usage: Amounts = self.numbers().map(|name| (name, one)).collect();
@@ -142,7 +143,7 @@ impl<'r> Counted<'r> {
         usage
     }
 
-    /// Whether an object is within all scopes of a quota.
+    /// Returns true if an object is within all scopes of a quota.
     pub fn is_within_scopes_of(&self, quota: &Value, object: &Value) -> bool {
         let root = Field::root(quota);
         let spec = root.child("spec");
@@ -165,26 +166,26 @@ impl<'r> Counted<'r> {
     }
 }
 
-/// The limits that the specification of a quota sets.
+/// Returns the limits in the specification of a quota.
 pub fn limits(quota: &Value) -> Amounts {
     amounts(&Field::root(quota).child("spec").child("hard"))
 }
 
-/// The limits that are in force, and what is used of them as far as it was counted.
+/// Returns the limits in force and the usage, as far as it has been counted.
 pub fn status(quota: &Value) -> (Amounts, Amounts) {
     let root = Field::root(quota);
     let status = root.child("status");
     (amounts(&status.child("hard")), amounts(&status.child("used")))
 }
 
-/// Whether a quota counts within scopes alone.
+/// Returns true if a quota only counts within scopes.
 pub fn has_scopes(quota: &Value) -> bool {
     let root = Field::root(quota);
     let spec = root.child("spec");
     !spec.child("scopes").is_empty() || !spec.child("scopeSelector").child("matchExpressions").is_empty()
 }
 
-/// The quantity at a field, if a well-formed one is there.
+/// Returns the quantity at a field, if it is well-formed.
 pub fn quantity(field: &Field<'_, '_>) -> Option<Quantity> {
     match field.value()? {
         Value::String(text) => Quantity::parse(text).ok(),
@@ -193,7 +194,7 @@ pub fn quantity(field: &Field<'_, '_>) -> Option<Quantity> {
     }
 }
 
-/// The amounts in a list of resources; what is no quantity is left out.
+/// Returns the amounts in a list of resources; malformed quantities are left out.
 pub fn amounts(list: &Field<'_, '_>) -> Amounts {
     let entries = list.entries();
     entries

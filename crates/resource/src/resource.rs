@@ -11,14 +11,14 @@ use crate::{
     GroupVersionKind, KindType, Strategy,
 };
 
-/// Everything that the server knows of one resource of one group.
+/// Description of one resource of one group.
 ///
 /// Two groups that serve the same stored objects (such as `events` of the core group and of `events.k8s.io`) are two
 /// resources with one [`Storage`] prefix.
 pub struct Resource {
     /// The group; empty for the core group.
     pub group: SmolStr,
-    /// The plural name that stands in paths, such as `deployments`.
+    /// Plural name in paths, such as `deployments`.
     pub plural: SmolStr,
     /// The singular name, such as `deployment`.
     pub singular: SmolStr,
@@ -28,23 +28,23 @@ pub struct Resource {
     pub short_names: Vec<SmolStr>,
     /// The named sets of resources that this one is in, such as `all`.
     pub categories: Vec<SmolStr>,
-    /// Whether its objects live in namespaces.
+    /// Scope of its objects: a namespace or the cluster.
     pub scope: Scope,
-    /// The versions it is served in, the preferred one first.
+    /// The served versions, the preferred one first.
     pub versions: Vec<ResourceVersion>,
-    /// The types of its objects in versions that it is not served in, of those that are known: objects may be stored in one.
+    /// Known types of its objects in versions that are not served: objects may be stored in one.
     pub unserved: Vec<Arc<dyn KindType>>,
-    /// How its objects are kept; `None` for what is answered at once and never stored.
+    /// Storage of its objects; `None` for objects that are answered at once and never stored.
     pub storage: Option<Storage>,
-    /// What differs between kinds in how the generic verbs treat them.
+    /// Differences between kinds in the generic verbs.
     pub rules: ResourceRules,
-    /// How this kind shapes and checks what is written.
+    /// Strategy of the kind, which shapes and validates written objects.
     pub strategy: Arc<dyn Strategy>,
-    /// What only some kinds do.
+    /// Capabilities that only some kinds have.
     pub capabilities: Capabilities,
-    /// What clients are used to of its objects.
+    /// Conventions that clients expect of its objects.
     pub conventions: &'static Conventions,
-    /// For resources that come from an object, what is known of that object; `None` for built-in ones.
+    /// Data about the object that the resource comes from; `None` for built-in resources.
     pub definition: Option<Definition>,
 }
 
@@ -53,24 +53,25 @@ pub struct Resource {
 pub struct Definition {
     /// The name of the object.
     pub name: SmolStr,
-    /// Distinguishes the states of definitions: it grows whenever what is served changes, and objects that were stored under
-    /// the same number are in the form in which they are shown. Never 0.
+    /// Serial number of the definition's state. It grows whenever the served API changes; objects that were stored
+    /// under the same number are in the form in which they are served. Never 0.
     pub serial: u64,
-    /// The revision at which the object was created: one of another revision is another definition of the same name.
+    /// Revision at which the object was created: an object of another revision is another definition of the same name.
     pub create_revision: u64,
     /// True if the object is being deleted, so that no new objects may be created.
     pub terminating: bool,
-    /// A hash of all that the resource is made from.
+    /// Hash of all data that the resource is built from.
     pub fingerprint: [u8; 32],
-    /// The types of the objects in each version, of versions that are not served, too.
+    /// Types of the objects in each version, including versions that are not served.
     pub schemas: Vec<Arc<CustomSchema>>,
-    /// The webhook that turns objects of one version into another, where there is one. [`Resource::convert`] then serves for
-    /// the version that an object is in alone, before the webhook gets it, and [`Resource::converted`] for what comes back.
+    /// Webhook that converts objects between versions, if there is one. With a webhook, [`Resource::convert`] only
+    /// serves for the version that an object is already in, before the webhook receives it, and [`Resource::converted`]
+    /// for its response.
     pub conversion_webhook: Option<ConversionWebhook>,
 }
 
 impl Resource {
-    /// The group and the plural name.
+    /// Returns the group and the plural name.
     pub fn group_resource(&self) -> GroupResource {
         GroupResource {
             group: self.group.clone(),
@@ -78,7 +79,7 @@ impl Resource {
         }
     }
 
-    /// The group and the kind.
+    /// Returns the group and the kind.
     pub fn group_kind(&self) -> GroupKind {
         GroupKind {
             group: self.group.clone(),
@@ -86,8 +87,8 @@ impl Resource {
         }
     }
 
-    /// The kind as refusals of its objects name it: by the group that they are stored in, which for events is the core
-    /// group whichever way they came.
+    /// Returns the kind that errors about its objects name: that of the group in which they are stored, which for
+    /// events is the core group, whichever group the request used.
     pub fn stored_kind(&self) -> GroupKind {
         let stored = self
             .storage
@@ -99,7 +100,7 @@ impl Resource {
         }
     }
 
-    /// The type of its objects in `api_version`: one of the versions that it is served in, or another version of its
+    /// Returns the type of its objects in `api_version`: one of the served versions, or another version of its
     /// definition.
     pub fn kind_type(&self, api_version: &str) -> Option<Arc<dyn KindType>> {
         let served = self.versions.iter().find(|version| version.api_version == api_version);
@@ -112,44 +113,44 @@ impl Resource {
         Some(Arc::clone(self.schema(api_version)?) as Arc<dyn KindType>)
     }
 
-    /// The type of objects of `api_version`, where the resource comes from a definition.
+    /// Returns the type of objects of `api_version`, if the resource comes from a CRD.
     fn schema(&self, api_version: &str) -> Option<&Arc<CustomSchema>> {
         let mut schemas = self.definition.iter().flat_map(|definition| &definition.schemas);
         schemas.find(|schema| schema.name().api_version == api_version)
     }
 
-    /// Distinguishes the states of the definition that the resource comes from; 0 for built-in ones.
+    /// Returns the serial number of the definition that the resource comes from; 0 for built-in ones.
     pub fn serial(&self) -> u64 {
         self.definition.as_ref().map_or(0, |definition| definition.serial)
     }
 
-    /// Turns an object of one served version into another. Kinds with a single version have no conversion.
+    /// Converts an object of one served version into another. Kinds with a single version have no conversion.
     ///
     /// # Errors
-    /// Where the kind does not know one of the versions.
+    /// If the kind does not know one of the versions.
     pub fn convert(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         self.converts(&object, to_api_version)?.convert(object, to_api_version)
     }
 
-    /// As [`Resource::convert`], for an object as a write leaves it; see [`Converts::convert_written`].
+    /// Converts like [`Resource::convert`], but an object that a write produced; see [`Converts::convert_written`].
     ///
     /// # Errors
-    /// Those of [`Resource::convert`].
+    /// If [`Resource::convert`] fails.
     pub fn convert_written(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         self.converts(&object, to_api_version)?
             .convert_written(object, to_api_version)
     }
 
-    /// As [`Resource::convert`], for the sake of field management; see [`Converts::convert_for_managers`].
+    /// Converts like [`Resource::convert`], but for field management; see [`Converts::convert_for_managers`].
     ///
     /// # Errors
-    /// Those of [`Resource::convert`].
+    /// If [`Resource::convert`] fails.
     pub fn convert_for_managers(&self, object: Value, to_api_version: &str) -> Result<Value, ConversionError> {
         self.converts(&object, to_api_version)?
             .convert_for_managers(object, to_api_version)
     }
 
-    /// An object after conversion to the stored version and back; see [`Converts::round_trip`].
+    /// Returns an object after conversion to the storage version and back; see [`Converts::round_trip`].
     pub fn round_trip(&self, object: Value) -> Value {
         match &self.capabilities.converts {
             Some(converts) => converts.round_trip(object),
@@ -157,8 +158,8 @@ impl Resource {
         }
     }
 
-    /// An object of the stored version that takes the place of `old`, as kube-apiserver keeps it in etcd; see
-    /// [`AtRest::api_version`].
+    /// Returns an object of the storage version that replaces `old`, in the form in which kube-apiserver keeps it in
+    /// etcd; see [`AtRest::api_version`].
     pub fn to_rest(&self, object: Value, old: Old<'_>) -> Value {
         let mut kept = match self.capabilities.at_rest.kept {
             Some(kept) => kept(object, old),
@@ -168,7 +169,7 @@ impl Resource {
         kept
     }
 
-    /// An object that was read from etcd, in whatever version it was kept, in the stored version.
+    /// Returns an object that was read from etcd, in any version, in the storage version.
     pub fn from_rest(&self, kept: Value) -> Value {
         let mut object = match self.capabilities.at_rest.read {
             Some(read) => read(kept),
@@ -197,12 +198,12 @@ impl Resource {
             })
     }
 
-    /// The webhook that turns objects of one version into another, where there is one.
+    /// Returns the webhook that converts objects between versions, if there is one.
     pub fn conversion_webhook(&self) -> Option<&ConversionWebhook> {
         self.definition.as_ref()?.conversion_webhook.as_ref()
     }
 
-    /// An object as the conversion webhook returned it, without what its version does not specify.
+    /// Returns an object from the conversion webhook, without the fields that its version does not specify.
     pub fn converted(&self, object: Value) -> Value {
         match self.kind_type(object.str_at(&["apiVersion"]).unwrap_or_default()) {
             Some(of) => of.prune(object),
@@ -210,26 +211,26 @@ impl Resource {
         }
     }
 
-    /// What is known of `version`, if the resource is served in it.
+    /// Returns the data of `version`, if the resource is served in it.
     pub fn version(&self, version: &str) -> Option<&ResourceVersion> {
         self.versions
             .iter()
             .find(|served| served.group_version.version == version)
     }
 
-    /// Whether objects are stored in `api_version`. What is never stored has no other version.
+    /// Returns true if objects are stored in `api_version`. Objects that are never stored have no other version.
     pub fn is_stored_in(&self, api_version: &str) -> bool {
         let storage = self.storage.as_ref();
         storage.is_none_or(|storage| storage.api_version == api_version)
     }
 
-    /// Whether objects live in namespaces.
+    /// Returns true if objects are namespaced.
     pub fn namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }
 }
 
-/// Whether the objects of a resource live in namespaces.
+/// Scope of the objects of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// One set of objects for the whole server.
@@ -238,7 +239,7 @@ pub enum Scope {
     Namespaced,
 }
 
-/// A resource in one of the versions it is served in.
+/// A resource in one of its served versions.
 pub struct ResourceVersion {
     /// The group and version.
     pub group_version: GroupVersion,
@@ -248,29 +249,29 @@ pub struct ResourceVersion {
     pub kind_type: Arc<dyn KindType>,
     /// The kind of a list of objects, such as `DeploymentList`.
     pub list_kind: SmolStr,
-    /// What discovery gives as the hash of the storage version; clients compare it and read nothing into it. Empty for what
-    /// is not stored.
+    /// Hash of the storage version in discovery; clients compare it and do not interpret it. Empty for resources that
+    /// are not stored.
     pub storage_version_hash: SmolStr,
-    /// What may be done with the resource itself.
+    /// Verbs of the resource itself.
     pub verbs: Vec<Verb>,
-    /// The parts that have addresses of their own.
+    /// Subresources, each with an address of its own.
     pub subresources: Vec<Subresource>,
-    /// What a write to the object itself does not touch: the stored values stay, and the writer does not own
+    /// Fields that a write to the object itself does not touch: the stored values stay, and the writer does not own
     /// them. Paths of field names, such as `status`.
     pub reset_fields: Arc<[Vec<SmolStr>]>,
     /// The columns of tables of objects.
     pub columns: Vec<Column>,
-    /// The fields beyond name and namespace that objects of this version can be selected by, where versions differ in
-    /// that; else those of [`ResourceRules::field_selectors`] hold for all.
+    /// Fields beyond name and namespace by which objects of this version can be selected, if versions differ in that;
+    /// otherwise those of [`ResourceRules::field_selectors`] apply to all.
     pub field_selectors: Vec<SmolStr>,
-    /// The warning that every answer about this version carries, where the version is deprecated.
+    /// Warning in every response of this version, if the version is deprecated.
     pub deprecation: Option<SmolStr>,
-    /// The release that does not serve the version any more, such as `1.39`; empty where none is known.
+    /// First release that no longer serves the version, such as `1.39`; empty if none is known.
     pub removed_release: SmolStr,
 }
 
 impl ResourceVersion {
-    /// The subresource `name`, if there is one.
+    /// Returns the subresource `name`, if there is one.
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|subresource| subresource.name == name)
     }
@@ -278,53 +279,53 @@ impl ResourceVersion {
 
 /// A part of a resource that has an address of its own below each object.
 pub struct Subresource {
-    /// The last part of its path, such as `status`.
+    /// Last part of its path, such as `status`.
     pub name: SmolStr,
-    /// The kind that its address takes and answers with.
+    /// Kind of the request and response bodies at its address.
     pub kind: GroupVersionKind,
-    /// What may be done with it.
+    /// Verbs of the subresource.
     pub verbs: Vec<Verb>,
-    /// For `scale`: where the fields of a Scale stand in the parent object.
+    /// For `scale`: paths of the fields of a Scale in the parent object.
     pub scale: Option<ScaleFields>,
-    /// What a write to the subresource does not touch; as [`ResourceVersion::reset_fields`].
+    /// Fields that a write to the subresource does not touch; see [`ResourceVersion::reset_fields`].
     pub reset_fields: Arc<[Vec<SmolStr>]>,
-    /// The columns of tables of what is shown, where that is of another kind than the resource.
+    /// Table columns of the returned objects, if these are of another kind than the resource.
     pub columns: Vec<Column>,
 }
 
-/// Where the fields of a Scale stand in the object that is scaled; each is a list of field names.
+/// Paths of the fields of a Scale in the scaled object; each is a list of field names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScaleFields {
-    /// The wanted number of replicas: `spec.replicas` in built-in kinds.
+    /// Desired number of replicas: `spec.replicas` in built-in kinds.
     pub spec_replicas: Vec<SmolStr>,
-    /// The counted number of replicas: `status.replicas` in built-in kinds.
+    /// Observed number of replicas: `status.replicas` in built-in kinds.
     pub status_replicas: Vec<SmolStr>,
-    /// The selector of the replicas, as a label selector or as its text. `None` where the kind has none.
+    /// Selector of the replicas, as a label selector or as its text. `None` if the kind has none.
     pub selector: Option<Vec<SmolStr>>,
 }
 
-/// How the objects of a resource are kept.
+/// Storage of the objects of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// What keys begin with, with a slash at the end: `/registry/deployments/`. Behind it stand the namespace, if any, and
-    /// the name.
+    /// Prefix of the keys, with a slash at the end: `/registry/deployments/`. The namespace, if any, and the name
+    /// follow.
     pub prefix: SmolStr,
-    /// The `apiVersion` in which objects are kept.
+    /// The `apiVersion` in which objects are stored.
     pub api_version: SmolStr,
-    /// How kube-apiserver keeps them in etcd.
+    /// Form of the objects in kube-apiserver's etcd.
     pub at_rest: AtRest,
 }
 
-/// How kube-apiserver keeps the objects of a resource in etcd.
+/// Form in which kube-apiserver keeps the objects of a resource in etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AtRest {
     /// The `apiVersion` that it writes: that of [`Storage::api_version`], or one that is not served.
     pub api_version: SmolStr,
-    /// What it writes.
+    /// Encoding of written objects.
     pub encoding: Encoding,
 }
 
-/// What stored objects are written as.
+/// Encoding of stored objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// Kubernetes protobuf in its envelope: most built-in kinds.
@@ -334,14 +335,14 @@ pub enum Encoding {
 }
 
 impl Storage {
-    /// The key of an object. `namespace` is empty for cluster-scoped resources.
+    /// Returns the key of an object. `namespace` is empty for cluster-scoped resources.
     pub fn key(&self, namespace: &str, name: &str) -> String {
         let mut key = self.namespace_prefix(namespace);
         key.push_str(name);
         key
     }
 
-    /// What the keys of all objects in `namespace` begin with; of all objects where it is empty.
+    /// Returns the key prefix of all objects in `namespace`; of all objects if it is empty.
     pub fn namespace_prefix(&self, namespace: &str) -> String {
         let mut prefix = String::with_capacity(self.prefix.len() + namespace.len() + 64);
         prefix.push_str(&self.prefix);
@@ -353,34 +354,34 @@ impl Storage {
     }
 }
 
-/// What differs between kinds in how the generic verbs treat them.
+/// Differences between kinds in the generic verbs.
 #[derive(Clone, Debug)]
 pub struct ResourceRules {
-    /// Whether PUT to a name that is not there creates it.
+    /// True if PUT to a name that does not exist creates it.
     pub create_on_update: bool,
-    /// Whether an apply to the status of an object that is not there creates it, as an apply to the object itself does.
+    /// True if an apply to the status of an object that does not exist creates it, like an apply to the object itself.
     pub status_apply_creates: bool,
-    /// Whether PUT may leave out the resource version.
+    /// True if PUT may omit the resource version.
     pub unconditional_update: bool,
-    /// Whether deletion waits for a grace period.
+    /// True if deletion waits for a grace period.
     pub graceful_deletion: bool,
-    /// Whether DELETE answers with the object rather than with a Status.
+    /// True if DELETE returns the object rather than a Status.
     pub delete_returns_object: bool,
-    /// What a DELETE that does not say does with dependents.
+    /// Default treatment of dependents by a DELETE without a policy.
     pub garbage_collection: GarbageCollection,
-    /// When `metadata.generation` grows.
+    /// Rule by which `metadata.generation` grows.
     pub generation: Generation,
-    /// What names are valid.
+    /// Rule for valid names.
     pub name: NameRule,
     /// Fields beyond `metadata.name` that field selectors may name.
     pub field_selectors: Vec<SmolStr>,
-    /// Whether field selectors may name `metadata.namespace`.
+    /// True if field selectors may name `metadata.namespace`.
     pub namespace_selector: bool,
-    /// The status that a new object has, whatever its writer sent. `None` leaves it to the strategy.
+    /// Status of a new object, whatever its writer sent. `None` leaves it to the strategy.
     pub initial_status: Option<Value>,
-    /// How often the kind's own validation looks at metadata.
+    /// Repetitions of the metadata checks by the kind's own validation.
     pub metadata_checks: MetadataChecks,
-    /// Whether objects have a protobuf form. Custom resources have none.
+    /// True if objects have a protobuf form. Custom resources have none.
     pub protobuf: bool,
 }
 
@@ -405,52 +406,53 @@ impl Default for ResourceRules {
     }
 }
 
-/// How often the validation of a kind looks at metadata that the checks for all kinds have looked at before. Clients see each
-/// fault as often among the causes.
+/// Repetitions, by the validation of a kind, of the metadata checks that already ran for all kinds. Clients see each
+/// validation error as often among the causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetadataChecks {
-    /// By an update of the object itself.
+    /// Checks in an update of the object itself.
     pub object: RepeatedChecks,
-    /// By an update of its status or another subresource.
+    /// Checks in an update of its status or another subresource.
     pub subresource: RepeatedChecks,
-    /// Whether finalizers without a domain must be standard ones. Some kinds only warn.
+    /// True if finalizers without a domain must be standard ones. Some kinds only warn.
     pub finalizer_names: bool,
-    /// Whether the kind's own rule of names holds for `generateName` too.
+    /// True if the kind's own name rule also applies to `generateName`.
     pub generated_names: bool,
-    /// In what order an update reports its faults, if it is one of the object itself or looks at metadata as a whole.
+    /// Order of the errors of an update of the object itself, or of one that checks metadata as a whole.
     pub update_order: UpdateOrder,
-    /// When the metadata of a new object are looked at.
+    /// Position of the metadata checks of a new object.
     pub at_creation: CreationChecks,
 }
 
-/// The order of the faults of an update: those of metadata as a whole and of their change, and those of all else.
+/// Order of the validation errors of an update: those of metadata as a whole, those of changed metadata, and all
+/// others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UpdateOrder {
-    /// How metadata change, metadata as a whole, all else.
+    /// Changed metadata, metadata as a whole, all others.
     #[default]
     ChangeFirst,
-    /// Metadata as a whole, how they change, all else.
+    /// Metadata as a whole, changed metadata, all others.
     WholeFirst,
-    /// The whole object, metadata first, and then how it changes, metadata first.
+    /// The whole object, metadata first, and then its changes, metadata first.
     ObjectFirst,
-    /// How the object changes, metadata first, and then the whole of it, metadata first.
+    /// Changes of the object, metadata first, and then the whole object, metadata first.
     ChangesFirst,
 }
 
-/// When the validation of a kind looks at the metadata of a new object.
+/// Position of the metadata checks in the validation of a new object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CreationChecks {
-    /// Ahead of all else.
+    /// Before all other checks.
     #[default]
     First,
-    /// Where the kind itself does, by its own strategy.
+    /// In the kind's own strategy.
     Own,
-    /// Once nothing else is wrong with the object.
+    /// After all other checks, if the object is valid so far.
     Last,
 }
 
 impl MetadataChecks {
-    /// Custom objects: `ValidateObjectMetaUpdate` of apimachinery, which only warns of finalizers.
+    /// Checks of custom objects: `ValidateObjectMetaUpdate` of apimachinery, which only warns of finalizers.
     pub const CUSTOM: Self = Self {
         object: RepeatedChecks { whole: 0, update: 1 },
         subresource: RepeatedChecks { whole: 0, update: 1 },
@@ -460,7 +462,7 @@ impl MetadataChecks {
         update_order: UpdateOrder::ChangeFirst,
     };
 
-    /// What holds for a write to `subresource`, which is empty for the object itself.
+    /// Returns the repetitions for a write to `subresource`, which is empty for the object itself.
     pub fn of(&self, subresource: &str) -> RepeatedChecks {
         if subresource.is_empty() {
             self.object
@@ -470,44 +472,44 @@ impl MetadataChecks {
     }
 }
 
-/// How often the validation of an update looks at metadata.
+/// Repetitions of the metadata checks by the validation of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepeatedChecks {
-    /// As at creation: `ValidateObjectMeta`.
+    /// Checks that also run at creation: `ValidateObjectMeta`.
     pub whole: u8,
-    /// Against the old object: `ValidateObjectMetaUpdate`.
+    /// Comparison with the old object: `ValidateObjectMetaUpdate`.
     pub update: u8,
 }
 
-/// What deletion without a stated policy does with dependents.
+/// Treatment of dependents by a deletion without an explicit policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GarbageCollection {
-    /// The object goes at once, dependents follow.
+    /// The object is deleted at once, its dependents afterwards.
     Background,
     /// Dependents stay.
     Orphan,
-    /// The kind takes no part in garbage collection.
+    /// The kind does not support garbage collection.
     Unsupported,
 }
 
-/// When `metadata.generation` grows.
+/// Rule by which `metadata.generation` grows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Generation {
     /// A value that the client sent at creation is kept, and updates never change it.
     Unmanaged,
-    /// 1 (or unset, where `from_one` is false) at creation, and one more whenever one of `fields` changes by a write to the
-    /// object itself or to one of `subresources`. Fields are dotted paths; `*` stands for all but metadata.
+    /// 1 (or unset, if `from_one` is false) at creation, and one more whenever one of `fields` changes by a write to
+    /// the object itself or to one of `subresources`. Fields are dotted paths; `*` means all but metadata.
     Counted {
-        /// Whether a new object has generation 1 rather than none.
+        /// True if a new object has generation 1 rather than none.
         from_one: bool,
         /// The fields whose change counts.
         fields: Vec<SmolStr>,
-        /// The subresources whose writes count besides those of the object itself.
+        /// Subresources whose writes count in addition to those of the object itself.
         subresources: Vec<SmolStr>,
     },
 }
 
-/// What names the objects of a resource may have.
+/// Rule for the names of the objects of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameRule {
     /// A DNS subdomain (RFC 1123), at most 253 characters: the rule of most kinds.
@@ -518,13 +520,13 @@ pub enum NameRule {
     Label1035,
     /// A DNS subdomain of at most 253 bytes, in the words of declarative validation.
     LongName,
-    /// Anything that can stand in a path: neither `.` nor `..`, without `/` and `%`.
+    /// Any path segment: neither `.` nor `..`, without `/` and `%`.
     PathSegment,
-    /// What the kind's own validation takes.
+    /// Names that the kind's own validation accepts.
     Own,
 }
 
-/// What a client can do with a resource, as discovery and access rules name it.
+/// Operation of a client on a resource, with its name in discovery and access rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Verb {
     /// POST to the collection.
@@ -557,13 +559,13 @@ impl Verb {
         (Verb::Watch, "watch"),
     ];
 
-    /// The verb's name in discovery documents.
+    /// Returns the verb's name in discovery documents.
     #[expect(clippy::indexing_slicing, reason = "a name for each variant, in their order")]
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
 
-    /// The verb of that name.
+    /// Returns the verb of that name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMES
             .iter()

@@ -1,12 +1,13 @@
 use holdfast_value::{SmolStr, Value};
 
-/// Whether two fields hold the same, where an empty list is as good as none. A map that is there although it is empty is a
-/// struct behind a pointer, such as `emptyDir`, which is not the same as none; other empty maps are gone once an object is read.
+/// Returns true if two fields are equal, where an empty list equals an absent one. A map that is present but empty is a
+/// struct behind a pointer, such as `emptyDir`, which does not equal an absent one; other empty maps are removed when
+/// an object is read.
 pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     let set = |value: &&Value| !value.is_null();
     match (a.filter(set), b.filter(set)) {
         (Some(Value::Map(a)), Some(Value::Map(b))) => {
-            // Each pair is looked at once: looking from both sides would double the work with every level.
+            // Each pair is compared only once: comparing from both sides would double the work with every level.
             a.same(b)
                 || a.iter().all(|(key, value)| same(Some(value), b.get(key)))
                     && b.iter()
@@ -21,8 +22,8 @@ pub fn same(a: Option<&Value>, b: Option<&Value>) -> bool {
     }
 }
 
-/// Whether two fields hold the same once they are stored in protobuf: an empty list is as good as `null`. A field that is
-/// `null` is not one that is left out: it may be a pointer to a zero time.
+/// Returns true if two fields are equal once they are stored in protobuf: an empty list equals `null`. A field that is
+/// `null` does not equal an absent one: it may be a pointer to a zero time.
 pub fn same_once_stored(a: Option<&Value>, b: Option<&Value>) -> bool {
     match (a, b) {
         (Some(Value::Map(a)), Some(Value::Map(b))) => {
@@ -42,7 +43,7 @@ pub fn same_once_stored(a: Option<&Value>, b: Option<&Value>) -> bool {
 mod tests {
     use super::*;
 
-    /// Maps in maps, with this inside the innermost.
+    /// Returns nested maps with `inside` in the innermost.
     fn nested(inside: &Value) -> Value {
         (0..64).fold(inside.clone(), |inside, _| {
             let mut outer = Value::empty_map();
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_only_in_what_is_empty_is_the_same_at_any_depth() {
+    fn objects_that_differ_in_empty_lists_are_equal() {
         let mut empty = Value::empty_map();
         empty.set_at(&["list"], Value::List(Vec::new().into()));
         let (with, without) = (nested(&empty), nested(&Value::empty_map()));

@@ -1,10 +1,10 @@
-//! The order of versions by how stable they are
+//! The order of versions by their stability
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definition-versioning/#version-priority>).
 
 use std::cmp::{Ordering, Reverse};
 
-/// Puts the more stable version first, of equally stable ones the higher, and names that are no versions last by the
-/// alphabet.
+/// Orders the more stable version first, of equally stable ones the higher, and names that are not versions last,
+/// alphabetically.
 pub fn compare(a: &str, b: &str) -> Ordering {
     match (rank(a), rank(b)) {
         (Some(a), Some(b)) => Reverse(a).cmp(&Reverse(b)),
@@ -14,7 +14,7 @@ pub fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// How stable a version is, its number, and the number of its alpha or beta.
+/// Returns the stability of a version, its number, and the number of its alpha or beta.
 fn rank(name: &str) -> Option<(u8, u64, u64)> {
     let rest = name.strip_prefix('v')?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();

@@ -94,7 +94,7 @@ fn errors_come_in_the_order_of_the_type() {
 }
 
 #[test]
-fn what_is_right_or_may_be_missing_is_not_reported() {
+fn valid_or_optional_value_is_not_reported() {
     let spec = r#""mode":"On","count":1,"codes":[0,5],"sources":[{"name":"a","text":{}}]"#;
     assert!(of(spec).is_empty());
     let odd = spec

@@ -1,33 +1,33 @@
-/// What clients are used to of a kind, where built-in kinds and those of definitions differ in the reference.
+/// Conventions that clients expect of a kind, where built-in kinds and custom kinds differ in the reference.
 ///
 /// Each difference is a field; [`Conventions::BUILT_IN`] and [`Conventions::DEFINED`] are the two rows.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Conventions {
-    /// An object states its kind and version itself: nothing is filled in from the address, and no other kind converts to
-    /// it.
+    /// True if an object states its kind and version itself: nothing is filled in from the address, and no other kind
+    /// is converted to it.
     pub states_identity: bool,
-    /// Objects are checked in the version of the request and stored in the storage version after that; else they are
-    /// checked in the storage version.
+    /// True if objects are validated in the version of the request and converted to the storage version afterwards;
+    /// otherwise they are validated in the storage version.
     pub checked_as_sent: bool,
-    /// Objects in the store may lack the form that their version has by now.
+    /// True if objects in the store may lack the current form of their version.
     pub form_changes: bool,
-    /// A field manager that sends an empty list for its fields starts over.
+    /// True if a write with an empty `managedFields` list resets the managed fields.
     pub empty_list_resets: bool,
-    /// A PATCH may be a strategic merge patch.
+    /// True if a PATCH may be a strategic merge patch.
     pub strategic_merge: bool,
-    /// What a path means stands in a table of routes; else it follows from what the definition serves.
+    /// True if the meaning of a path comes from a table of routes; otherwise it comes from what the CRD serves.
     pub fixed_routes: bool,
-    /// Discovery lists verbs and subresources by the alphabet.
+    /// True if discovery lists verbs and subresources alphabetically.
     pub sorted_discovery: bool,
-    /// Items of lists have their kind and version.
+    /// True if items of lists include their kind and version.
     pub whole_items: bool,
-    /// A list says in each chunk whether more chunks follow.
+    /// True if every chunk of a list has the field `continue`, even if it is empty.
     pub chunks_count_rest: bool,
-    /// The numbers of a Scale may be missing or be no numbers, and nothing converts the Scale.
+    /// True if the numbers of a Scale may be missing or be other values, and the Scale is not converted.
     pub untyped_scale: bool,
-    /// Field selectors take the older names of fields, and refuse others in the words of the kind.
+    /// True if field selectors accept the older names of fields, and reject others with the messages of the kind.
     pub named_selectors: bool,
-    /// One object may be requested as a list, and fails as one.
+    /// True if one object may be requested as a list, which then fails because its content is not a list.
     pub listable_objects: bool,
 }
 
@@ -48,7 +48,7 @@ impl Conventions {
         listable_objects: false,
     };
 
-    /// Kinds of definitions.
+    /// Kinds of CRDs.
     pub const DEFINED: &'static Self = &Self {
         states_identity: true,
         checked_as_sent: true,

@@ -12,12 +12,12 @@ use crate::schema::TypeTable;
 pub struct KindTypes {
     table: Arc<TypeTable>,
     kinds: HashMap<SmolStr, HashMap<SmolStr, Arc<dyn KindType>>>,
-    /// The kinds that the reference knows and does not serve, by `apiVersion`.
+    /// Kinds that the reference knows and does not serve, by `apiVersion`.
     unserved: HashMap<SmolStr, HashSet<SmolStr>>,
 }
 
 impl KindTypes {
-    /// The types of the kinds that stand in the table of `types`; of those among `served`, these.
+    /// Creates the index of the kinds in the table of `types`; for served kinds it uses the types in `served`.
     pub fn new(types: &Arc<TableTypes>, served: impl Iterator<Item = Arc<dyn KindType>>) -> Self {
         let mut kinds: HashMap<SmolStr, HashMap<SmolStr, Arc<dyn KindType>>> = HashMap::new();
         for of in served {
@@ -40,8 +40,8 @@ impl KindTypes {
         }
     }
 
-    /// The same, where `kinds` (each the text of an `apiVersion` and a kind) are known too, though not served: messages distinguish
-    /// them from unknown kinds.
+    /// Returns the same index, where `kinds` (each the text of an `apiVersion` and a kind) are known too, though not
+    /// served: messages distinguish them from unknown kinds.
     #[must_use]
     pub fn with_unserved<'k>(mut self, kinds: impl Iterator<Item = (&'k str, &'k str)>) -> Self {
         for (api_version, kind) in kinds {
@@ -50,40 +50,40 @@ impl KindTypes {
         self
     }
 
-    /// The table of built-in types.
+    /// Returns the table of built-in types.
     pub fn table(&self) -> &Arc<TypeTable> {
         &self.table
     }
 
-    /// The type of the objects of `kind` in `api_version`, if it is built in.
+    /// Returns the type of the objects of `kind` in `api_version`, if it is built in.
     pub fn kind(&self, api_version: &str, kind: &str) -> Option<&Arc<dyn KindType>> {
         self.kinds.get(api_version)?.get(kind)
     }
 
-    /// The type of what an address of `resource` takes: `kind` in `api_version`.
+    /// Returns the type of the request body at an address of `resource`: `kind` in `api_version`.
     pub fn of_body(&self, resource: &Resource, api_version: &str, kind: &str) -> Option<Arc<dyn KindType>> {
         let own = (resource.kind == kind).then(|| resource.kind_type(api_version));
         own.flatten().or_else(|| self.kind(api_version, kind).cloned())
     }
 
-    /// Whether objects of `kind` in `api_version` have a built-in type.
+    /// Returns true if objects of `kind` in `api_version` have a built-in type.
     pub fn knows(&self, api_version: &str, kind: &str) -> bool {
         self.kind(api_version, kind).is_some()
     }
 
-    /// Whether `kind` in `api_version` is known, though not served.
+    /// Returns true if `kind` in `api_version` is known but not served.
     pub fn knows_unserved(&self, api_version: &str, kind: &str) -> bool {
         self.unserved.get(api_version).is_some_and(|kinds| kinds.contains(kind))
     }
 
-    /// Whether `kind` is that of a list of objects that are known in `api_version`.
+    /// Returns true if `kind` is that of a list of objects that are known in `api_version`.
     pub fn knows_list(&self, api_version: &str, kind: &str) -> bool {
         kind.strip_suffix("List").is_some_and(|item| {
             item.is_empty() || self.knows(api_version, item) || self.knows_unserved(api_version, item)
         })
     }
 
-    /// Whether any version of `group` has `kind`, or a list of it.
+    /// Returns true if any version of `group` has `kind`, or a list of it.
     pub fn knows_in_group(&self, group: &str, kind: &str) -> bool {
         let versions = self.kinds.keys().chain(self.unserved.keys());
         versions

@@ -1,8 +1,8 @@
-//! The type of a kind: one set of questions for kinds of the built-in table and kinds of definitions alike.
+//! The type of a kind: one interface for kinds of the built-in table and kinds of CRDs.
 //!
-//! A [`KindType`] hangs on each version of a resource. It has two implementations: [`TableType`] by the table of built-in
-//! types, and [`CustomSchema`](crate::structural::CustomSchema) by the structural schema of a definition. Where the two
-//! differ in what clients are used to, [`Conventions`] names the difference.
+//! Each version of a resource has a [`KindType`]. It has two implementations: [`TableType`] by the table of built-in
+//! types, and [`CustomSchema`](crate::structural::CustomSchema) by the structural schema of a CRD. Where the two differ
+//! in their behaviour towards clients, [`Conventions`] names the difference.
 
 mod conventions;
 mod index;
@@ -24,40 +24,41 @@ use crate::{FieldError, GroupVersion, GroupVersionKind, Parts, PatchError, Rules
 
 /// The type of the objects of one kind in one version.
 pub trait KindType: Send + Sync {
-    /// What the type is called.
+    /// Returns the name of the type.
     fn name(&self) -> &KindName;
 
-    /// The kind.
+    /// Returns the kind.
     fn kind(&self) -> &str {
         &self.name().kind
     }
 
-    /// The `apiVersion`.
+    /// Returns the `apiVersion`.
     fn api_version(&self) -> &str {
         &self.name().api_version
     }
 
-    /// How clients are used to objects of the type.
+    /// Returns the conventions that clients expect of objects of the type.
     fn conventions(&self) -> &'static Conventions;
 
-    /// Brings a decoded body into the form that is served: numbers, quantities and times as they are written, empty values
-    /// left out or filled in, fields that the type does not know left out and reported.
+    /// Converts a decoded body into the form that is served: numbers, quantities and times in canonical form, empty
+    /// values left out or filled in, unknown fields left out and reported.
     ///
     /// # Errors
-    /// Why the object does not fit its type, in the words of the reference's decoder.
+    /// If the object does not fit its type, in the words of the reference's decoder.
     fn decode(&self, object: &Value) -> Result<TypedObject, String>;
 
-    /// As [`KindType::decode`], where the reference makes its struct of a tree and not of JSON.
+    /// Decodes like [`KindType::decode`], in cases where the reference converts a tree rather than JSON into its
+    /// struct.
     ///
     /// # Errors
-    /// Why the object does not fit its type, in the words that the reference has for that.
+    /// If the object does not fit its type, in the reference's words for that conversion.
     fn decode_tree(&self, object: &Value) -> Result<TypedObject, String>;
 
-    /// As [`KindType::decode`], or [`KindType::decode_tree`] where `from_tree`, of an object that a change made of `formed`, which
-    /// has the form of the type and its defaults: what both share need not be looked at.
+    /// Decodes like [`KindType::decode`], or [`KindType::decode_tree`] if `from_tree`, an object that a change made
+    /// from `formed`, which has the form of the type and its defaults: values that both share need no check.
     ///
     /// # Errors
-    /// Those of these methods.
+    /// If the method that it replaces fails.
     fn decode_changed(&self, object: &Value, formed: &Value, from_tree: bool) -> Result<TypedObject, String> {
         let _ = formed;
         match from_tree {
@@ -66,28 +67,29 @@ pub trait KindType: Send + Sync {
         }
     }
 
-    /// What an object holds that says nothing.
+    /// Returns an object of the type with no field set.
     fn empty(&self) -> Value;
 
-    /// Fills in the defaults of what the object leaves out. Every step that makes something of an object ends here, so its
+    /// Fills in the defaults of fields that the object leaves out. Every step that changes an object ends here, so its
     /// size is checked here.
     ///
     /// # Errors
-    /// [`Error::Overgrown`] where the object has become too large.
+    /// [`Error::Overgrown`] if the object has become too large.
     fn fill_in(&self, object: Value) -> Result<Value, Error>;
 
-    /// As [`KindType::fill_in`], for what an apply makes.
+    /// Fills in defaults like [`KindType::fill_in`], for the result of an apply.
     ///
     /// # Errors
-    /// Those of [`KindType::fill_in`].
+    /// If [`KindType::fill_in`] fails.
     fn fill_in_applied(&self, object: Value) -> Result<Value, Error> {
         self.fill_in(object)
     }
 
-    /// As [`KindType::fill_in`], or [`KindType::fill_in_applied`] where `applied`, of an object that a change made of `formed`.
+    /// Fills in defaults like [`KindType::fill_in`], or [`KindType::fill_in_applied`] if `applied`, for an object that
+    /// a change made from `formed`.
     ///
     /// # Errors
-    /// Those of [`KindType::fill_in`].
+    /// If [`KindType::fill_in`] fails.
     fn fill_in_changed(&self, object: Value, formed: &Value, applied: bool) -> Result<Value, Error> {
         let _ = formed;
         match applied {
@@ -96,49 +98,50 @@ pub trait KindType: Send + Sync {
         }
     }
 
-    /// An object that comes from another version, without what the type does not specify.
+    /// Returns an object from another version, without the fields that the type does not specify.
     fn prune(&self, object: Value) -> Value;
 
-    /// Drops the fields of an object whose feature gates are off, unless `old`, which it takes the place of, uses them.
+    /// Drops the fields of an object whose feature gates are off, unless `old`, which it replaces, uses them.
     fn drop_disabled(&self, object: &mut Value, old: Option<&Value>) {
         let _ = (object, old);
     }
 
-    /// An object as it comes back from protobuf, which cannot distinguish empty lists and maps from none. `None` where that is the same.
+    /// Returns an object as it is after a round trip through protobuf, which cannot distinguish empty lists and maps
+    /// from absent ones. `None` if that changes nothing.
     fn without_empty_lists(&self, object: &Value) -> Option<Value> {
         let _ = object;
         None
     }
 
-    /// Says what is wrong with an object that is written.
+    /// Validates an object that is written.
     fn validate<'v>(&self, write: &Validation<'v, '_>) -> Findings;
 
-    /// An object that was converted to this version so that field managers can look for what they own in it.
+    /// Returns an object that was converted to this version for field managers, which look in it for their fields.
     ///
     /// # Errors
-    /// Why the object does not fit its type.
+    /// If the object does not fit its type.
     fn converted_for_managers(&self, object: Value) -> Result<Value, String>;
 
-    /// How objects merge in structured merges; `None` where that is unknown.
+    /// Returns the schema by which objects merge in structured merges; `None` if it is unknown.
     fn merge_type(&self) -> Option<(Arc<Schema>, TypeRef)>;
 
-    /// Carries out a strategic merge patch.
+    /// Applies a strategic merge patch.
     ///
     /// # Errors
-    /// Why the patch cannot be carried out. Types without strategic merge refuse every patch.
+    /// If the patch cannot be applied. Types without strategic merge reject every patch.
     fn strategic_merge(&self, live: Value, patch: &Value) -> Result<Value, PatchError>;
 
-    /// What the reference shows of a strategic merge patch after it was carried out on `live`.
+    /// Returns the form in which the reference reports a strategic merge patch after it was applied to `live`.
     fn consumed_patch(&self, patch: &Value, live: &Value) -> Value;
 
-    /// How expressions see objects of the type; `None` where they see them as data without a type.
+    /// Returns the type of the objects in expressions; `None` if expressions handle them as untyped data.
     fn decl_type(&self) -> Option<Arc<DeclType>>;
 
-    /// The definition name of the type in OpenAPI documents.
+    /// Returns the definition name of the type in OpenAPI documents.
     fn published_name(&self) -> SmolStr;
 
-    /// The JSON schema that OpenAPI documents give of the type; `None` where it stands among the built-in types, which have
-    /// theirs from the table.
+    /// Returns the JSON schema of the type in OpenAPI documents; `None` if it is a built-in type, whose schema comes
+    /// from the table.
     fn published_schema(&self) -> Option<Value>;
 }
 
@@ -147,28 +150,28 @@ pub trait KindType: Send + Sync {
 pub struct Validation<'v, 'a> {
     /// The object, in the version of the type.
     pub object: &'v Value,
-    /// The object that it takes the place of; `None` for a new object.
+    /// The object that it replaces; `None` for a new object.
     pub old: Option<&'v Value>,
     /// The subresource that is written to, if any.
     pub subresource: Option<&'a str>,
-    /// What the kind checks in code. Types of definitions have no such rules.
+    /// Checks of the kind in code. Custom types have no such rules.
     pub rules: &'a dyn Rules<'v>,
-    /// What the request gives as empty and the object does not hold for that.
+    /// Fields that the request gives as empty and that the object therefore does not hold.
     pub empties: &'a [EmptyField],
-    /// What is known of parts of the object.
+    /// Facts about parts of the object.
     pub parts: Option<&'a Parts<'a>>,
 }
 
-/// What validation finds.
+/// Findings of validation.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// What is wrong.
+    /// Validation errors.
     pub errors: Vec<FieldError>,
-    /// What was wrong before and is as it was.
+    /// Warnings for values that were already invalid and did not change.
     pub warnings: Vec<String>,
 }
 
-/// What a type is called.
+/// Name of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KindName {
     /// The kind.
@@ -180,7 +183,7 @@ pub struct KindName {
 }
 
 impl KindName {
-    /// The name of `kind` in a version.
+    /// Creates the name of `kind` in a version.
     pub fn new(group_version: GroupVersion, kind: SmolStr) -> Self {
         Self {
             kind,
@@ -189,7 +192,7 @@ impl KindName {
         }
     }
 
-    /// Group, version and kind.
+    /// Returns group, version and kind.
     pub fn group_version_kind(&self) -> GroupVersionKind {
         GroupVersionKind {
             group_version: self.group_version.clone(),
@@ -197,13 +200,13 @@ impl KindName {
         }
     }
 
-    /// The kind in the words of messages: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` for the core group.
+    /// Returns the kind in the form of messages: `apps/v1, Kind=Deployment`, and `/v1, Kind=Pod` for the core group.
     pub fn described(&self) -> String {
         let slash = if self.api_version.contains('/') { "" } else { "/" };
         format!("{slash}{}, Kind={}", self.api_version, self.kind)
     }
 
-    /// The definition name that follows from group, version and kind: `com.example.v1.Widget` for `Widget` in
+    /// Returns the definition name that follows from group, version and kind: `com.example.v1.Widget` for `Widget` in
     /// `example.com/v1`.
     pub fn definition_name(&self) -> SmolStr {
         let GroupVersion { group, version } = &self.group_version;
@@ -212,14 +215,14 @@ impl KindName {
     }
 }
 
-/// A tree in the form of its type.
+/// An object in the form of its type.
 pub struct TypedObject {
     /// The object.
     pub object: Value,
-    /// Fields that the type does not know, in the words of warnings.
+    /// Unknown fields, in the words of warnings.
     pub findings: Vec<String>,
     /// Amounts that were read from floats.
     pub floats: Vec<FloatAmount>,
-    /// Fields that are given as empty and left out for it.
+    /// Fields that are given as empty and therefore left out.
     pub empties: Vec<EmptyField>,
 }

@@ -8,15 +8,15 @@ use super::{Conventions, Findings, KindName, KindType, TypedObject, Validation};
 use crate::schema::{self, DecodeError, Decoded, TypeId, TypeTable};
 use crate::{Check, GroupVersionKind, PatchError, Strategy, TablePatchType, consumed_patch, same, strategic_merge};
 
-/// The table of built-in types, with how values of each type merge.
+/// The table of built-in types, with the merge schema of each type.
 pub struct TableTypes {
     table: Arc<TypeTable>,
-    /// Made when an object is first merged.
+    /// Built when an object is first merged.
     merge: OnceLock<Arc<Schema>>,
 }
 
 impl TableTypes {
-    /// The types of `table`.
+    /// Creates the types of `table`.
     pub fn new(table: Arc<TypeTable>) -> Arc<Self> {
         Arc::new(Self {
             table,
@@ -24,29 +24,29 @@ impl TableTypes {
         })
     }
 
-    /// The table.
+    /// Returns the table.
     pub fn table(&self) -> &Arc<TypeTable> {
         &self.table
     }
 
-    /// How values of all types merge.
+    /// Returns the merge schema of all types.
     fn merge(&self) -> &Arc<Schema> {
         self.merge.get_or_init(|| Arc::new(schema::merge_schema(&self.table)))
     }
 }
 
-/// The type of a built-in kind, by the table of types.
+/// The type of a built-in kind, from the table of types.
 pub struct TableType {
     name: KindName,
     types: Arc<TableTypes>,
     id: TypeId,
     merge: OnceLock<Option<TypeRef>>,
-    /// Knows the defaults that depend on other fields; `None` for kinds of subresources.
+    /// Source of the defaults that depend on other fields; `None` for kinds of subresources.
     strategy: Option<Arc<dyn Strategy>>,
 }
 
 impl TableType {
-    /// The type of `kind`; `None` where the table has none.
+    /// Creates the type of `kind`; `None` if the table has none.
     pub fn new(types: &Arc<TableTypes>, kind: GroupVersionKind, strategy: Option<Arc<dyn Strategy>>) -> Option<Self> {
         Some(Self {
             id: types.table.id_of_kind(&kind)?,
@@ -65,7 +65,7 @@ impl TableType {
         TablePatchType::new(self.table(), self.id)
     }
 
-    /// Fills in the defaults of an object that a change made of `formed`, which has its own.
+    /// Fills in the defaults of an object that a change made from `formed`, which has its defaults.
     fn fill_in_beside(&self, object: Value, formed: Option<&Value>) -> Result<Value, Error> {
         let filled = schema::with_defaults_beside(self.table(), self.id, &object, formed, &mut Growth::default())?;
         let mut object = filled.unwrap_or(object);
@@ -76,7 +76,7 @@ impl TableType {
         Ok(object)
     }
 
-    /// An object that has the form of its type, if that is this one: a patch may make another kind of it.
+    /// Returns an object that has the form of its type, if that is this type: a patch may change the kind.
     fn formed<'v>(&self, object: &'v Value) -> Option<&'v Value> {
         let is = |name, own| object.str_at(&[name]) == Some(own);
         let formed = Some(object).filter(|_| is("kind", self.kind()) && is("apiVersion", self.api_version()));
@@ -84,7 +84,7 @@ impl TableType {
         formed
     }
 
-    /// Whether an object has the form of the type and its defaults.
+    /// Returns true if an object has the form of the type and its defaults.
     fn is_formed(&self, object: &Value) -> bool {
         let decoded = schema::decode(self.table(), self.id, object);
         let filled = schema::with_defaults(self.table(), self.id, object, &mut Growth::default());
@@ -139,7 +139,8 @@ impl KindType for TableType {
         self.fill_in_beside(object, self.formed(formed))
     }
 
-    /// Fields that the type does not know go when the object is decoded. What does not fit its type stays, to be refused.
+    /// Decodes the object, which drops the fields that the type does not know. An object that does not fit its type is
+    /// returned unchanged, to be rejected later.
     fn prune(&self, object: Value) -> Value {
         schema::decode_tree(self.table(), self.id, &object).map_or(object, |decoded| decoded.value)
     }
@@ -163,7 +164,7 @@ impl KindType for TableType {
         }
     }
 
-    /// The reference converts structs, which have all fields that are written even when unset.
+    /// Converts as the reference does: its structs have all fields that are written even when unset.
     fn converted_for_managers(&self, object: Value) -> Result<Value, String> {
         Ok(self.decode_tree(&object)?.object)
     }

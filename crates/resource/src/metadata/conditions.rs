@@ -13,7 +13,7 @@ const NO_REASON: &str = "a condition reason must start with alphabetic character
      'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', regex used for validation is \
      '[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?')";
 
-/// Reports what is wrong with a list of conditions: `ValidateConditions` of apimachinery.
+/// Validates a list of conditions: `ValidateConditions` of apimachinery.
 pub fn validate_conditions(conditions: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     let mut types = HashSet::new();
     for condition in conditions.items() {
@@ -53,7 +53,7 @@ fn validate_condition(condition: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// `[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?`
+/// Returns true if the text matches `[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?`.
 fn is_reason(text: &str) -> bool {
     let word = |byte: u8| byte == b'_' || byte.is_ascii_alphanumeric();
     let (first, last) = (text.bytes().next(), text.bytes().next_back());

@@ -1,7 +1,7 @@
-//! Forms of text that many fields share: DNS names, qualified names, label values, keys of configuration.
+//! Text formats that many fields share: DNS names, qualified names, label values, keys of configuration.
 //!
-//! Each function says what is wrong with a text, in the words that clients see; nothing when it is well-formed.
-//! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>.
+//! Each function returns the errors of a text, in the words that clients see; nothing if it is well-formed. See
+//! <https://kubernetes.io/docs/concepts/overview/working-with-objects/names/>.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use holdfast_gotext::quote::quote;
 
 use crate::{FieldError, FieldPath};
 
-/// What is wrong with a text; empty when nothing is.
+/// Validation errors of a text; empty if it is valid.
 pub type Faults = Vec<Cow<'static, str>>;
 
 const UNDERSCORED_SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' \
@@ -47,14 +47,14 @@ const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric charac
 const DOMAIN_PREFIXED: &str = "must be a domain-prefixed path (such as \"acme.io/foo\")";
 const HTTP_PATH: &str = "Invalid path (regex used for validation is '[A-Za-z0-9/\\-._~%!$&'()*+,;=:]+')";
 
-/// A DNS label of RFC 1123: lower case letters, digits and inner hyphens, at most 63.
+/// Validates a DNS label of RFC 1123: lower case letters, digits and inner hyphens, at most 63.
 pub fn dns_label(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_LABEL_LENGTH {
         faults.push("must be no more than 63 characters".into());
     }
     if !is_label(text.as_bytes()) {
-        // A subdomain in place of a label is a fault of its own.
+        // A subdomain where a label is expected is an error of its own.
         faults.push(
             if is_subdomain(text) {
                 "must not contain dots"
@@ -67,7 +67,7 @@ pub fn dns_label(text: &str) -> Faults {
     faults
 }
 
-/// A DNS label of RFC 1035: as [`dns_label`], and begins with a letter.
+/// Validates a DNS label of RFC 1035: like [`dns_label`], but beginning with a letter.
 pub fn dns_label_1035(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_LABEL_LENGTH {
@@ -79,7 +79,7 @@ pub fn dns_label_1035(text: &str) -> Faults {
     faults
 }
 
-/// A DNS subdomain of RFC 1123: DNS labels with dots between them, at most 253 characters.
+/// Validates a DNS subdomain of RFC 1123: DNS labels with dots between them, at most 253 characters.
 pub fn dns_subdomain(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
@@ -91,7 +91,7 @@ pub fn dns_subdomain(text: &str) -> Faults {
     faults
 }
 
-/// A DNS subdomain whose labels may begin with `_` and hold it.
+/// Validates a DNS subdomain whose labels may begin with `_` and contain it.
 pub fn underscored_subdomain(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
@@ -109,7 +109,7 @@ pub fn underscored_subdomain(text: &str) -> Faults {
     faults
 }
 
-/// A DNS subdomain below `*.`.
+/// Validates a DNS subdomain after `*.`.
 pub fn wildcard_subdomain(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
@@ -121,7 +121,8 @@ pub fn wildcard_subdomain(text: &str) -> Faults {
     faults
 }
 
-/// A qualified name such as `example.com/MyName` or `MyName`: the keys of labels and annotations, taints, conditions.
+/// Validates a qualified name such as `example.com/MyName` or `MyName`: the keys of labels and annotations, taints,
+/// conditions.
 pub fn qualified_name(text: &str) -> Faults {
     let mut faults = Faults::new();
     let slash = text.bytes().position(|byte| byte == b'/');
@@ -153,7 +154,7 @@ pub fn qualified_name(text: &str) -> Faults {
     faults
 }
 
-/// The value of a label: empty, or like the name part of a qualified name.
+/// Validates the value of a label: empty, or like the name part of a qualified name.
 pub fn label_value(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > NAME_PART_LENGTH {
@@ -165,7 +166,7 @@ pub fn label_value(text: &str) -> Faults {
     faults
 }
 
-/// A key of a ConfigMap or Secret, which can be the name of a file.
+/// Validates a key of a ConfigMap or Secret, which can be the name of a file.
 pub fn config_key(text: &str) -> Faults {
     let mut faults = Faults::new();
     if text.len() > DNS_SUBDOMAIN_LENGTH {
@@ -184,7 +185,7 @@ pub fn config_key(text: &str) -> Faults {
     faults
 }
 
-/// A name that can be a segment of a path.
+/// Validates a name that can be a segment of a path.
 pub fn path_segment(text: &str) -> Faults {
     let mut faults = Faults::new();
     match text {
@@ -201,10 +202,10 @@ pub fn path_segment(text: &str) -> Faults {
     faults
 }
 
-/// What no object can be stored under: a name that means something in paths, or none at all.
+/// Rejects names under which no object can be stored: an empty name, or one with a meaning in paths.
 ///
 /// # Errors
-/// Why, in the words of the reference.
+/// If the name is rejected, in the words of the reference.
 pub fn check_key(namespaced: bool, namespace: &str, name: &str) -> Result<(), String> {
     if namespaced && namespace.is_empty() {
         return Err("Namespace parameter required.".to_owned());
@@ -218,7 +219,7 @@ pub fn check_key(namespaced: bool, namespace: &str, name: &str) -> Result<(), St
     }
 }
 
-/// What is wrong with a path below a domain, such as `acme.io/foo`.
+/// Validates a path below a domain, such as `acme.io/foo`.
 pub fn domain_prefixed_path(field: &FieldPath, text: &str) -> Vec<FieldError> {
     if text.is_empty() {
         return vec![FieldError::required(field, "")];
@@ -252,7 +253,7 @@ fn is_label(text: &[u8]) -> bool {
 }
 
 fn is_subdomain(text: &str) -> bool {
-    // Names are short: it takes less to look at each byte than to search.
+    // Names are short: checking each byte costs less than a search.
     text.as_bytes().split(|byte| *byte == b'.').all(is_label)
 }
 

@@ -1,4 +1,4 @@
-//! Labels and label selectors: whether they are well-formed, and what a selector selects.
+//! Labels and label selectors: their validation, and the objects that a selector selects.
 //!
 //! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/>.
 
@@ -7,7 +7,7 @@ use holdfast_value::Value;
 use super::formats::{label_value, qualified_name};
 use crate::{Field, FieldError};
 
-/// Checks the keys and values of a map of labels. All faults are reported for the map itself.
+/// Validates the keys and values of a map of labels. All errors are reported at the map itself.
 pub fn validate_labels(labels: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.entries() {
         errors.extend(
@@ -24,7 +24,7 @@ pub fn validate_labels(labels: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Checks that the text at `name` can be the key of a label.
+/// Validates the text at `name` as the key of a label.
 pub fn validate_label_name(name: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     errors.extend(
         qualified_name(name.text())
@@ -33,7 +33,7 @@ pub fn validate_label_name(name: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     );
 }
 
-/// Checks a label selector with `matchLabels` and `matchExpressions`; none is well-formed.
+/// Validates a label selector with `matchLabels` and `matchExpressions`; a missing selector is valid.
 pub fn validate_label_selector(selector: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     if !selector.is_set() {
         return;
@@ -52,7 +52,7 @@ pub fn validate_label_selector(selector: &Field<'_, '_>, errors: &mut Vec<FieldE
     }
 }
 
-/// Checks that a requirement has as many values as its operator takes; `compares` says whether it may compare numbers.
+/// Validates that a requirement has as many values as its operator needs; `compares` is true if it may compare numbers.
 pub fn validate_operator(requirement: &Field<'_, '_>, compares: bool, errors: &mut Vec<FieldError>) {
     let (operator, values) = (requirement.child("operator"), requirement.child("values"));
     match operator.text() {
@@ -71,7 +71,8 @@ pub fn validate_operator(requirement: &Field<'_, '_>, compares: bool, errors: &m
     }
 }
 
-/// That a label selector is wrong. It is shown with its members in the order in which the reference writes them.
+/// Returns the error that a label selector is invalid. The reported value has its members in the order of the
+/// reference.
 pub fn invalid_selector(selector: &Field<'_, '_>, detail: &str) -> FieldError {
     let shown = match selector.value() {
         Some(value) => {
@@ -85,12 +86,12 @@ pub fn invalid_selector(selector: &Field<'_, '_>, detail: &str) -> FieldError {
     FieldError::invalid_shown(&selector.path(), shown, detail)
 }
 
-/// A label selector that can be asked what it selects.
+/// A parsed label selector, ready to match labels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LabelSelector<'v> {
     /// No selector: selects nothing.
     Nothing,
-    /// Selects what meets all requirements; everything if there are none.
+    /// Selects objects that meet all requirements; everything if there are none.
     Matching(Vec<Requirement<'v>>),
 }
 
@@ -111,7 +112,7 @@ enum Operator {
 }
 
 impl<'v> LabelSelector<'v> {
-    /// Reads a label selector. `None` where it is malformed.
+    /// Reads a label selector. `None` if it is malformed.
     pub fn read(selector: &Field<'v, '_>) -> Option<Self> {
         if !selector.is_set() {
             return Some(Self::Nothing);
@@ -139,7 +140,7 @@ impl<'v> LabelSelector<'v> {
         Some(Self::Matching(requirements))
     }
 
-    /// Reads a map of labels that an object must all have; unlike the reader of selectors it takes what can be no label.
+    /// Reads a map of labels that an object must all have; unlike the reader of selectors it accepts invalid labels.
     pub fn of_labels(labels: &Field<'v, '_>) -> Self {
         let requirement = |(key, value): (&'v str, Field<'v, '_>)| Requirement {
             key,
@@ -149,12 +150,12 @@ impl<'v> LabelSelector<'v> {
         Self::Matching(labels.entries().map(requirement).collect())
     }
 
-    /// Whether this selects everything.
+    /// Returns true if this selects everything.
     pub fn is_everything(&self) -> bool {
         matches!(self, Self::Matching(requirements) if requirements.is_empty())
     }
 
-    /// Whether an object with these labels is selected.
+    /// Returns true if this selects an object with these labels.
     pub fn matches(&self, labels: &Field<'_, '_>) -> bool {
         match self {
             Self::Nothing => false,

@@ -1,4 +1,4 @@
-//! What holds for the metadata of every kind, and the forms of text that it shares with the fields of kinds.
+//! Rules for the metadata of every kind, and the text formats that metadata shares with the fields of kinds.
 
 use holdfast_value::Value;
 
@@ -15,7 +15,7 @@ pub use validation::{
     validate_scale_metadata,
 };
 
-/// An object that has no more than its kind and its name yet; it is in no namespace where that is empty.
+/// Returns an object with only its kind and its name; it is in no namespace if `namespace` is empty.
 pub fn new_object(api_version: &str, kind: &str, namespace: &str, name: &str) -> Value {
     let mut object = Value::empty_map();
     object.set_at(&["apiVersion"], api_version.into());

@@ -6,7 +6,7 @@ use super::formats::{self, Faults};
 use crate::NameRule;
 
 impl NameRule {
-    /// What is wrong with `name` as the name of an object.
+    /// Validates `name` as the name of an object.
     pub fn check(self, name: &str) -> Faults {
         match self {
             NameRule::Subdomain => formats::dns_subdomain(name),
@@ -26,8 +26,8 @@ impl NameRule {
         }
     }
 
-    /// What is wrong with `prefix` as the beginning of a name, as `generateName` holds it: a dash at the end is fine,
-    /// since a letter or a digit follows.
+    /// Validates `prefix` as the beginning of a name, from `generateName`: a dash at the end is allowed, since a letter
+    /// or a digit follows.
     pub fn check_prefix(self, prefix: &str) -> Faults {
         if self == NameRule::PathSegment {
             return match prefix {
@@ -39,8 +39,8 @@ impl NameRule {
     }
 }
 
-/// The beginning of a name as rules of names judge it: the reference puts one letter in the place of a dash at the end and of
-/// the byte before it, whatever that is.
+/// Returns the beginning of a name in the form that name rules check: the reference replaces a dash at the end,
+/// together with the byte before it, by one letter, whatever that byte is.
 pub(super) fn without_dash(prefix: &str) -> Cow<'_, str> {
     match prefix.as_bytes().strip_suffix(b"-").and_then(<[u8]>::split_last) {
         Some((_, head)) => format!("{}a", String::from_utf8_lossy(head)).into(),

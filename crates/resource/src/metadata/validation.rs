@@ -1,4 +1,4 @@
-//! What is wrong with the metadata of an object, whatever its kind, in the order and the words of the reference.
+//! Validation of the metadata of an object of any kind, in the order and the words of the reference.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::formats;
 use super::name::without_dash;
 use crate::{FieldError, FieldPath, GroupVersion, MetadataChecks, NameRule, Resource, UpdateOrder};
 
-/// All annotations of an object together may have this many bytes, keys and values.
+/// Maximum size of all annotations of an object together in bytes, keys and values.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
 /// Finalizers that need no domain.
@@ -18,10 +18,10 @@ const STANDARD_FINALIZERS: [&str; 3] = ["kubernetes", "orphan", "foregroundDelet
 /// Maximum length of a field manager's name.
 pub const FIELD_MANAGER_MAX_BYTES: usize = 128;
 
-/// The most bytes that the name of a subresource in `managedFields` may have.
+/// Maximum length of the name of a subresource in `managedFields`, in bytes.
 const SUBRESOURCE_MAX: usize = 256;
 
-/// What is wrong with the metadata of an object that is to be created.
+/// Validates the metadata of an object that is to be created.
 pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let name = |name: &str| match resource.rules.name {
         NameRule::Own => resource.capabilities.name_faults(object, name),
@@ -35,7 +35,7 @@ pub fn validate_metadata(resource: &Resource, object: &Value) -> Vec<FieldError>
     whole_metadata(object, &names, resource.rules.metadata_checks.finalizer_names)
 }
 
-/// What is wrong with the metadata of a Scale that is written, whatever the kind of the object that it scales.
+/// Validates the metadata of a written Scale, whatever the kind of the scaled object.
 pub fn validate_scale_metadata(scale: &Value) -> Vec<FieldError> {
     let names = Names {
         namespaced: true,
@@ -45,7 +45,7 @@ pub fn validate_scale_metadata(scale: &Value) -> Vec<FieldError> {
     whole_metadata(scale, &names, true)
 }
 
-/// The rules of names that hold for an object.
+/// The name rules that apply to an object.
 struct Names<'r> {
     namespaced: bool,
     name: &'r dyn Fn(&str) -> formats::Faults,
@@ -107,7 +107,7 @@ fn whole_metadata(object: &Value, names: &Names<'_>, finalizers_by_name: bool) -
     errors
 }
 
-/// What the rule of names of a resource says of the beginning of a name.
+/// Validates the beginning of a name by the name rule of a resource.
 fn own_prefix(resource: &Resource, object: &Value, prefix: &str) -> formats::Faults {
     if !resource.rules.metadata_checks.generated_names {
         return formats::Faults::default();
@@ -118,7 +118,7 @@ fn own_prefix(resource: &Resource, object: &Value, prefix: &str) -> formats::Fau
     }
 }
 
-/// Reports what `rule` finds in the beginning of a name, where there is one.
+/// Reports the errors that `rule` finds in the beginning of a name, if there is one.
 fn generated_name(
     root: &FieldPath,
     metadata: &Value,
@@ -133,8 +133,7 @@ fn generated_name(
     }
 }
 
-/// What is wrong with the metadata of an object within another, at `root`. It needs no name, and any that can stand in a
-/// path will do.
+/// Validates the metadata of an embedded object, at `root`. It needs no name, and any valid path segment is allowed.
 pub(crate) fn validate_embedded_metadata(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     for (name, prefix) in [("generateName", true), ("name", false)] {
         let text = metadata.str_at(&[name]).unwrap_or_default();
@@ -162,18 +161,18 @@ pub(crate) fn validate_embedded_metadata(root: &FieldPath, metadata: &Value, err
     managed_fields(root, metadata, errors);
 }
 
-/// What is wrong with the metadata of an object that is to take the place of `old` by a write to `subresource`, which is empty
-/// for the object itself.
+/// Validates the metadata of an object that is to replace `old` by a write to `subresource`, which is empty for the
+/// object itself.
 ///
-/// The reference checks metadata for all kinds and once more in most kinds' own validation, so that clients see each of these
-/// errors several times among the causes; so it is here.
+/// The reference validates metadata for all kinds and again in most kinds' own validation, so that clients see each of
+/// these errors several times among the causes; so does this function.
 pub fn validate_metadata_update(
     resource: &Resource,
     subresource: &str,
     object: &Value,
     old: &Value,
 ) -> Vec<FieldError> {
-    // All kinds take what can stand in a path for the beginning of a name; each has its own rule besides.
+    // All kinds accept any path segment as the beginning of a name; each kind adds its own rule.
     let mut of_all = Vec::new();
     if let Some(metadata) = object.get("metadata") {
         let in_paths = |prefix: &str| NameRule::PathSegment.check_prefix(prefix);
@@ -184,7 +183,8 @@ pub fn validate_metadata_update(
     repeated_faults(checks, subresource, (of_all, of_kind), object, old).first
 }
 
-/// What [`validate_metadata_update`] leaves out for kinds that report it between other faults; see [`UpdateOrder`].
+/// Returns the errors that [`validate_metadata_update`] leaves out for kinds that report them between other errors; see
+/// [`UpdateOrder`].
 pub fn rest_of_metadata_update(resource: &Resource, subresource: &str, object: &Value, old: &Value) -> Vec<FieldError> {
     let checks = &resource.rules.metadata_checks;
     if matches!(checks.update_order, UpdateOrder::ChangeFirst | UpdateOrder::WholeFirst) {
@@ -194,7 +194,7 @@ pub fn rest_of_metadata_update(resource: &Resource, subresource: &str, object: &
     repeated_faults(checks, subresource, (Vec::new(), of_kind), object, old).rest
 }
 
-/// What the kind's own rule of names says of `generateName`.
+/// Validates `generateName` by the kind's own name rule.
 fn own_prefix_faults(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(metadata) = object.get("metadata") {
@@ -204,8 +204,8 @@ fn own_prefix_faults(resource: &Resource, object: &Value) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the metadata of a changed object as a whole, name and namespace aside (`ValidateObjectMeta`): for kinds
-/// that look at it between other checks of theirs.
+/// Validates the metadata of a changed object as a whole, except name and namespace (`ValidateObjectMeta`), for kinds
+/// that do so between their other checks.
 pub fn validate_metadata_whole(resource: &Resource, object: &Value) -> Vec<FieldError> {
     let root = FieldPath::new("metadata");
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
@@ -218,15 +218,16 @@ pub fn validate_metadata_whole(resource: &Resource, object: &Value) -> Vec<Field
     errors
 }
 
-/// The faults of the metadata of an update.
+/// Validation errors of the metadata of an update.
 struct UpdateFaults {
-    /// What is reported ahead of all other faults.
+    /// Errors reported before all others.
     first: Vec<FieldError>,
-    /// What is reported between them.
+    /// Errors reported between the others.
     rest: Vec<FieldError>,
 }
 
-/// The faults of an update as often as the reference reports them. Those of the beginning of a name come with it.
+/// Returns the errors of an update, repeated as often as in the reference. The errors of the beginning of a name are
+/// passed in.
 fn repeated_faults(
     checks: &MetadataChecks,
     subresource: &str,
@@ -268,7 +269,7 @@ fn repeated_faults(
     UpdateFaults { first, rest }
 }
 
-/// What is looked at in new objects and in updates alike.
+/// Validates metadata in the same way for new objects and updates.
 fn shape(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     labels(root, metadata, errors);
     annotations(root, metadata, errors);
@@ -276,7 +277,7 @@ fn shape(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     managed_fields(root, metadata, errors);
 }
 
-/// What may not become of metadata.
+/// Validates changes of metadata.
 fn changes(root: &FieldPath, metadata: &Value, old: &Value, errors: &mut Vec<FieldError>) {
     if old.get("deletionTimestamp").is_some() {
         no_new_finalizers(root, metadata, old, errors);
@@ -325,12 +326,12 @@ fn annotations(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>)
     }
 }
 
-/// Says what is wrong with annotations, which stand at `field`.
+/// Validates annotations, which are at `field`.
 pub fn validate_annotations(field: &FieldPath, annotations: &Map, errors: &mut Vec<FieldError>) {
     let mut size = 0;
     for (key, value) in annotations {
         size += key.len() + value.as_str().map_or(0, str::len);
-        // Annotation keys may have capitals where label keys may not.
+        // Annotation keys may contain capitals, label keys may not.
         let wrong = if key.bytes().any(|byte| byte.is_ascii_uppercase()) {
             formats::qualified_name(&key.to_lowercase())
         } else {
@@ -347,7 +348,7 @@ pub fn validate_annotations(field: &FieldPath, annotations: &Map, errors: &mut V
     }
 }
 
-/// How much text errors may show of owner references.
+/// Limit in bytes of the owner references in errors.
 const SHOWN_OWNERS: usize = 1 << 20;
 
 fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
@@ -383,7 +384,7 @@ fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldEr
             let this = format!("{}/{}", text("kind"), text("name"));
             match &controller {
                 None => controller = Some(this),
-                // Each of these errors shows all references: very many say no more than many.
+                // Each of these errors reports all references: a very large number of them adds no information.
                 Some(_) if room == 0 => {}
                 Some(first) => {
                     let shown = all.get_or_insert_with(|| {
@@ -401,7 +402,7 @@ fn owner_references(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldEr
     }
 }
 
-/// An owner reference with its members in the order in which the reference writes them.
+/// Returns the text of an owner reference with its members in the order in which the reference writes them.
 fn in_order(reference: &Value) -> String {
     const ORDER: [&str; 6] = ["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
     let members = ORDER.iter().filter_map(|name| Some((name, reference.get(name)?)));
@@ -409,7 +410,7 @@ fn in_order(reference: &Value) -> String {
     format!("{{{}}}", members.join(","))
 }
 
-/// The form of finalizers as the reference checks it of new objects: the path has no index here.
+/// Validates the format of finalizers like the reference does for new objects: the path has no index here.
 fn finalizers(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     let field = root.child("finalizers");
     let (mut orphan, mut foreground) = (false, false);
@@ -430,7 +431,7 @@ fn finalizers(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) 
     }
 }
 
-/// No finalizer is taken without a domain but the standard ones.
+/// Rejects finalizers without a domain, except the standard ones.
 fn finalizer_names(root: &FieldPath, metadata: &Value, errors: &mut Vec<FieldError>) {
     for (at, finalizer) in texts(metadata, "finalizers").enumerate() {
         if !finalizer.contains('/') && !STANDARD_FINALIZERS.contains(&finalizer.as_str()) {
@@ -458,7 +459,7 @@ fn no_new_finalizers(root: &FieldPath, metadata: &Value, old: &Value, errors: &m
     }
 }
 
-/// What is wrong with `metadata.managedFields` of `object`, as far as its entries say it by themselves.
+/// Validates `metadata.managedFields` of `object`, as far as that is possible from each entry.
 pub fn validate_managed_fields(object: &Value) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if let Some(metadata) = object.get("metadata") {

@@ -1,4 +1,4 @@
-//! The schemas of custom resources, as the documents give them: what a definition says, with what every object has.
+//! Schemas of custom resources in the OpenAPI documents: the schema of a CRD, with the fields that every object has.
 
 use holdfast_value::{Map, SmolStr, Value};
 
@@ -10,12 +10,12 @@ const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
 const PRESERVES: &str = "x-kubernetes-preserve-unknown-fields";
 
-/// Whether a schema has the mark.
+/// Returns true if a schema sets the flag.
 fn flag(schema: &Value, name: &str) -> bool {
     schema.get(name).and_then(Value::as_bool) == Some(true)
 }
 
-/// The built-in types that the schemas of custom resources name.
+/// Returns the built-in types that the schemas of custom resources refer to.
 pub(super) fn named_types() -> [String; 2] {
     ["ObjectMeta", "ListMeta"].map(|name| format!("{META}{name}"))
 }
@@ -29,7 +29,7 @@ pub(super) fn info() -> Value {
     ])
 }
 
-/// The schemas of the custom resources of a group version, and of lists of them, by their definition names.
+/// Returns the schemas of the custom resources of a group version, and of lists of them, by their definition names.
 pub(super) fn schemas(
     registry: &Registry,
     group_version: &GroupVersion,
@@ -59,10 +59,10 @@ impl Writer<'_> {
         (version.kind_type.published_name(), schema)
     }
 
-    /// The schema of a kind, with what every object has and the fields by which objects are selected.
+    /// Returns the schema of a kind, with the fields that every object has and its selectable fields.
     fn root(&self, schema: &Value, selectable: &[SmolStr]) -> Value {
         let mut root = if self.form == Form::V2 && flag(schema, PRESERVES) {
-            // Readers of the older form take what is specified for all there is.
+            // Clients of the older form treat the specified fields as all there are.
             object([("type", Value::from("object"))])
         } else {
             let mut root = self.schema(schema, 0);
@@ -106,7 +106,8 @@ impl Writer<'_> {
         (list.definition_name(), schema)
     }
 
-    /// Adds the fields that every object has; `described` is the kind that says in words what their metadata are.
+    /// Adds the fields that every object has; `described` is the kind whose name the description of the metadata
+    /// contains.
     fn add_identity(&self, schema: &mut Value, described: &str, metadata: &str) {
         for field in ["apiVersion", "kind"] {
             let mut of = object([("type", Value::from("string"))]);
@@ -126,8 +127,8 @@ impl Writer<'_> {
         schema.set_at(&["properties", "metadata"], of);
     }
 
-    /// A schema of a definition in this form. The older form has no choices and no null, and its clients take what is
-    /// specified for all there is.
+    /// Returns a schema of a CRD in this form. The older form has no choices and no null, and its clients treat the
+    /// specified fields as all there are.
     fn schema(&self, schema: &Value, depth: usize) -> Value {
         let Some(map) = schema.as_map().filter(|_| depth < 128) else {
             return schema.clone();
@@ -175,7 +176,7 @@ impl Writer<'_> {
     }
 }
 
-/// The fields that are required and may not be null.
+/// Returns the fields that are required and not nullable.
 fn required_in_older_form(schema: &Value, required: &Value) -> Vec<Value> {
     let nullable = |of: Option<&Value>| of.is_some_and(|of| flag(of, "nullable"));
     if nullable(schema.get("additionalProperties")) {
@@ -188,7 +189,7 @@ fn required_in_older_form(schema: &Value, required: &Value) -> Vec<Value> {
         .collect()
 }
 
-/// The choice that `x-kubernetes-int-or-string` stands for.
+/// Replaces `x-kubernetes-int-or-string` with the choice that it means.
 fn unfold_int_or_string(schema: &mut Value) {
     let of_type = |name: &str| object([("type", Value::from(name))]);
     let choice = Value::from(vec![of_type("integer"), of_type("string")]);
@@ -211,7 +212,7 @@ fn unfold_int_or_string(schema: &mut Value) {
     schema.set_at(&["allOf"], all.into());
 }
 
-/// What an embedded object is, it must say.
+/// Requires an embedded object to specify its apiVersion and kind.
 fn require_identity(schema: &mut Value) {
     const CONVENTIONS: &str =
         "More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
@@ -239,7 +240,7 @@ fn require_identity(schema: &mut Value) {
     schema.set_at(&["required"], required.into());
 }
 
-/// The fields by which objects are selected.
+/// Adds the selectable fields.
 fn mark_selectable(schema: &mut Value, selectable: &[SmolStr]) {
     let fields = selectable.iter();
     let fields: Vec<Value> = fields
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keywords_stand_for_is_said_in_full() {
+    fn extension_keywords_are_expanded() {
         let schema = r#"{"type":"object","properties":{"a":{"x-kubernetes-int-or-string":true},
             "b":{"x-kubernetes-int-or-string":true,"anyOf":[{"minimum":1}]},
             "e":{"type":"object","x-kubernetes-embedded-resource":true,"required":["spec"]}}}"#;
@@ -304,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_root_that_keeps_unknown_fields_is_any_object_in_the_older_form() {
+    fn v2_root_that_preserves_unknown_fields_is_any_object() {
         let schema =
             r#"{"type":"object","x-kubernetes-preserve-unknown-fields":true,"properties":{"spec":{"type":"object"}}}"#;
         let schema = json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap();

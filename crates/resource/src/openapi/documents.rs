@@ -1,4 +1,4 @@
-//! The documents, put together from paths and schemas.
+//! The documents, assembled from paths and schemas.
 
 use std::collections::BTreeSet;
 
@@ -12,14 +12,14 @@ use crate::{GroupVersion, Registry, Resource};
 
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
 
-/// Makes the OpenAPI documents of what a registry serves.
+/// Builder of the OpenAPI documents for the resources of a registry.
 pub struct Publication<'a> {
     registry: &'a Registry,
     types: &'a TypeTable,
     descriptions: &'a dyn Descriptions,
     /// The version in the documents: `1.36`.
     version: &'a str,
-    /// Whether documents list the values that fields may have.
+    /// True if documents list the values that fields may have.
     lists_values: bool,
 }
 
@@ -35,13 +35,14 @@ enum Subject {
     Version,
     /// The issuer of tokens, or its keys.
     Issuer {
-        /// Whether it is the keys.
+        /// True if these are the keys.
         keys: bool,
     },
 }
 
 impl<'a> Publication<'a> {
-    /// A publication of `registry`, whose types are those of `types`. `version` is what the documents give as theirs.
+    /// Creates a publication of `registry`, whose types are those of `types`. `version` is the version in the
+    /// documents.
     pub fn new(
         registry: &'a Registry,
         types: &'a TypeTable,
@@ -57,19 +58,19 @@ impl<'a> Publication<'a> {
         }
     }
 
-    /// The same, where documents list the values that fields may have only if `lists_values` says so.
+    /// Returns the same documents, listing the values that fields may have only if `lists_values` is true.
     #[must_use]
     pub fn listing_values(self, lists_values: bool) -> Self {
         Self { lists_values, ..self }
     }
 
-    /// The names of the v3 documents, as they stand in the index and in paths below `/openapi/v3/`.
+    /// Returns the names of the v3 documents, for the index and for paths below `/openapi/v3/`.
     pub fn v3_names(registry: &Registry) -> Vec<String> {
         subjects(registry).into_iter().map(|(name, _)| name).collect()
     }
 
-    /// What changes whenever the v3 document of that name does, as long as what is built in stays the same. `None` where
-    /// there is no such document.
+    /// Returns a fingerprint that changes whenever the v3 document of that name does, as long as the built-in types
+    /// stay the same. `None` if there is no such document.
     pub fn v3_fingerprint(registry: &Registry, name: &str) -> Option<Vec<u8>> {
         let mut print = name.as_bytes().to_vec();
         if let Subject::GroupVersion(group_version) = subject(registry, name)? {
@@ -79,7 +80,7 @@ impl<'a> Publication<'a> {
         Some(print)
     }
 
-    /// The same of the v2 document.
+    /// Returns the fingerprint of the v2 document; see [`Publication::v3_fingerprint`].
     pub fn v2_fingerprint(registry: &Registry) -> Vec<u8> {
         let mut print = Vec::new();
         for resource in registry.resources() {
@@ -88,7 +89,7 @@ impl<'a> Publication<'a> {
         print
     }
 
-    /// The v3 document of that name in the index, such as `apis/apps/v1`.
+    /// Returns the v3 document of that name in the index, such as `apis/apps/v1`.
     pub fn v3(&self, name: &str) -> Option<Value> {
         let subject = subject(self.registry, name)?;
         let items = self.paths(&subject);
@@ -97,7 +98,7 @@ impl<'a> Publication<'a> {
             Subject::GroupVersion(group_version) => Some(group_version),
             _ => None,
         };
-        // The reference writes the document of custom resources with another builder: it has a title and a version of its own,
+        // The reference writes the document of custom resources with another builder: it has its own title and version,
         // no security schemes, and names all kinds of a type of many kinds.
         let is_custom = marked
             .as_ref()
@@ -126,8 +127,9 @@ impl<'a> Publication<'a> {
         Some(Value::Map(document))
     }
 
-    /// The v2 document, which describes everything, part by part: the name of a member and what it holds. What is large comes
-    /// in several parts of one name, one after the other, whose entries belong together; so no caller need hold all of it.
+    /// Passes the v2 document, which describes everything, to `take` in parts: the name of a member and its value.
+    /// Large members are split into several consecutive parts of one name, whose entries belong together, so that no
+    /// caller has to hold the whole document.
     pub fn v2(&self, take: &mut dyn FnMut(&'static str, Value)) {
         take("swagger", "2.0".into());
         take("info", self.info());
@@ -199,7 +201,7 @@ impl<'a> Publication<'a> {
         }
     }
 
-    /// The types that operations name.
+    /// Returns the types that operations refer to.
     fn named_types(&self, items: &[PathItem]) -> BTreeSet<TypeId> {
         let operations = items.iter().flat_map(|item| &item.operations);
         let names = operations.flat_map(|operation| {
@@ -274,7 +276,7 @@ fn add_fingerprint(print: &mut Vec<u8>, resource: &Resource) {
     }
 }
 
-/// The subject of the v3 document of that name, if there is one.
+/// Returns the subject of the v3 document of that name, if there is one.
 fn subject(registry: &Registry, name: &str) -> Option<Subject> {
     let parts: Vec<&str> = name.split('/').collect();
     let group_version = match parts[..] {
@@ -295,7 +297,7 @@ fn subject(registry: &Registry, name: &str) -> Option<Subject> {
     known.then_some(Subject::GroupVersion(group_version))
 }
 
-/// The v3 documents, by their names in the index.
+/// Returns the v3 documents, by their names in the index.
 fn subjects(registry: &Registry) -> Vec<(String, Subject)> {
     let mut found = vec![
         ("api".to_owned(), Subject::Roots("api")),

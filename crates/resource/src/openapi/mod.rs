@@ -1,7 +1,7 @@
-//! The OpenAPI documents of what is served: `/openapi/v3` with one document for each group version, and `/openapi/v2`.
+//! The OpenAPI documents of the served API: `/openapi/v3` with one document for each group version, and `/openapi/v2`.
 //!
-//! Nothing is kept: a [`Publication`] makes each document from the registry and the table of types, when it is requested
-//! for; the server keeps what it served as long as it wants. See
+//! This module caches nothing: a [`Publication`] builds each document from the registry and the table of types, when it
+//! is requested; the server caches the documents as long as it wants. See
 //! <https://kubernetes.io/docs/concepts/overview/kubernetes-api/#openapi-interface-definition>.
 
 mod custom;
@@ -15,17 +15,18 @@ use holdfast_value::{Map, SmolStr, Value};
 
 pub use documents::Publication;
 
-/// Gives the words that the documents use for types and fields.
+/// Source of the descriptions of types and fields in the documents.
 pub trait Descriptions {
-    /// What the type is.
+    /// Returns the description of the type.
     fn of_type(&self, name: &str) -> Option<&str>;
-    /// What the field of the type means.
+    /// Returns the description of the field of the type.
     fn of_field(&self, name: &str, field: &str) -> Option<&str>;
-    /// A type of objects and one of lists whose words for what all objects and all lists have hold for any kind.
+    /// Returns a type of objects and one of lists, whose descriptions of the common fields of all objects and all lists
+    /// apply to any kind.
     fn of_any_kind(&self) -> (&str, &str);
 }
 
-/// No words at all.
+/// A source without descriptions.
 pub struct NoDescriptions;
 
 impl Descriptions for NoDescriptions {
@@ -42,7 +43,7 @@ impl Descriptions for NoDescriptions {
     }
 }
 
-/// Which of the two forms of OpenAPI a document has.
+/// Version of OpenAPI that a document has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     V2,
@@ -50,7 +51,7 @@ enum Form {
 }
 
 impl Form {
-    /// A reference to a type.
+    /// Returns a reference to a type.
     fn reference(self, name: &str) -> Value {
         let place = match self {
             Form::V2 => "#/definitions/",
@@ -60,13 +61,13 @@ impl Form {
     }
 }
 
-/// A map of these entries.
+/// Returns a map of these entries.
 fn object<const N: usize>(entries: [(&'static str, Value); N]) -> Value {
     let entries = entries.map(|(key, value)| (SmolStr::new_static(key), value));
     Value::Map(Map::from_unsorted(entries.to_vec()))
 }
 
-/// A list of texts.
+/// Returns a list of texts.
 fn texts<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Value {
     let items: Vec<Value> = texts.into_iter().map(|text| Value::from(text.as_ref())).collect();
     Value::from(items)

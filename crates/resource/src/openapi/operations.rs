@@ -1,4 +1,4 @@
-//! Operations and paths as both forms of OpenAPI write them.
+//! Operations and paths in both forms of OpenAPI.
 
 use holdfast_value::{Map, SmolStr, Value};
 
@@ -10,34 +10,34 @@ use crate::GroupVersionKind;
 /// All operations on one path.
 pub(super) struct PathItem {
     pub(super) path: String,
-    /// What every operation on it may carry.
+    /// Parameters of every operation on it.
     pub(super) parameters: Vec<Parameter>,
-    /// The kind whose name stands in the path, for the description of the parameter `name`.
+    /// Kind whose name is in the path, for the description of the parameter `name`.
     pub(super) named: SmolStr,
     pub(super) operations: Vec<Operation>,
 }
 
-/// What a method on a path does.
+/// Operation of a method on a path.
 pub(super) struct Operation {
-    /// The method, in small letters.
+    /// HTTP method, in lower case.
     pub(super) method: &'static str,
     pub(super) id: String,
     pub(super) tag: SmolStr,
     pub(super) description: String,
-    /// What the access rules call it; `None` for what is no resource.
+    /// Action in the access rules; `None` if the path is not a resource.
     pub(super) action: Option<&'static str>,
-    /// The kind of what is sent or answered; `None` for what is no resource.
+    /// Kind of the request or response body; `None` if the path is not a resource.
     pub(super) kind: Option<GroupVersionKind>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Body,
-    /// The statuses of success.
+    /// Status codes of success.
     pub(super) statuses: &'static [u16],
     pub(super) answer: Answer,
-    /// Whether it is one of a custom resource.
+    /// True if it is one of a custom resource.
     pub(super) custom: bool,
 }
 
-/// What is sent.
+/// Body of a request.
 pub(super) enum Body {
     /// Nothing.
     None,
@@ -47,14 +47,14 @@ pub(super) enum Body {
         of: SmolStr,
         /// The media types.
         media: &'static [&'static str],
-        /// Whether it must be there.
+        /// True if it is required.
         required: bool,
     },
     /// A patch in any of these media types, of the type `Patch`.
     Patch(&'static [&'static str]),
 }
 
-/// What is answered.
+/// Body of a response.
 pub(super) enum Answer {
     /// An object of a type in any of these media types.
     Object {

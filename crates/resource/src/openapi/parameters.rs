@@ -1,4 +1,4 @@
-//! The parameters that requests may carry.
+//! The parameters of requests.
 
 use crate::{Connecter, ParameterForm};
 
@@ -8,9 +8,9 @@ pub(super) struct Parameter {
     pub(super) name: &'static str,
     /// `string`, `integer` or `boolean`.
     pub(super) of: &'static str,
-    /// Whether it is a part of the path; else it stands in the query.
+    /// True if it is a part of the path; otherwise it is in the query.
     pub(super) in_path: bool,
-    /// What it means; empty for `name`, whose words depend on the kind.
+    /// Description; empty for `name`, whose description depends on the kind.
     pub(super) description: &'static str,
 }
 
@@ -32,7 +32,7 @@ const fn path(name: &'static str, description: &'static str) -> Parameter {
     }
 }
 
-/// The requests that carry an option.
+/// Requests that have an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Request {
     /// Lists and watches.
@@ -51,8 +51,8 @@ pub(super) enum Request {
 
 use Request::{Delete, DeleteCollection, GetCustom, List, Patch, Write};
 
-/// The options that requests may carry in their query, by name: the type of each, the requests, and what it means. The server
-/// reads them in `http/options.rs`.
+/// Options in the query of requests, by name: the type of each, the requests, and its description. The server reads
+/// them in `http/options.rs`.
 const OPTIONS: &[(&str, &str, &[Request], &str)] = &[
     (
         "allowWatchBookmarks",
@@ -170,7 +170,7 @@ const OPTIONS: &[(&str, &str, &[Request], &str)] = &[
     ),
 ];
 
-/// The options that such a request may carry.
+/// Returns the options that such a request may have.
 pub(super) fn options_of(request: Request) -> Vec<Parameter> {
     let options = OPTIONS.iter().filter(|(_, _, requests, _)| requests.contains(&request));
     options
@@ -178,7 +178,7 @@ pub(super) fn options_of(request: Request) -> Vec<Parameter> {
         .collect()
 }
 
-/// The form of the answer, which every request may ask for.
+/// The format of the response, which every request may specify.
 pub(super) const PRETTY: Parameter = query("pretty", "string", "With true, JSON is answered in lines and indented.");
 /// The namespace in a path.
 pub(super) const NAMESPACE: Parameter = path("namespace", "The namespace of the object.");
@@ -187,7 +187,7 @@ pub(super) const NAME: Parameter = path("name", "");
 /// The rest of the path of a proxied request.
 pub(super) const PATH: Parameter = path("path", "The path of the resource behind the proxy.");
 
-/// The parameters of requests that reach a node or a pod through a subresource.
+/// Returns the parameters of requests that reach a node or a pod through a subresource.
 pub(super) fn of_connecter(connecter: &dyn Connecter) -> Vec<Parameter> {
     let parameters = connecter.parameters().iter();
     let shown = parameters.filter_map(|parameter| {

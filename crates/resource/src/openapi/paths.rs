@@ -1,4 +1,4 @@
-//! The paths at which a group version is served, and what can be done there.
+//! The paths of a group version, and their operations.
 
 use holdfast_value::SmolStr;
 
@@ -41,7 +41,7 @@ const CUSTOM_PATCH_MEDIA: &[&str] = &[
     "application/apply-patch+yaml",
 ];
 
-/// The path item of a discovery document.
+/// Returns the path item of a discovery document.
 pub(super) fn discovery(path: &str, id: String, tag: SmolStr, description: &str, of: &str) -> PathItem {
     PathItem {
         path: path.to_owned(),
@@ -66,7 +66,7 @@ pub(super) fn discovery(path: &str, id: String, tag: SmolStr, description: &str,
     }
 }
 
-/// What `/version` answers, which is JSON alone.
+/// Returns the path item of `/version`, whose response is always JSON.
 pub(super) fn version() -> PathItem {
     let info = "io.k8s.apimachinery.pkg.version.Info";
     let mut item = discovery(
@@ -85,7 +85,7 @@ pub(super) fn version() -> PathItem {
     item
 }
 
-/// Who makes the tokens of service accounts, and by which keys.
+/// Returns the path item of the issuer of service account tokens, or of its keys.
 pub(super) fn issuer(keys: bool) -> PathItem {
     let (path, id, tag, description, media): (_, _, _, _, &'static [&'static str]) = if keys {
         const WHAT: &str = "get the public keys of the issuer of tokens for service accounts";
@@ -115,14 +115,14 @@ pub(super) fn issuer(keys: bool) -> PathItem {
     item
 }
 
-/// All paths of a group version, its discovery document first.
+/// Returns all paths of a group version, its discovery document first.
 pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_version: &GroupVersion) -> Vec<PathItem> {
     let base = base(group_version);
     let group = group_name(&group_version.group);
     let spelled = format!("{}{}", capital(&group), capital(&group_version.version));
     let tag = SmolStr::from(format!("{group}_{}", group_version.version));
     let mut items = Vec::new();
-    // The reference describes what custom resources can do, not their discovery.
+    // The reference describes the operations of custom resources, not their discovery.
     if !all_custom(registry, group_version) {
         items.push(discovery(
             &format!("{base}/"),
@@ -148,18 +148,18 @@ pub(super) fn of_group_version(registry: &Registry, types: &TypeTable, group_ver
     items
 }
 
-/// Whether custom resources alone are served in a group version.
+/// Returns true if a group version serves only custom resources.
 pub(super) fn all_custom(registry: &Registry, group_version: &GroupVersion) -> bool {
     let mut served = registry.served_in(group_version).peekable();
     served.peek().is_some() && served.all(|served| is_custom(&served.resource))
 }
 
-/// Whether a resource comes from a definition: it has no protobuf.
+/// Returns true if a resource comes from a CRD: it has no protobuf form.
 fn is_custom(resource: &Resource) -> bool {
     !resource.rules.protobuf
 }
 
-/// `/api/v1`, `/apis/apps/v1`.
+/// Returns the path of a group version: `/api/v1`, `/apis/apps/v1`.
 pub(super) fn base(group_version: &GroupVersion) -> String {
     match group_version.group.as_str() {
         "" => format!("/api/{}", group_version.version),
@@ -167,7 +167,7 @@ pub(super) fn base(group_version: &GroupVersion) -> String {
     }
 }
 
-/// A group as tags spell it: `core`, `apps`, `rbacAuthorization`.
+/// Returns the name of a group in tags: `core`, `apps`, `rbacAuthorization`.
 pub(super) fn group_name(group: &str) -> String {
     let mut parts = group.strip_suffix(".k8s.io").unwrap_or(group).split('.');
     let first = parts.next().filter(|first| !first.is_empty()).unwrap_or("core");
@@ -193,7 +193,7 @@ struct Paths<'a> {
     served: &'a Served,
     types: &'a TypeTable,
     base: &'a str,
-    /// `AppsV1`, for operation ids.
+    /// Group and version in operation ids, such as `AppsV1`.
     spelled: &'a str,
     tag: &'a SmolStr,
     /// The definition name of the objects.
@@ -278,13 +278,14 @@ impl Paths<'_> {
         }
     }
 
-    /// The item of a path; what all its operations may carry is said once. `None` where nothing can be done.
+    /// Returns the item of a path; parameters common to all its operations are listed once. `None` if there are no
+    /// operations.
     fn item(&self, path: String, mut operations: Vec<Operation>) -> Option<PathItem> {
         let (first, rest) = operations.split_first()?;
         let shared = first.parameters.iter();
         let shared = shared.filter(|parameter| rest.iter().all(|other| other.parameters.contains(parameter)));
         let mut shared: Vec<Parameter> = shared.copied().collect();
-        // A part of the path comes before a parameter of its name.
+        // A path parameter precedes a query parameter of the same name.
         shared.sort_by_key(|parameter| (parameter.name, !parameter.in_path));
         for operation in &mut operations {
             operation.parameters.retain(|parameter| !shared.contains(parameter));
@@ -298,7 +299,7 @@ impl Paths<'_> {
         })
     }
 
-    /// The media types of answers; custom resources have no protobuf.
+    /// Returns the media types of responses; custom resources have no protobuf.
     fn media(&self, built_in: &'static [&'static str]) -> &'static [&'static str] {
         match is_custom(self.resource) {
             true => CUSTOM_OBJECT_MEDIA,
@@ -306,7 +307,7 @@ impl Paths<'_> {
         }
     }
 
-    /// What stands in the path, and `pretty`.
+    /// Returns the parameters in the path, and `pretty`.
     fn path_parameters(&self, named: bool) -> Vec<Parameter> {
         let namespace = self.resource.namespaced().then_some(NAMESPACE);
         let name = named.then_some(NAME);
@@ -390,7 +391,7 @@ impl Paths<'_> {
     fn delete_collection(&self, scope: &str) -> Operation {
         let kind = &self.resource.kind;
         let id = format!("delete{}Collection{scope}{kind}", self.spelled);
-        // The reference publishes the options of lists for the deletion of custom resources.
+        // For the deletion of custom resources, the reference publishes the options of lists.
         let (request, body) = match is_custom(self.resource) {
             true => (Request::List, Body::None),
             false => (Request::DeleteCollection, self.delete_options()),
@@ -491,7 +492,7 @@ impl Paths<'_> {
         }
     }
 
-    /// A subresource that answers with text or a stream: the log, and what is connected through.
+    /// Adds a subresource that responds with text or a stream: the log, and connections.
     fn stream(&self, scope: &str, path: &str, sub: &Subresource, connecter: &dyn Connecter, items: &mut Vec<PathItem>) {
         let kind = &self.resource.kind;
         let parameters = &of_connecter(connecter);
@@ -561,7 +562,7 @@ impl Paths<'_> {
         sub.map_or_else(|| self.of.clone(), |sub| self.definition(&sub.kind))
     }
 
-    /// The definition name of a kind, else that of the objects.
+    /// Returns the definition name of a kind, or otherwise that of the objects.
     fn definition(&self, kind: &GroupVersionKind) -> SmolStr {
         let own = (kind.kind == self.resource.kind).then(|| kind.group_version.api_version());
         if let Some(of) = own.and_then(|api_version| self.resource.kind_type(&api_version)) {

@@ -10,17 +10,17 @@ use crate::schema::{
     Field, ListType, MapType, Scalar, Shape, Type, TypeId, TypeKind, TypeTable, Union, stated_default,
 };
 
-/// Writes the schemas of the types of a table.
+/// Writer of the schemas of the types of a table.
 pub(super) struct SchemaWriter<'a> {
     pub(super) table: &'a TypeTable,
     pub(super) descriptions: &'a dyn Descriptions,
     pub(super) form: Form,
-    /// Whether the values that fields may have are listed.
+    /// True if the values that fields may have are listed.
     pub(super) lists_values: bool,
 }
 
 impl SchemaWriter<'_> {
-    /// The schema of the type. `is_listed` says which of its kinds the document lists.
+    /// Returns the schema of the type. `is_listed` returns true for the kinds that the document lists.
     pub(super) fn schema(&self, of: &Type, is_listed: &dyn Fn(&GroupVersionKind) -> bool) -> Value {
         let mut schema = match &of.kind {
             TypeKind::Scalar(scalar) => self.scalar(*scalar),
@@ -137,14 +137,15 @@ impl SchemaWriter<'_> {
             if schema.is_empty() {
                 return reference;
             }
-            // A reference excludes everything beside it in v3, so what is said beside it makes it one of `allOf`.
+            // In v3 a reference excludes all other keys of its schema, so with other keys the reference goes into
+            // `allOf`.
             schema.insert("allOf", Value::from(vec![reference]));
         }
         Value::Map(schema)
     }
 
-    /// Returns the description of a field. A field that holds one of a fixed set of values lists them after its text, so that
-    /// `kubectl explain` shows them. The items of lists and the values of maps are not listed.
+    /// Returns the description of a field. If a field has a fixed set of values, they follow its text, so that
+    /// `kubectl explain` prints them. The items of lists and the values of maps are not listed.
     fn field_description(&self, of: &Type, field: &Field) -> Option<String> {
         let text = self.descriptions.of_field(&of.name, &field.name)?;
         let is_collection = matches!(field.shape, Shape::List(_) | Shape::Map(_));
@@ -155,7 +156,7 @@ impl SchemaWriter<'_> {
         Some(format!("{text}\n\nPossible enum values:{}", lines.collect::<String>()))
     }
 
-    /// The schema of a shape; listed values belong to the scalar at its bottom.
+    /// Returns the schema of a shape; listed values belong to the innermost scalar.
     fn shape(&self, shape: &Shape, listed: &[SmolStr]) -> Map {
         let (name, format) = match shape {
             Shape::String => ("string", None),
@@ -195,7 +196,7 @@ impl SchemaWriter<'_> {
     }
 }
 
-/// The types that those of `roots` are made of, themselves included.
+/// Returns the types that those of `roots` consist of, including themselves.
 pub(super) fn closure(table: &TypeTable, roots: BTreeSet<TypeId>) -> BTreeSet<TypeId> {
     let mut found = BTreeSet::new();
     let mut open: Vec<TypeId> = roots.into_iter().collect();
@@ -214,7 +215,7 @@ fn map_type_name(map_type: MapType) -> &'static str {
     }
 }
 
-/// A kind as the extension `x-kubernetes-group-version-kind` gives it.
+/// Returns a kind in the form of the extension `x-kubernetes-group-version-kind`.
 pub(super) fn kind_entry(kind: &GroupVersionKind) -> Value {
     object([
         ("group", Value::from(kind.group_version.group.clone())),

@@ -1,4 +1,4 @@
-//! What definitions add to one group.
+//! Resources that CRDs add to one group.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use super::Served;
 use crate::version_order;
 use crate::{GroupVersion, Resource};
 
-/// The resources that definitions add to one group. Lists are sorted by what is looked for.
+/// The resources that CRDs add to one group. Lists are sorted by their search keys.
 #[derive(Clone, Default)]
 pub struct DefinedGroup {
     /// By plural name.
     resources: Vec<Arc<Resource>>,
     /// By kind.
     kinds: Vec<Arc<Resource>>,
-    /// What is served, the most stable version first.
+    /// Served versions, the most stable first.
     versions: Vec<Version>,
 }
 
@@ -25,12 +25,12 @@ struct Version {
 }
 
 impl DefinedGroup {
-    /// All resources by name, whether any version of them is served or not.
+    /// Returns all resources by name, served or not.
     pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
         self.resources.iter()
     }
 
-    /// The versions in which anything is served, the preferred one first.
+    /// Returns the versions in which anything is served, the preferred one first.
     pub fn group_versions(&self) -> impl Iterator<Item = &GroupVersion> {
         self.versions.iter().map(|version| &version.group_version)
     }
@@ -68,7 +68,7 @@ impl DefinedGroup {
         self.resources.is_empty()
     }
 
-    /// Adds a resource, in place of the one of its name.
+    /// Adds a resource, replacing the one of its name.
     #[expect(clippy::indexing_slicing, reason = "the index holds places of the lists beside it")]
     pub(super) fn insert(&mut self, resource: Arc<Resource>) {
         self.remove(&resource.plural);
@@ -91,7 +91,7 @@ impl DefinedGroup {
         insert(&mut self.resources, resource, plural_of);
     }
 
-    /// Takes a resource away. Returns it.
+    /// Removes a resource and returns it.
     pub(super) fn remove(&mut self, plural: &str) -> Option<Arc<Resource>> {
         let at = place(&self.resources, plural, plural_of).ok()?;
         let removed = self.resources.remove(at);
@@ -118,7 +118,7 @@ fn place<T>(sorted: &[T], name: &str, name_of: impl Fn(&T) -> &str) -> Result<us
     sorted.binary_search_by(|known| name_of(known).cmp(name))
 }
 
-/// Inserts behind those of the same name.
+/// Inserts an item after those of the same name.
 fn insert<T>(sorted: &mut Vec<T>, item: T, name_of: impl Fn(&T) -> &str) {
     let at = sorted.partition_point(|known| name_of(known) <= name_of(&item));
     sorted.insert(at, item);

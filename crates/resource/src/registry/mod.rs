@@ -1,8 +1,8 @@
-//! Which resources are served.
+//! The served resources.
 //!
-//! What is built in is indexed once and shared by all states of a [`Registry`]. What definitions add is kept by group in
-//! maps that share what did not change: to add one resource to a thousand costs what it costs beside ten, and a holder of
-//! an older state keeps it.
+//! Built-in resources are indexed once and shared by all states of a [`Registry`]. Resources of CRDs are kept by group
+//! in maps that share unchanged parts: adding one to a thousand resources costs as much as adding one to ten, and a
+//! holder of an older state keeps it.
 
 mod group;
 
@@ -15,18 +15,18 @@ use smol_str::SmolStr;
 pub use self::group::DefinedGroup;
 use crate::{GroupKind, GroupResource, GroupVersion, KindTypes, Resource, ResourceVersion};
 
-/// All resources that the server serves: an immutable snapshot, swapped when one is added or taken away. To clone one is
-/// cheap.
+/// All resources that the server serves: an immutable snapshot, replaced when a resource is added or removed. Cloning
+/// is cheap.
 #[derive(Clone, Default)]
 pub struct Registry {
     built_in: Arc<BuiltIn>,
-    /// What definitions add, by group.
+    /// Resources of CRDs, by group.
     groups: OrdMap<SmolStr, Arc<DefinedGroup>>,
-    /// What definitions add, by [`Storage::prefix`](crate::Storage::prefix).
+    /// Resources of CRDs, by [`Storage::prefix`](crate::Storage::prefix).
     by_prefix: OrdMap<SmolStr, Arc<Resource>>,
 }
 
-/// The resources that are there from the start.
+/// The built-in resources.
 #[derive(Default)]
 struct BuiltIn {
     types: Arc<KindTypes>,
@@ -53,7 +53,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// What is known of the resource in this version.
+    /// Returns the data of this version of the resource.
     #[expect(
         clippy::indexing_slicing,
         reason = "made with the place of a version of the resource"
@@ -62,7 +62,7 @@ impl Served {
         &self.resource.versions[self.index]
     }
 
-    /// The resource in each of its versions.
+    /// Returns the resource in each of its versions.
     fn all(resource: &Arc<Resource>) -> impl Iterator<Item = Self> + '_ {
         (0..resource.versions.len()).map(|index| Self {
             resource: Arc::clone(resource),
@@ -72,19 +72,19 @@ impl Served {
 }
 
 impl Registry {
-    /// A builder of a registry.
+    /// Returns a builder of a registry.
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder::default()
     }
 
-    /// The types of the built-in kinds.
+    /// Returns the types of the built-in kinds.
     pub fn types(&self) -> &Arc<KindTypes> {
         &self.built_in.types
     }
 
     /// Returns the resource served at `/apis/GROUP/VERSION/…/PLURAL` (`/api/VERSION/…` for the core group).
     ///
-    /// A built-in group serves its built-in resources only, in every version: kube-apiserver's handler takes all paths
+    /// A built-in group serves its built-in resources only, in every version: kube-apiserver's handler owns all paths
     /// below `/apis/GROUP` of a built-in group, so that no request reaches the handler of custom resources.
     pub fn served(&self, group: &str, version: &str, plural: &str) -> Option<&Served> {
         if self.is_built_in_group(group) {
@@ -104,41 +104,42 @@ impl Registry {
         group.is_some_and(|group| group.version(version).is_some())
     }
 
-    /// The resource of that group and plural name.
+    /// Returns the resource of that group and plural name.
     pub fn resource(&self, resource: &GroupResource) -> Option<&Arc<Resource>> {
         let built_in = self.built_in.by_group_resource.get(resource);
         built_in.or_else(|| self.groups.get(&resource.group)?.resource(&resource.resource))
     }
 
-    /// The resource whose objects are the namespaces.
+    /// Returns the resource whose objects are the namespaces.
     pub fn namespaces(&self) -> Option<&Arc<Resource>> {
         self.built_in.namespaces.as_ref()
     }
 
-    /// The resource whose objects define other resources.
+    /// Returns the resource whose objects define other resources.
     pub fn definitions(&self) -> Option<&Arc<Resource>> {
         self.built_in.definitions.as_ref()
     }
 
-    /// The resource whose objects are of that kind.
+    /// Returns the resource whose objects are of that kind.
     pub fn kind(&self, kind: &GroupKind) -> Option<&Arc<Resource>> {
         let built_in = self.built_in.by_group_kind.get(kind);
         built_in.or_else(|| self.groups.get(&kind.group)?.kind(&kind.kind))
     }
 
-    /// The resource whose objects are kept below `prefix` (see [`Storage::prefix`](crate::Storage::prefix)); the first that
-    /// was added where resources share one.
+    /// Returns the resource whose objects are stored below `prefix` (see [`Storage::prefix`](crate::Storage::prefix));
+    /// the first added one if several resources share it.
     pub fn stored_below(&self, prefix: &str) -> Option<&Arc<Resource>> {
         self.stored_at(prefix).first()
     }
 
-    /// All resources in the order of discovery: built-in ones as they were added, then the others by group and name.
+    /// Returns all resources in the order of discovery: built-in ones in the order in which they were added, then the
+    /// others by group and name.
     pub fn resources(&self) -> impl Iterator<Item = &Arc<Resource>> {
         let defined = self.groups.values().flat_map(|group| group.resources());
         self.built_in.resources.iter().chain(defined)
     }
 
-    /// The resources whose objects are kept below the prefix, which ends with a slash.
+    /// Returns the resources whose objects are stored below the prefix, which ends with a slash.
     pub fn stored_at(&self, prefix: &str) -> &[Arc<Resource>] {
         match self.built_in.by_prefix.get(prefix) {
             Some(resources) => resources,
@@ -146,7 +147,7 @@ impl Registry {
         }
     }
 
-    /// The resources whose objects are kept where `key` is.
+    /// Returns the resources among whose objects `key` is stored.
     #[expect(
         clippy::indexing_slicing,
         reason = "the part lies within the text that was looked through"
@@ -162,32 +163,32 @@ impl Registry {
             .unwrap_or_default()
     }
 
-    /// Whether anything is served in the group.
+    /// Returns true if anything is served in the group.
     pub fn serves_group(&self, group: &str) -> bool {
         self.is_built_in_group(group) || self.groups.get(group).is_some_and(|group| group.is_served())
     }
 
-    /// Whether anything built in is served in the group, rather than defined ones alone.
+    /// Returns true if the group serves built-in resources, and not only those of CRDs.
     pub fn is_built_in_group(&self, group: &str) -> bool {
         self.built_in.groups.contains(group)
     }
 
-    /// The served group versions in the order of discovery: built-in groups as they were added, then the others by the
-    /// alphabet, each with its preferred version first.
+    /// Returns the served group versions in the order of discovery: built-in groups in the order in which they were
+    /// added, then the others alphabetically, each with its preferred version first.
     pub fn group_versions(&self) -> impl Iterator<Item = &GroupVersion> {
         let defined = self.groups.values().flat_map(|group| group.group_versions());
         let defined = defined.filter(|listed| !self.built_in.listed.contains(*listed));
         self.built_in.group_versions.iter().chain(defined)
     }
 
-    /// Whether the group version is among [`group_versions`](Self::group_versions).
+    /// Returns true if the group version is among [`group_versions`](Self::group_versions).
     pub fn lists(&self, group_version: &GroupVersion) -> bool {
         let group = self.groups.get(&group_version.group);
         let defined = || group.and_then(|group| group.version(&group_version.version));
         self.built_in.listed.contains(group_version) || defined().is_some()
     }
 
-    /// Returns true if `/apis/GROUP/VERSION` lists resources. A version that only definitions add to a built-in group is
+    /// Returns true if `/apis/GROUP/VERSION` lists resources. A version that only CRDs add to a built-in group is
     /// [listed](Self::lists) among the versions of the group, but the path itself is not served.
     pub fn serves_resource_list(&self, group_version: &GroupVersion) -> bool {
         match self.is_built_in_group(&group_version.group) {
@@ -196,8 +197,8 @@ impl Registry {
         }
     }
 
-    /// The resources described for a group and version, in the order of discovery. In a built-in group version these are
-    /// the built-in resources only; definitions can add further versions to a built-in group.
+    /// Returns the resources described for a group and version, in the order of discovery. In a built-in group version
+    /// these are only the built-in resources; CRDs can add further versions to a built-in group.
     pub fn served_in<'a>(&'a self, group_version: &'a GroupVersion) -> impl Iterator<Item = Served> + 'a {
         let is_built_in = self.built_in.listed.contains(group_version);
         let built_in = self.built_in.by_group_version.get(group_version).into_iter().flatten();
@@ -206,12 +207,12 @@ impl Registry {
         built_in.chain(defined.into_iter().flatten()).cloned()
     }
 
-    /// What definitions add to the group. As long as it is the same `Arc`, nothing that they add was changed.
+    /// Returns the resources of CRDs in the group. While the `Arc` stays the same, none of them has changed.
     pub fn defined_group(&self, group: &str) -> Option<&Arc<DefinedGroup>> {
         self.groups.get(group)
     }
 
-    /// Serves what a definition describes, in place of what was known by its group and name.
+    /// Serves the resource of a CRD, replacing the one of its group and name.
     pub fn define(&mut self, resource: Arc<Resource>) {
         if let Some(storage) = &resource.storage {
             self.by_prefix.insert(storage.prefix.clone(), Arc::clone(&resource));
@@ -220,7 +221,7 @@ impl Registry {
         Arc::make_mut(group).insert(resource);
     }
 
-    /// Serves what a definition described no more.
+    /// Stops serving the resource of a CRD.
     pub fn undefine(&mut self, name: &GroupResource) {
         let Some(group) = self.groups.get_mut(&name.group) else {
             return;
@@ -235,7 +236,7 @@ impl Registry {
     }
 }
 
-/// Collects built-in resources and makes a [`Registry`] of them.
+/// Builder of a [`Registry`] from built-in resources.
 #[derive(Default)]
 pub struct RegistryBuilder {
     types: KindTypes,
@@ -245,19 +246,19 @@ pub struct RegistryBuilder {
 }
 
 impl RegistryBuilder {
-    /// The types of the built-in kinds.
+    /// Sets the types of the built-in kinds.
     pub fn types(mut self, types: KindTypes) -> Self {
         self.types = types;
         self
     }
 
-    /// Lists a group version at this place of discovery, before resources that are served in it are added.
+    /// Lists a group version at this position of discovery, before the resources that are served in it are added.
     pub fn group_version(mut self, group_version: GroupVersion) -> Self {
         self.list(&group_version);
         self
     }
 
-    /// Adds a resource; its group versions are listed where they are not yet.
+    /// Adds a resource; its group versions are listed unless they already are.
     pub fn resource(mut self, resource: Arc<Resource>) -> Self {
         for served in &resource.versions {
             self.list(&served.group_version);
@@ -266,7 +267,7 @@ impl RegistryBuilder {
         self
     }
 
-    /// The registry of what was added.
+    /// Builds the registry of the added resources.
     pub fn build(self) -> Registry {
         let groups = self.group_versions.iter().map(|listed| listed.group.clone());
         let mut built_in = BuiltIn {
@@ -323,7 +324,7 @@ mod tests {
     use crate::structural::CustomSchema;
     use crate::{Capabilities, Conventions, Definition, Generic, KindName, ResourceRules, Scope, Storage};
 
-    /// A resource `plural` in `group` with these versions; from a definition if it has a serial.
+    /// Returns a resource `plural` in `group` with these versions; it comes from a CRD if it has a serial.
     fn resource(group: &str, plural: &str, kind: &str, versions: &[&str], serial: u64) -> Arc<Resource> {
         let version = |version: &&str| {
             let group_version = GroupVersion::new(group, *version);
@@ -430,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_listed_by_the_alphabet_and_versions_by_how_stable_they_are() {
+    fn groups_sort_by_name_and_versions_by_stability() {
         let mut registry = registry();
         registry.define(resource("b.example.com", "bs", "B", &["v1alpha1", "v2"], 1));
         registry.define(resource("a.example.com", "zs", "Z", &["v1beta1"], 2));
@@ -446,7 +447,7 @@ mod tests {
         let group_version = GroupVersion::new("a.example.com", "v1");
         let served: Vec<_> = registry.served_in(&group_version).collect();
         assert_eq!((served.len(), served[0].resource.plural.as_str()), (1, "ys"));
-        // A version that is served no more leaves with the last resource that had it.
+        // A version that is no longer served is removed with the last resource that had it.
         registry.define(resource("a.example.com", "zs", "Z", &["v1"], 4));
         assert_eq!(registry.served_in(&group_version).count(), 2);
         assert!(!registry.lists(&GroupVersion::new("a.example.com", "v1beta1")));
@@ -493,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_without_served_versions_keeps_its_objects_and_names() {
+    fn resource_without_served_versions_is_still_registered() {
         let mut registry = registry();
         registry.define(resource("a.example.com", "as", "A", &[], 1));
         assert!(!registry.serves_group("a.example.com"));

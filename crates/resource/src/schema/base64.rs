@@ -1,9 +1,9 @@
-//! Bytes in base64, read as Go reads them: line breaks are passed over, and an error names the byte of the text that is wrong.
+//! Bytes in base64, read as Go reads them: line breaks are skipped, and an error names the offset of the wrong byte.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Whether the text is just what encoding its bytes would give.
+/// Returns true if the text equals the encoding of its bytes.
 #[expect(clippy::indexing_slicing, reason = "base64 has at most two characters of padding")]
 pub(super) fn is_canonical(text: &str) -> bool {
     let bytes = text.as_bytes();
@@ -12,7 +12,7 @@ pub(super) fn is_canonical(text: &str) -> bool {
     }
     let digits = bytes.strip_suffix(b"==").or(bytes.strip_suffix(b"=")).unwrap_or(bytes);
     let padding = bytes.len() - digits.len();
-    // The bits of the last digit that stand for no byte must be zero.
+    // Those bits of the last digit that belong to no byte must be zero.
     let unused = [0, 0b11, 0b1111][padding];
     digits.iter().all(|byte| digit(*byte).is_some())
         && digits
@@ -21,7 +21,7 @@ pub(super) fn is_canonical(text: &str) -> bool {
             .is_none_or(|last| last & unused == 0)
 }
 
-/// The bytes that the text stands for; else the place in the text that is wrong.
+/// Returns the decoded bytes; an error is the offset of the wrong character.
 pub fn decode(text: &str) -> Result<Vec<u8>, usize> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len() / 4 * 3);
@@ -70,7 +70,7 @@ pub fn decode(text: &str) -> Result<Vec<u8>, usize> {
     }
 }
 
-/// The text of the bytes.
+/// Returns the text of the bytes.
 pub(super) fn encode(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_canonical_and_decodes() {
+    fn encoded_text_is_canonical_and_decodes() {
         for length in 0..20u8 {
             let bytes: Vec<u8> = (0..length).map(|at| at.wrapping_mul(97)).collect();
             let text = encode(&bytes);

@@ -1,4 +1,4 @@
-//! Built-in types as expressions see them.
+//! Built-in types in expressions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,8 +7,9 @@ use holdfast_cel::{DeclField, DeclType, ListType as CelListType};
 
 use super::{Field, ListType, Scalar, Shape, TypeId, TypeKind, TypeTable};
 
-/// How expressions see objects of a type of the table; `None` where they do not, as with types that hold any JSON. A type
-/// that holds itself is an object without fields there, and a quantity may be anything.
+/// Returns the type of the objects in expressions, for a type of the table; `None` if expressions do not support it,
+/// such as a type that holds any JSON. A recursive type is there an object without fields, and a quantity may be any
+/// value.
 pub fn decl_type(types: &TypeTable, of: TypeId) -> Option<Arc<DeclType>> {
     let mut walk = Declarer {
         types,
@@ -19,7 +20,7 @@ pub fn decl_type(types: &TypeTable, of: TypeId) -> Option<Arc<DeclType>> {
 
 struct Declarer<'t> {
     types: &'t TypeTable,
-    /// What is known of types; those that are being looked at are objects without fields as long.
+    /// Declared types; while a type is being declared, it is an object without fields.
     known: HashMap<TypeId, Option<Arc<DeclType>>>,
 }
 

@@ -1,8 +1,9 @@
-//! Reading an object into its type: what the reference does by decoding JSON into a Go struct and encoding it again.
+//! Decoding of an object into its type: the equivalent of the reference's decoding of JSON into a Go struct and
+//! encoding it again.
 //!
-//! Fields that the type has not are dropped and reported; `null` is "not set"; what the type leaves out when empty is left
-//! out, and what it never leaves out is written; quantities, times and bytes are brought into their canonical form; a
-//! value of the wrong type is an error. A subtree that is already in this form is shared, not copied.
+//! Unknown fields are dropped and reported; `null` is "not set"; empty values are left out or written, depending on the
+//! type; quantities, times and bytes are converted to their canonical form; a value of the wrong type is an error. A
+//! subtree that is already in this form is shared, not copied.
 
 mod place;
 
@@ -24,30 +25,30 @@ use holdfast_gotext::quantity::{QuantityError, up_to_thousandths};
 pub struct Decoded {
     /// The object.
     pub value: Value,
-    /// The fields that the type has not, at most 100 of them.
+    /// Unknown fields, at most 100 of them.
     pub unknown: Vec<UnknownField>,
-    /// The amounts that were written as numbers which trees hold as floats, at most 100 of them: what the text says may be
-    /// more exact.
+    /// The amounts that were written as numbers which trees hold as floats, at most 100 of them: the text may be more
+    /// exact.
     pub floats: Vec<FloatAmount>,
-    /// The fields that are given as empty and left out for it, at most 100 of them.
+    /// Fields that are given as empty and therefore left out, at most 100 of them.
     pub empties: Vec<EmptyField>,
 }
 
 /// An amount that was read from a float.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FloatAmount {
-    /// Where it stands: names joined by dots, indices in brackets.
+    /// Path: names joined by dots, indices in brackets.
     pub path: String,
-    /// The same as a JSON pointer.
+    /// The same path as a JSON pointer.
     pub pointer: String,
-    /// Whether it is among the amounts of resources, which count no less than thousandths.
+    /// True if it is among the amounts of resources, whose smallest unit is a thousandth.
     pub of_resources: bool,
 }
 
-/// A field that the type has not; it is dropped. Strict field validation refuses the object for it.
+/// A field that the type lacks; it is dropped. Strict field validation rejects the object because of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownField {
-    /// Where it stands: names joined by dots, indices in brackets.
+    /// Path: names joined by dots, indices in brackets.
     pub path: String,
 }
 
@@ -57,60 +58,60 @@ impl fmt::Display for UnknownField {
     }
 }
 
-/// Why a value is not of its type; in the words of the reference.
+/// Reason why a value is not of its type, in the words of the reference.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DecodeError {
-    /// JSON of another type than the field has.
+    /// The JSON type is not that of the field.
     #[error("json: cannot unmarshal {found} into Go {place} of type {expected}")]
     Type {
-        /// What stands there: `string`, `number`, `array`…
+        /// JSON type found: `string`, `number`, `array`…
         found: String,
-        /// `value`, or `struct field` with the last struct's name and the path of fields.
+        /// Place in the message: `value`, or `struct field` with the last struct's name and the path of fields.
         place: String,
-        /// The type of the field, as Go names it.
+        /// Name of the field's type in Go.
         expected: String,
     },
-    /// Not bytes in base64.
+    /// The text is not base64.
     #[error("illegal base64 data at input byte {0}")]
     Base64(usize),
-    /// Not a time.
+    /// The text is not a time.
     #[error(transparent)]
     Time(#[from] TimeError),
-    /// Not a quantity.
+    /// The value is not a quantity.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
-    /// Neither a JSON schema nor a boolean.
+    /// The value is neither a JSON schema nor a boolean.
     #[error("boolean or JSON schema expected")]
     SchemaOrBool,
-    /// A tree holds what cannot be made a value of the field's type.
+    /// A tree holds a value that cannot be converted to the field's type.
     #[error("{0}")]
     Tree(String),
 }
 
 impl DecodeError {
-    /// Whether the reference stops here: types that read their JSON themselves do not know where they stand.
+    /// Returns true if the reference stops at this error: types with their own JSON decoder do not know their path.
     fn ends_reading(&self) -> bool {
         !matches!(self, Self::Base64(_)) && !matches!(self, Self::Type { place, .. } if place != "value")
     }
 }
 
-/// The reference reports no more unknown fields than this.
+/// Maximum number of unknown fields, which is the reference's.
 const MAX_UNKNOWN: usize = 100;
 
-/// Brings `value` into the form of the type `of`.
+/// Converts `value` into the form of the type `of`.
 pub fn decode(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
     decode_beside(table, of, value, false, None)
 }
 
-/// As [`decode`], where the reference makes its struct of a tree and not of JSON: after applies and strategic merge patches.
-/// Whole numbers may be written with a fraction of zero, and are cut to the width of their field; other words describe what
-/// cannot be read.
+/// Decodes like [`decode`], in cases where the reference converts a tree rather than JSON into its struct: after
+/// applies and strategic merge patches. Whole numbers may have a fraction of zero, and are truncated to the width of
+/// their field; other words describe invalid values.
 pub fn decode_tree(table: &TypeTable, of: TypeId, value: &Value) -> Result<Decoded, DecodeError> {
     decode_beside(table, of, value, true, None)
 }
 
-/// As [`decode`], or `from_tree` as [`decode_tree`], where what `value` shares with `formed` is not looked at: that is in the form
-/// of the type.
+/// Decodes like [`decode`], or like [`decode_tree`] if `from_tree`, but skips values that `value` shares with `formed`,
+/// which is in the form of the type.
 pub fn decode_beside(
     table: &TypeTable,
     of: TypeId,
@@ -149,22 +150,22 @@ struct Decoder<'t> {
     unknown: Vec<UnknownField>,
     floats: Vec<FloatAmount>,
     empties: Vec<EmptyField>,
-    /// How many types are around us that read their JSON themselves, and report no unknown fields.
+    /// Number of enclosing types that have their own JSON decoder, and report no unknown fields.
     silent: u32,
-    /// Whether a tree is read rather than JSON.
+    /// True if the input is a tree rather than JSON.
     from_tree: bool,
-    /// Whether this is the second pass, which only looks for the error that the reference reports. It reads trees field by
-    /// field in the order of its structs, and stops at the first error. In JSON it goes on after a value of the wrong type, and
-    /// reports that only where no type that reads its JSON itself fails.
+    /// True in the second pass, which only looks for the error that the reference reports. It reads trees field by
+    /// field in the order of its structs, and stops at the first error. In JSON it continues after a value of the wrong
+    /// type, and reports that only if no type with its own JSON decoder fails.
     finds_error: bool,
 }
 
-/// Where a value stands. Kept on the stack; text is made of it only when something is to be reported.
+/// Path of a value. It is kept on the stack; its text is built only for a report.
 #[derive(Clone, Copy)]
 struct ValuePath<'p> {
     above: Option<&'p ValuePath<'p>>,
     step: Step<'p>,
-    /// What stands there in an object that has the form of its type.
+    /// The value at this path in an object that has the form of its type.
     formed: Option<&'p Value>,
 }
 
@@ -179,7 +180,7 @@ enum Step<'p> {
     Item(usize),
 }
 
-/// What becomes of a field.
+/// Result for a field.
 enum Outcome {
     Keep,
     Replace(Value),
@@ -187,7 +188,7 @@ enum Outcome {
 }
 
 impl Decoder<'_> {
-    /// The value in the form of its shape; `None` if it has that form.
+    /// Returns the value in the form of its shape; `None` if it has that form.
     fn value(&mut self, shape: &Shape, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         if place.is_formed(value) {
             return Ok(None);
@@ -198,7 +199,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Whether the reader goes on after a value of the wrong type.
+    /// Returns true if the decoder continues after a value of the wrong type.
     fn goes_on(&self) -> bool {
         self.finds_error && !self.from_tree && self.silent == 0
     }
@@ -215,7 +216,7 @@ impl Decoder<'_> {
             (Shape::Ref(id), _) => return self.reference(*id, value, place),
             (Shape::List(item), Value::List(list)) => return self.list(item, list, place),
             (Shape::Map(of), Value::Map(map)) => return self.map(of, map, place),
-            // Bytes may be written as a list of numbers as well.
+            // Bytes may also be written as a list of numbers.
             (Shape::Bytes, Value::List(list)) => {
                 let bytes = list
                     .iter()
@@ -256,7 +257,7 @@ impl Decoder<'_> {
             let rounded = is_resources.then(|| up_to_thousandths(changed.as_ref().unwrap_or(value).as_str()?));
             match rounded.flatten().map(Value::String).or(changed) {
                 Some(value) => rebuild.replace(at, value),
-                // No bytes are stored as none, and come back as an empty text.
+                // Null bytes are stored as empty ones, which are read back as an empty text.
                 None if value.is_null() && matches!(of, Shape::Bytes) => rebuild.replace(at, Value::from("")),
                 None => rebuild.keep(at),
             }
@@ -264,7 +265,7 @@ impl Decoder<'_> {
         Ok(rebuild.finish())
     }
 
-    /// A number of a list that stands for bytes.
+    /// Reads a number of a list that represents bytes.
     fn byte(&self, item: &Value, place: &ValuePath<'_>) -> Result<u8, DecodeError> {
         match item {
             Value::Null => Ok(0),
@@ -287,7 +288,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Walks the entries and the fields side by side; both are in the order of their names.
+    /// Walks the entries and the fields in parallel; both are sorted by name.
     #[expect(clippy::indexing_slicing, reason = "places among the fields of the type")]
     fn fields(
         &mut self,
@@ -317,7 +318,7 @@ impl Decoder<'_> {
                 self.write_unset(&fields[missing], at, &mut rebuild);
             }
             always.next_if_eq(&index);
-            // Most fields are texts, which stay as they are unless they are empty.
+            // Most fields are texts, which stay unchanged unless they are empty.
             if let (Shape::String, Value::String(text)) = (&fields[index].shape, value)
                 && !text.is_empty()
             {
@@ -412,7 +413,8 @@ impl Decoder<'_> {
             (Scalar::Time | Scalar::MicroTime, _) => Err(wrong_value(value, "string")),
             (Scalar::IntOrString, Value::String(_)) => Ok(None),
             (Scalar::IntOrString, Value::Int(number)) if i32::try_from(*number).is_ok() => Ok(None),
-            // A tree is written as JSON again for what reads its JSON itself, where whole numbers have no fraction.
+            // For types with their own JSON decoder, a tree is encoded as JSON again, where whole numbers have no
+            // fraction.
             (Scalar::IntOrString, Value::Float(number)) if self.from_tree && whole_32(*number).is_some() => {
                 Ok(whole_32(*number).map(Value::from))
             }
@@ -436,7 +438,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// A JSON schema within a JSON schema. The reference reads it apart, and does not report unknown fields there.
+    /// Decodes a JSON schema within a JSON schema. The reference decodes it separately, and does not report unknown
+    /// fields there.
     fn inner_schema(&mut self, value: &Value, place: &ValuePath<'_>) -> Result<Option<Value>, DecodeError> {
         let Some(id) = self.table.json_schema() else {
             return Ok(None);
@@ -477,7 +480,7 @@ impl Decoder<'_> {
         self.unfit(found, named.unwrap_or_else(|| self.go_type(shape)), place)
     }
 
-    /// The name of the type of what stands at `place`, where that has a name of its own.
+    /// Returns the name of the type of the value at `place`, if it is a named type.
     fn named_type(&self, place: &ValuePath<'_>) -> Option<&'static str> {
         match place.step {
             Step::Root => None,
@@ -486,7 +489,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The error of something `found` where something else is `expected`.
+    /// Returns the error that the value is `found` instead of `expected`.
     fn unfit(&self, found: String, expected: String, place: &ValuePath<'_>) -> DecodeError {
         let mut fields = Vec::new();
         let mut last_struct = None;
@@ -509,7 +512,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// The type as Go names it in its messages.
+    /// Returns the Go name of the type in messages.
     fn go_type(&self, shape: &Shape) -> String {
         match shape {
             Shape::String => "string".to_owned(),
@@ -531,7 +534,7 @@ impl Decoder<'_> {
 }
 
 impl<'p> ValuePath<'p> {
-    /// The place of the member `name` of what stands here.
+    /// Returns the path of the member `name` of the value here.
     fn below<'s>(&'s self, step: Step<'s>, name: &str) -> ValuePath<'s> {
         ValuePath {
             above: Some(self),
@@ -540,7 +543,7 @@ impl<'p> ValuePath<'p> {
         }
     }
 
-    /// The place of an item of the list that stands here.
+    /// Returns the path of an item of the list here.
     fn item<'s>(&'s self, at: usize) -> ValuePath<'s> {
         ValuePath {
             above: Some(self),
@@ -549,25 +552,25 @@ impl<'p> ValuePath<'p> {
         }
     }
 
-    /// Whether `value` is shared with the object that has the form of its type.
+    /// Returns true if `value` is shared with the object that has the form of its type.
     fn is_formed(&self, value: &Value) -> bool {
         self.formed.is_some_and(|formed| formed.shares(value))
     }
 
-    /// Whether a map of `of` at this place holds amounts of resources by their names.
+    /// Returns true if a map of `of` at this path holds amounts of resources by their names.
     fn is_resources(&self, table: &TypeTable, of: &Shape) -> bool {
         let is_amount =
             matches!(of, Shape::Ref(id) if matches!(table.get(*id).kind, TypeKind::Scalar(Scalar::Quantity)));
         is_amount && self.is_resources_of_core()
     }
 
-    /// Whether this is a field of the core group, all of whose maps of amounts are of resources.
+    /// Returns true if this is a field of the core group, where all maps of amounts are amounts of resources.
     fn is_resources_of_core(&self) -> bool {
         matches!(self.step, Step::Field(of, _) if of.name.starts_with("io.k8s.api.core.v1."))
     }
 }
 
-/// Whether `omitempty` leaves the value out.
+/// Returns true if `omitempty` leaves the value out.
 pub(crate) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,12 +1,12 @@
-//! Defaults that hold whatever else an object says: `protocol: TCP` of a container port.
+//! Unconditional defaults, which depend on no other field: `protocol: TCP` of a container port.
 
 use holdfast_value::{Error, Growth, List, Map, Value};
 
 use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::{Field, Shape, Type, TypeId, TypeTable, is_empty};
 
-/// The object with every unconditional default of its type filled in, at any depth. `None` if there was nothing to fill in.
-/// What is filled in is drawn from `growth`.
+/// Returns the object with every unconditional default of its type filled in, at any depth. `None` if nothing was
+/// missing. The size of the additions is drawn from `growth`.
 ///
 /// The object must have the form of its type ([`decode`](crate::schema::decode)).
 ///
@@ -21,7 +21,8 @@ pub fn with_defaults(
     with_defaults_beside(table, of, value, None, growth)
 }
 
-/// As [`with_defaults`], where what `value` shares with `filled` is not looked at: that has its defaults.
+/// Fills in defaults like [`with_defaults`], but skips values that `value` shares with `filled`, which has its
+/// defaults.
 ///
 /// # Errors
 /// [`Error::Overgrown`].
@@ -35,14 +36,15 @@ pub fn with_defaults_beside(
     Defaults { table, growth }.of_type(table.get(of), value, true, filled)
 }
 
-/// The defaults of types, with room for what they add.
+/// The defaults of types, with the size limit of their additions.
 struct Defaults<'a> {
     table: &'a TypeTable,
     growth: &'a mut Growth,
 }
 
 impl Defaults<'_> {
-    /// As [`with_defaults_beside`]; `own` says whether the type's own fields take defaults, or only those within them.
+    /// Fills in defaults like [`with_defaults_beside`]; `own` is true if the type's own fields get defaults, and not
+    /// only those within them.
     #[expect(
         clippy::indexing_slicing,
         reason = "defaults name fields of their type, and the place is never behind the end of the map"
@@ -54,7 +56,7 @@ impl Defaults<'_> {
         }
         let mut rebuild = MapRebuild::new(map);
         let mut at = 0;
-        // Only the fields that have a default or lead to one are looked at.
+        // Only fields that have a default or lead to one are visited.
         for index in &of.default_fields {
             let field = &of.fields()[usize::from(*index)];
             while map[at..].first().is_some_and(|(key, _)| *key < field.name) {
@@ -129,12 +131,12 @@ impl Defaults<'_> {
     }
 }
 
-/// Whether a value that stands there counts as not set.
+/// Returns true if a value of the field counts as not set.
 fn takes_default(field: &Field, value: &Value) -> bool {
     value.is_null() || (!field.pointer && field.default.is_some() && is_empty(value))
 }
 
-/// Whether a default stands anywhere within values of the shape.
+/// Returns true if any field within values of the shape has a default.
 pub(super) fn leads_to_default(table: &TypeTable, shape: &Shape) -> bool {
     shape.type_id().is_some_and(|id| table.get(id).reaches_default)
 }

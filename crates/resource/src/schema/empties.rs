@@ -1,32 +1,32 @@
-//! Fields that a request gives as empty and whose type leaves out what is empty. Trees do not hold them. The reference's
-//! structs do until they are stored: it shows them in refusals, and compares them.
+//! Fields that a request gives as empty and whose type leaves out empty values. Trees do not hold them. The reference's
+//! structs do until they are stored: errors report them, and comparisons include them.
 
 use holdfast_value::{List, Map, Value};
 
 use crate::{FieldError, FieldPath};
 
-/// What a request gives as empty, and what the object does not hold for that.
+/// A field that a request gives as empty, and that the object therefore does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmptyField {
-    /// Where it stands.
+    /// Path of the field.
     pub path: FieldPath,
-    /// What is given.
+    /// Form of the empty value.
     pub kind: EmptyKind,
 }
 
-/// What can be given as empty.
+/// Forms of empty values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EmptyKind {
     /// A list that its type leaves out.
     List,
     /// A map that its type leaves out.
     Map,
-    /// The text of Go's zero time. To the reference a time that was read from a text is not the unset one.
+    /// The text of Go's zero time. The reference distinguishes a time that was read from a text from an unset one.
     Time,
 }
 
 impl EmptyField {
-    /// What was given.
+    /// Returns the given value.
     pub fn value(&self) -> Value {
         match self.kind {
             EmptyKind::List => Value::List(List::new()),
@@ -37,7 +37,7 @@ impl EmptyField {
 }
 
 impl EmptyKind {
-    /// What a field is given as by `value`, of which `read` is left.
+    /// Returns the form of an empty `value` in a request that was decoded to `read`.
     pub(crate) fn of(value: &Value, read: &Value) -> Option<Self> {
         match value {
             Value::List(list) if list.is_empty() => Some(Self::List),
@@ -48,7 +48,7 @@ impl EmptyKind {
     }
 }
 
-/// Lets errors of fields that were given as empty show that, where they show that nothing is there.
+/// Replaces the reported `null` by the empty value in errors of fields that were given as empty.
 pub fn show_empties(errors: &mut [FieldError], empties: &[EmptyField]) {
     for error in errors {
         if error.value != Some(Value::Null) {

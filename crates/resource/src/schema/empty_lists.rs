@@ -1,5 +1,5 @@
-//! Empty lists and maps in objects that are kept in protobuf, which cannot distinguish them from none: a field that is never left out
-//! shows `null` once its object is stored.
+//! Empty lists and maps in objects that are stored in protobuf, which cannot distinguish them from absent ones: a field
+//! that is never left out is `null` once its object is stored.
 
 use holdfast_value::{Map, Value};
 
@@ -7,8 +7,8 @@ use crate::schema::rebuild::{ListRebuild, MapRebuild};
 use crate::schema::{Field, Omission, Shape, Type, TypeId, TypeTable};
 
 impl TypeTable {
-    /// Works out which fields hold lists or maps that are written even where nothing is in them, and which lead to such.
-    /// Types may hold themselves, so this goes round until nothing new is found.
+    /// Finds the fields of lists or maps that are written even if they are empty, and those that lead to such fields.
+    /// Types may be recursive, so this iterates until nothing new is found.
     pub(super) fn resolve_written_lists(&mut self) {
         let mut grew = true;
         while grew {
@@ -35,8 +35,8 @@ impl TypeTable {
         }
     }
 
-    /// `value`, of the type `of`, as it comes back from protobuf: `null` for empty lists and maps that are written even where
-    /// nothing is in them. `None` if there are no such.
+    /// Returns `value`, of the type `of`, as it is after a round trip through protobuf: with `null` for empty lists and
+    /// maps that are written even if they are empty. `None` if there are none.
     pub(crate) fn without_empty_lists(&self, of: TypeId, value: &Value) -> Option<Value> {
         let of = self.get(of);
         match value {
@@ -85,7 +85,7 @@ impl TypeTable {
     }
 }
 
-/// Whether a field holds a list or a map, and is never left out.
+/// Returns true if a field holds a list or a map, and is never left out.
 fn is_written_list(field: &Field) -> bool {
     field.omission == Omission::Never && !field.pointer && matches!(field.shape, Shape::List(_) | Shape::Map(_))
 }
@@ -108,7 +108,7 @@ mod tests {
         inner a.Inner 4\n  other []string 5\n  pointer []string 6 pointer never\n\n\
         type a.Inner struct\n  items []a.Outer 1\n  plain string 2\n";
 
-    /// What becomes of an object; `None` where it stays as it is.
+    /// Returns the changed object; `None` if it stays unchanged.
     fn kept(object: &str) -> Option<String> {
         let table = TypeTable::parse(TYPES).unwrap();
         let object = json::parse(object.as_bytes(), &Limits::default()).unwrap();
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_protobuf_keeps_stays_shared() {
+    fn object_unchanged_by_protobuf_stays_shared() {
         for object in [
             r#"{"always":["a"],"amounts":{"a":"1"},"extra":{},"inner":{"items":[]}}"#,
             r#"{"always":null,"pointer":[]}"#,

@@ -5,44 +5,44 @@ use crate::schema::{Marks, TypeId};
 /// A field of a struct.
 #[derive(Clone, Debug)]
 pub struct Field {
-    /// The name in JSON.
+    /// Name in JSON.
     pub name: SmolStr,
-    /// What it may hold.
+    /// Shape of its values.
     pub shape: Shape,
-    /// Whether the OpenAPI documents list it as required. Decoding does not ask for it.
+    /// True if the OpenAPI documents list it as required. Decoding does not require it.
     pub required: bool,
-    /// Whether the reference distinguishes "not set" from the zero value: a pointer in its source.
+    /// True if the reference distinguishes "not set" from the zero value: a pointer in its source.
     pub pointer: bool,
-    /// When it is left out of JSON.
+    /// Condition under which it is left out of JSON.
     pub omission: Omission,
-    /// The values that the OpenAPI documents list for it (for the items of a list, the values of a map), in their order;
-    /// none where any value will do.
+    /// Values that the OpenAPI documents list for it (for the items of a list, the values of a map), in their order;
+    /// none if any value is allowed.
     pub enum_values: Vec<SmolStr>,
-    /// How server-side apply sees the items of a list.
+    /// Treatment of the items of a list by server-side apply.
     pub list_type: Option<ListType>,
     /// For [`ListType::Map`], the fields that distinguish items.
     pub keys: Vec<MergeKey>,
-    /// How server-side apply sees the entries of a map or the fields of a struct, where this field says so itself.
+    /// Treatment of the entries of a map or the fields of a struct by server-side apply, if this field has its own tag.
     pub map_type: Option<MapType>,
-    /// How strategic merge patch treats it.
+    /// Treatment by strategic merge patch.
     pub patch: PatchMarks,
-    /// Where it stands in protobuf; empty for what is not there (`apiVersion` and `kind`).
+    /// Path in protobuf; empty for fields without a protobuf form (`apiVersion` and `kind`).
     pub proto: ProtoPath,
-    /// What the field holds when the client leaves it out, whatever else the object holds.
+    /// Value of the field if the client leaves it out, independent of the rest of the object.
     pub default: Option<Value>,
-    /// Whether the source marks [`Field::default`], or the zero value where there is none, as the default that the OpenAPI
-    /// documents say.
+    /// True if the source marks [`Field::default`], or the zero value if there is none, as the default that the OpenAPI
+    /// documents publish.
     pub default_published: bool,
-    /// Whether the struct that it holds takes no defaults of its own here, only those of what is within it.
+    /// True if the struct that it holds gets no defaults of its own here, only those of nested values.
     pub undefaulted: bool,
-    /// What its values are checked for.
+    /// Validation tags of its values.
     pub marks: Marks,
-    /// Where it stands among the fields of its type, in the order in which the reference writes them.
+    /// Index among the fields of its type, in the order in which the reference writes them.
     pub(crate) place: u16,
 }
 
 impl Field {
-    /// A field of `shape` that nothing more is known of.
+    /// Creates a field of `shape` with no other properties.
     pub fn new(name: impl Into<SmolStr>, shape: Shape) -> Self {
         Self {
             name: name.into(),
@@ -65,7 +65,7 @@ impl Field {
     }
 }
 
-/// What a field, an item of a list or a value of a map may hold.
+/// Values that a field, an item of a list or a value of a map may hold.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Shape {
     /// Text.
@@ -80,7 +80,7 @@ pub enum Shape {
     Double,
     /// Bytes in base64.
     Bytes,
-    /// Anything.
+    /// Any value.
     Any,
     /// A value of a type of the table.
     Ref(TypeId),
@@ -91,7 +91,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The type of the table that it holds, be it as items of lists or as entries of maps.
+    /// Returns the type of the table that it holds, also as items of lists or as entries of maps.
     pub(crate) fn type_id(&self) -> Option<TypeId> {
         match self {
             Self::Ref(id) => Some(*id),
@@ -101,33 +101,33 @@ impl Shape {
     }
 }
 
-/// When a field is left out of JSON.
+/// Condition under which a field is left out of JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Omission {
-    /// When it is not set, or (unless it is a pointer) holds the zero value of its type: `omitempty`. A struct that is no
-    /// pointer is always written, as `{}` if need be.
+    /// The field is not set, or (unless it is a pointer) holds the zero value of its type: `omitempty`. A struct that
+    /// is not a pointer is always written, as `{}` if necessary.
     Empty,
-    /// When it is the zero value, structs included: `omitzero`.
+    /// The field is the zero value, structs included: `omitzero`.
     Zero,
-    /// Never; what is not set is written as its zero value, and as `null` where there is none.
+    /// The field is never left out; an unset one is written as its zero value, and as `null` if it has none.
     Never,
 }
 
-/// How server-side apply sees the items of a list.
+/// Treatment of the items of a list by server-side apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListType {
     /// The list is one value.
     Atomic,
-    /// Each item is a member by its value.
+    /// Each item is a member, identified by its value.
     Set,
-    /// Each item is a member by its key fields.
+    /// Each item is a member, identified by its key fields.
     Map,
 }
 
-/// How server-side apply sees the entries of a map or the fields of a struct.
+/// Treatment of the entries of a map or the fields of a struct by server-side apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapType {
-    /// All of it is one value.
+    /// The whole map is one value.
     Atomic,
     /// Each entry is a value of its own.
     Granular,
@@ -138,25 +138,25 @@ pub enum MapType {
 pub struct MergeKey {
     /// The name of the field in the items.
     pub name: SmolStr,
-    /// The value that stands for the key of an item that leaves it out.
+    /// Value of the key for an item that leaves it out.
     pub default: Option<Value>,
 }
 
-/// How strategic merge patch treats a field.
+/// Treatment of a field by strategic merge patch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PatchMarks {
-    /// The items of the list are merged rather than replaced.
+    /// True if the items of the list are merged rather than replaced.
     pub merge: bool,
-    /// The map is replaced rather than merged.
+    /// True if the map is replaced rather than merged.
     pub replace: bool,
-    /// Keys that `$retainKeys` does not name are dropped.
+    /// True if keys that `$retainKeys` does not name are dropped.
     pub retain_keys: bool,
     /// The field that distinguishes items; `None` for lists of scalars.
     pub merge_key: Option<SmolStr>,
 }
 
-/// Where a field stands in the protobuf message of its type: its number, after the numbers of the messages that the
-/// reference has there and JSON has not (an inlined struct is a message of its own in protobuf).
+/// Path of a field in the protobuf message of its type: its number, after the numbers of the messages that only the
+/// protobuf form has (an inlined struct is a message of its own in protobuf).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ProtoPath {
     numbers: [u16; 3],
@@ -164,7 +164,7 @@ pub struct ProtoPath {
 }
 
 impl ProtoPath {
-    /// The path of `numbers`; `None` if there are more than three.
+    /// Creates the path of `numbers`; `None` if there are more than three.
     pub fn new(numbers: &[u16]) -> Option<Self> {
         let mut path = Self {
             numbers: [0; 3],
@@ -174,7 +174,7 @@ impl ProtoPath {
         Some(path)
     }
 
-    /// The numbers, that of the field itself last.
+    /// Returns the numbers, that of the field itself last.
     #[expect(clippy::indexing_slicing, reason = "the depth is at most the length of the numbers")]
     pub fn numbers(&self) -> &[u16] {
         &self.numbers[..usize::from(self.depth)]

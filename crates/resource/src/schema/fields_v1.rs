@@ -5,14 +5,14 @@ use holdfast_value::json::Deferred;
 use holdfast_value::{Entry, Map, Value, json};
 use smallvec::SmallVec;
 
-/// What managers own of an object that is read: left as it stands for those who do not ask for it.
+/// Owned fields of the managers of an object that is read: parsed only when they are needed.
 pub const OWNED_FIELDS: Deferred<'static> = Deferred {
     path: &["metadata", "managedFields", "fieldsV1"],
     make: fields_v1_source,
 };
 
-/// Appends a set of fields as the reference writes it: what stands for a struct's fields by name, then the items of lists by
-/// their keys or values, which are compared as such: `k:{"containerPort":80}` comes before `k:{"containerPort":443}`.
+/// Appends a set of fields in the reference's form: elements for a struct's fields by name, then the items of lists by
+/// their keys or values, which are compared as such: `k:{"containerPort":80}` precedes `k:{"containerPort":443}`.
 pub fn write_fields_v1(set: &Value, out: &mut Vec<u8>) {
     if let Some(text) = fields_v1_text(set) {
         return out.extend_from_slice(text);
@@ -36,7 +36,7 @@ pub fn write_fields_v1(set: &Value, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// The entries in the order of path elements, where that is not the order of their texts.
+/// Returns the entries in the order of path elements, if that is not the order of their texts.
 fn reordered(map: &Map) -> Option<SmallVec<[&Entry; 16]>> {
     let items = map.partition_point(|(name, _)| name.as_str() < "i:");
     let (fields, texts) = map.split_at_checked(items)?;
@@ -45,7 +45,7 @@ fn reordered(map: &Map) -> Option<SmallVec<[&Entry; 16]>> {
     }
     let mut elements = Vec::with_capacity(texts.len());
     for entry in texts {
-        // A set that cannot be read is kept as it is.
+        // A malformed set is left unchanged.
         elements.push((PathElement::parse(&entry.0).ok()?, entry));
     }
     elements.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -57,8 +57,8 @@ fn reordered(map: &Map) -> Option<SmallVec<[&Entry; 16]>> {
     )
 }
 
-/// Whether the order of texts is that of elements among those of this form: a key of one text without anything that sorts
-/// before the quote that ends it, `k:{"name":"a"}`.
+/// Returns true if, among elements of this form, the order of texts is that of elements: a key with one text that has
+/// no character which sorts before its closing quote, `k:{"name":"a"}`.
 fn is_ordered_by_text(name: &str) -> bool {
     let text = name
         .strip_prefix("k:{\"")

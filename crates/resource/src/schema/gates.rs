@@ -1,8 +1,8 @@
-//! Fields that exist with a feature gate alone: `+gate(Name)` beside a field.
+//! Fields that exist only with a feature gate: `+gate(Name)` on a field.
 //!
-//! While the gate is off, a write loses the field, unless the object that it changes uses the feature already
-//! (`DropDisabledFields` of the reference's strategies). [`TypeTable::disable`] names the gates that are off, once; a write
-//! then looks only at fields whose gate is off, so that gates that are on cost nothing.
+//! While the gate is off, a write loses the field, unless the object that it changes already uses the feature
+//! (`DropDisabledFields` of the reference's strategies). [`TypeTable::disable`] sets the disabled gates once; a write
+//! then only visits fields whose gate is off, so that enabled gates cost nothing.
 
 use holdfast_value::{SmolStr, Value};
 
@@ -13,10 +13,10 @@ use crate::schema::{Field, Shape, TableError, Type, TypeId, TypeTable};
 pub struct Gate {
     /// Its name.
     pub name: SmolStr,
-    /// Whether an object keeps the field only where it has it in the same place. Otherwise it keeps all fields of a gate if
-    /// it has any of them: `+gate(Name,inPlace)`.
+    /// True if an object keeps the field only if the old object has it at the same path. Otherwise it keeps all fields
+    /// of a gate if the old object has any of them: `+gate(Name,inPlace)`.
     pub in_place: bool,
-    /// Whether the struct that holds the field goes with it, where it holds nothing else: `+gate(Name,withHolder)`.
+    /// True if the struct that holds the field is removed with it, if it holds nothing else: `+gate(Name,withHolder)`.
     pub with_holder: bool,
     /// The value that needs no gate: `+gate(Name,unless=Value)`.
     pub unless: Option<SmolStr>,
@@ -57,14 +57,14 @@ type Gates = u128;
 pub(crate) struct DisabledField {
     /// Its index among the fields of the type.
     at: u16,
-    /// The bit of its own gate; 0 where that is on, or where it has none.
+    /// Bit of its own gate; 0 if that is on, or if it has none.
     gate: Gates,
-    /// Whether a disabled field stands below it.
+    /// True if a disabled field is below it.
     leads: bool,
 }
 
 impl TypeTable {
-    /// The same table where the gates that `is_off` names are off.
+    /// Returns the same table with the gates off for which `is_off` returns true.
     ///
     /// # Errors
     /// [`TableError::TooManyGates`].
@@ -88,7 +88,7 @@ impl TypeTable {
             let at = off.binary_search(&gate.name).ok()?;
             Some(1 << at)
         };
-        // Types may hold themselves, so what leads somewhere is found by going round until nothing new is.
+        // Types may be recursive, so the search for leading fields iterates until nothing new is found.
         let mut grew = true;
         while grew {
             grew = false;
@@ -119,7 +119,7 @@ impl TypeTable {
         shape.type_id().is_some_and(|id| !self.get(id).disabled.is_empty())
     }
 
-    /// Drops the fields of an object whose gates are off, unless `old`, which it takes the place of, uses them.
+    /// Drops the fields of an object whose gates are off, unless `old`, which it replaces, uses them.
     pub(crate) fn drop_disabled(&self, of: TypeId, object: &mut Value, old: Option<&Value>) {
         if self.used(of, object) != 0 {
             let kept = old.map_or(0, |old| self.used(of, old));
@@ -127,7 +127,7 @@ impl TypeTable {
         }
     }
 
-    /// The gates that are off and whose fields a struct has, at any depth.
+    /// Returns the disabled gates whose fields a struct has, at any depth.
     fn used(&self, of: TypeId, value: &Value) -> Gates {
         let of = self.get(of);
         let mut used = 0;
@@ -154,7 +154,7 @@ impl TypeTable {
         }
     }
 
-    /// Drops disabled fields but those of the gates `kept`. Says whether the struct is to go, too.
+    /// Drops disabled fields except those of the gates `kept`. Returns true if the struct is to be removed too.
     fn drop_from(&self, of: TypeId, value: &mut Value, old: Option<&Value>, kept: Gates) -> bool {
         let of = self.get(of);
         let mut is_left_empty = false;
@@ -197,7 +197,7 @@ impl TypeTable {
         false
     }
 
-    /// Leaves a field as one that is not set.
+    /// Resets a field to its unset form.
     fn unset_field(&self, value: &mut Value, field: &Field) {
         match self.unset(field) {
             Some(unset) => value.set_at(&[&field.name], unset),
@@ -209,7 +209,7 @@ impl TypeTable {
 }
 
 impl Type {
-    /// The fields that are disabled or lead to such fields.
+    /// Returns the fields that are disabled or lead to such fields.
     fn disabled_fields(&self) -> impl Iterator<Item = (&DisabledField, &Field)> {
         let field = |disabled: &DisabledField| self.fields().get(usize::from(disabled.at));
         self.disabled
@@ -218,12 +218,12 @@ impl Type {
     }
 }
 
-/// How much is known of what is disabled.
+/// Returns the numbers of disabled fields and of those that lead to one.
 fn leading(fields: &[DisabledField]) -> (usize, usize) {
     (fields.len(), fields.iter().filter(|field| field.leads).count())
 }
 
-/// What a field holds, where that is something that needs its gate.
+/// Returns the value of a field, if that value needs the field's gate.
 fn set<'v>(value: &'v Value, field: &Field) -> Option<&'v Value> {
     let needless = field.marks.gate.as_ref().and_then(|gate| gate.unless.as_deref());
     let found = value.get(&field.name).filter(|value| !value.is_null())?;
@@ -258,7 +258,7 @@ type a.Part struct
         json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
     }
 
-    /// What is left of an object where the gates `New` and `Placed` are off.
+    /// Returns the rest of an object if the gates `New` and `Placed` are off.
     fn left(object: &str, old: Option<&str>) -> String {
         let table = TypeTable::parse(TYPES).unwrap();
         let table = table.disable(|gate| ["New", "Placed"].contains(&gate)).unwrap();
@@ -288,7 +288,7 @@ type a.Part struct
     }
 
     #[test]
-    fn what_is_kept_in_place_is_kept_there_alone() {
+    fn in_place_gate_keeps_fields_by_path_only() {
         let object = r#"{"named":{"a":{"y":"1"},"b":{"y":"1"}},"parts":[{"y":"1"},{"y":"2"}]}"#;
         assert_eq!(
             left(object, Some(r#"{"named":{"b":{"y":"0"}},"parts":[{},{"y":"0"}]}"#)),

@@ -1,17 +1,17 @@
-//! Names that Go gives to the types of fields, as messages show them: `v1.PullPolicy` rather than `string`.
+//! Go names of the types of fields, for messages: `v1.PullPolicy` rather than `string`.
 
 use crate::schema::{Type, TypeTable};
 
 impl TypeTable {
-    /// The same table, which knows these names: a line for each field that has one, `core.v1.Container.imagePullPolicy
-    /// v1.PullPolicy`. They are looked up where a value is refused, and nowhere else.
+    /// Returns the same table with these Go type names: a line for each field that has one,
+    /// `core.v1.Container.imagePullPolicy v1.PullPolicy`. They are looked up only when a value is rejected.
     #[must_use]
     pub fn with_go_types(mut self, lines: &'static str) -> Self {
         self.go_types = lines;
         self
     }
 
-    /// The name of the type of a field; `None` where it shows from the shape of the field.
+    /// Returns the name of the type of a field; `None` if it follows from the shape of the field.
     pub(crate) fn go_type(&self, of: &Type, field: &str) -> Option<&'static str> {
         self.go_types.lines().find_map(|line| {
             let (place, name) = line.split_once(' ')?;
@@ -22,7 +22,7 @@ impl TypeTable {
     }
 }
 
-/// The type of the items or values of what Go names `name`; `None` where the name does not say.
+/// Returns the type of the items or values of the Go type `name`; `None` if it is not part of the name.
 pub(crate) fn item_of(name: &str) -> Option<&str> {
     match name.strip_prefix("map[") {
         Some(rest) => rest.split_once(']').map(|(_, value)| value),

@@ -1,13 +1,14 @@
-//! What becomes what stands in place once it is read and has its defaults: an apply that names `fieldPath` alone leaves a
-//! reference as it is, whose `apiVersion` is a default.
+//! Parts of a value that will equal the existing ones once it is decoded and has its defaults: an apply that only sets
+//! `fieldPath` leaves a reference unchanged whose `apiVersion` is a default.
 
 use holdfast_value::{Entry, List, Map, Value};
 use smallvec::SmallVec;
 
 use crate::schema::{Field, ListRebuild, MapRebuild, Shape, Type, TypeId, TypeTable};
 
-/// `value`, of the type `of`, with the very parts of `formed` that its own would become: those that lack nothing but what is
-/// filled in. `formed` has the form of the type and its defaults. `None` where there are no such parts that are not shared already.
+/// Returns `value`, of the type `of`, sharing those parts of `formed` that its own parts would become: parts that only
+/// lack defaults. `formed` has the form of the type and its defaults. `None` if there are no such parts that are not
+/// already shared.
 pub(crate) fn kept_in_place(table: &TypeTable, of: TypeId, value: &Value, formed: &Value) -> Option<Value> {
     match (Comparison { table }).node(&Shape::Ref(of), true, value, formed) {
         Part::InPlace if value.shares(formed) => None,
@@ -17,13 +18,13 @@ pub(crate) fn kept_in_place(table: &TypeTable, of: TypeId, value: &Value, formed
     }
 }
 
-/// What a part of a value becomes.
+/// Result for a part of a value.
 enum Part {
-    /// What stands in its place.
+    /// The existing value.
     InPlace,
-    /// This, parts of which stand in their places.
+    /// This value, some parts of which are existing ones.
     Changed(Value),
-    /// What it will be.
+    /// A different value.
     Other,
 }
 
@@ -32,7 +33,7 @@ struct Comparison<'t> {
 }
 
 impl Comparison<'_> {
-    /// Compares what stands at one place. `own` says whether a struct takes defaults of its own here.
+    /// Compares the values at one path. `own` is true if a struct gets defaults of its own here.
     fn node(&self, shape: &Shape, own: bool, value: &Value, formed: &Value) -> Part {
         match (shape, value, formed) {
             _ if is_one(value, formed) => Part::InPlace,
@@ -103,7 +104,7 @@ impl Comparison<'_> {
         rebuild.finish().map_or(Part::Other, Part::Changed)
     }
 
-    /// Whether this is what a struct that lacks the field gets in it.
+    /// Returns true if this is the default of the field in a struct that lacks it.
     fn is_filled_in(&self, field: Option<&Field>, own: bool, value: &Value) -> bool {
         let Some(field) = field else { return false };
         match &field.default {
@@ -114,7 +115,7 @@ impl Comparison<'_> {
 }
 
 impl Part {
-    /// What takes the place of the part, if anything does.
+    /// Returns the replacement of the part, if there is one.
     fn or_in_place(self, in_place: impl FnOnce() -> Option<Value>) -> Option<Value> {
         match self {
             Self::InPlace => in_place(),
@@ -128,7 +129,7 @@ fn is_scalar(value: &Value) -> bool {
     !matches!(value, Value::Map(_) | Value::List(_))
 }
 
-/// Whether both are one map or list in memory, or scalars of one form.
+/// Returns true if both are one map or list in memory, or equal scalars of one type.
 fn is_one(value: &Value, other: &Value) -> bool {
     match (value, other) {
         (Value::String(value), Value::String(other)) => value == other,
@@ -156,7 +157,7 @@ mod tests {
         json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
     }
 
-    /// What of an object stands in place, in the words of its members.
+    /// Returns the object with its existing parts, and the names of the members that are shared.
     fn kept(object: &str, formed: &str) -> Option<(String, Vec<&'static str>)> {
         let table = TypeTable::parse(TYPES).unwrap();
         let of = table.id("a.Object").unwrap();
@@ -179,7 +180,7 @@ mod tests {
     const FORMED: &str = r#"{"inner":{"kind":"v1","name":"n","size":1},"items":[{"kind":"v1","name":"a","size":1},{"kind":"v1","name":"b","size":2}],"other":{"name":"o"}}"#;
 
     #[test]
-    fn what_lacks_nothing_but_defaults_stays_what_is_in_place() {
+    fn part_lacking_only_defaults_keeps_existing_part() {
         assert_eq!(kept(r#"{"inner":{"name":"n"}}"#, FORMED).unwrap().1, ["inner"]);
         let (text, shared) = kept(
             r#"{"inner":{"name":"n","size":1},"items":[{"name":"a"},{"name":"b","size":2}]}"#,
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_become_something_else_is_left_to_it() {
+    fn part_with_other_values_is_not_kept() {
         for object in [
             r#"{"inner":{"name":"m"}}"#,
             r#"{"inner":{"name":"n","size":2}}"#,
@@ -214,7 +215,7 @@ mod tests {
         ] {
             assert_eq!(kept(object, FORMED), None, "{object}");
         }
-        // Nothing is filled in here, so that what lacks defaults is another.
+        // Nothing is filled in here, so an object that lacks defaults is different.
         let formed = r#"{"other":{"kind":"v1","name":"o"}}"#;
         assert_eq!(kept(r#"{"other":{"name":"o"}}"#, formed), None);
     }

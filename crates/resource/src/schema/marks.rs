@@ -1,5 +1,5 @@
-//! Marks of validation: what is said of the values of a field, in the words of the markers of Kubernetes' own declarative
-//! validation (`+k8s:required`, `+k8s:minimum`, ...: <https://kubernetes.io/docs/reference/using-api/declarative-validation/>),
+//! Validation tags: conditions on the values of a field, named like the tags of Kubernetes' own declarative validation
+//! (`+k8s:required`, `+k8s:minimum`, ...: <https://kubernetes.io/docs/reference/using-api/declarative-validation/>),
 //! without their prefix.
 //!
 //! ```text
@@ -19,33 +19,34 @@ use crate::metadata::labels::{validate_label_selector, validate_labels};
 use crate::schema::Gate;
 use crate::{Field, FieldError};
 
-/// What is said of the values of a field.
+/// Validation tags of the values of a field.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
-    /// What holds for the field itself, in the order in which it is checked.
+    /// Tags of the field itself, in the order in which they are checked.
     pub own: Vec<Mark>,
-    /// What holds for each item of a list or each value of a map: `+each:...`.
+    /// Tags of each item of a list or each value of a map: `+each:...`.
     pub each: Vec<Mark>,
-    /// What holds for each key of a map: `+keys:...`.
+    /// Tags of each key of a map: `+keys:...`.
     pub keys: Vec<Mark>,
-    /// What is said of a value that differs from the old one, where it may not: `+immutable`.
+    /// Error detail for a value that differs from the old one, if it is immutable: `+immutable`.
     pub immutable: Option<SmolStr>,
-    /// Whether it is one of the fields of which at most one is to be set: `+unionMember`.
+    /// True if it is one of the fields of which at most one may be set: `+unionMember`.
     pub union_member: bool,
-    /// The field in which the items of a list differ; of texts, themselves: `+distinct(name)`. It is looked at after the items.
+    /// Field in which the items of a list must differ; for texts, the items themselves: `+distinct(name)`. It is
+    /// checked after the items.
     pub distinct: Option<SmolStr>,
-    /// The feature gate that it exists with alone: `+gate(...)`. Boxed, as few fields have one.
+    /// Feature gate without which it does not exist: `+gate(...)`. Boxed, since few fields have one.
     pub gate: Option<Box<Gate>>,
 }
 
 impl Marks {
-    /// Whether anything is said of the values.
+    /// Returns true if there are any tags for the values.
     pub(crate) fn holds(&self) -> bool {
         let of_values = [&self.own, &self.each, &self.keys];
         of_values.iter().any(|marks| !marks.is_empty()) || self.union_member || self.distinct.is_some()
     }
 
-    /// Takes in a mark as it stands in a table, without its `+`.
+    /// Adds a tag in the form of a table, without its `+`.
     pub(crate) fn read(&mut self, mark: &str) -> Result<(), &'static str> {
         if let Some(mark) = mark.strip_prefix("each:") {
             self.each.push(Mark::read(mark)?);
@@ -64,34 +65,34 @@ impl Marks {
     }
 }
 
-/// One thing that is said of a value.
+/// A validation tag of a value.
 #[derive(Clone, Debug)]
 pub enum Mark {
-    /// It must be there: set for a pointer, else not empty and not zero. Where it is not, nothing else is said of it. Holds
-    /// what is said besides, mostly nothing.
+    /// The value must be present: set for a pointer, otherwise neither empty nor zero. If it is missing, no other error
+    /// is reported for it. Holds the error detail, which is mostly empty.
     Required(SmolStr),
-    /// A text that is set must not be empty: said as of one that is not there. Nothing else is said of it then.
+    /// A text that is set must not be empty: it is reported like a missing one, and no other error is reported for it.
     NotEmpty,
-    /// It may be empty or zero; nothing else is said of it then. A pointer may be unset without this mark, and a text behind
-    /// one may be empty with it.
+    /// The value may be empty or zero, and is then not validated. A pointer may be unset without this tag, and a text
+    /// behind one may be empty with it.
     Optional,
-    /// A number must be at least this; and what is said where it is not.
+    /// Minimum of a number, and the error detail.
     Minimum(i64, SmolStr),
-    /// A number must be at most this; and what is said where it is not.
+    /// Maximum of a number, and the error detail.
     Maximum(i64, SmolStr),
-    /// A number must be within these bounds, which are said together.
+    /// Bounds of a number, which the error reports together.
     Range(i64, i64),
-    /// A text must be one of these, which are said in this order.
+    /// Supported values of a text, which the error lists in this order.
     Enum(Vec<SmolStr>),
-    /// A text must have this form.
+    /// Format of a text.
     Format(&'static Format),
-    /// A list or a map may hold this many.
+    /// Maximum number of items of a list or a map.
     MaxItems(usize),
-    /// The same; nothing else is said of one that holds more: `+maxItems(n,alone)`.
+    /// The same; no other error is reported for a list with more items: `+maxItems(n,alone)`.
     MaxItemsAlone(usize),
-    /// A text may have this many bytes; and what is said of a longer one, where that is not what the markers say.
+    /// Maximum length of a text in bytes, and the error detail, if it is not that of the reference's tag.
     MaxLength(usize, SmolStr),
-    /// The items of a list differ in the field of this name; of texts, in themselves.
+    /// Field in which the items of a list must differ; for texts, the items themselves.
     Unique(SmolStr),
 }
 
@@ -134,17 +135,17 @@ impl Mark {
     }
 }
 
-/// A form that values may have to have.
+/// A format of values.
 pub struct Format {
     name: &'static str,
     pub(crate) check: FormatCheck,
 }
 
-/// How a value is checked for its form.
+/// Check of a value's format.
 pub(crate) enum FormatCheck {
-    /// Says what is wrong with a text.
+    /// Returns the errors of a text.
     Text(fn(&str) -> Faults),
-    /// Reports what is wrong with the value of a field.
+    /// Reports the errors of the value of a field.
     Value(fn(&Field<'_, '_>, &mut Vec<FieldError>)),
 }
 
@@ -170,7 +171,7 @@ impl fmt::Debug for Format {
     }
 }
 
-/// The formats that marks name: those of the reference's markers, and after them those that it has in code alone.
+/// The formats that tags name: those of the reference's tags, followed by those that it only has in code.
 static FORMATS: [Format; 15] = [
     Format::text("k8s-short-name", formats::dns_label),
     Format::text("k8s-long-name", formats::dns_subdomain),
@@ -193,10 +194,10 @@ static FORMATS: [Format; 15] = [
     Format::value("label-selector", validate_label_selector),
 ];
 
-/// The longest name of a pool of devices, in bytes.
+/// Maximum length of the name of a device pool, in bytes.
 const POOL_NAME: usize = 253;
 
-/// Reports what can be no name of a pool of devices, in the words of code: `validatePoolName`.
+/// Validates the name of a device pool, in the words of the reference's code: `validatePoolName`.
 fn device_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     if field.text().len() > POOL_NAME {
         errors.push(field.too_long(POOL_NAME));
@@ -207,7 +208,7 @@ fn device_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Reports what can be no name of a pool of devices: subdomains with slashes between them.
+/// Validates the name of a device pool: subdomains with slashes between them.
 fn resource_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     if field.text().len() > POOL_NAME {
         errors.push(field.too_long(POOL_NAME));
@@ -222,24 +223,24 @@ fn resource_pool_name(field: &Field<'_, '_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What is said of a type as a whole.
+/// Validation tags of a type as a whole.
 #[derive(Clone, Debug, Default)]
 pub struct TypeMarks {
-    /// The order in which the reference looks at values, where it is not that of the fields: `+order(...)`. `@name` is a
-    /// rule in code; `?name` is a field that a rule may have looked at, and that is not looked at otherwise.
+    /// Order in which the reference checks values, if it is not that of the fields: `+order(...)`. `@name` is a rule in
+    /// code; `?name` is a field that a rule may have checked, and that is not checked otherwise.
     pub order: Vec<SmolStr>,
-    /// The same for what may not change: `+changes(...)`.
+    /// The same order for changes: `+changes(...)`.
     pub changes: Vec<SmolStr>,
-    /// What the members of the union are called: `+union(handler~type)`.
+    /// Name of the members of the union in errors: `+union(handler~type)`.
     pub union: Option<SmolStr>,
-    /// What to look at, in order.
+    /// Checks of values, in order.
     pub(crate) steps: Vec<Step>,
-    /// What to compare with the old object, in order.
+    /// Comparisons with the old object, in order.
     pub(crate) change_steps: Vec<Step>,
 }
 
 impl TypeMarks {
-    /// Takes in a mark as it stands in a table, without its `+`.
+    /// Adds a tag in the form of a table, without its `+`.
     pub(crate) fn read(&mut self, mark: &str) -> Result<(), &'static str> {
         let list = |inside: &str| inside.split(',').map(SmolStr::new).collect();
         match split(mark) {
@@ -255,13 +256,13 @@ impl TypeMarks {
 /// A step of the checks of a struct.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// The field at this place.
+    /// The field with this index.
     Field(u16),
-    /// The rule of this name.
+    /// The rule with this name.
     Rule(SmolStr),
 }
 
-/// A mark as its name and what stands in its brackets.
+/// Splits a tag into its name and the text in its brackets.
 fn split(mark: &str) -> (&str, &str) {
     match mark.split_once('(') {
         Some((name, inside)) => (name, inside.strip_suffix(')').unwrap_or(inside)),
@@ -277,11 +278,11 @@ fn text_or(inside: &str, usual: &str) -> SmolStr {
     }
 }
 
-/// The text of a table with these marks in place of those that it has. The marks come in the form of the table: a line for
-/// a type, and below it lines for fields, each a name and marks.
+/// Returns the text of a table with its tags replaced by these. The tags have the form of the table: a line for a type,
+/// and below it lines for fields, each a name and tags.
 ///
 /// # Errors
-/// What type or field the table lacks.
+/// If the table lacks a type or field, which the error names.
 pub fn join_marks(types: &str, marks: &str) -> Result<String, String> {
     let mut mark_lines = MarkLines::read(marks)?;
     let mut of = "";
@@ -313,7 +314,7 @@ pub fn join_marks(types: &str, marks: &str) -> Result<String, String> {
     }
 }
 
-/// Marks by type and field; the field is empty for those of the type.
+/// Tags by type and field; the field is empty for those of the type.
 struct MarkLines<'m>(Vec<(&'m str, &'m str, Vec<&'m str>)>);
 
 impl<'m> MarkLines<'m> {

@@ -1,6 +1,7 @@
-//! The merge schema of a table of types: what server-side apply knows of them.
+//! The merge schema of a table of types, for server-side apply.
 //!
-//! The reference makes it from the same definitions that it publishes as OpenAPI v3; so does this, from the table.
+//! The reference derives it from the same definitions that it publishes as OpenAPI v3; this module derives it from the
+//! table.
 
 use holdfast_merge::{
     DEDUCED, FieldSpec, ListSpec, MapSpec, Reference, Relationship, Scalar as MergeScalar, Schema, SchemaBuilder,
@@ -10,7 +11,7 @@ use holdfast_value::Value;
 
 use crate::schema::{Field, ListType, MapType, Omission, Scalar, Shape, Type, TypeKind, TypeTable};
 
-/// The merge schema of all types of a table, by their definition names.
+/// Returns the merge schema of all types of a table, by their definition names.
 pub fn merge_schema(table: &TypeTable) -> Schema {
     let mut builder = SchemaBuilder::new();
     builder.define_deduced();
@@ -22,17 +23,17 @@ pub fn merge_schema(table: &TypeTable) -> Schema {
 
 pub(crate) fn type_spec(table: &TypeTable, of: &Type) -> TypeSpec {
     let map = match &of.kind {
-        // A definition that is an object and says nothing more may hold anything.
+        // A definition that is an object without further properties may hold anything.
         TypeKind::Struct(fields) if fields.is_empty() => MapSpec::new(anything()),
         TypeKind::Struct(fields) => MapSpec::of_fields(fields.iter().map(|field| FieldSpec {
             name: field.name.clone(),
             reference: field_reference(table, field),
             default: stated_default(table, field),
         })),
-        // The manager that sets an embedded object owns it as a whole.
+        // The field manager that sets an embedded object owns it as a whole.
         TypeKind::Scalar(Scalar::RawExtension) => MapSpec::new(anything()).atomic(),
         TypeKind::Scalar(Scalar::FieldsV1 | Scalar::Patch) => MapSpec::new(anything()),
-        // Whether it is either is found when the object is read.
+        // The type of each value is determined when the object is read.
         TypeKind::Scalar(
             Scalar::IntOrString
             | Scalar::Json
@@ -83,7 +84,7 @@ fn shape_reference(table: &TypeTable, shape: &Shape) -> Reference {
     }
 }
 
-/// Any value: maps by their entries, lists as a whole.
+/// Returns the spec of any value: maps by their entries, lists as a whole.
 pub(crate) fn anything() -> TypeSpec {
     TypeSpec {
         scalar: Some(MergeScalar::Untyped),
@@ -92,8 +93,8 @@ pub(crate) fn anything() -> TypeSpec {
     }
 }
 
-/// The default that the definition of a field states: the one that is marked in the source, else the zero value of what is
-/// never left out. It stands for a key field that an item leaves out.
+/// Returns the default in the definition of a field: the one that is marked in the source, otherwise the zero value of
+/// a field that is never left out. It replaces a key field that an item leaves out.
 pub fn stated_default(table: &TypeTable, field: &Field) -> Option<Value> {
     let never_absent = !field.pointer && field.omission == Omission::Never;
     match field.shape {

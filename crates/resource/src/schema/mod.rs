@@ -1,9 +1,9 @@
 //! The types of objects, as data.
 //!
-//! A [`TypeTable`] holds every type by its definition name (`io.k8s.api.apps.v1.DeploymentSpec`): its fields, what each may
-//! hold, and all that the server does by type. Decoding ([`decode`]), defaults, merge schemas, protobuf and the published
-//! OpenAPI documents are walks over this one table. Built-in types are read from a text table ([`TypeTable::parse`]);
-//! others are made at run time ([`TypeTableBuilder`]).
+//! A [`TypeTable`] holds every type by its definition name (`io.k8s.api.apps.v1.DeploymentSpec`): its fields, their
+//! shapes, and all the data that the server needs by type. Decoding ([`decode`]), defaults, merge schemas, protobuf and
+//! the published OpenAPI documents are walks over this one table. Built-in types are read from a text table
+//! ([`TypeTable::parse`]); others are built at run time ([`TypeTableBuilder`]).
 //!
 //! Invariant: a table never changes once it is built, and a type refers to others by index within its own table.
 

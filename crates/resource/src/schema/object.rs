@@ -1,4 +1,4 @@
-//! Whole objects in JSON, as they are served and as stores keep them.
+//! Whole objects in JSON, in the form in which they are served and stored.
 
 use holdfast_value::{Map, SmolStr, Value, json};
 
@@ -9,7 +9,7 @@ const METADATA: &str = "metadata";
 const RESOURCE_VERSION: &str = "resourceVersion";
 
 impl TypeTable {
-    /// The type of the objects of a kind, by the texts that stand in them.
+    /// Returns the type of the objects of a kind, by the texts in their `apiVersion` and `kind`.
     pub fn id_of_object(&self, api_version: &str, kind: &str) -> Option<TypeId> {
         self.id_of_kind(&GroupVersionKind {
             group_version: GroupVersion::parse(api_version)?,
@@ -18,8 +18,8 @@ impl TypeTable {
     }
 }
 
-/// Appends the JSON of an object of the type `of`: its fields in the order of the type, as in the reference's answers. Those of
-/// an object without a type stand in the order of their names.
+/// Appends the JSON of an object of the type `of`: its fields in the order of the type, as in the reference's
+/// responses. The fields of an object without a type are in the order of their names.
 pub fn write_object(types: &TypeTable, of: Option<TypeId>, object: &Value, out: &mut Vec<u8>) {
     match of {
         Some(of) => write_json(types, Some(&Shape::Ref(of)), object, out),
@@ -27,8 +27,8 @@ pub fn write_object(types: &TypeTable, of: Option<TypeId>, object: &Value, out: 
     }
 }
 
-/// As [`write_object`], with room for the resource version in place of the one that the object has, if any. Says where the text
-/// of that belongs; `None` where the object has no metadata.
+/// Appends like [`write_object`], with room for the resource version instead of the one that the object has, if any.
+/// Returns the offset at which its text belongs; `None` if the object has no metadata.
 pub fn write_object_with_room(types: &TypeTable, of: Option<TypeId>, object: &Value, out: &mut Vec<u8>) -> Option<u32> {
     let mut revision_at = None;
     let of = of.map(|of| types.get(of));
@@ -66,7 +66,7 @@ fn write_metadata(types: &TypeTable, of: Option<&Type>, metadata: &Map, out: &mu
     revision_at
 }
 
-/// Writes a map, the value of each member by `write`.
+/// Writes a map, with `write` for the value of each member.
 fn write_members(
     of: Option<&Type>,
     map: Option<&Map>,

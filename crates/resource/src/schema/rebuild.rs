@@ -1,8 +1,8 @@
-//! Changing a few members of a map or list that others share: nothing is copied until the first change.
+//! Changes of a few members of a shared map or list: nothing is copied until the first change.
 
 use holdfast_value::{Entry, List, Map, SmolStr, Value};
 
-/// A map that is walked entry by entry; each is kept, replaced or dropped, and new ones are put in between.
+/// A map that is walked entry by entry; each is kept, replaced or dropped, and new ones are inserted.
 pub(crate) struct MapRebuild<'m> {
     source: &'m Map,
     changed: Option<Vec<Entry>>,
@@ -13,7 +13,7 @@ impl<'m> MapRebuild<'m> {
         Self { source, changed: None }
     }
 
-    /// The entries so far, those before `at` copied if this is the first change.
+    /// Returns the entries so far, those before `at` copied if this is the first change.
     #[expect(
         clippy::indexing_slicing,
         reason = "called with the place of an entry or item of the source"
@@ -45,7 +45,7 @@ impl<'m> MapRebuild<'m> {
         self.change(at).push((key, value));
     }
 
-    /// Keeps the entry at `at`, or puts another value in it.
+    /// Keeps the entry at `at`, or replaces its value.
     pub(crate) fn keep_or_replace(&mut self, at: usize, value: Option<Value>) {
         match value {
             Some(value) => self.replace(at, value),
@@ -57,12 +57,12 @@ impl<'m> MapRebuild<'m> {
         self.change(at);
     }
 
-    /// Puts an entry before the one at `at`. Keys must come in order.
+    /// Inserts an entry before the one at `at`. Keys must be in ascending order.
     pub(crate) fn insert_before(&mut self, at: usize, key: SmolStr, value: Value) {
         self.change(at).push((key, value));
     }
 
-    /// The new map, if anything changed.
+    /// Returns the new map, if anything changed.
     pub(crate) fn finish(self) -> Option<Value> {
         self.changed.map(|entries| Value::Map(Map::from_sorted(entries)))
     }
@@ -79,7 +79,7 @@ impl<'l> ListRebuild<'l> {
         Self { source, changed: None }
     }
 
-    /// Keeps the item at `at`, or puts another value in its place.
+    /// Keeps the item at `at`, or replaces it.
     #[expect(
         clippy::indexing_slicing,
         reason = "called with the place of an entry or item of the source"
@@ -97,7 +97,7 @@ impl<'l> ListRebuild<'l> {
         }
     }
 
-    /// The new list, if anything changed.
+    /// Returns the new list, if anything changed.
     pub(crate) fn finish(self) -> Option<Value> {
         self.changed.map(Value::from)
     }

@@ -1,4 +1,4 @@
-//! Scalars as the reference reads them: quantities, times, and numbers of JSON of which a field takes some.
+//! Scalars as the reference reads them: quantities, times, and JSON numbers, of which a field accepts only some.
 
 use holdfast_gotext::quantity::{QuantityError, text_of};
 use holdfast_gotext::time::{Precision, Timestamp};
@@ -20,14 +20,14 @@ pub(super) fn quantity(value: &Value) -> Result<Option<Value>, DecodeError> {
     Ok((!same).then_some(Value::String(canonical)))
 }
 
-/// The whole number of 32 bits that `number` is.
+/// Returns `number` as a whole number of 32 bits, if it is one.
 pub(super) fn whole_32(number: f64) -> Option<i32> {
     let whole = number as i32;
     (f64::from(whole) == number).then_some(whole)
 }
 
-/// Whether the text is a quantity of the commonest canonical forms: up to three digits, without a leading zero, and a
-/// suffix or none. Says no where in doubt.
+/// Returns true if the text is a quantity in one of the most common canonical forms: up to three digits, without a
+/// leading zero, with an optional suffix. Returns false if in doubt.
 fn is_plain_quantity(text: &str) -> bool {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, suffix) = text.split_at(digits);
@@ -44,13 +44,13 @@ pub(super) fn time(text: &str, precision: Precision) -> Result<Option<Value>, De
         canonical.as_str(),
         "0001-01-01T00:00:00Z" | "0001-01-01T00:00:00.000000Z"
     ) {
-        // Go's zero time is written as none.
+        // Go's zero time is written as `null`.
         return Ok(Some(Value::Null));
     }
     Ok((canonical != text).then_some(Value::String(canonical)))
 }
 
-/// A number of a tree as a whole number of the width of `shape`.
+/// Returns a number of a tree as a whole number of the width of `shape`.
 pub(super) fn restore_number(shape: &Shape, value: &Value) -> Result<Option<Value>, DecodeError> {
     let whole = match value {
         Value::Int(number) => *number,
@@ -63,7 +63,7 @@ pub(super) fn restore_number(shape: &Shape, value: &Value) -> Result<Option<Valu
             if number.trunc() != number {
                 return Err(DecodeError::Tree(not_restored(value, shape, None)));
             }
-            // Go gives the least number for what is out of range.
+            // Go converts an out-of-range number to the least number.
             if number >= -(2f64.powi(63)) && number < 2f64.powi(63) {
                 number as i64
             } else {
@@ -79,7 +79,8 @@ pub(super) fn restore_number(shape: &Shape, value: &Value) -> Result<Option<Valu
     Ok(Some(Value::Int(cut)))
 }
 
-/// What the reference says of a value of a tree that cannot be made one of `shape`, whose type may have a name of its own.
+/// Returns the reference's error for a value of a tree that cannot be converted to `shape`, whose type may have a name
+/// of its own.
 pub(super) fn not_restored(value: &Value, shape: &Shape, named: Option<&str>) -> String {
     let found = match value {
         Value::Null => "invalid",
@@ -100,7 +101,7 @@ pub(super) fn not_restored(value: &Value, shape: &Shape, named: Option<&str>) ->
         }
     };
     match shape {
-        // Go takes a whole number for the code of a letter.
+        // Go converts a whole number to the character with that code.
         Shape::String => scalar("string", is_integer),
         Shape::Bool => scalar("bool", false),
         Shape::Int32 => scalar("int32", is_number),
@@ -112,7 +113,8 @@ pub(super) fn not_restored(value: &Value, shape: &Shape, named: Option<&str>) ->
     }
 }
 
-/// A value of the wrong type in a type that reads its JSON itself, and so does not know where it stands.
+/// Returns the error of a value of the wrong type in a type with its own JSON decoder, which therefore does not know
+/// its path.
 pub(super) fn wrong_value(value: &Value, expected: &str) -> DecodeError {
     DecodeError::Type {
         found: found(value, expected == "int32"),
@@ -121,7 +123,7 @@ pub(super) fn wrong_value(value: &Value, expected: &str) -> DecodeError {
     }
 }
 
-/// What stands there, as the reference says it; a number that does not fit is shown.
+/// Returns the reference's description of the value; a number that does not fit is included.
 pub(super) fn found(value: &Value, show_number: bool) -> String {
     match value {
         Value::Int(_) | Value::UInt(_) | Value::Float(_) if show_number => format!("number {value}"),

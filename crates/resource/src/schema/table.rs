@@ -16,11 +16,11 @@ pub struct TypeTable {
     by_name: HashMap<SmolStr, TypeId>,
     by_kind: HashMap<GroupVersionKind, TypeId>,
     json_schema: Option<TypeId>,
-    /// The names that Go gives to the types of fields; see [`TypeTable::with_go_types`].
+    /// Go names of the types of fields; see [`TypeTable::with_go_types`].
     pub(super) go_types: &'static str,
 }
 
-/// What is wrong with a set of types.
+/// Error in a set of types.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
     /// Two types have one name.
@@ -34,13 +34,13 @@ pub enum TableError {
         /// The field.
         field: SmolStr,
     },
-    /// A type is referred to and was never given.
+    /// A type is referred to and was never added.
     #[error("the type {0} is named and not there")]
     MissingType(SmolStr),
-    /// A type would hold itself without an end.
+    /// A type would contain itself by value.
     #[error("a value of type {0} that is not set would be endless")]
     Endless(SmolStr),
-    /// The order of the checks of a type names a field that they do not look at.
+    /// The order of the checks of a type names a field without checks.
     #[error("the order of {of} names {field}, of which nothing is said")]
     UnmarkedField {
         /// The type.
@@ -48,7 +48,7 @@ pub enum TableError {
         /// The field.
         field: SmolStr,
     },
-    /// The order of the checks of a type leaves out a field that is to be checked.
+    /// The order of the checks of a type omits a field that has checks.
     #[error("the order of {of} leaves out {field}, of which something is said")]
     UncheckedField {
         /// The type.
@@ -56,57 +56,58 @@ pub enum TableError {
         /// The field.
         field: SmolStr,
     },
-    /// A table holds at most 65,535 fields a type.
+    /// A type has more than 65,535 fields.
     #[error("the type {0} has too many fields")]
     TooManyFields(SmolStr),
-    /// At most 128 of the gates that fields name may be off.
+    /// More than 128 of the gates that fields name are off.
     #[error("{0} gates of fields are off, which are too many")]
     TooManyGates(usize),
 }
 
 impl TypeTable {
-    /// A builder of a table.
+    /// Returns a builder of a table.
     pub fn builder() -> TypeTableBuilder {
         TypeTableBuilder::default()
     }
 
-    /// The type at `id`, which must be of this table.
+    /// Returns the type at `id`, which must be of this table.
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     pub fn get(&self, id: TypeId) -> &Type {
         &self.types[id.0 as usize]
     }
 
-    /// The type of that definition name.
+    /// Returns the type of that definition name.
     pub fn id(&self, name: &str) -> Option<TypeId> {
         self.by_name.get(name).copied()
     }
 
-    /// The type of the objects of a kind. Kinds that many groups share (`DeleteOptions`) are found in each of them.
+    /// Returns the type of the objects of a kind. Kinds that many groups share (`DeleteOptions`) are found in each of
+    /// them.
     pub fn id_of_kind(&self, kind: &GroupVersionKind) -> Option<TypeId> {
         self.by_kind.get(kind).copied()
     }
 
-    /// All types in the order they were named in, with their places.
+    /// Returns all types in the order in which they were first named, with their ids.
     pub fn iter(&self) -> impl Iterator<Item = (TypeId, &Type)> {
         (0u32..).map(TypeId).zip(&self.types)
     }
 
-    /// The type of JSON schemas, which some scalars hold.
+    /// Returns the type of JSON schemas, which some scalars hold.
     pub fn json_schema(&self) -> Option<TypeId> {
         self.json_schema
     }
 
-    /// How many types there are.
+    /// Returns the number of types.
     pub fn len(&self) -> usize {
         self.types.len()
     }
 
-    /// Whether there is no type.
+    /// Returns true if there is no type.
     pub fn is_empty(&self) -> bool {
         self.types.is_empty()
     }
 
-    /// The zero value of a shape: what the reference writes where nothing is set.
+    /// Returns the zero value of a shape: the value that the reference writes for an unset field.
     pub fn zero(&self, shape: &Shape) -> Value {
         match shape {
             Shape::String => Value::from(""),
@@ -117,7 +118,7 @@ impl TypeTable {
         }
     }
 
-    /// What the reference writes for `field` where it is unset; `None` if it is left out.
+    /// Returns the value that the reference writes for `field` if it is unset; `None` if it is left out.
     pub fn unset(&self, field: &Field) -> Option<Value> {
         match (field.omission, &field.shape) {
             (Omission::Never, _) if field.pointer => Some(Value::Null),
@@ -127,7 +128,7 @@ impl TypeTable {
         }
     }
 
-    /// Whether the reference leaves out `field` where it holds `value`, which is not `null`.
+    /// Returns true if the reference leaves out `field` if its value is `value`, which is not `null`.
     pub fn leaves_out(&self, field: &Field, value: &Value) -> bool {
         match field.omission {
             Omission::Empty => !field.pointer && is_empty(value) && !matches!(field.shape, Shape::Ref(_)),
@@ -137,7 +138,7 @@ impl TypeTable {
     }
 }
 
-/// Gathers types in any order; [`TypeTableBuilder::build`] checks that they fit together.
+/// Collects types in any order; [`TypeTableBuilder::build`] checks that they are consistent.
 #[derive(Debug, Default)]
 pub struct TypeTableBuilder {
     ids: HashMap<SmolStr, TypeId>,
@@ -146,7 +147,7 @@ pub struct TypeTableBuilder {
 }
 
 impl TypeTableBuilder {
-    /// The place of the type `name`, which may be given before or after. For use in [`Shape::Ref`].
+    /// Returns the id of the type `name`, which may be added before or after. For use in [`Shape::Ref`].
     pub fn reference(&mut self, name: &str) -> TypeId {
         if let Some(id) = self.ids.get(name) {
             return *id;
@@ -159,17 +160,17 @@ impl TypeTableBuilder {
         id
     }
 
-    /// The place of the type `name`, if it was named before.
+    /// Returns the id of the type `name`, if it was named before.
     pub fn named(&self, name: &str) -> Option<TypeId> {
         self.ids.get(name).copied()
     }
 
-    /// Gives a struct; its fields come in the order in which the reference writes them.
+    /// Adds a struct; its fields are in the order in which the reference writes them.
     pub fn add_struct(&mut self, name: &str, fields: Vec<Field>) -> Result<&mut Type, TableError> {
         self.add(name, TypeKind::Struct(fields))
     }
 
-    /// Gives a type that has a form of its own.
+    /// Adds a type that has a form of its own.
     pub fn add_scalar(&mut self, name: &str, scalar: Scalar) -> Result<&mut Type, TableError> {
         self.add(name, TypeKind::Scalar(scalar))
     }
@@ -214,7 +215,7 @@ impl TypeTableBuilder {
         }))
     }
 
-    /// The table of all types given.
+    /// Builds the table of all added types.
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     pub fn build(self) -> Result<TypeTable, TableError> {
         let mut types = Vec::with_capacity(self.types.len());
@@ -245,7 +246,7 @@ impl TypeTableBuilder {
 }
 
 impl TypeTable {
-    /// Works out which fields lead to defaults. Types may hold themselves, so this goes round until nothing new is found.
+    /// Finds the fields that lead to defaults. Types may be recursive, so this iterates until nothing new is found.
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     fn resolve_defaults(&mut self) {
         let mut grew = true;
@@ -266,8 +267,8 @@ impl TypeTable {
         }
     }
 
-    /// Works out what to look at in the values of each type. Types may hold themselves, so this goes round until nothing new
-    /// is found.
+    /// Finds the checks of the values of each type. Types may be recursive, so this iterates until nothing new is
+    /// found.
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     fn resolve_checks(&mut self) -> Result<(), TableError> {
         let mut grew = true;
@@ -291,8 +292,8 @@ impl TypeTable {
         self.types.iter().try_for_each(complete_order)
     }
 
-    /// The steps of a type: those of its order if it has one, else its fields as the reference writes them; of both what
-    /// there is to look at.
+    /// Returns the steps of a type: those of its order if it has one, otherwise its fields in the reference's order; in
+    /// both cases only fields with checks.
     fn steps(&self, of: &Type, order: &[SmolStr], looked_at: &dyn Fn(&Field) -> bool) -> Vec<Step> {
         let fields = (0u16..).zip(of.fields());
         if order.is_empty() {
@@ -315,12 +316,12 @@ impl TypeTable {
         shape.type_id().is_some_and(|id| !self.get(id).marks.steps.is_empty())
     }
 
-    /// Changes are followed through structs alone: who the old item of an item is only its kind knows.
+    /// Follows changes only through structs: only the kind can match an item with its old item.
     fn leads_to_change(&self, shape: &Shape) -> bool {
         matches!(shape, Shape::Ref(id) if !self.get(*id).marks.change_steps.is_empty())
     }
 
-    /// Works out the zero value of a type, those of the structs within it first.
+    /// Computes the zero value of a type, after those of the structs within it.
     #[expect(clippy::indexing_slicing, reason = "the table gave out the id itself")]
     fn resolve_zero(&mut self, id: TypeId, above: &mut Vec<TypeId>) -> Result<(), TableError> {
         let of = self.get(id);
@@ -350,13 +351,13 @@ impl TypeTable {
                 Value::Map(Map::from_sorted(entries))
             }
         };
-        // It was unset a moment ago, and no other code has the table yet.
+        // It was unset just before, and no other code has access to the table yet.
         let _ = self.get(id).zero.set(zero);
         Ok(())
     }
 }
 
-/// The type that a field holds by value and writes even where it is unset.
+/// Returns the type that a field holds by value and writes even if it is unset.
 fn held_by_value(field: &Field) -> Option<TypeId> {
     match field.shape {
         Shape::Ref(id) if !field.pointer && field.omission != Omission::Zero => Some(id),
@@ -364,7 +365,7 @@ fn held_by_value(field: &Field) -> Option<TypeId> {
     }
 }
 
-/// Refuses an order of checks that names what is not looked at or leaves out what is to be.
+/// Rejects an order of checks that names a field without checks or omits one that has some.
 fn complete_order(of: &Type) -> Result<(), TableError> {
     let marks = &of.marks;
     let orders = [

@@ -1,4 +1,4 @@
-//! Tests over the table of the built-in types, against the corpus and the facts where they are there.
+//! Tests over the table of the built-in types, against the corpus and the facts if these exist.
 
 use holdfast_merge::SchemaBuilder;
 use holdfast_value::{Error, Growth, Limits, Value, json, yaml};
@@ -6,7 +6,7 @@ use test_support::{needs, shared};
 
 use super::*;
 
-/// The table of the built-in types.
+/// Returns the table of the built-in types.
 pub(crate) fn builtin() -> TypeTable {
     TypeTable::parse(include_str!("../../../kinds/src/tables/types.txt")).unwrap()
 }
@@ -24,7 +24,8 @@ fn the_merge_schema_is_that_of_the_reference() {
             assert!(name.starts_with("__untyped_"), "{name}");
             continue;
         };
-        // Servers read this type from a document that gives it no one type, so that anything passes until it is decoded.
+        // Servers read this type from a document that gives it no single type, so that any value passes until it is
+        // decoded.
         if matches!(table.get(id).kind, TypeKind::Scalar(Scalar::IntOrString)) {
             assert!(merge::type_spec(&table, table.get(id)).map.is_some());
             continue;
@@ -59,7 +60,7 @@ fn the_zero_time_is_none_however_it_is_written() {
 }
 
 #[test]
-fn what_reads_its_json_itself_is_reported_before_a_wrong_type() {
+fn custom_decoder_error_precedes_type_error() {
     let error = |of, text| decoded(of, text).unwrap_err().to_string();
     let both = r#"{"data":5,"metadata":{"creationTimestamp":"x","name":7}}"#;
     assert!(error(CONFIG_MAP, both).starts_with("parsing time \"x\""));
@@ -239,7 +240,7 @@ fn bytes_may_be_written_as_numbers_or_left_out() {
 }
 
 #[test]
-fn what_has_its_form_is_shared() {
+fn decoding_of_canonical_object_shares_it() {
     let table = builtin();
     let value = object(r#"{"metadata":{},"spec":{"containers":[{"name":"a","resources":{}}]},"status":{}}"#);
     let decoded = decode(&table, table.id(POD).unwrap(), &value).unwrap().value;
@@ -300,7 +301,7 @@ fn a_cron_job_defaults_the_pods_of_its_jobs_and_not_the_jobs() {
 }
 
 #[test]
-fn what_is_shared_with_an_object_that_has_its_form_is_not_looked_at() {
+fn parts_shared_with_formed_object_are_skipped() {
     let table = builtin();
     let of = table.id(DEPLOYMENT).unwrap();
     let text = r#"{"metadata":{"x":1},"spec":{"replicas":3,"template":{"spec":{"x":1,"containers":[{"name":"a"}]}}}}"#;
@@ -326,7 +327,7 @@ fn what_is_shared_with_an_object_that_has_its_form_is_not_looked_at() {
 }
 
 #[test]
-fn what_has_its_defaults_is_left_alone() {
+fn object_with_defaults_is_unchanged() {
     let table = builtin();
     let of = table.id(DEPLOYMENT).unwrap();
     let text = r#"{"spec":{"template":{"spec":{"containers":[{"name":"a"}]}}}}"#;
@@ -360,7 +361,7 @@ fn a_visitor_finds_values_of_a_type_wherever_they_stand() {
 }
 
 #[test]
-fn what_is_empty_and_always_written_stays_as_it_was_sent() {
+fn empty_value_of_never_omitted_field_is_kept() {
     let policy = "io.k8s.api.networking.v1.NetworkPolicySpec";
     assert_eq!(
         decoded(policy, r#"{"podSelector":{}}"#).unwrap().0,
@@ -373,7 +374,7 @@ fn what_is_empty_and_always_written_stays_as_it_was_sent() {
     );
 }
 
-/// The text without the blanks between its tokens.
+/// Returns the text without the whitespace between its tokens.
 fn minified(text: &str) -> String {
     let (mut out, mut quoted, mut escaped) = (String::with_capacity(text.len()), false, false);
     for letter in text.chars() {
@@ -424,7 +425,7 @@ fn objects_are_written_in_the_order_of_the_reference() {
 }
 
 #[test]
-fn a_tree_is_made_a_struct_with_the_words_and_the_leniency_of_that_conversion() {
+fn decode_tree_follows_the_unstructured_converter() {
     let table = builtin();
     let decode = |of: &str, text: &str| match decode_tree(&table, table.id(of).unwrap(), &object(text)) {
         Ok(decoded) => json::to_string(&decoded.value),

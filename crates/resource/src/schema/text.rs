@@ -7,9 +7,9 @@
 //!   protocol string 4 enum(SCTP,TCP,UDP) published default="TCP"
 //! ```
 //! A field is its name, its shape (`[]` before the shape of items, `{}` before that of values, a type by its name), its
-//! numbers in protobuf (`2/1` is field 1 of the message in field 2, `-` is none) and marks. Types outside the packages at
-//! the top have their full names. Words that begin with `+` are [marks of validation](crate::schema::Mark). A blank within a listed value is written as `~`. Fields stand in the order in which the
-//! reference writes them.
+//! numbers in protobuf (`2/1` is field 1 of the message in field 2, `-` is none) and properties. Types outside the
+//! packages at the top have their full names. Words that begin with `+` are [validation tags](crate::schema::Mark). A
+//! blank within a listed value is written as `~`. Fields are in the order in which the reference writes them.
 
 use std::fmt::Write as _;
 
@@ -21,18 +21,18 @@ use crate::schema::{
 };
 use crate::{GroupVersion, GroupVersionKind};
 
-/// Why a text is no table of types.
+/// Error in the text of a table of types.
 #[derive(Debug, thiserror::Error)]
 pub enum TextError {
-    /// A line does not read as the form asks.
+    /// A line is malformed.
     #[error("line {line}: {what}")]
     Line {
-        /// The line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Description of the error.
         what: &'static str,
     },
-    /// The types do not fit together.
+    /// The types are inconsistent.
     #[error(transparent)]
     Table(#[from] TableError),
 }
@@ -64,12 +64,12 @@ impl TypeTable {
 struct Reader<'t> {
     packages: Vec<(&'t str, &'t str)>,
     builder: TypeTableBuilder,
-    /// The last full name that was put together; kept for its memory.
+    /// Last full name that was built; kept for its memory.
     name: String,
 }
 
 impl<'t> Reader<'t> {
-    /// Takes in the packages, and the types' names in their order, so that their places follow it.
+    /// Reads the packages, and the names of the types in their order, which determines their ids.
     fn name_types(&mut self, text: &'t str) {
         for line in text.lines() {
             if let Some((short, long)) = line.strip_prefix("package ").and_then(|rest| rest.split_once(' ')) {
@@ -81,7 +81,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Puts the full name of a type into `self.name`.
+    /// Builds the full name of a type in `self.name`.
     fn full_name(&mut self, name: &str) {
         self.name.clear();
         let package = name
@@ -195,7 +195,7 @@ fn mark_field(field: &mut Field, mark: &str) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// `mark(inside)` as its two parts.
+/// Splits `mark(inside)` into its two parts.
 fn split_mark(mark: &str) -> (&str, &str) {
     match mark.split_once('(') {
         Some((name, inside)) => (name, inside.strip_suffix(')').unwrap_or(inside)),
@@ -248,8 +248,8 @@ fn union_of(text: &str) -> Option<Union> {
     })
 }
 
-/// Writes the text form of a table, with short names for `packages` (short and full name of each). The marks of validation
-/// are left out: [`join_marks`](crate::schema::join_marks) brings them in from where they are kept.
+/// Writes the text form of a table, with short names for `packages` (short and full name of each). Validation tags are
+/// left out: [`join_marks`](crate::schema::join_marks) adds them from their own file.
 pub fn write_table(table: &TypeTable, packages: &[(&str, &str)]) -> String {
     let mut out = String::new();
     for (short, long) in packages {

@@ -5,12 +5,12 @@ use holdfast_value::{Names, SmolStr, Value};
 use crate::GroupVersionKind;
 use crate::schema::{DisabledField, Field, MapType, Step, TypeMarks};
 
-/// The place of a type in its [`TypeTable`](crate::schema::TypeTable).
+/// Index of a type in its [`TypeTable`](crate::schema::TypeTable).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TypeId(pub(crate) u32);
 
 impl TypeId {
-    /// The place as an index, for tables beside this one.
+    /// Returns the id as an index, for tables parallel to this one.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -21,47 +21,47 @@ impl TypeId {
 pub struct Type {
     /// The definition name: `io.k8s.api.core.v1.Container`.
     pub name: SmolStr,
-    /// What values of the type look like.
+    /// Structure of the values of the type.
     pub kind: TypeKind,
-    /// Finds its fields.
+    /// Index of its fields by name.
     pub(crate) names: Names,
-    /// Whether all of a struct is one field to server-side apply. `None` is [`MapType::Granular`].
+    /// Treatment of a struct by server-side apply: atomic structs are one field. `None` is [`MapType::Granular`].
     pub map_type: Option<MapType>,
-    /// The kinds whose objects are of this type; `DeleteOptions` and such stand for one kind in many groups.
+    /// The kinds whose objects are of this type; `DeleteOptions` and similar types are one kind in many groups.
     pub kinds: Vec<GroupVersionKind>,
-    /// Whether the type stands in the OpenAPI documents.
+    /// True if the type is in the OpenAPI documents.
     pub published: bool,
-    /// Which fields exclude each other, as the OpenAPI documents say.
+    /// Fields that exclude each other, as listed in the OpenAPI documents.
     pub unions: Vec<Union>,
-    /// How its values are checked.
+    /// Validation tags of its values.
     pub marks: TypeMarks,
-    /// What the reference writes for an unset value of this type; see [`Type::zero`].
+    /// Value that the reference writes for an unset value of this type; see [`Type::zero`].
     pub(crate) zero: OnceLock<Value>,
     /// For structs, the indices of the fields that are written even when unset.
     pub(crate) always_written: Vec<u16>,
-    /// Whether an unconditional default stands anywhere within values of the type.
+    /// True if any field within values of the type has an unconditional default.
     pub(crate) reaches_default: bool,
-    /// The places of the fields that have such a default or lead to one.
+    /// Indices of the fields that have such a default or lead to one.
     pub(crate) default_fields: Vec<u16>,
-    /// The places of the fields that hold lists or maps which are never left out, or that lead to such.
+    /// Indices of the fields of lists or maps that are never left out, or that lead to such fields.
     pub(crate) written_lists: Vec<u16>,
-    /// The fields whose feature gate is off, and those that lead to such fields.
+    /// Fields whose feature gate is off, and those that lead to such fields.
     pub(crate) disabled: Vec<DisabledField>,
 }
 
 impl Type {
-    /// The fields of a struct in the order of their names; none for a scalar.
+    /// Returns the fields of a struct, sorted by name; none for a scalar.
     pub fn fields(&self) -> &[Field] {
         self.kind.fields()
     }
 
-    /// The field `name` of a struct.
+    /// Returns the field `name` of a struct.
     pub fn field(&self, name: &str) -> Option<&Field> {
         self.field_behind(&mut 0, name)
     }
 
-    /// The field `name` of a struct, searched from the index `from` on, which moves behind it: for callers that look names up in
-    /// their order.
+    /// Returns the field `name` of a struct, searched from the index `from`, which is moved past it: for callers that
+    /// look names up in their order.
     pub(crate) fn field_behind(&self, from: &mut usize, name: &str) -> Option<&Field> {
         match self.position(*from, name) {
             Ok(at) => {
@@ -75,7 +75,7 @@ impl Type {
         }
     }
 
-    /// Where the field `name` of a struct is at or after the index `from`, or where it would be.
+    /// Returns the index of the field `name` of a struct, at or after the index `from`, or the index where it would be.
     #[inline]
     pub(crate) fn position(&self, from: usize, name: &str) -> Result<usize, usize> {
         let fields = self.fields();
@@ -83,7 +83,7 @@ impl Type {
             .position(from, name, |at| fields.get(at).map(|field| field.name.as_str()))
     }
 
-    /// The field that a step of the checks looks at; none for a rule.
+    /// Returns the field that a step checks; none for a rule.
     pub(crate) fn looked_at(&self, step: &Step) -> Option<&Field> {
         match step {
             Step::Field(at) => self.fields().get(usize::from(*at)),
@@ -91,23 +91,23 @@ impl Type {
         }
     }
 
-    /// The last part of the definition name: `Container`.
+    /// Returns the last part of the definition name: `Container`.
     pub fn short_name(&self) -> &str {
         let dot = self.name.bytes().rposition(|byte| byte == b'.');
         dot.and_then(|dot| self.name.get(dot + 1..)).unwrap_or(&self.name)
     }
 
-    /// What the reference writes for an unset value of this type: for a struct the fields that are never left
-    /// out, for times `null`, for quantities `"0"`.
+    /// Returns the value that the reference writes for an unset value of this type: for a struct the fields that are
+    /// never left out, for times `null`, for quantities `"0"`.
     pub fn zero(&self) -> Value {
         self.zero.get().cloned().unwrap_or_default()
     }
 }
 
-/// What values of a type look like.
+/// Structure of the values of a type.
 #[derive(Clone, Debug)]
 pub enum TypeKind {
-    /// A map with known fields, in the order of their names.
+    /// A map with known fields, sorted by name.
     Struct(Vec<Field>),
     /// One of the types with a form of their own.
     Scalar(Scalar),
@@ -133,11 +133,11 @@ pub enum Scalar {
     Time,
     /// RFC 3339 in UTC with six digits of a second, or `null`.
     MicroTime,
-    /// Any object, kept as it is; `null` where there is none.
+    /// Any object, unchanged; `null` if there is none.
     RawExtension,
-    /// A set of fields in its JSON form, kept as it is.
+    /// A set of fields in its JSON form, unchanged.
     FieldsV1,
-    /// Any JSON, kept as it is.
+    /// Any JSON, unchanged.
     Json,
     /// A JSON schema or `true` or `false`.
     JsonSchemaOrBool,
@@ -164,13 +164,13 @@ impl Scalar {
         (Scalar::Patch, "patch"),
     ];
 
-    /// The name in tables.
+    /// Returns the name in tables.
     #[expect(clippy::indexing_slicing, reason = "a name for each variant, in their order")]
     pub fn name(self) -> &'static str {
         Self::NAMES[self as usize].1
     }
 
-    /// The scalar of that name in tables.
+    /// Returns the scalar of that name in tables.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMES
             .iter()
@@ -178,7 +178,7 @@ impl Scalar {
             .map(|(scalar, _)| *scalar)
     }
 
-    /// What the reference writes for an unset one.
+    /// Returns the value that the reference writes for an unset one.
     pub(crate) fn zero(self) -> Value {
         match self {
             Scalar::Quantity => Value::from("0"),
@@ -189,11 +189,11 @@ impl Scalar {
     }
 }
 
-/// Fields of a struct of which at most one is to be set (`x-kubernetes-unions`).
+/// Fields of a struct of which at most one may be set (`x-kubernetes-unions`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Union {
-    /// The field that says which one is set.
+    /// Field that names the member that is set.
     pub discriminator: Option<SmolStr>,
-    /// Each field and the value of the discriminator that stands for it.
+    /// Each field and its value of the discriminator.
     pub fields: Vec<(SmolStr, SmolStr)>,
 }

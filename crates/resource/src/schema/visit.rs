@@ -1,4 +1,4 @@
-//! Finding the values of certain types anywhere in an object.
+//! Search for the values of certain types anywhere in an object.
 
 use holdfast_value::Value;
 
@@ -6,19 +6,19 @@ use crate::schema::{Shape, TypeId, TypeTable};
 
 /// Calls a rule for every value of certain types within an object, such as each container.
 ///
-/// Made once for a kind and its rules; a visit then walks only the fields that lead to such values.
+/// A visitor is built once for a kind and its rules; a visit then walks only the fields that lead to such values.
 #[derive(Clone, Debug)]
 pub struct TypeVisitor {
     root: TypeId,
-    /// By type: whether it is one of those looked for.
+    /// By type: true if it is one of the wanted types.
     wanted: Vec<bool>,
-    /// By type: the places of the fields that lead to one of them.
+    /// By type: the indices of the fields that lead to one of them.
     leading: Vec<Vec<u16>>,
 }
 
 impl TypeVisitor {
-    /// A visitor for the objects of type `root`, and the definition names of the types looked for. Names that the table
-    /// lacks are never found.
+    /// Creates a visitor for the objects of type `root`, with the definition names of the wanted types. Names that the
+    /// table lacks are never found.
     #[expect(clippy::indexing_slicing, reason = "a place for each type of the table")]
     pub fn new(table: &TypeTable, root: TypeId, wanted: &[&str]) -> Self {
         let mut is_wanted = vec![false; table.len()];
@@ -30,7 +30,7 @@ impl TypeVisitor {
             leading: vec![Vec::new(); table.len()],
             wanted: is_wanted,
         };
-        // Types may hold themselves, so what leads somewhere is found by going round until nothing new is.
+        // Types may be recursive, so the search for leading fields iterates until nothing new is found.
         let mut grew = true;
         while grew {
             grew = false;
@@ -68,7 +68,7 @@ impl TypeVisitor {
         }
         for at in &self.leading[of.index()] {
             let field = &table.get(of).fields()[usize::from(*at)];
-            // Looking first keeps shared maps shared where there is nothing to visit.
+            // Checking first keeps shared maps shared if there is nothing to visit.
             if value.get(&field.name).is_none_or(Value::is_null) {
                 continue;
             }

@@ -1,31 +1,31 @@
-//! Values as the reference writes them in JSON: the fields of a struct in the order of its source, the entries of a map by
-//! their names.
+//! Values in the reference's JSON form: the fields of a struct in the order of its source, the entries of a map sorted
+//! by name.
 
 use holdfast_value::{Entry, Map, SmolStr, Value, json};
 use smallvec::SmallVec;
 
 use crate::schema::{Field, Scalar, Shape, Type, TypeId, TypeKind, TypeTable, write_fields_v1};
 
-/// A member of an object on its way out.
+/// A member of an object that is being written.
 #[derive(Clone, Copy)]
 pub struct Member<'v, 't> {
     entry: &'v Entry,
-    /// Its field; `None` where the type does not know it.
+    /// Its field; `None` if the type does not know it.
     field: Option<&'t Field>,
 }
 
 impl<'v, 't> Member<'v, 't> {
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &'v SmolStr {
         &self.entry.0
     }
 
-    /// What it holds.
+    /// Returns its value.
     pub fn value(&self) -> &'v Value {
         &self.entry.1
     }
 
-    /// What it may hold; `None` where the type does not know it.
+    /// Returns the shape of its values; `None` if the type does not know it.
     pub fn shape(&self) -> Option<&'t Shape> {
         self.field.map(|field| &field.shape)
     }
@@ -37,7 +37,7 @@ impl<'v, 't> Member<'v, 't> {
     /// Appends the name and a colon.
     pub(crate) fn write_name(&self, out: &mut Vec<u8>) {
         match self.field {
-            // Names of fields are words.
+            // Names of fields need no escaping.
             Some(_) => json::write_plain_string(self.name(), out),
             None => json::write_string(self.name(), out),
         }
@@ -48,8 +48,8 @@ impl<'v, 't> Member<'v, 't> {
 /// The members of a struct; most have no more than these.
 pub type Members<'v, 't> = SmallVec<[Member<'v, 't>; 16]>;
 
-/// The members of `map`, which is a value of the struct `of`, in the order of the type's fields. Those that it does not know
-/// come last, by their names.
+/// Returns the members of `map`, which is a value of the struct `of`, in the order of the type's fields. Unknown
+/// members are last, sorted by name.
 pub fn members<'v, 't>(of: &'t Type, map: &'v Map) -> Members<'v, 't> {
     let mut from = 0;
     let member = |entry: &'v Entry| Member {
@@ -57,7 +57,7 @@ pub fn members<'v, 't>(of: &'t Type, map: &'v Map) -> Members<'v, 't> {
         field: of.field_behind(&mut from, &entry.0),
     };
     let mut members: Members<'v, 't> = map.iter().map(member).collect();
-    // The sort is stable: members of no place keep the order of their names.
+    // The sort is stable: members without a position stay sorted by name.
     members.sort_by_key(Member::place);
     members
 }

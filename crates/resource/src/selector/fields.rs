@@ -41,10 +41,10 @@ impl FieldSelector {
         Ok(Self { requirements })
     }
 
-    /// Refuses fields that objects of the resource cannot be selected by, and puts the names that are stored in the
-    /// place of others for the same field.
+    /// Rejects fields that objects of the resource cannot be selected by, and replaces other names of a field with the
+    /// stored one.
     pub fn resolve(mut self, resource: &Resource, version: &ResourceVersion) -> Result<Self, SelectorError> {
-        // Terms that name neither a field nor a value ask for nothing, unless another does.
+        // Terms with neither a field nor a value require nothing, unless another does.
         let asks = |requirement: &FieldRequirement| !requirement.field.is_empty() || !requirement.value.is_empty();
         if !self.requirements.iter().any(asks) {
             self.requirements.clear();
@@ -67,22 +67,22 @@ impl FieldSelector {
         Ok(self)
     }
 
-    /// Whether this matches everything.
+    /// Returns true if this matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// The name that objects must have, where the selector asks for one.
+    /// Returns the name that objects must have, if the selector requires one.
     pub fn name(&self) -> Option<&str> {
         self.exact("metadata.name")
     }
 
-    /// The namespace that objects must be in, where the selector asks for one.
+    /// Returns the namespace that objects must be in, if the selector requires one.
     pub fn namespace(&self) -> Option<&str> {
         self.exact("metadata.namespace")
     }
 
-    /// Whether fields match; `field` gives the text of one.
+    /// Returns true if the fields match; `field` returns the text of a field.
     pub fn matches<'a>(&self, field: impl Fn(&str) -> &'a str) -> bool {
         self.requirements
             .iter()
@@ -97,14 +97,14 @@ impl FieldSelector {
     }
 }
 
-/// The text of each field beyond name and namespace that objects of the resource can be selected by, in the order of the
-/// descriptor.
+/// Returns the text of each field beyond name and namespace by which objects of the resource can be selected, in the
+/// order of the descriptor.
 pub fn selectable_fields(resource: &Resource, object: &Value) -> Vec<(SmolStr, SmolStr)> {
-    // Another name for a field is looked up by that of the field.
+    // An alternative name of a field is looked up by the field's own name.
     let fields = resource.rules.field_selectors.iter();
     let fields = fields.filter(|field| stored_field(resource, field).is_none());
     let mut texts: Vec<(SmolStr, SmolStr)> = fields.map(|field| (field.clone(), field_text(field, object))).collect();
-    // Those of versions are what stands at their path, whatever they are called.
+    // The value of a version's selectable field is the one at its path, whatever its name.
     for field in resource.versions.iter().flat_map(|version| &version.field_selectors) {
         if !texts.iter().any(|(known, _)| known == field) {
             texts.push((field.clone(), text_at(object, field).unwrap_or_default()));
@@ -113,8 +113,8 @@ pub fn selectable_fields(resource: &Resource, object: &Value) -> Vec<(SmolStr, S
     texts
 }
 
-/// The field as which stored objects are selected where clients name it otherwise: by an older name, or by that of another
-/// group that serves the same objects.
+/// Returns the stored field for an alternative name in a selector: an older name, or the name in another group that
+/// serves the same objects.
 fn stored_field(resource: &Resource, field: &str) -> Option<SmolStr> {
     if !resource.conventions.named_selectors {
         return None;
@@ -129,8 +129,8 @@ fn stored_field(resource: &Resource, field: &str) -> Option<SmolStr> {
     }
 }
 
-/// Fields whose text is not simply what stands at their path: what they are called, where they stand instead (the first
-/// of these that holds something counts), and their text when nothing stands there.
+/// Fields whose text is not simply the value at their path: their names, the paths to use instead (the first with a
+/// value counts), and their text if there is no value.
 const FIELD_RULES: [(&str, &[&str], &str); 5] = [
     ("source", &["source.component", "reportingComponent"], ""),
     ("spec.hostNetwork", &["spec.hostNetwork"], "false"),
@@ -183,7 +183,7 @@ fn plain(field: &str) -> String {
     format!("\"{field}\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
 }
 
-/// The parts between commas; a comma behind a backslash is no end.
+/// Returns the parts between commas; a comma after a backslash does not end a part.
 fn terms(text: &str) -> Vec<&str> {
     let (mut terms, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, letter) in text.char_indices() {
@@ -201,7 +201,7 @@ fn terms(text: &str) -> Vec<&str> {
     terms
 }
 
-/// Field, whether it must be equal, and the value as written.
+/// Returns the field, true if it must be equal, and the value as written.
 fn split(term: &str) -> Option<(&str, bool, &str)> {
     let at = term.find(['=', '!'])?;
     term.match_indices(['=', '!'])
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_reported_in_the_words_of_the_reference() {
+    fn malformed_field_selector_has_reference_error() {
         let cases = [
             (
                 "metadata.name",

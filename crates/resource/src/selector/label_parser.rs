@@ -7,7 +7,7 @@ use super::labels::{LabelOperator, LabelRequirement};
 use crate::metadata::formats;
 use crate::{FieldError, FieldPath};
 
-/// Reads the requirements in the order they stand.
+/// Reads the requirements in their order.
 pub(super) fn parse(text: &str) -> Result<Vec<LabelRequirement>, SelectorError> {
     let (tokens, at) = (tokens(text), 0);
     let mut parser = Parser { tokens, at };
@@ -40,7 +40,7 @@ enum Token<'a> {
     End,
 }
 
-/// The signs, the longer ones first where one begins another.
+/// The signs, longer ones before their prefixes.
 const SIGNS: [&str; 9] = ["==", "!=", "=", "!", "(", ")", ",", ">", "<"];
 
 fn tokens(text: &str) -> Vec<Token<'_>> {
@@ -130,7 +130,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// The values in parentheses. An empty one may stand before, between and behind commas.
+    /// Reads the values in parentheses. An empty one may be before, between and after commas.
     fn values(&mut self) -> Result<Vec<SmolStr>, SelectorError> {
         match self.next() {
             Token::Sign("(") => {}

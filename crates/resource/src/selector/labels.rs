@@ -10,20 +10,20 @@ use crate::Aggregate;
 use crate::metadata::formats;
 use crate::{FieldError, FieldPath};
 
-/// How a requirement compares a label with its values.
+/// Comparison of a label with the values of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelOperator {
-    /// The label is there and is one of the values.
+    /// The label exists and is one of the values.
     In,
     /// The label is missing or is none of the values.
     NotIn,
-    /// As `In`, written with `=`.
+    /// Same as `In`, written with `=`.
     Equals,
-    /// As `In`, written with `==`.
+    /// Same as `In`, written with `==`.
     DoubleEquals,
-    /// As `NotIn`, written with `!=`.
+    /// Same as `NotIn`, written with `!=`.
     NotEquals,
-    /// The label is there.
+    /// The label exists.
     Exists,
     /// The label is missing.
     DoesNotExist,
@@ -38,9 +38,9 @@ pub enum LabelOperator {
 pub struct LabelRequirement {
     /// The key of the label.
     pub key: SmolStr,
-    /// How it is compared.
+    /// Comparison operator.
     pub operator: LabelOperator,
-    /// What it is compared with, sorted.
+    /// Values to compare it with, sorted.
     pub values: Vec<SmolStr>,
 }
 
@@ -58,8 +58,8 @@ impl LabelSelector {
         Ok(Self { requirements })
     }
 
-    /// The selector of a `LabelSelector` object, which has `matchLabels` and `matchExpressions`. What is not well formed
-    /// is passed over; validation has refused it before.
+    /// Reads a `LabelSelector` object, which has `matchLabels` and `matchExpressions`. Malformed parts are skipped;
+    /// validation has rejected them before.
     pub fn from_object(selector: &Value) -> Self {
         let mut requirements = Vec::new();
         if let Some(labels) = selector.get("matchLabels").and_then(Value::as_map) {
@@ -90,7 +90,7 @@ impl LabelSelector {
         Self { requirements }
     }
 
-    /// The selector of a map of labels that must all be there, as Services and ReplicationControllers have it.
+    /// Returns the selector of a map of required labels, the form in Services and ReplicationControllers.
     pub fn from_labels(labels: &Value) -> Self {
         let requirements = labels
             .as_map()
@@ -99,12 +99,12 @@ impl LabelSelector {
         Self { requirements }
     }
 
-    /// Whether this matches everything.
+    /// Returns true if this matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether labels match; `label` gives the value of a key.
+    /// Returns true if the labels match; `label` returns the value of a key.
     pub fn matches<'a>(&self, label: impl Fn(&str) -> Option<&'a str>) -> bool {
         self.requirements
             .iter()
@@ -121,7 +121,7 @@ fn equalities(labels: &holdfast_value::Map) -> impl Iterator<Item = LabelRequire
 }
 
 impl LabelRequirement {
-    /// A requirement whose key and values are well formed and whose number of values suits the operator.
+    /// Creates a requirement if its key and values are well-formed and the number of values suits the operator.
     pub(super) fn checked(key: SmolStr, operator: LabelOperator, values: Vec<SmolStr>) -> Result<Self, SelectorError> {
         let root = FieldPath::new("values");
         let mut errors = Vec::new();
@@ -200,7 +200,7 @@ impl fmt::Display for LabelSelector {
 mod tests {
     use super::*;
 
-    /// Whether the text matches labels of the form `a=b,c=d`.
+    /// Returns true if the text matches labels of the form `a=b,c=d`.
     fn matches(selector: &str, labels: &str) -> bool {
         let labels: Vec<(&str, &str)> = labels.split(',').filter_map(|pair| pair.split_once('=')).collect();
         let selector = LabelSelector::parse(selector).unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_reported_in_the_words_of_the_reference() {
+    fn malformed_label_selector_has_reference_error() {
         let long = format!("env={}", "x".repeat(64));
         let cases = [
             ("env in prod", "unable to parse requirement: found 'prod' expected: '('"),

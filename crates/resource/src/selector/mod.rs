@@ -1,4 +1,4 @@
-//! Label and field selectors: reading them, their text, and whether an object matches.
+//! Label and field selectors: parsing, formatting and matching.
 //!
 //! See <https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/> and
 //! <https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/>.
@@ -10,7 +10,7 @@ mod labels;
 pub use fields::{FieldSelector, selectable_fields};
 pub use labels::{LabelOperator, LabelRequirement, LabelSelector};
 
-/// Why the text of a selector cannot be read; the message is what clients see.
+/// Syntax error in the text of a selector; clients see the message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(pub(crate) String);

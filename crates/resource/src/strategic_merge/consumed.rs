@@ -1,12 +1,12 @@
-//! What is left of a patch once it was merged: the reference takes directives and lists out of it as it obeys them, and shows
-//! the rest where the outcome cannot be read.
+//! The rest of a patch after its merge: the reference removes directives and lists from it as it applies them, and
+//! reports the rest if the outcome cannot be decoded.
 
 use holdfast_value::{List, Map, SmolStr, Value};
 
 use super::directive::{DIRECTIVE, Directive, RETAIN_KEYS, SET_ORDER, without_directives, without_nulls};
 use super::{PatchMember, PatchStrategy, PatchType, field_behind};
 
-/// What the reference shows of `patch` after it was merged into `original`, an object of type `of`.
+/// Returns the form in which the reference reports `patch` after it was merged into `original`, an object of type `of`.
 pub fn consumed_patch<T: PatchType>(patch: &Value, original: &Value, of: &T) -> Value {
     match (patch, original) {
         (Value::Map(patch), Value::Map(original)) => Value::Map(consumed(patch, original, of)),
@@ -17,7 +17,7 @@ pub fn consumed_patch<T: PatchType>(patch: &Value, original: &Value, of: &T) -> 
 fn consumed<T: PatchType>(patch: &Map, original: &Map, of: &T) -> Map {
     if let Some(directive) = patch.get(DIRECTIVE) {
         let mut rest = patch.clone();
-        // What deletes is left alone.
+        // A map that deletes is left unchanged.
         if Directive::of(directive) == Some(Directive::Replace) {
             rest.remove(DIRECTIVE);
         }
@@ -56,7 +56,8 @@ fn consumed_value<T: PatchType>(key: &SmolStr, patch: &Value, original: &Map, of
     }
 }
 
-/// What is left of a value that met nothing: below its outermost level, directives are taken out of maps.
+/// Returns the rest of a value that was merged with nothing: below its outermost level, directives are removed from
+/// maps.
 fn unmerged(patch: &Value) -> Value {
     match patch {
         Value::Map(map) if !map.contains_key(DIRECTIVE) => {
@@ -70,7 +71,7 @@ fn unmerged(patch: &Value) -> Value {
     }
 }
 
-/// What is left of the items of a list that is merged: those that met an item are themselves merged.
+/// Returns the rest of the items of a list that is merged: items that matched an existing item are themselves merged.
 fn items_left<T: PatchType>(items: &List, original: &List, member: &PatchMember<T>) -> List {
     let Some(key) = &member.merge_key else {
         return items.clone();

@@ -1,24 +1,24 @@
-//! The directives that may stand in a patch.
+//! The directives of patches.
 
 use holdfast_value::{List, Map, Value};
 
-/// The key whose value says what happens to the map, list or item that it stands in.
+/// Key of the directive for the map, list or item that contains it.
 pub(super) const DIRECTIVE: &str = "$patch";
 /// The key that lists the only keys that may remain in a map.
 pub(super) const RETAIN_KEYS: &str = "$retainKeys";
-/// What the key begins with that gives the order of a list.
+/// Prefix of the key that gives the order of a list.
 pub(super) const SET_ORDER: &str = "$setElementOrder";
-/// What the key begins with that takes values out of a list of scalars.
+/// Prefix of the key that removes values from a list of scalars.
 pub(super) const DELETE_FROM_LIST: &str = "$deleteFromPrimitiveList";
 
-/// What `$patch` may say.
+/// Values of `$patch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Directive {
-    /// The patch takes the place of what is there.
+    /// The patch replaces the existing value.
     Replace,
-    /// What is there goes.
+    /// The existing value is deleted.
     Delete,
-    /// What happens anyway; lists do not take it.
+    /// The default behaviour; lists do not support it.
     Merge,
 }
 
@@ -33,8 +33,8 @@ impl Directive {
     }
 }
 
-/// The value of a patch where there is nothing to merge it with. Maps with a `$patch` are left out, `None` where that
-/// is the whole value. The reference leaves the other directives in place, as fields that no type knows.
+/// Returns the value of a patch without an existing value to merge it with. Maps with a `$patch` are left out, `None`
+/// if that is the whole value. The reference keeps the other directives, as fields that no type knows.
 pub(super) fn without_directives(patch: &Value) -> Option<Value> {
     match patch {
         Value::Map(map) if map.get(DIRECTIVE).is_some() => None,
@@ -49,12 +49,12 @@ pub(super) fn without_directives(patch: &Value) -> Option<Value> {
     }
 }
 
-/// The items of a patch's list without directives, those with a `$patch` left out.
+/// Returns the items of a patch's list without directives, those with a `$patch` left out.
 pub(super) fn list_without_directives(items: &List) -> List {
     items.iter().filter_map(without_directives).collect()
 }
 
-/// The value of a patch without the fields that are null, at any depth.
+/// Returns the value of a patch without the fields that are null, at any depth.
 pub(super) fn without_nulls(patch: &Value) -> Value {
     match patch {
         Value::Map(map) => {

@@ -1,17 +1,17 @@
-//! Why a patch cannot be merged, in the reference's words.
+//! Errors of merging a patch, in the reference's words.
 
 use std::fmt::{self, Display, Formatter};
 
 use holdfast_value::text::{Plain, PlainList};
 use holdfast_value::{List, Value};
 
-/// Why a patch cannot be merged. The texts are what clients of the reference see.
+/// Reason why a patch cannot be merged. The texts are those that clients of the reference see.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PatchError {
-    /// The patch or what it patches is no map.
+    /// The patch or the patched value is not a map.
     #[error("invalid JSON document")]
     BadDocument,
-    /// `$retainKeys` is no list, or the patch sets keys that it does not name.
+    /// `$retainKeys` is not a list, or the patch sets keys that it does not name.
     #[error("invalid patch format of retainKeys")]
     BadRetainKeys,
     /// `$deleteFromPrimitiveList` names no field.
@@ -23,12 +23,12 @@ pub enum PatchError {
     /// A list that is to be merged holds lists.
     #[error("lists of lists are not supported")]
     ListOfLists,
-    /// `$patch` says something unknown.
+    /// The value of `$patch` is unknown.
     #[error("unknown patch type: {} in map: {}", GoString(directive), Plain(map))]
     UnknownDirective {
-        /// What it says.
+        /// Value of the directive.
         directive: Value,
-        /// The map that it stands in.
+        /// Map that contains it.
         map: Value,
     },
     /// `$patch: merge` in a list.
@@ -42,18 +42,18 @@ pub enum PatchError {
         /// The key.
         key: String,
     },
-    /// A list of maps is to be merged and its field names no merge key.
+    /// A list of maps is to be merged, and its field declares no merge key.
     #[error("cannot merge lists without merge key for struct")]
     NoDeclaredKey,
     /// A list that is to be merged holds items of several types.
     #[error("list element types are not identical: [{} {}]", PlainList(there), PlainList(patch))]
     MixedList {
-        /// The items that are there.
+        /// The existing items.
         there: List,
         /// The items of the patch.
         patch: List,
     },
-    /// The patch holds items that the order does not, or holds them in another order.
+    /// The patch holds items that the order lacks, or holds them in another order.
     #[error(
         "The order in patch list:\n{}\n doesn't match $setElementOrder list:\n{}\n",
         PlainList(patch),
@@ -65,15 +65,15 @@ pub enum PatchError {
         /// The order.
         order: List,
     },
-    /// A value is of another type than what it is to be merged with.
+    /// A value is of another type than the value to merge it with.
     #[error("expected a {expected}, but received a {received}")]
     WrongType {
-        /// What should stand there, in the reference's words.
+        /// Expected type, in the reference's words.
         expected: &'static str,
-        /// What stands there.
+        /// Type that was received.
         received: &'static str,
     },
-    /// An item of the list that gives the order is no map, where those of the list that it is for are.
+    /// An item of the list that gives the order is not a map, although the ordered items are.
     #[error("value for key {0} is not a map")]
     NoMap(usize),
     /// The type has no such field.
@@ -86,19 +86,19 @@ pub enum PatchError {
     },
 }
 
-/// How a refused patch is answered.
+/// Kind of response to a rejected patch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchErrorKind {
     /// 400.
     BadRequest,
     /// 422 without causes.
     Unprocessable,
-    /// 500: what the reference answers to the patches that it does not distinguish.
+    /// 500: the reference's response to patches whose errors it does not distinguish.
     Internal,
 }
 
 impl PatchError {
-    /// How the patch is answered.
+    /// Returns the kind of response to the patch.
     pub fn kind(&self) -> PatchErrorKind {
         match self {
             Self::BadDocument | Self::BadRetainKeys | Self::BadDeleteList | Self::BadOrderList => {
@@ -110,7 +110,7 @@ impl PatchError {
     }
 }
 
-/// The list that `value` is, or what the reference says where it is none.
+/// Returns `value` as a list, or the reference's error if it is not one.
 pub(super) fn list_of(value: &Value) -> Result<&List, PatchError> {
     value.as_list().ok_or_else(|| wrong_type("[]interface {}", value))
 }
@@ -125,16 +125,16 @@ pub(super) fn wrong_type(expected: &'static str, value: &Value) -> PatchError {
 fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
-        // Go holds what does not fit 64 bits with a sign as a float.
+        // Go decodes numbers beyond signed 64 bits as floats.
         Value::UInt(_) => "float64",
         value => value.go_type(),
     }
 }
 
-/// Prints a value where the reference asks Go for a string (`%s`): what is none is marked with its type.
+/// Formats a value for which the reference uses Go's `%s`: a value that is not a string is marked with its type.
 struct GoString<'a>(&'a Value);
 
-/// A value within a list or a map, where Go shows nothing as such.
+/// Formats a value within a list or a map, where Go has its own form of nil.
 fn nested(value: &Value) -> String {
     match value {
         Value::Null => "<nil>".to_owned(),

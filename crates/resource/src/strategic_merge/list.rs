@@ -1,7 +1,7 @@
-//! Lists that are merged item by item, and the order of what comes out.
+//! Lists that are merged item by item, and the order of the result.
 //!
-//! Items of the patch keep the patch's order, all others theirs. Where both meet, an item that only the server has stands
-//! before a patch's item that followed it before the patch.
+//! Items of the patch keep the patch's order, all others theirs. In the merged list, an item that only the server has
+//! precedes a patch's item that followed it before the patch.
 
 use std::mem::discriminant;
 
@@ -28,7 +28,8 @@ pub(super) fn merge<T: PatchType>(there: List, patch: &List, member: &PatchMembe
     ordered(&merged, &patch, &before, member)
 }
 
-/// Takes the scalars of `doomed` out of `there`. Lists of maps are merged, as the reference does with this directive too.
+/// Removes the scalars of `doomed` from `there`. Lists of maps are merged, as the reference does with this directive
+/// too.
 pub(super) fn delete_items<T: PatchType>(
     there: List,
     doomed: &List,
@@ -44,7 +45,8 @@ pub(super) fn delete_items<T: PatchType>(
     Ok(there.iter().filter(|item| !doomed.contains(item)).cloned().collect())
 }
 
-/// Refuses a patch whose items are not among those of `order`, or not in their order. Items with a directive are passed over.
+/// Rejects a patch whose items are not among those of `order`, or not in their order. Items with a directive are
+/// skipped.
 pub(super) fn check_order<T: PatchType>(patch: &List, order: &List, member: &PatchMember<T>) -> Result<(), PatchError> {
     if patch.is_empty() || order.is_empty() {
         return Ok(());
@@ -73,8 +75,8 @@ pub(super) fn check_order<T: PatchType>(patch: &List, order: &List, member: &Pat
     Ok(())
 }
 
-/// Puts `merged` in order: the items that `order` names in that order, the others in the order of `before`, each of these
-/// ahead of the first of the former that it stood ahead of.
+/// Sorts `merged`: the items that `order` names in that order, the others in the order of `before`, each of these ahead
+/// of the first of the former that it preceded.
 pub(super) fn ordered<T: PatchType>(
     merged: &List,
     order: &List,
@@ -97,7 +99,7 @@ pub(super) fn ordered<T: PatchType>(
             None => others.push((before.of_item(identity), item)),
         }
     }
-    // Both sorts are stable: what has no place, or the same one, keeps its order.
+    // Both sorts are stable: items without a position, or with the same one, keep their order.
     named.sort_by_key(|(place, ..)| *place);
     others.sort_by_key(|(place, _)| place.unwrap_or(usize::MAX));
 
@@ -117,7 +119,7 @@ pub(super) fn ordered<T: PatchType>(
     Ok(List::from(result))
 }
 
-/// Where each item of a list stands, found by its identity.
+/// Position of each item of a list, found by its identity.
 struct Positions<'a>(Vec<(&'a Value, usize)>);
 
 impl<'a> Positions<'a> {
@@ -131,7 +133,7 @@ impl<'a> Positions<'a> {
         Ok(Self(places))
     }
 
-    /// The place of the first item of that identity.
+    /// Returns the position of the first item of that identity.
     fn of_item(&self, identity: &Value) -> Option<usize> {
         let at = self.0.partition_point(|(other, _)| other.compare(identity).is_lt());
         self.0
@@ -141,7 +143,7 @@ impl<'a> Positions<'a> {
     }
 }
 
-/// What distinguishes an item from the others: its merge key, or itself.
+/// Returns the identity of an item: its merge key, or itself.
 fn identity<'a, T: PatchType>(item: &'a Value, member: &PatchMember<T>) -> Result<&'a Value, PatchError> {
     match &member.merge_key {
         None => Ok(item),
@@ -163,7 +165,7 @@ fn declared_key<T: PatchType>(member: &PatchMember<T>) -> Result<&str, PatchErro
     member.merge_key.as_deref().ok_or(PatchError::NoDeclaredKey)
 }
 
-/// Whether the items are maps; they must all be maps or all be scalars. Not both may be empty.
+/// Returns true if the items are maps; they must all be maps or all be scalars. Not both lists may be empty.
 fn holds_maps(there: &List, patch: &List) -> Result<bool, PatchError> {
     let mut items = there.iter().chain(patch.iter());
     let first = items.next();
@@ -181,7 +183,7 @@ fn holds_maps(there: &List, patch: &List) -> Result<bool, PatchError> {
     }
 }
 
-/// Carries out the `$patch` directives among the items of `patch`; returns what is left of both lists.
+/// Applies the `$patch` directives among the items of `patch`; returns the rest of both lists.
 fn obey_directives(mut there: List, patch: &List, key: &str) -> Result<(List, List), PatchError> {
     if patch.iter().all(|item| item.get(DIRECTIVE).is_none()) {
         return Ok((there, patch.clone()));
@@ -229,14 +231,14 @@ fn merge_items<T: PatchType>(
     let places = Positions::of(patch, member)?;
     let mut targets = vec![None; patch.len()];
     for (at, item) in there.iter().enumerate() {
-        // An item without the key can be no target; whether it may stay is for the order to say.
+        // An item without the key cannot be a target; the check of the order decides if it may stay.
         if let Some(place) = item.get(key).and_then(|identity| places.of_item(identity)) {
             targets[place].get_or_insert(at);
         }
     }
     let items = there.make_mut();
     for (place, item) in patch.iter().enumerate() {
-        // The patch may hold one key twice: both go to the place of the first.
+        // The patch may hold one key twice: both are merged into the first.
         let first = places.of_item(key_of(item, key)?).unwrap_or(place);
         match (targets[first], item) {
             (Some(at), Value::Map(item)) => {
@@ -245,7 +247,7 @@ fn merge_items<T: PatchType>(
                 }
             }
             _ => {
-                // The reference appends the item as it is, with its nulls and directives.
+                // The reference appends the item unchanged, with its nulls and directives.
                 targets[first] = Some(items.len());
                 items.push(item.clone());
             }

@@ -1,8 +1,8 @@
-//! Strategic merge patch: a merge patch that knows the type of what it patches.
+//! Strategic merge patch: a merge patch that knows the type of the patched object.
 //!
-//! Maps are merged key by key, `null` takes a key out. Lists whose field says so are merged item by item, by a merge key
-//! or by value; all other lists are replaced. Directives inside the patch say otherwise: `$patch` (`replace`, `delete`),
-//! `$retainKeys`, `$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD`. See
+//! Maps are merged key by key, `null` removes a key. Lists with a merge strategy are merged item by item, by a merge
+//! key or by value; all other lists are replaced. Directives inside the patch override this: `$patch` (`replace`,
+//! `delete`), `$retainKeys`, `$setElementOrder/FIELD`, `$deleteFromPrimitiveList/FIELD`. See
 //! <https://github.com/kubernetes/community/blob/master/contributors/devel/sig-api-machinery/strategic-merge-patch.md>.
 
 mod consumed;
@@ -21,29 +21,30 @@ pub use table::TablePatchType;
 
 use directive::{DELETE_FROM_LIST, DIRECTIVE, Directive, RETAIN_KEYS, SET_ORDER};
 
-/// What strategic merge asks of a type.
+/// Type information that strategic merge needs.
 pub trait PatchType: Clone {
-    /// What is known of the field `name` of a struct, or of the values of a map. `None` where the type has no such field.
+    /// Returns the properties of the field `name` of a struct, or of the values of a map. `None` if the type has no
+    /// such field.
     fn member(&self, name: &str) -> Option<PatchMember<Self>>;
 
-    /// The short name of the type, as messages give it: `PodSpec`.
+    /// Returns the short name of the type in messages: `PodSpec`.
     fn name(&self) -> &str;
 }
 
-/// A field of a type, as strategic merge sees it.
+/// A field of a type for strategic merge.
 pub struct PatchMember<T> {
-    /// The type of the field's value; of its items where that is a list.
+    /// Type of the field's value; of its items if that is a list.
     pub value: T,
-    /// How the patch's value meets the one that is there.
+    /// Combination of the patch's value with the existing one.
     pub strategy: PatchStrategy,
-    /// The field that distinguishes items of the list, if the list is merged by one.
+    /// Field that identifies the items of the list, if the list is merged by one.
     pub merge_key: Option<SmolStr>,
 }
 
-/// How a patch's value meets the one that is there.
+/// Combination of a patch's value with the existing one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PatchStrategy {
-    /// Maps are merged, lists replaced: what fields without a mark do.
+    /// Maps are merged, lists replaced: the default of fields without a tag.
     Usual,
     /// Lists are merged too.
     Merge,
@@ -51,8 +52,8 @@ pub enum PatchStrategy {
     Replace,
 }
 
-/// Merges `patch` into `original`, an object of type `of`. Neither has to be valid; what the result lacks or has too much
-/// is for validation to say.
+/// Merges `patch` into `original`, an object of type `of`. Neither has to be valid; validation reports missing and
+/// superfluous values of the result.
 pub fn strategic_merge<T: PatchType>(original: Value, patch: &Value, of: &T) -> Result<Value, PatchError> {
     let (Value::Map(original), Value::Map(patch)) = (original, patch) else {
         return Err(PatchError::BadDocument);
@@ -83,7 +84,7 @@ fn merge_map<T: PatchType>(original: Map, patch: &Map, of: &T) -> Result<Map, Pa
     let ordered = merge_ordered_lists(&mut original, patch, of)?;
 
     for (key, value) in patch {
-        // The directives come in the order of the lists that they name.
+        // The directives are in the order of the lists that they name.
         let is_done = || ordered.binary_search(&key).is_ok();
         if key == RETAIN_KEYS || key.starts_with(SET_ORDER) || is_done() {
             continue;
@@ -108,7 +109,7 @@ fn merge_member<T: PatchType>(
         original.remove(name);
         return Ok(());
     }
-    // Taken out, so that a subtree with one holder is changed in place.
+    // The value is moved out, so that a subtree with one holder is modified without a copy.
     let merged = match (original.get_mut(name).map(std::mem::take), patch) {
         (Some(Value::Map(value)), Value::Map(patch)) => {
             let member = lookup(of, name)?;
@@ -135,7 +136,7 @@ fn merge_member<T: PatchType>(
     Ok(())
 }
 
-/// Clears what is not among `keys`, all of which the patch must keep to.
+/// Removes the keys that are not among `keys`, which must include all keys of the patch.
 fn retain_keys(original: &mut Map, patch: &Map, keys: &Value) -> Result<(), PatchError> {
     let keys = keys.as_list().ok_or(PatchError::BadRetainKeys)?;
     let keys: Seen<&str> = keys.iter().filter_map(Value::as_str).collect();
@@ -154,7 +155,7 @@ fn retain_keys(original: &mut Map, patch: &Map, keys: &Value) -> Result<(), Patc
     Ok(())
 }
 
-/// Merges the lists whose order the patch gives, and returns their names: they are done.
+/// Merges the lists whose order the patch gives, and returns their names: they are complete.
 fn merge_ordered_lists<'a, T: PatchType>(
     original: &mut Members,
     patch: &'a Map,
@@ -200,7 +201,7 @@ fn lookup<T: PatchType>(of: &T, name: &str) -> Result<PatchMember<T>, PatchError
     })
 }
 
-/// The field in `/FIELD`, which stands behind the name of a directive.
+/// Returns the field in `/FIELD`, which follows the name of a directive.
 fn field_behind(rest: &str) -> Option<&str> {
     rest.strip_prefix('/')
 }

@@ -1,4 +1,4 @@
-//! The types of a type table, as strategic merge sees them.
+//! The types of a type table for strategic merge.
 
 use super::{PatchMember, PatchStrategy, PatchType};
 use crate::schema::{PatchMarks, Shape, Type, TypeId, TypeTable};
@@ -16,12 +16,12 @@ enum Of<'a> {
     Type(&'a Type),
     /// A map with free keys and values of this shape.
     Map(&'a Shape),
-    /// What has no fields.
+    /// A type without fields.
     Other,
 }
 
 impl<'a> TablePatchType<'a> {
-    /// The type `id` of `table`.
+    /// Creates the type `id` of `table`.
     pub fn new(table: &'a TypeTable, id: TypeId) -> Self {
         Self {
             table,
@@ -29,7 +29,7 @@ impl<'a> TablePatchType<'a> {
         }
     }
 
-    /// The type of values of `shape`; of its items where they are lists.
+    /// Returns the type of values of `shape`; of its items if they are lists.
     fn of_shape(table: &'a TypeTable, shape: &'a Shape) -> Self {
         let of = match shape {
             Shape::List(items) => return Self::of_shape(table, items),

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A type of a hand-made schema: its name and its fields, each with type, strategy and merge key. `*` is any field.
+/// A type of a hand-written schema: its name and its fields, each with type, strategy and merge key. `*` is any field.
 type Fields = &'static [(&'static str, &'static str, PatchStrategy, Option<&'static str>)];
 
 const TYPES: &[(&str, Fields)] = &[
@@ -97,7 +97,7 @@ fn maps_are_merged_and_null_takes_out() {
 }
 
 #[test]
-fn a_value_of_another_sort_is_replaced_without_nulls_and_maps_that_bear_directives() {
+fn map_replaces_scalar_without_nulls_and_directive_maps() {
     merges(
         r#"{"meta":{"labels":"text"}}"#,
         r#"{"meta":{"labels":{"a":null,"b":{"c":null,"$retainKeys":["d"]},"e":"1"},"finalizers":{"$patch":"delete"}}}"#,
@@ -234,7 +234,7 @@ fn patch_replace_replaces_lists_and_maps() {
 }
 
 #[test]
-fn unknown_directives_are_refused_where_there_is_something_to_merge() {
+fn unknown_directive_is_rejected_if_there_is_a_value_to_merge() {
     refuses(
         r#"{"meta":{"labels":{"a":"1"}}}"#,
         r#"{"meta":{"labels":{"$patch":"explode"}}}"#,
@@ -391,7 +391,7 @@ fn a_patch_that_is_no_map_is_refused() {
 }
 
 #[test]
-fn what_the_patch_does_not_touch_stays_shared() {
+fn untouched_parts_stay_shared() {
     let original = value(r#"{"meta":{"labels":{"a":"1"}},"spec":{"args":["a"]}}"#);
     let merged = strategic_merge(
         original.clone(),
@@ -405,7 +405,7 @@ fn what_the_patch_does_not_touch_stays_shared() {
     assert!(before.same(after));
 }
 
-/// Any tree whose keys are fields of the hand-made types and directives.
+/// Returns any tree whose keys are fields of the hand-written types and directives.
 fn tree() -> impl Strategy<Value = Value> {
     const KEYS: &[&str] = &[
         "meta",
@@ -462,7 +462,7 @@ proptest! {
     }
 }
 
-/// Items, or members, so many that to look for each among all would not end.
+/// Number of items, or members, so large that a search for each among all would not finish.
 const MANY: usize = 100_000;
 
 fn texts(range: std::ops::Range<usize>) -> Value {

@@ -1,4 +1,4 @@
-//! Whether the defaults of a schema are values of it.
+//! Validation of the defaults of a schema against the schema itself.
 
 use holdfast_value::Value;
 
@@ -12,12 +12,12 @@ use super::{CompileContext, RuleBudget, Rules};
 use crate::schema::TypeTable;
 use crate::{Aggregate, FieldError, FieldPath};
 
-/// How deep defaults are looked for.
+/// Maximum depth of the search for defaults.
 const MAX_DEPTH: usize = 130;
 
 impl Node {
-    /// What is wrong with the defaults of the schema at `field` and of all below it: they must hold nothing that is not
-    /// specified, and satisfy the schema that they are the default of, its rules included.
+    /// Validates the defaults of the schema at `field` and of all below it: they must hold only specified fields, and
+    /// satisfy the schema that they are the default of, including its rules.
     pub fn validate_defaults(&self, types: &TypeTable, field: &FieldPath, errors: &mut Vec<FieldError>) {
         if !self.within.defaults {
             return;
@@ -42,15 +42,15 @@ impl Node {
 }
 
 struct DefaultsChecker<'e> {
-    /// What rules may cost on all defaults together.
+    /// Cost budget of the rules on all defaults together.
     budget: RuleBudget,
-    /// How metadata is read.
+    /// Decoder of metadata.
     metadata: Option<Metadata<'e>>,
     errors: &'e mut Vec<FieldError>,
 }
 
 impl DefaultsChecker<'_> {
-    /// A schema with its rules, if there are any, and all below it.
+    /// Validates a schema with its rules, if there are any, and all schemas below it.
     fn schema(
         &mut self,
         node: &Node,
@@ -91,7 +91,7 @@ impl DefaultsChecker<'_> {
         }
     }
 
-    /// Reports the defaults of entries in metadata, whose keys are not known.
+    /// Reports the defaults of entries in metadata, whose keys are unknown.
     fn forbid_defaults(&mut self, node: &Node, field: &FieldPath, depth: usize) {
         if !node.within.defaults || depth > MAX_DEPTH {
             return;
@@ -145,15 +145,15 @@ impl DefaultsChecker<'_> {
             self.errors.extend(node.validate_default(default, field));
         }
         if let Some(rules) = rules.filter(|_| self.errors.len() == before) {
-            // A default replaces itself.
+            // The default is its own old value.
             let found = rules.validate(node, default, Some(default), false, field, &mut self.budget);
             self.errors.extend(found.errors);
         }
     }
 }
 
-/// What of a value cannot be read as the identity or the metadata of an object. `is_object` says that the value is one even
-/// where its schema does not say so.
+/// Returns the error of a value whose identity or metadata as an object cannot be decoded. `is_object` means that the
+/// value is an object even if its schema does not specify one.
 fn unreadable(
     node: &Node,
     is_object: bool,
@@ -181,7 +181,7 @@ fn unreadable(
     node.read_embedded(value, path, metadata, &mut Dropped::default()).err()
 }
 
-/// Where a schema lies within that of the nearest embedded object.
+/// Position of a schema within that of the nearest embedded object.
 enum SchemaPosition<'a> {
     Object(&'a Node),
     Field(&'a SchemaPosition<'a>, &'a str),
@@ -189,7 +189,7 @@ enum SchemaPosition<'a> {
 }
 
 impl SchemaPosition<'_> {
-    /// Whether it is the identity or the metadata of the object, or something in them.
+    /// Returns true if it is the identity or the metadata of the object, or something in them.
     fn is_metadata(&self) -> bool {
         match self {
             SchemaPosition::Object(_) => false,
@@ -207,7 +207,7 @@ impl SchemaPosition<'_> {
         }
     }
 
-    /// The object that has `value` at this place and nothing else.
+    /// Returns the object with only `value` at this position.
     fn around(&self, value: Value) -> Value {
         match self {
             SchemaPosition::Object(_) => value,
@@ -220,7 +220,7 @@ impl SchemaPosition<'_> {
         }
     }
 
-    /// Why an object with this default at this place, which is in its metadata, would not be one.
+    /// Returns the reason why an object with this default at this position, which is in its metadata, would be invalid.
     fn faults_of_metadata(&self, default: &Value, metadata: Option<Metadata<'_>>) -> Option<String> {
         let mut object = self.around(default.clone());
         for (name, any) in [("apiVersion", "validation/v1"), ("kind", "Validation")] {

@@ -1,4 +1,4 @@
-//! Which values of an object are those of the object before.
+//! Correlation of the values of an object with those of the old object.
 
 use std::cell::OnceCell;
 use std::collections::HashMap;
@@ -8,19 +8,19 @@ use holdfast_value::{SmolStr, Value, json};
 use super::Node;
 use crate::schema::ListType;
 
-/// From how many items on those of a list are looked up by their keys rather than one by one.
+/// Number of items from which a list is searched by an index of keys rather than one by one.
 const MANY: usize = 16;
 
-/// Which items of a list are those of the list before: for lists by key, those of the same key.
+/// Correlation of the items of a list with those of the old list: for associative lists, items with equal keys.
 pub(super) struct Correlation<'v> {
     keys: &'v [SmolStr],
     items: &'v [Value],
-    /// The items by the text of their keys, for long lists.
+    /// Items by the text of their keys, for long lists.
     by_key: OnceCell<HashMap<String, &'v Value>>,
 }
 
 impl<'v> Correlation<'v> {
-    /// That of a list of the schema `node` with the list `old` before; `None` where the items are not distinguished by keys.
+    /// Correlates a list of the schema `node` with the old list `old`; `None` if its items have no keys.
     pub(super) fn new(node: &'v Node, old: &'v Value) -> Option<Self> {
         let by_key = node.list_type == Some(ListType::Map);
         let items = old.as_list().filter(|_| by_key)?;
@@ -31,7 +31,7 @@ impl<'v> Correlation<'v> {
         })
     }
 
-    /// The item that `item` was before.
+    /// Returns the old item that corresponds to `item`.
     pub(super) fn of(&self, item: &Value) -> Option<&'v Value> {
         if self.items.len() < MANY {
             let same = |other: &&Value| self.keys.iter().all(|key| other.get(key) == item.get(key));
@@ -47,7 +47,7 @@ impl<'v> Correlation<'v> {
         by_key.get(&self.key_of(item)).copied()
     }
 
-    /// The text of the keys of an item; it distinguishes values as their equality does.
+    /// Returns the text of the keys of an item; texts are equal exactly if the values are.
     fn key_of(&self, item: &Value) -> String {
         let mut text = String::new();
         for key in self.keys {
@@ -61,14 +61,14 @@ impl<'v> Correlation<'v> {
 }
 
 impl Node {
-    /// Whether a value of this schema is as it was; the order of lists by key does not count.
+    /// Returns true if a value of this schema is unchanged; the order of associative lists does not count.
     pub(super) fn is_same(&self, value: &Value, old: &Value) -> bool {
         if !self.within.keyed_lists && !self.within.open {
             return value == old;
         }
         match (value, old) {
             (Value::Map(new), Value::Map(before)) => {
-                // Of a field that nothing is said of the reference never holds that it is as it was.
+                // The reference never treats an unspecified field as unchanged.
                 new.same(before) && !self.within.open
                     || new.len() == before.len()
                         && new.iter().all(|(name, value)| {

@@ -19,11 +19,10 @@ use crate::{
 /// The type of the metadata of all objects.
 pub(super) const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
-/// Gives the JSON schema of a version when it is first needed.
+/// Function that returns the JSON schema of a version when it is first needed.
 pub type SchemaSource = Arc<dyn Fn() -> Option<Value> + Send + Sync>;
 
-/// The type of the objects of one version, made when it is first needed: of a thousand definitions most are never asked
-/// for.
+/// The type of the objects of one version, created on first use: of a thousand CRDs most are never used.
 pub struct CustomSchema {
     name: KindName,
     source: SchemaSource,
@@ -31,12 +30,12 @@ pub struct CustomSchema {
     scale: Option<ScaleFields>,
     compile: CompileContext,
     made: OnceLock<Arc<CustomType>>,
-    /// The type in the state of the definition before, until this one is made.
+    /// Type in the previous state of the CRD, until this one is built.
     before: Mutex<Option<Arc<CustomType>>>,
 }
 
 impl CustomSchema {
-    /// The type of the objects of that name by the schema that `source` gives, with metadata of the type that stands in
+    /// Creates the type of the objects of that name from the schema that `source` returns, with the metadata type in
     /// `types`; their expressions are compiled with `compile`.
     pub fn new(name: KindName, source: SchemaSource, types: Arc<TypeTable>, compile: CompileContext) -> Self {
         Self {
@@ -50,15 +49,15 @@ impl CustomSchema {
         }
     }
 
-    /// The same, for objects whose Scale stands in these fields.
+    /// Returns the same type, for objects whose Scale has these fields.
     #[must_use]
     pub fn scaled_by(mut self, scale: Option<ScaleFields>) -> Self {
         self.scale = scale;
         self
     }
 
-    /// The same, where the version was of another schema before: if it says the same, its type goes on with all that was made
-    /// of it, such as compiled rules.
+    /// Returns the same type as the successor of `before`: if the schemas are equal, it reuses everything derived from
+    /// the earlier one, such as compiled rules.
     #[must_use]
     pub fn after(self, before: &CustomSchema) -> Self {
         let unmade = || before.before.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -67,7 +66,7 @@ impl CustomSchema {
         self
     }
 
-    /// The type.
+    /// Returns the type.
     pub fn get(&self) -> &Arc<CustomType> {
         self.made.get_or_init(|| {
             let schema = (self.source)();
@@ -123,7 +122,7 @@ impl KindType for CustomSchema {
             validate_scale(scale, object, status_before.is_none(), &mut errors);
         }
         of.validate_rest(object, old, &mut errors);
-        // An object without a name is refused elsewhere. Its rules are not evaluated.
+        // An object without a name is rejected elsewhere. Its rules are not evaluated.
         let nameless = object.str_at(&["metadata", "name"]).unwrap_or_default().is_empty();
         let warnings = match nameless && of.rules().is_some() {
             true => {
@@ -147,7 +146,7 @@ impl KindType for CustomSchema {
         Ok(object)
     }
 
-    /// Managers may own what the version does not specify.
+    /// Returns the object unchanged: managers may own fields that the version does not specify.
     fn converted_for_managers(&self, object: Value) -> Result<Value, String> {
         Ok(object)
     }
@@ -187,17 +186,17 @@ pub struct CustomType {
     rules: OnceLock<Option<Rules>>,
 }
 
-/// A custom object as it is read.
+/// A custom object that was read.
 #[derive(Debug)]
 pub struct ReadObject {
-    /// The object, without what its schema does not specify.
+    /// The object, without unspecified fields.
     pub value: Value,
-    /// The paths of what was left out: those in metadata first, then the others in their order.
+    /// Paths of the dropped fields: those in metadata first, then the others in their order.
     pub unknown: Vec<String>,
 }
 
 impl CustomType {
-    /// The type of a JSON schema; without one, any field may be there. Expressions are compiled with `compile`.
+    /// Creates the type of a JSON schema; without one, any field is allowed. Expressions are compiled with `compile`.
     pub fn new(schema: Option<&Value>, types: Arc<TypeTable>, compile: CompileContext) -> Self {
         let root = schema.map_or_else(
             || Node {
@@ -216,12 +215,12 @@ impl CustomType {
         }
     }
 
-    /// The schema.
+    /// Returns the schema.
     pub fn root(&self) -> &Node {
         &self.root
     }
 
-    /// How expressions see objects: by the schema, with the metadata that all objects have.
+    /// Returns the type of objects in expressions: that of the schema, with the metadata that all objects have.
     fn decl_type(&self) -> Option<Arc<DeclType>> {
         let metadata = decl_type(&self.types, self.metadata?)?;
         let text = || Arc::new(DeclType::string(None));
@@ -237,7 +236,7 @@ impl CustomType {
         Some(Arc::new(DeclType::object(fields)))
     }
 
-    /// How objects merge.
+    /// Returns the schema by which objects merge.
     pub fn merge_type(&self) -> Option<(Arc<Schema>, TypeRef)> {
         if let Some((schema, of)) = self.merge.get() {
             return Some((Arc::clone(schema), *of));
@@ -248,16 +247,16 @@ impl CustomType {
         Some((Arc::clone(schema), *of))
     }
 
-    /// Reads an object that a client sent: metadata in its form, without what the schema does not specify.
+    /// Reads an object that a client sent: converts its metadata and drops unspecified fields.
     ///
     /// # Errors
-    /// Why metadata cannot be read.
+    /// If the metadata is malformed.
     pub fn read(&self, object: &Value) -> Result<ReadObject, String> {
         self.read_with(object, false)
     }
 
-    /// An object that is stored, as it is shown now: by the schema of today, with its defaults. What does not fit is
-    /// dropped. Shares everything that is as it was.
+    /// Returns a stored object in the form in which it is served now: by the current schema, with its defaults. Values
+    /// that do not fit are dropped. Unchanged parts are shared.
     ///
     /// # Errors
     /// [`Error::Overgrown`].
@@ -266,7 +265,8 @@ impl CustomType {
         self.with_defaults(read.unwrap_or_else(|_| object.clone()))
     }
 
-    /// An object that comes from another version: without what this one does not specify, and without its defaults.
+    /// Returns an object from another version without the fields that this version does not specify, and without its
+    /// defaults.
     fn pruned(&self, object: &Value) -> Value {
         let read = self.read_with(object, true).map(|read| read.value);
         let object = read.unwrap_or_else(|_| object.clone());
@@ -306,32 +306,32 @@ impl CustomType {
         Ok(ReadObject { value, unknown })
     }
 
-    /// The object with its defaults, without `null` where none may stand.
+    /// Returns the object with its defaults, without `null` in fields that are not nullable.
     ///
     /// # Errors
-    /// [`Error::Overgrown`] where defaults make more of it than there is room for.
+    /// [`Error::Overgrown`] if the defaults make the object too large.
     pub fn with_defaults(&self, object: Value) -> Result<Value, Error> {
         let object = self.with_defaults_and_nulls(object)?;
         Ok(self.root.without_nulls(&object).unwrap_or(object))
     }
 
-    /// The object with its defaults; a `null` where none may stand and no default takes its place stays, to be refused. So it
-    /// is with what an apply makes.
+    /// Returns the object with its defaults. A `null` in a field that is neither nullable nor has a default stays, to
+    /// be rejected. This is the form of the result of an apply.
     ///
     /// # Errors
-    /// Those of [`CustomType::with_defaults`].
+    /// If [`CustomType::with_defaults`] fails.
     pub fn with_defaults_and_nulls(&self, object: Value) -> Result<Value, Error> {
         let filled = self.root.with_defaults(&object, &mut Growth::default())?;
         Ok(filled.unwrap_or(object))
     }
 
-    /// What is wrong with an object by its schema; with the object that it takes the place of, what was wrong before and is
-    /// as it was is left out.
+    /// Validates an object by its schema. With the object that it replaces, errors of unchanged values that were
+    /// already invalid are left out.
     pub fn validate_schema(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         validated(&self.root, object, old, &FieldPath::default())
     }
 
-    /// The same of an object whose status alone is written.
+    /// Validates an object by its schema, if only its status is written.
     pub fn validate_status(&self, object: &Value, old: &Value) -> Vec<FieldError> {
         let (Some(schema), Some(status)) = (self.root.property("status"), object.get("status")) else {
             return Vec::new();
@@ -339,8 +339,7 @@ impl CustomType {
         validated(schema, status, old.get("status"), &FieldPath::new("status"))
     }
 
-    /// What is wrong with embedded objects, and with lists that are sets or maps: with the latter only where they were
-    /// right before.
+    /// Validates embedded objects, and lists that are sets or maps: the latter only if they were valid before.
     pub fn validate_rest(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) {
         let root = FieldPath::default();
         self.root.validate_embedded(object, &root, errors);
@@ -354,14 +353,14 @@ impl CustomType {
         }
     }
 
-    /// The rules of the schema, if it has any.
+    /// Returns the rules of the schema, if it has any.
     fn rules(&self) -> Option<&Rules> {
         let rules = self.rules.get_or_init(|| Rules::new(&self.root, true, &self.compile));
         rules.as_ref()
     }
 
-    /// What is wrong with an object by the rules of its schema in CEL, in addition to `errors`; rules cannot be asked while
-    /// some of those are there. Gives what is to be warned of: rules that did not hold before where nothing changed since.
+    /// Validates an object by the CEL rules of its schema, adding to `errors`; rules cannot run after some of those
+    /// errors. Returns warnings: rules that already failed before, for unchanged values.
     pub fn validate_rules(&self, object: &Value, old: Option<&Value>, errors: &mut Vec<FieldError>) -> Vec<String> {
         let Some(rules) = self.rules() else {
             return Vec::new();
@@ -379,13 +378,13 @@ impl CustomType {
     }
 }
 
-/// The error of an object whose rules could not be evaluated.
+/// Returns the error of an object whose rules could not be evaluated.
 fn unchecked_rules() -> FieldError {
     let why = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
     FieldError::invalid(&FieldPath::default(), Value::Null, why)
 }
 
-/// What is wrong with the fields of the Scale; with those of the spec only where the write touches the spec.
+/// Validates the fields of the Scale; those of the spec only if the write changes the spec.
 fn validate_scale(scale: &ScaleFields, object: &Value, of_spec: bool, errors: &mut Vec<FieldError>) {
     let numbers = [&scale.spec_replicas, &scale.status_replicas];
     for path in numbers.into_iter().skip(usize::from(!of_spec)) {
@@ -409,8 +408,8 @@ fn validate_scale(scale: &ScaleFields, object: &Value, of_spec: bool, errors: &m
     }
 }
 
-/// What is wrong with a value. What was there before is looked at where something is wrong: most updates pay nothing for it.
-/// What says which object it is must be right even where it is as it was, since the version is that of the request.
+/// Validates a value. The old value is only consulted if there are errors, so most updates pay nothing for it. The
+/// identity of the object must be valid even if it is unchanged, since the version is that of the request.
 fn validated(node: &Node, value: &Value, old: Option<&Value>, root: &FieldPath) -> Vec<FieldError> {
     let mut errors = node.validate(value, None, root);
     let Some(old) = old.filter(|_| !errors.is_empty()) else {
@@ -427,7 +426,7 @@ fn validated(node: &Node, value: &Value, old: Option<&Value>, root: &FieldPath) 
     errors
 }
 
-/// The errors after which a rule could meet what it does not expect.
+/// Errors after which rules do not run, since values may not have the expected types.
 const BLOCKING: [FieldErrorKind; 5] = [
     FieldErrorKind::NotSupported,
     FieldErrorKind::Required,
@@ -457,7 +456,7 @@ mod tests {
             "self == 'a'"}]}}}"#;
         let first = schema(text, &types);
         let of = Arc::clone(first.get());
-        // A schema that was never used passes on the one before it.
+        // A schema that was never used passes its predecessor on.
         let second = schema(text, &types).after(&first);
         let third = schema(text, &types).after(&second);
         assert!(Arc::ptr_eq(third.get(), &of));
@@ -470,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_wrong_and_is_as_it_was_is_forgiven() {
+    fn unchanged_invalid_value_is_ignored() {
         let text = r#"{"type":"object","properties":{"a":{"type":"integer","minimum":5},"s":{"type":"array","items":{"type":"integer"},
             "x-kubernetes-list-type":"set"}}}"#;
         let types = Arc::new(TypeTable::default());
@@ -489,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_of_the_status_is_validated_by_the_schema_of_the_status_and_the_whole_scale() {
+    fn status_write_validates_status_schema_and_status_scale() {
         let text = r#"{"type":"object","properties":{"spec":{"type":"object","properties":{"a":{"type":"integer"}}},
             "status":{"type":"object","properties":{"a":{"type":"integer"}}}}}"#;
         let fields = |part: &str| vec![SmolStr::new(part), "replicas".into()];
@@ -566,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_version_has_goes_and_so_do_nulls() {
+    fn fields_of_other_version_and_nulls_are_pruned() {
         let text = r#"{"type":"object","properties":{"a":{"type":"integer"},"b":{"type":"integer"}}}"#;
         let of = schema(text, &Arc::default());
         let value = |text: &str| json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap_or_default();

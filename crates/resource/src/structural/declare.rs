@@ -1,4 +1,4 @@
-//! Schemas as expressions see them: a [`Node`] as a type of CEL.
+//! Schemas in expressions: a [`Node`] as a CEL type.
 
 use std::sync::Arc;
 
@@ -10,12 +10,13 @@ use super::node::{Additional, JsonType};
 use crate::schema::ListType;
 
 impl Node {
-    /// How expressions see values of this schema; `None` where they do not: of what has no type nothing is known.
+    /// Returns the type of values of this schema in expressions; `None` if expressions do not support them: nothing is
+    /// known of values without a type.
     ///
-    /// `is_resource` says that the value is an object of its own, at the root of a custom resource: of it (and of embedded
-    /// objects within) `apiVersion`, `kind`, `metadata.name` and `metadata.generateName` can be named, whatever the schema
-    /// says. Fields that are not specified cannot be named, nor can properties whose names CEL cannot say.
-    /// Sizes follow `maxLength`, `maxItems` and `maxProperties`, and else what fits into a request
+    /// `is_resource` means that the value is a whole object, at the root of a custom resource: expressions can name its
+    /// `apiVersion`, `kind`, `metadata.name` and `metadata.generateName` (and those of embedded objects within),
+    /// whatever the schema specifies. They cannot name unspecified fields, nor properties whose names CEL cannot
+    /// express. Sizes follow `maxLength`, `maxItems` and `maxProperties`, or otherwise the maximum size of a request
     /// (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>).
     pub fn decl_type(&self, is_resource: bool) -> Option<DeclType> {
         let declared = self.declare(is_resource)?;
@@ -67,7 +68,7 @@ impl Node {
         )
     }
 
-    /// The properties that can be named, and those that are always written and cannot.
+    /// Returns the properties that can be named, and those that are always written and cannot be named.
     fn declared_fields(&self) -> (Vec<DeclField>, Vec<(&SmolStr, DeclType)>) {
         let (mut fields, mut unnamed) = (Vec::with_capacity(self.properties.len()), Vec::new());
         let required = self.checks.as_deref().map_or(&[][..], |checks| &checks.required);
@@ -104,13 +105,13 @@ impl Node {
         }
     }
 
-    /// A bound of sizes; one below zero is zero.
+    /// Returns a size limit; a negative one is zero.
     fn most(&self, bound: impl Fn(&super::Checks) -> Option<i64>) -> Option<u64> {
         let bound = bound(self.checks.as_deref()?)?;
         Some(u64::try_from(bound).unwrap_or_default())
     }
 
-    /// Whether the schema says all of what names an object, so that nothing need be put in its place.
+    /// Returns true if the schema specifies all fields that identify an object, so that none of them need be added.
     fn names_itself(&self) -> bool {
         let text = |node: &Node, name: &str| node.property(name).is_some_and(|of| of.kind == Some(JsonType::String));
         self.kind == Some(JsonType::Object)
@@ -133,7 +134,7 @@ mod tests {
         Node::read(&json::parse(schema.as_bytes(), &Limits::TRUSTED).unwrap())
     }
 
-    /// The type of an expression about a value of the schema, or why it has none.
+    /// Returns the type of an expression about a value of the schema, or the error.
     fn type_of(schema: &str, is_resource: bool, expression: &str) -> String {
         let Some(decl) = node(schema).decl_type(is_resource) else {
             return "unseen".to_owned();
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_of_its_own_has_a_kind_and_a_name_and_no_other_metadata() {
+    fn whole_object_declares_only_kind_and_name_metadata() {
         let schema = r#"{"type":"object","properties":{"metadata":{"type":"object"},"spec":{"type":"object","properties":{
             "pod":{"type":"object","x-kubernetes-embedded-resource":true,"properties":{"a":{"type":"integer"}}}}}}}"#;
         for (expression, of) in [
@@ -231,7 +232,7 @@ mod tests {
                 r#"{"type":"object","maxProperties":5,"additionalProperties":{"type":"integer"}}"#,
                 5,
             ),
-            // Each item takes at least `{"$a":""}` and a comma, since the field must be there.
+            // Each item has at least the size of `{"$a":""}` and a comma, since the field is required.
             (
                 r#"{"type":"array","items":{"type":"object","required":["$a"],"properties":{"$a":{"type":"string"}}}}"#,
                 3_145_726 / 11,

@@ -1,4 +1,4 @@
-//! Filling in what an object leaves out.
+//! Defaults of fields that an object leaves out.
 
 use holdfast_value::{Error, Growth, Map, Value};
 
@@ -6,8 +6,8 @@ use super::Node;
 use crate::schema::{ListRebuild, MapRebuild};
 
 impl Node {
-    /// The value with its defaults; `None` if it has them all. A field that holds `null` where none may stand counts as
-    /// left out. Defaults are shared, but their size when they are written out is drawn from `growth`.
+    /// Returns the value with its defaults; `None` if it has them all. A field that is `null` but not nullable counts
+    /// as left out. Defaults are shared, but their serialized size is drawn from `growth`.
     ///
     /// # Errors
     /// [`Error::Overgrown`].
@@ -54,7 +54,7 @@ impl Node {
         Ok(rebuild.finish())
     }
 
-    /// A value that stands there, with its defaults; the default itself instead of a `null`.
+    /// Returns the value of a field with its defaults; the field's default instead of a `null`.
     fn filled_in(&self, value: &Value, growth: &mut Growth) -> Result<Option<Value>, Error> {
         if self.is_wrong_null(value) {
             return self.own_default(growth);
@@ -62,7 +62,7 @@ impl Node {
         self.with_defaults(value, growth)
     }
 
-    /// The default of the field, with the defaults of what it leaves out.
+    /// Returns the default of the field, with its own defaults filled in.
     fn own_default(&self, growth: &mut Growth) -> Result<Option<Value>, Error> {
         let Some(default) = &self.default else {
             return Ok(None);
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(filled(&format!(r#"{{"l":[{many}]}}"#)), Err(Error::Overgrown { limit }));
         assert!(filled(r#"{"l":[{},{}]}"#).unwrap().is_some());
 
-        // Each level multiplies by 100, be the list itself a default or not.
+        // Each level multiplies by 100, even if the list itself is a default.
         let mut schema = r#"{"default":1}"#.to_owned();
         for _ in 0..20 {
             let items = vec!["{}"; 100].join(",");

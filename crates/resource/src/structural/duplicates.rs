@@ -1,4 +1,4 @@
-//! Lists that are sets or maps by key: no item stands there twice.
+//! Lists that are sets or associative lists: no item may be repeated.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use crate::schema::ListType;
 use crate::{FieldError, FieldPath};
 
 impl Node {
-    /// The items of sets and of lists by key that stand there for the second time.
+    /// Reports the items of sets and of associative lists that are repeated.
     pub(super) fn list_duplicates(&self, value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         if !self.within.keyed_lists {
             return;
@@ -44,7 +44,7 @@ impl Node {
         }
     }
 
-    /// The key fields of an item, those that are there.
+    /// Returns the key fields of an item that exist.
     fn key_of(&self, item: &Value) -> Value {
         let fields = self.list_map_keys.iter();
         let key: Map = fields
@@ -60,10 +60,10 @@ fn repeated(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>, key: im
         let Some(key) = key(item) else { continue };
         let mut text = json::to_string(&key);
         if matches!(key, Value::Float(_)) {
-            // A number with a point is another one than a whole number.
+            // A number with a decimal point differs from a whole number.
             text.push('.');
         }
-        // What stands there more often is reported once.
+        // An item that is repeated several times is reported once.
         let times = seen.entry(text).or_insert(0_u8);
         *times = times.saturating_add(1);
         if *times == 2 {
@@ -72,7 +72,8 @@ fn repeated(list: &List, path: &FieldPath, errors: &mut Vec<FieldError>, key: im
     }
 }
 
-/// The first item of a list by key that can have no key fields. One that is `null` has no key, as an empty one.
+/// Returns the first item of an associative list that cannot have key fields. A `null` item has no key, like an empty
+/// one.
 fn without_keys(list: &List, path: &FieldPath) -> Option<FieldError> {
     let mut items = list.iter().enumerate();
     let (at, item) = items.find(|(_, item)| !matches!(item, Value::Null | Value::Map(_)))?;

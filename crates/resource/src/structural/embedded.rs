@@ -9,20 +9,20 @@ use crate::metadata::{formats, validate_embedded_metadata};
 use crate::schema::{ListRebuild, MapRebuild, TypeId, TypeTable, decode};
 use crate::{FieldError, FieldPath};
 
-/// How metadata is read: by the type that all objects share.
+/// Decoder of metadata: by the type that all objects share.
 #[derive(Clone, Copy)]
 pub(super) struct Metadata<'t> {
     pub(super) types: &'t TypeTable,
     pub(super) of: TypeId,
-    /// Whether what cannot be read is dropped rather than refused: for what is stored already.
+    /// True if malformed metadata is dropped rather than rejected: for objects that are already stored.
     pub(super) drops_malformed: bool,
 }
 
 impl Metadata<'_> {
-    /// The metadata of an object in the form of its type; `None` if it has that form.
+    /// Returns the metadata of an object in the form of its type; `None` if it has that form.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// If it is malformed.
     pub(super) fn read(&self, metadata: &Value, dropped: &mut Dropped) -> Result<Option<Value>, String> {
         if metadata.is_null() {
             return Ok(Some(Value::empty_map()));
@@ -33,7 +33,7 @@ impl Metadata<'_> {
                     dropped.field("metadata", |dropped| dropped.record(&unknown.path));
                 }
                 let mut read = decoded.value;
-                // Of objects without a type of their own, the reference takes an empty list for none.
+                // For objects without a type of their own, the reference treats an empty list as absent.
                 if read
                     .get("managedFields")
                     .and_then(Value::as_list)
@@ -48,7 +48,7 @@ impl Metadata<'_> {
         }
     }
 
-    /// The fields that can be read.
+    /// Returns the fields that are well-formed.
     fn readable(&self, metadata: &Value) -> Value {
         let fields = metadata.as_map().into_iter().flatten();
         let readable: Map = fields
@@ -65,8 +65,8 @@ impl Metadata<'_> {
     }
 }
 
-/// Gives embedded objects in the defaults of a schema metadata in the form of its type, as the reference does while it checks
-/// them. What cannot be read stays, to be refused.
+/// Converts the metadata of embedded objects in the defaults of a schema into the form of its type, as the reference
+/// does while it checks them. Metadata that cannot be decoded stays, to be rejected.
 pub fn read_embedded_defaults(schema: &mut Value, types: &TypeTable) {
     let node = Node::read(schema);
     if let Some(of) = types.id(OBJECT_META) {
@@ -80,7 +80,8 @@ pub fn read_embedded_defaults(schema: &mut Value, types: &TypeTable) {
 }
 
 impl Node {
-    /// `schema` is what this was read from. Defaults within the metadata of an object are not those of objects.
+    /// Converts the metadata in the defaults of `schema`, from which this node was read. Defaults within the metadata
+    /// of an object are not defaults of objects.
     fn read_defaults(&self, schema: &mut Value, metadata: Metadata<'_>, within_metadata: bool, is_object: bool) {
         if !self.within.defaults || !self.within.embedded {
             return;
@@ -106,10 +107,11 @@ impl Node {
         }
     }
 
-    /// The value with the metadata of embedded objects in its form; `None` if it is so. The object itself is not looked at.
+    /// Returns the value with the metadata of embedded objects in its form; `None` if it has that form. The object
+    /// itself is not converted.
     ///
     /// # Errors
-    /// What cannot be read as metadata.
+    /// If metadata is malformed.
     pub(super) fn read_embedded(
         &self,
         value: &Value,
@@ -160,8 +162,8 @@ impl Node {
         }
     }
 
-    /// Returns the path of a field: `.name` if it is a property, and `[name]` if it is the key of a map. What an embedded object
-    /// is identified by is a property of it, whatever its schema names.
+    /// Returns the path of a field: `.name` if it is a property, and `[name]` if it is the key of a map. The
+    /// identifying fields of an embedded object are properties, whatever its schema specifies.
     fn path_of(&self, path: &FieldPath, name: &str) -> FieldPath {
         let is_identity = self.embedded && matches!(name, "apiVersion" | "kind" | "metadata");
         match is_identity || self.property(name).is_some() {
@@ -170,7 +172,7 @@ impl Node {
         }
     }
 
-    /// What is wrong with the identity and the metadata of embedded objects.
+    /// Validates the identity and the metadata of embedded objects.
     pub(super) fn validate_embedded(&self, value: &Value, path: &FieldPath, errors: &mut Vec<FieldError>) {
         if !self.within.embedded {
             return;
@@ -198,7 +200,7 @@ impl Node {
     }
 }
 
-/// What is wrong with the identity of an object.
+/// Validates the identity of an object.
 pub(super) fn identity(object: &Map, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for name in ["apiVersion", "kind"] {
         let field = path.child(name);

@@ -1,5 +1,5 @@
-//! The forms of texts that schemas name (`format`), as the reference checks them. Forms that are not in the table are not
-//! checked at all.
+//! The formats of texts in schemas (`format`), as the reference checks them. Formats that are not in the table are not
+//! checked.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::OnceLock;
@@ -13,7 +13,7 @@ use crate::metadata::formats::{dns_label, dns_subdomain};
 
 type Check = fn(&str) -> bool;
 
-/// The names of forms of texts, without hyphens, and their checks.
+/// The names of text formats, without hyphens, and their checks.
 const FORMS: [(&str, Check); 26] = [
     ("bsonobjectid", |text| text.len() == 24 && is_hex(text)),
     ("byte", is_base64),
@@ -46,7 +46,7 @@ const FORMS: [(&str, Check); 26] = [
     ("uuid5", |text| is_uuid(text, Some('5'))),
 ];
 
-/// The forms that a JSON schema names and that values of its type are not checked for, each once, in the order of the
+/// Returns the formats in a JSON schema that are not checked for values of their type, each once, in the order of the
 /// schema.
 pub fn unknown_formats(schema: &Value) -> Vec<SmolStr> {
     let mut found = Vec::new();
@@ -54,7 +54,7 @@ pub fn unknown_formats(schema: &Value) -> Vec<SmolStr> {
     found
 }
 
-/// Whether values of the type `of` are checked for the form. Where no type is said, those of texts are meant.
+/// Returns true if values of the type `of` are checked for the format. Without a type, the formats of texts apply.
 pub(super) fn is_known_for(of: &str, format: &str) -> bool {
     match of {
         "string" | "" => check_of(format).is_some(),
@@ -64,7 +64,7 @@ pub(super) fn is_known_for(of: &str, format: &str) -> bool {
     }
 }
 
-/// How deep schemas are looked into; deeper ones are refused before.
+/// Maximum depth of schemas; deeper ones are rejected before.
 const MAX_DEPTH: usize = 130;
 
 fn find_unknown(schema: &Value, depth: usize, found: &mut Vec<SmolStr>) {
@@ -93,7 +93,7 @@ fn find_unknown(schema: &Value, depth: usize, found: &mut Vec<SmolStr>) {
     }
 }
 
-/// Whether the text has the form; any has a form that is not known.
+/// Returns true if the text has the format; any text has an unknown format.
 pub(super) fn has_form(name: &str, text: &str) -> bool {
     check_of(name).is_none_or(|check| check(text))
 }
@@ -124,7 +124,7 @@ fn is_base64(text: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
 
-/// True for a block in CIDR notation, whose numbers may have leading zeros.
+/// Returns true for a block in CIDR notation, whose numbers may have leading zeros.
 fn is_cidr(text: &str) -> bool {
     let Some((address, bits)) = text.split_once('/') else {
         return false;
@@ -187,7 +187,7 @@ fn is_date_time(text: &str) -> bool {
     split.is_some_and(|(date, time)| is_date(date) && matches(&TIME, PATTERN, time))
 }
 
-/// A duration as Go writes them, or numbers with words such as `3 days`.
+/// Returns true for a duration in Go's format, or numbers with words such as `3 days`.
 fn is_duration(text: &str) -> bool {
     static WORDS: OnceLock<Option<Regex>> = OnceLock::new();
     const WORDS_PATTERN: &str =
@@ -195,7 +195,7 @@ fn is_duration(text: &str) -> bool {
     duration::parse(text).is_ok() || matches(&WORDS, WORDS_PATTERN, text)
 }
 
-/// An address, with or without a display name.
+/// Returns true for an email address, with or without a display name.
 fn is_email(text: &str) -> bool {
     static ADDRESS: OnceLock<Option<Regex>> = OnceLock::new();
     const PATTERN: &str = r#"^([^<>@]*<)?([^\s<>@",;:\\()\[\]]+|"[^"]+")@([^\s<>@",;:\\()\[\]]+|\[[^\]]+\])>?$"#;
@@ -210,8 +210,8 @@ fn is_email(text: &str) -> bool {
         && !address.trim_end_matches('>').ends_with('.')
 }
 
-/// One label, or several of which the last has letters alone. The reference's pattern says it with two branches, of which the
-/// first takes a hyphen as the second character and nowhere else.
+/// Returns true if the text is one label, or several of which the last has only letters. The reference's pattern has
+/// two branches, of which the first accepts a hyphen as the second character and nowhere else.
 fn is_host_name(text: &str) -> bool {
     static NAME: OnceLock<Option<Regex>> = OnceLock::new();
     const PATTERN: &str = concat!(
@@ -242,7 +242,7 @@ fn is_isbn13(text: &str) -> bool {
     })
 }
 
-/// Six, eight or twenty octets, with colons or hyphens between each or points between pairs.
+/// Returns true for six, eight or twenty octets, with colons or hyphens between octets, or dots between pairs.
 fn is_mac(text: &str) -> bool {
     let split = |separator: char, letters: usize| {
         let parts: Vec<&str> = text.split(separator).collect();
@@ -270,7 +270,7 @@ fn is_social_security_number(text: &str) -> bool {
     matches(&NUMBER, "^[0-9]{3}[- ][0-9]{2}[- ][0-9]{4}$", text)
 }
 
-/// An absolute URI or an absolute path.
+/// Returns true for an absolute URI or an absolute path.
 fn is_uri(text: &str) -> bool {
     static SCHEME: OnceLock<Option<Regex>> = OnceLock::new();
     let clean = !text.chars().any(|letter| letter.is_ascii_control() || letter == ' ');
@@ -281,7 +281,7 @@ fn is_uri(text: &str) -> bool {
     clean && escapes && (text.starts_with('/') || matches(&SCHEME, "^[A-Za-z][A-Za-z0-9+.-]*:.", text))
 }
 
-/// A UUID with or without hyphens, of a version where one is named.
+/// Returns true for a UUID with or without hyphens, of the given version if there is one.
 fn is_uuid(text: &str, version: Option<char>) -> bool {
     let (mut rest, mut plain) = (text, String::with_capacity(32));
     for length in [8, 4, 4, 4, 12] {

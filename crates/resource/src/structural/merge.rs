@@ -1,7 +1,8 @@
-//! How objects of a structural schema merge: what server-side apply knows of them.
+//! Merge schemas of structural schemas, for server-side apply.
 //!
-//! The reference makes this from the OpenAPI document that it publishes of a definition. Lists are atomic unless they are
-//! marked; below a schema that preserves unknown fields, what is not specified merges by what it looks like.
+//! The reference derives them from the OpenAPI document that it publishes for a CRD. Lists are atomic unless
+//! `x-kubernetes-list-type` specifies another type; below a schema that preserves unknown fields, unspecified values
+//! merge by their deduced types.
 
 use holdfast_merge::{DEDUCED, FieldSpec, ListSpec, MapSpec, Reference, Scalar, Schema, SchemaBuilder, TypeSpec};
 use holdfast_value::SmolStr;
@@ -10,10 +11,10 @@ use super::Node;
 use super::node::{Additional, JsonType};
 use crate::schema::{ListType, MapType, TypeId, TypeTable, anything, type_spec};
 
-/// The name of the type of the objects themselves.
+/// Name of the type of the objects themselves.
 pub(super) const ROOT: &str = "root";
 
-/// The merge schema of objects whose schema is `root`; metadata is of the type `metadata` of `types`.
+/// Returns the merge schema of objects whose schema is `root`; metadata is of the type `metadata` of `types`.
 pub(super) fn merge_schema(root: &Node, types: &TypeTable, metadata: TypeId) -> Schema {
     let mut builder = SchemaBuilder::new();
     builder.define_deduced();
@@ -101,7 +102,7 @@ impl Writer {
     }
 }
 
-/// The types that values of type `root` are made of, that one included.
+/// Returns the types that values of type `root` consist of, including itself.
 fn reached(types: &TypeTable, root: TypeId) -> Vec<TypeId> {
     let (mut found, mut at) = (vec![root], 0);
     while let Some(id) = found.get(at).copied() {

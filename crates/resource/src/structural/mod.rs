@@ -1,14 +1,14 @@
-//! Structural schemas: what a custom resource's definition says of its objects
+//! Structural schemas: the schemas of custom objects in a CRD
 //! (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#specifying-a-structural-schema>).
 //!
-//! A [`Node`] is one schema, read once from its JSON. Walks over an object follow the nodes: `Node::prune` drops what is
-//! not specified, `Node::with_defaults` fills in what is left out, `Node::validate` and `Node::list_duplicates` say
-//! what is wrong. Each keeps what it need not change shared. [`CustomType`] puts them together for the objects of one
-//! version, with metadata, which every object has, read by the table of built-in types.
+//! A [`Node`] is one schema, read once from its JSON. Walks over an object follow the nodes: `Node::prune` drops
+//! unspecified fields, `Node::with_defaults` fills in defaults, `Node::validate` and `Node::list_duplicates` return
+//! errors. Each keeps unchanged parts shared. [`CustomType`] combines them for the objects of one version, with
+//! metadata, which every object has, read by the table of built-in types.
 //!
-//! Built-in kinds are decoded into types that were known when the server was built ([`crate::schema`]): there a value of
-//! the wrong type cannot be read at all. Here it can, and is reported as an error of validation, which is why these are two
-//! walks and not one.
+//! Built-in kinds are decoded into types that were known when the server was built ([`crate::schema`]): there a value
+//! of the wrong type cannot be decoded at all. Here it can, and is reported as a validation error, which is why these
+//! are two walks and not one.
 
 mod check_defaults;
 mod correlation;

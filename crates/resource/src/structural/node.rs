@@ -6,31 +6,31 @@ use super::pattern::Pattern;
 use super::rules::Rule;
 use crate::schema::{ListType, MapType};
 
-/// How deep schemas may lie within each other; what lies deeper says nothing.
+/// Maximum nesting of schemas; deeper ones are ignored.
 const MAX_DEPTH: usize = 128;
 
-/// A schema, or a value validation within `allOf` and its like.
+/// A schema, or a value validation within `allOf` and similar keywords.
 #[derive(Debug, Default, PartialEq)]
 pub struct Node {
-    /// What JSON values there are; `None` where the schema names no type.
+    /// Type of the JSON values; `None` if the schema names no type.
     pub kind: Option<JsonType>,
-    /// Whether `null` may stand there.
+    /// True if the value may be `null`.
     pub nullable: bool,
-    /// What a field holds that is left out.
+    /// Default of a field that is left out.
     pub default: Option<Value>,
-    /// Whether fields that are not specified stay.
+    /// True if unspecified fields are kept.
     pub preserves_unknown: bool,
-    /// Whether the value is an object with `apiVersion`, `kind` and `metadata`.
+    /// True if the value is an object with `apiVersion`, `kind` and `metadata`.
     pub embedded: bool,
-    /// Whether the value is a whole number or a text.
+    /// True if the value is a whole number or a text.
     pub int_or_string: bool,
-    /// How server-side apply sees the items of a list.
+    /// Treatment of the items of a list by server-side apply.
     pub list_type: Option<ListType>,
     /// For [`ListType::Map`], the fields that distinguish items.
     pub list_map_keys: Vec<SmolStr>,
-    /// How server-side apply sees the fields of a map.
+    /// Treatment of the fields of a map by server-side apply.
     pub map_type: Option<MapType>,
-    /// Whether a type of maps is named that there is not.
+    /// True if the named map type does not exist.
     pub unknown_map_type: bool,
     /// The specified fields, sorted by name.
     pub properties: Vec<(SmolStr, Node)>,
@@ -38,36 +38,36 @@ pub struct Node {
     pub additional: Additional,
     /// The schema of the items of a list.
     pub items: Option<Box<Node>>,
-    /// What values must satisfy.
+    /// Checks of values.
     pub checks: Option<Box<Checks>>,
     /// The rules in CEL.
     pub rules: Vec<Rule>,
-    /// What is found within, so that walks leave out what they need not see.
+    /// Features within the schema, so that walks can skip parts without them.
     pub(super) within: Within,
 }
 
-/// What is found in a schema or below it.
+/// Features of a schema or of those below it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Within {
-    /// A default.
+    /// True if there is a default.
     pub(super) defaults: bool,
-    /// A list that is a set or a map.
+    /// True if there is a list that is a set or a map.
     pub(super) keyed_lists: bool,
-    /// An embedded object.
+    /// True if there is an embedded object.
     pub(super) embedded: bool,
-    /// A rule in CEL.
+    /// True if there is a CEL rule.
     pub(super) rules: bool,
-    /// An object that may have fields of which nothing is said.
+    /// True if there is an object that may have unspecified fields.
     pub(super) open: bool,
 }
 
-/// What a schema says of fields that it does not name.
+/// Specification, in a schema, of fields that it does not name.
 #[derive(Debug, Default, PartialEq)]
 pub enum Additional {
     /// Nothing.
     #[default]
     Unsaid,
-    /// Whether there may be any.
+    /// True if there may be any.
     Allowed(bool),
     /// They are values of this schema.
     Schema(Box<Node>),
@@ -88,7 +88,7 @@ pub enum JsonType {
     Number,
     /// `true` or `false`.
     Boolean,
-    /// A name that is no type; nothing is of it.
+    /// A name that is not a type; no value is of it.
     Unknown,
 }
 
@@ -102,7 +102,7 @@ impl JsonType {
         (JsonType::Boolean, "boolean"),
     ];
 
-    /// The name in schemas.
+    /// Returns the name in schemas.
     pub fn name(self) -> &'static str {
         Self::NAMES
             .iter()
@@ -110,7 +110,7 @@ impl JsonType {
             .map_or("", |(_, name)| name)
     }
 
-    /// The type of that name in schemas.
+    /// Returns the type of that name in schemas.
     pub fn from_name(name: &str) -> Self {
         Self::NAMES
             .iter()
@@ -119,47 +119,47 @@ impl JsonType {
     }
 }
 
-/// What values must satisfy beyond their type.
+/// Checks of values beyond their type.
 #[derive(Debug, Default, PartialEq)]
 pub struct Checks {
-    /// The name of the form of texts and numbers; empty for none, and where no check is known for it.
+    /// Format of texts and numbers; empty if there is none, or none with a known check.
     pub format: SmolStr,
-    /// The name of a form for which no check is known. The reference takes it off schemas of objects, but not off those by which
-    /// it checks defaults.
+    /// Name of a format without a known check. The reference removes it from schemas of objects, but not from those by
+    /// which it checks defaults.
     pub unknown_format: SmolStr,
-    /// The name of a type that is none.
+    /// Name of a type that does not exist.
     pub unknown_type: SmolStr,
-    /// The least number.
+    /// Minimum of numbers.
     pub minimum: Option<Limit>,
-    /// The greatest number.
+    /// Maximum of numbers.
     pub maximum: Option<Limit>,
-    /// Numbers are multiples of this.
+    /// Factor of which numbers are multiples.
     pub multiple_of: Option<f64>,
-    /// The fewest letters.
+    /// Minimum number of characters.
     pub min_length: Option<i64>,
-    /// The most letters.
+    /// Maximum number of characters.
     pub max_length: Option<i64>,
-    /// What texts match.
+    /// Pattern that texts match.
     pub pattern: Option<Pattern>,
-    /// The fewest items.
+    /// Minimum number of items.
     pub min_items: Option<i64>,
-    /// The most items.
+    /// Maximum number of items.
     pub max_items: Option<i64>,
-    /// The fewest fields.
+    /// Minimum number of fields.
     pub min_properties: Option<i64>,
-    /// The most fields.
+    /// Maximum number of fields.
     pub max_properties: Option<i64>,
-    /// The values that are allowed; any where there are none.
+    /// Allowed values; any value if empty.
     pub values: Vec<Value>,
-    /// The fields that must be there.
+    /// Required fields.
     pub required: Vec<SmolStr>,
-    /// All of these hold.
+    /// Schemas that must all match.
     pub all_of: Vec<Node>,
-    /// One of these holds.
+    /// Schemas of which at least one must match.
     pub any_of: Vec<Node>,
-    /// Exactly one of these holds.
+    /// Schemas of which exactly one must match.
     pub one_of: Vec<Node>,
-    /// This does not hold.
+    /// Schema that must not match.
     pub not: Option<Box<Node>>,
 }
 
@@ -168,17 +168,17 @@ pub struct Checks {
 pub struct Limit {
     /// The bound.
     pub value: f64,
-    /// Whether the bound itself is out.
+    /// True if the bound itself is excluded.
     pub exclusive: bool,
 }
 
 impl Node {
-    /// Reads a JSON schema. What does not fit is passed over: definitions are validated before they are served.
+    /// Reads a JSON schema. Malformed parts are skipped: CRDs are validated before they are served.
     pub fn read(schema: &Value) -> Self {
         Self::read_sharing(schema, &PatternMemory::default())
     }
 
-    /// The same, where patterns are compiled into `memory` when that pays.
+    /// Reads a JSON schema, with patterns compiled into `memory` if that saves work.
     pub fn read_sharing(schema: &Value, memory: &PatternMemory) -> Self {
         Self::read_at(schema, memory, 0)
     }
@@ -243,7 +243,7 @@ impl Node {
         within
     }
 
-    /// The schemas of the junctors: under which keyword they stand, and where in its list.
+    /// Returns the schemas of the junctors: their keyword, their index in its list, and the schema.
     pub fn choices(&self) -> impl Iterator<Item = (&'static str, Option<usize>, &Node)> {
         let checks = self.checks.as_deref();
         let not = checks.and_then(|checks| checks.not.as_deref());
@@ -261,12 +261,12 @@ impl Node {
         not.map(|not| ("not", None, not)).into_iter().chain(listed)
     }
 
-    /// Whether the schema, or one below it, has a default.
+    /// Returns true if the schema, or one below it, has a default.
     pub fn has_defaults(&self) -> bool {
         self.within.defaults
     }
 
-    /// The schemas directly below: those of fields, of other fields, and of items.
+    /// Returns the schemas directly below: those of fields, of other fields, and of items.
     pub fn children(&self) -> impl Iterator<Item = &Node> {
         let additional = match &self.additional {
             Additional::Schema(of) => Some(&**of),
@@ -276,19 +276,19 @@ impl Node {
         named.chain(additional).chain(self.items.as_deref())
     }
 
-    /// Whether the schema or any below it has rules in CEL.
+    /// Returns true if the schema, or one below it, has CEL rules.
     pub fn leads_to_rules(&self) -> bool {
         self.within.rules
     }
 
-    /// The schema of the field `name`, if it is specified.
+    /// Returns the schema of the field `name`, if it is specified.
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub fn property(&self, name: &str) -> Option<&Node> {
         let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name));
         at.ok().map(|at| &self.properties[at].1)
     }
 
-    /// The schema of a field, be it specified by name or not.
+    /// Returns the schema of a field, specified by name or not.
     pub fn field(&self, name: &str) -> Option<&Node> {
         self.property(name).or(match &self.additional {
             Additional::Schema(of) => Some(of),
@@ -296,7 +296,7 @@ impl Node {
         })
     }
 
-    /// Whether the value is a `null` that may not stand there.
+    /// Returns true if the value is `null` and the schema is not nullable.
     pub(super) fn is_wrong_null(&self, value: &Value) -> bool {
         value.is_null() && !self.nullable
     }
@@ -383,7 +383,7 @@ impl Checks {
     }
 }
 
-/// The number as a float.
+/// Returns the number as a float.
 pub(super) fn float(value: &Value) -> Option<f64> {
     match value {
         Value::Int(number) => Some(*number as f64),

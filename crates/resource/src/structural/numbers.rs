@@ -1,4 +1,4 @@
-//! What is said of numbers: which of them a type holds, and how they are compared and shown.
+//! Ranges of number types, and the comparison and form of numbers in errors.
 
 use holdfast_gotext::number::general;
 use holdfast_value::Value;
@@ -7,7 +7,7 @@ use super::Node;
 use super::node::{JsonType, float};
 use super::value_path::ValuePath;
 
-/// The numbers that a type and a form of a schema hold.
+/// Range of numbers of a type and a format in a schema.
 pub(super) struct Range<'a> {
     pub(super) node: &'a Node,
     pub(super) format: &'a str,
@@ -15,16 +15,19 @@ pub(super) struct Range<'a> {
 }
 
 impl Range<'_> {
-    /// `IsValueValidAgainstRange`: what is said of a number that is none of them; `what` says which it is.
+    /// Returns the error of `IsValueValidAgainstRange` for a number outside the range of its type; `what` names the
+    /// number.
     pub(super) fn fault(&self, what: &str, value: &Value) -> Option<String> {
-        // Beside a type that is named, `x-kubernetes-int-or-string` makes it one of two, which bounds no numbers.
+        // Together with a named type, `x-kubernetes-int-or-string` makes it one of two types, which does not bound
+        // numbers.
         let integer = self.node.kind == Some(JsonType::Integer) && !self.node.int_or_string;
         let fits = match (value, self.format) {
             (Value::Int(number), "int32") if integer => i32::try_from(*number).is_ok(),
             (Value::Int(_), _) if integer => true,
             (_, "int32") if integer => float(value)
                 .is_some_and(|number| number.fract() == 0.0 && (-2f64.powi(31)..2f64.powi(31)).contains(&number)),
-            // The least number of 64 bits is beyond them in the fewest digits that identify it, which the reference reads again.
+            // The least 64-bit number, written with the fewest digits that identify it, exceeds 64 bits when the
+            // reference reads it again.
             _ if integer => float(value).is_some_and(|number| number.fract() == 0.0 && number.abs() < 2f64.powi(63)),
             (_, "float" | "float32") => float(value).is_some_and(|number| (number as f32).is_finite()),
             _ => true,
@@ -44,7 +47,7 @@ impl Range<'_> {
     }
 }
 
-/// Whether a number is beyond a bound. The reference compares whole numbers with the whole part of the bound.
+/// Returns true if a number exceeds a bound. The reference compares whole numbers with the whole part of the bound.
 pub(super) fn exceeds(
     value: &Value,
     bound: f64,
@@ -61,7 +64,7 @@ pub(super) fn exceeds(
     }
 }
 
-/// A bound as the reference shows it beside a number.
+/// Returns a bound in the form in which the reference reports it with a number.
 pub(super) fn shown_limit(value: &Value, bound: f64) -> Value {
     match value {
         Value::Int(_) => Value::Int(bound as i64),
@@ -69,7 +72,7 @@ pub(super) fn shown_limit(value: &Value, bound: f64) -> Value {
     }
 }
 
-/// A number as Go's `%v` shows it.
+/// Formats a number like Go's `%v`.
 pub(super) fn shown(number: &Value) -> String {
     match number {
         Value::Float(number) => general(*number),
@@ -81,12 +84,12 @@ pub(super) fn is_whole(value: &Value) -> bool {
     match value {
         Value::Float(number) => is_whole_number(*number),
         Value::Int(_) => true,
-        // What does not fit 64 bits with a sign is a float that is too large.
+        // A number beyond signed 64 bits is a float that is too large.
         _ => false,
     }
 }
 
-/// Whether a float is a whole number that every reader of JSON keeps.
+/// Returns true if a float is a whole number that every JSON reader preserves.
 pub(super) fn is_whole_number(number: f64) -> bool {
     number.fract() == 0.0 && number.abs() <= 9_007_199_254_740_991.0
 }

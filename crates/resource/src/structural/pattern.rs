@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use holdfast_cel::PatternMemory;
 use holdfast_value::SmolStr;
 
-/// A regular expression, compiled when it is first used.
+/// A regular expression, compiled on first use.
 #[derive(Debug)]
 pub struct Pattern {
     text: SmolStr,
@@ -19,13 +19,13 @@ impl PartialEq for Pattern {
     }
 }
 
-/// Why a regular expression cannot be read.
+/// Syntax error in a regular expression.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct PatternError(String);
 
 impl Pattern {
-    /// The expression `text`, which is compiled into `memory`.
+    /// Creates the expression `text`, which is compiled into `memory`.
     pub fn new(text: &str, memory: &PatternMemory) -> Self {
         Self {
             text: SmolStr::new(text),
@@ -34,12 +34,12 @@ impl Pattern {
         }
     }
 
-    /// The expression as it is written.
+    /// Returns the expression as written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Whether the expression matches anywhere in `text`. One that cannot be read matches nothing.
+    /// Returns true if the expression matches anywhere in `text`. An invalid expression matches nothing.
     pub fn matches(&self, text: &str) -> bool {
         let compiled = self
             .compiled
@@ -47,10 +47,10 @@ impl Pattern {
         compiled.as_ref().is_some_and(|regex| regex.is_match(text))
     }
 
-    /// Whether the expression can be read. It is not compiled for that.
+    /// Checks the syntax of an expression without compiling it.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// If the expression is invalid.
     pub fn check(text: &str) -> Result<(), PatternError> {
         holdfast_cel::check_pattern(text).map_err(PatternError)
     }
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_reported_and_matches_nothing() {
+    fn invalid_pattern_is_reported_and_matches_nothing() {
         assert!(Pattern::check("a(").is_err());
         assert!(Pattern::check("(?:a{1000}){1000}").is_err());
         assert!(Pattern::check(r"\pL{1000}(?:[^a]{500}){2}").is_ok());

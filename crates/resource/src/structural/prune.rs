@@ -1,4 +1,4 @@
-//! Dropping what a schema does not specify, and `null` where none may stand.
+//! Removal of unspecified fields, and of `null` in fields that are not nullable.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use super::node::Additional;
 use crate::FieldPath;
 use crate::schema::{ListRebuild, MapRebuild};
 
-/// The reference reports at most this many dropped fields.
+/// Maximum number of reported dropped fields, which is the reference's.
 const MAX_REPORTED: usize = 100;
 
 /// The fields that pruning dropped, for strict field validation.
@@ -36,7 +36,7 @@ impl Dropped {
         outcome
     }
 
-    /// Walks what stands at `path` of the object.
+    /// Walks the value at `path` of the object.
     pub(super) fn field_at<T>(&mut self, path: &FieldPath, walk: impl FnOnce(&mut Self) -> T) -> T {
         self.within(format_args!("{}", path.as_str()), walk)
     }
@@ -54,13 +54,13 @@ static UNSPECIFIED: LazyLock<Node> = LazyLock::new(Node::default);
 const IDENTITY: [&str; 3] = ["apiVersion", "kind", "metadata"];
 
 impl Node {
-    /// The value without the fields that are not specified; `None` if there are none such. At the root `is_object` is true:
-    /// what every object has stays.
+    /// Returns the value without unspecified fields; `None` if there are none. At the root, `is_object` is true: the
+    /// fields that every object has are kept.
     pub(super) fn prune(&self, value: &Value, is_object: bool, dropped: &mut Dropped) -> Option<Value> {
         self.prune_within(value, is_object, false, dropped)
     }
 
-    /// The same, where items of a list that keeps what is not specified do so too.
+    /// Prunes like [`Node::prune`]; in a list that preserves unknown fields, its items do so too.
     fn prune_within(&self, value: &Value, is_object: bool, keeps: bool, dropped: &mut Dropped) -> Option<Value> {
         let keeps = keeps || self.preserves_unknown;
         match value {
@@ -79,7 +79,7 @@ impl Node {
                 let pruned = dropped.field(name, |dropped| of.prune(value, false, dropped));
                 rebuild.keep_or_replace(at, pruned);
             } else if matches!(self.additional, Additional::Allowed(_)) {
-                // Whether other fields may be there is checked later; nothing is specified within them.
+                // A later check decides if other fields are allowed; nothing is specified within them.
                 let pruned = dropped.field(name, |dropped| UNSPECIFIED.prune(value, false, dropped));
                 rebuild.keep_or_replace(at, pruned);
             } else if keeps {
@@ -108,8 +108,8 @@ impl Node {
         rebuild.finish()
     }
 
-    /// The value without fields that hold `null` where none may stand and no default takes its place; `None` if there are
-    /// none such.
+    /// Returns the value without the fields that are `null` but neither nullable nor have a default; `None` if there
+    /// are none.
     pub(super) fn without_nulls(&self, value: &Value) -> Option<Value> {
         match value {
             Value::Map(map) => {
@@ -136,8 +136,8 @@ impl Node {
     }
 }
 
-/// The value with floats for whole numbers beyond 64 bits with a sign, as the reference reads them where no type says
-/// otherwise; `None` if there are none such.
+/// Returns the value with floats for whole numbers that exceed signed 64 bits, as the reference reads them unless a
+/// type specifies otherwise; `None` if there are none.
 fn rounded(value: &Value) -> Option<Value> {
     match value {
         Value::UInt(number) => Some(Value::Float(*number as f64)),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_specified_is_dropped_at_every_depth() {
+    fn unspecified_fields_are_dropped_at_every_depth() {
         let schema = r#"{"properties":{"spec":{"properties":{"a":{},"l":{"items":{"properties":{"c":{}}}},
             "m":{"additionalProperties":{"properties":{"d":{}}}}}}}}"#;
         let object =
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_specified_below_preserved_fields_is_pruned_again() {
+    fn specified_field_below_preserved_fields_is_pruned() {
         let schema = r#"{"properties":{"spec":{"x-kubernetes-preserve-unknown-fields":true,
             "properties":{"known":{"properties":{"a":{}}}}}}}"#;
         let (kept, dropped) = pruned(schema, r#"{"spec":{"free":{"z":1},"known":{"a":1,"z":1}}}"#);
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_specified_within_fields_that_are_only_allowed_or_forbidden() {
+    fn boolean_additional_properties_specify_nothing_within() {
         let object = r#"{"spec":{"a":{"b":1,"c":{"d":1}},"e":1}}"#;
         for allowed in ["true", "false"] {
             let schema = format!(r#"{{"properties":{{"spec":{{"additionalProperties":{allowed}}}}}}}"#);

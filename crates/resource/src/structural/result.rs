@@ -2,8 +2,8 @@ use std::collections::HashSet;
 
 use crate::{FieldError, FieldErrorKind};
 
-/// The result of a validation: its errors, and how much of the value was right, by which the reference chooses the failure
-/// that it reports for `anyOf` and `oneOf`.
+/// Result of a validation: its errors, and the number of valid parts, by which the reference chooses the failure that
+/// it reports for `anyOf` and `oneOf`.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) errors: Vec<FieldError>,
@@ -20,7 +20,7 @@ impl Outcome {
         self.right += other.right;
     }
 
-    /// The same, where both may have the same error: it stays once.
+    /// Merges another result, without repeating errors of both.
     pub(super) fn merge_distinct(&mut self, mut other: Outcome) {
         if !self.errors.is_empty() && !other.errors.is_empty() {
             let known: HashSet<_> = self.errors.iter().map(identity).collect();
@@ -34,7 +34,7 @@ impl Outcome {
     }
 }
 
-/// What makes errors the same: what their text is made of, but for the value.
+/// Returns the identity of an error for deduplication: the parts of its text, except the value.
 fn identity(error: &FieldError) -> (FieldErrorKind, &str, &str) {
     (error.kind, error.field.as_str(), &error.detail)
 }

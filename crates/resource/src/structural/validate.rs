@@ -1,4 +1,4 @@
-//! Checking values against a schema, in the order and the words of the reference (go-openapi).
+//! Validation of values against a schema, in the order and the words of the reference (go-openapi).
 
 use std::sync::LazyLock;
 
@@ -13,20 +13,20 @@ use super::result::Outcome;
 use super::value_path::{Step, ValuePath};
 use crate::{FieldError, FieldErrorKind, FieldPath};
 
-/// The checks of a schema that has none.
+/// The checks of a schema without any.
 static UNCHECKED: LazyLock<Checks> = LazyLock::new(Checks::default);
 
-/// The most errors that are reported of one object.
+/// Maximum number of reported errors of one object.
 const MAX_ERRORS: usize = 1000;
 
-/// The value that stood at the same place before. What was wrong then and is as it was does no harm
+/// The old value at the same path. Errors of a value that was already invalid and is unchanged are ignored
 /// (<https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-ratcheting>).
 #[derive(Clone, Copy, Debug)]
 pub struct Ratchet<'v>(pub &'v Value);
 
 impl Node {
-    /// What is wrong with a value. `root` is where it stands in its object; the words of messages begin below it. With the
-    /// value that was there before, only what changed is reported.
+    /// Validates a value. `root` is its path in its object; the paths in messages begin below it. With the old value,
+    /// only errors of changed values are reported.
     pub fn validate(&self, value: &Value, old: Option<Ratchet<'_>>, root: &FieldPath) -> Vec<FieldError> {
         let validation = Validation {
             root,
@@ -37,7 +37,7 @@ impl Node {
         errors
     }
 
-    /// What is wrong with a default. The reference does not ask of it whether a whole number or a text is one.
+    /// Validates a default. For defaults, the reference does not check that a value is a whole number or a text.
     pub(super) fn validate_default(&self, default: &Value, root: &FieldPath) -> Vec<FieldError> {
         let validation = Validation { root, of_default: true };
         let mut errors = validation.value(self, default, None, &ValuePath::ROOT).errors;
@@ -52,7 +52,7 @@ struct Validation<'a> {
 }
 
 impl Validation<'_> {
-    /// A value that has a place of its own: what is wrong with it is forgiven if it is as it was.
+    /// Validates a value with a path of its own: its errors are ignored if it is unchanged.
     fn value(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &ValuePath<'_>) -> Outcome {
         let mut outcome = self.schema(node, value, old, place);
         if !outcome.is_valid() && old.is_some_and(|old| node.is_same(value, old.0)) {
@@ -61,7 +61,7 @@ impl Validation<'_> {
         outcome
     }
 
-    /// A value against one schema, be it that of its place or one within `allOf` and its like.
+    /// Validates a value against one schema: that of its path, or one within `allOf` and similar keywords.
     fn schema(&self, node: &Node, value: &Value, old: Option<Ratchet<'_>>, place: &ValuePath<'_>) -> Outcome {
         let mut outcome = Outcome::default();
         let checks = node.checks.as_deref();
@@ -72,7 +72,7 @@ impl Validation<'_> {
             }
             return outcome;
         }
-        // What was right is counted with each part, whether there is anything to check in it or not.
+        // Valid parts are counted, even those without checks.
         let mut merge = |part: Outcome| {
             outcome.merge_distinct(part);
             outcome.count();
@@ -102,12 +102,12 @@ impl Validation<'_> {
         outcome
     }
 
-    /// Whether a whole number or a text is required. The reference does not check it of defaults.
+    /// Returns true if a whole number or a text is required. The reference does not check this for defaults.
     fn int_or_string(&self, node: &Node) -> bool {
         node.int_or_string && !self.of_default
     }
 
-    /// The required form.
+    /// Returns the required format.
     fn format_of<'c>(&self, checks: &'c Checks) -> &'c str {
         match checks.format.as_str() {
             "" if self.of_default => &checks.unknown_format,
@@ -135,7 +135,7 @@ impl Validation<'_> {
         self.wrong_type(place, types, "null")
     }
 
-    /// Whether the value is of the type; numbers and texts are of the form that is named, in the reference's sense.
+    /// Checks that the value is of the type; numbers and texts must have the named format, in the reference's sense.
     fn kind(&self, node: &Node, format: &str, value: &Value, place: &ValuePath<'_>) -> Outcome {
         let found = json_type(value);
         let int_or_string = self.int_or_string(node);
@@ -168,7 +168,7 @@ impl Validation<'_> {
         self.error(FieldErrorKind::TypeInvalid, &name, Some(found.into()), detail)
     }
 
-    /// An error at a field.
+    /// Returns an error of a field.
     fn error(&self, kind: FieldErrorKind, name: &str, value: Option<Value>, detail: String) -> Outcome {
         let name = name.trim_start_matches('.');
         let field = if name.is_empty() {
@@ -187,14 +187,14 @@ impl Validation<'_> {
         }
     }
 
-    /// A value that is not what its field may hold; `what` follows the name of the field and `in body`.
+    /// Returns the error that a value is invalid; `what` follows the name of the field and `in body`.
     fn invalid(&self, place: &ValuePath<'_>, value: impl Into<Value>, what: impl std::fmt::Display) -> Outcome {
         let name = place.text();
         let detail = format!("{name} in body {what}");
         self.error(FieldErrorKind::Invalid, &name, Some(value.into()), detail)
     }
 
-    /// An error of the object as a whole.
+    /// Returns an error of the object as a whole.
     fn of_root(&self, detail: String) -> Outcome {
         self.error(FieldErrorKind::Invalid, "", Some("".into()), detail)
     }
@@ -310,7 +310,7 @@ impl Validation<'_> {
         if let Some(error) = range.fault("Checked", value) {
             outcome.merge(self.of_root(error));
         }
-        // A bound that is no number of the type is reported, and then compared as the float that it is.
+        // A bound that is not a number of the type is reported, and then compared as a float.
         let bound = |what: &str, bound: f64, outcome: &mut Outcome| match range.fault(what, &Value::Float(bound)) {
             Some(error) => {
                 outcome.merge(self.of_root(error));
@@ -353,7 +353,7 @@ impl Validation<'_> {
         outcome
     }
 
-    /// `MultipleOfNativeType`: whole numbers are compared with the whole part of the factor.
+    /// Validates `multipleOf` (`MultipleOfNativeType`): whole numbers are compared with the whole part of the factor.
     fn multiple(&self, value: &Value, of: f64, place: &ValuePath<'_>) -> Outcome {
         let of = shown_limit(value, of);
         let factor = float(&of).unwrap_or_default();
@@ -486,7 +486,7 @@ fn json_type(value: &Value) -> JsonType {
         Value::Null => JsonType::Unknown,
         Value::Bool(_) => JsonType::Boolean,
         Value::Int(_) => JsonType::Integer,
-        // Go holds what does not fit 64 bits with a sign as a float.
+        // Go decodes numbers beyond signed 64 bits as floats.
         Value::UInt(_) | Value::Float(_) => JsonType::Number,
         Value::String(_) => JsonType::String,
         Value::List(_) => JsonType::Array,
@@ -494,8 +494,8 @@ fn json_type(value: &Value) -> JsonType {
     }
 }
 
-/// Whether the value is one that `enum` lists. Numbers are brought to the type of the one listed, but not those within lists and
-/// maps; null is never listed.
+/// Returns true if the value is one that `enum` lists. Numbers are converted to the type of the listed one, except
+/// within lists and maps; null is never listed.
 fn is_listed(value: &Value, listed: &Value) -> bool {
     match (value, listed) {
         (Value::Null, _) => false,
@@ -505,7 +505,7 @@ fn is_listed(value: &Value, listed: &Value) -> bool {
     }
 }
 
-/// Whether two values are the same and of the same types.
+/// Returns true if two values are equal and of the same types.
 fn is_alike(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Int(_), Value::Float(_)) | (Value::Float(_), Value::Int(_)) => false,

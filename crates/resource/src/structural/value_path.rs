@@ -1,8 +1,8 @@
-//! Where a walk over an object stands.
+//! Path of a value during a walk over an object.
 
 use crate::FieldPath;
 
-/// Where a value stands; text is made of it only for what is wrong.
+/// Path of a value; its text is built only for errors.
 #[derive(Clone, Copy)]
 pub(super) struct ValuePath<'p> {
     pub(super) above: Option<&'p ValuePath<'p>>,
@@ -24,7 +24,7 @@ impl<'p> ValuePath<'p> {
         step: Step::Root,
     };
 
-    /// A place right below this one.
+    /// Returns a path directly below this one.
     pub(super) fn below(&'p self, step: Step<'p>) -> ValuePath<'p> {
         ValuePath {
             above: Some(self),
@@ -32,7 +32,8 @@ impl<'p> ValuePath<'p> {
         }
     }
 
-    /// As messages of schema validation name the place: the fields that no schema names are fields like others there.
+    /// Returns the path in the form of schema validation messages: there, fields that no schema names are fields like
+    /// others.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         self.write(&mut text);
@@ -59,7 +60,7 @@ impl<'p> ValuePath<'p> {
         }
     }
 
-    /// The path of the place, where `root` is that of the value that the walk began at: the fields that no schema names are
+    /// Returns the path, where `root` is that of the value at which the walk began: the fields that no schema names are
     /// keys there.
     pub(super) fn path(&self, root: &FieldPath) -> FieldPath {
         let Some(above) = self.above else { return root.clone() };

@@ -1,10 +1,10 @@
-//! How long ago something was, in the words of `kubectl get`.
+//! Time since an event, in the format of `kubectl get`.
 
 use std::time::{Duration, SystemTime};
 
 use holdfast_gotext::time::{Precision, Timestamp};
 
-/// A length in seconds and its sign.
+/// A length in seconds and its symbol.
 type Unit = (u64, char);
 
 const MINUTE: u64 = 60;
@@ -12,10 +12,10 @@ const HOUR: u64 = 60 * MINUTE;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
 
-/// Durations of the reference are no longer than this.
+/// Maximum duration of the reference.
 const LONGEST: Duration = Duration::from_nanos(i64::MAX as u64);
 
-/// How long before `now` the RFC 3339 `time` was; `<unknown>` where there is none.
+/// Returns the time from the RFC 3339 `time` to `now`; `<unknown>` without a time.
 pub fn age(time: Option<&str>, now: SystemTime) -> String {
     let Some(time) = time.and_then(parse_time) else {
         return "<unknown>".to_owned();
@@ -27,10 +27,10 @@ pub fn age(time: Option<&str>, now: SystemTime) -> String {
     }
 }
 
-/// A duration as people say it: two units at most, and the smaller one only where it counts.
+/// Formats a duration for people: two units at most, and the smaller one only if it matters.
 pub fn duration(passed: Duration) -> String {
     let seconds = passed.as_secs();
-    // Below each bound: the unit, and the smaller unit that is shown beside it.
+    // Below each bound: the unit, and the smaller unit that is added to it.
     let steps: [(u64, u64, char, Option<Unit>); 9] = [
         (2 * MINUTE, 1, 's', None),
         (10 * MINUTE, MINUTE, 'm', Some((1, 's'))),
@@ -53,7 +53,7 @@ pub fn duration(passed: Duration) -> String {
     }
 }
 
-/// Reads a time as objects state it: RFC 3339, with or without a fraction of a second.
+/// Reads a time in the form of objects: RFC 3339, with or without a fraction of a second.
 pub fn parse_time(text: &str) -> Option<SystemTime> {
     let (time, _) = Timestamp::parse_in_zone(text, Precision::Seconds).ok()?;
     Some(time.into())

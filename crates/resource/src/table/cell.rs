@@ -1,4 +1,4 @@
-//! The rules by which cells come about.
+//! The rules for the content of cells.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -10,11 +10,11 @@ use super::age::{age, parse_time};
 use crate::jsonpath::JsonPath;
 use crate::selector::LabelSelector;
 
-/// How a cell comes about.
+/// Rule for the content of a cell.
 #[derive(Clone, Debug)]
 pub struct Cell {
     rule: Rule,
-    /// What is shown where nothing stands; empty text for most.
+    /// Text for a missing value; empty for most.
     missing: SmolStr,
 }
 
@@ -31,12 +31,12 @@ enum Rule {
     Join(Path, SmolStr, SmolStr),
     Pair(Path, Path),
     Condition(SmolStr),
-    /// What the function reads: paths; the whole object where there are none.
+    /// Function and the paths that it reads; none if it reads the whole object.
     Computed(Function, Vec<Path>),
     Defined(Box<JsonPath>, SmolStr),
 }
 
-/// The name of a cell that is more than what stands at a path, and the function that makes it of an object.
+/// Name of a cell that is more than the value at a path, and the function that computes it from an object.
 pub type NamedCell = (&'static str, fn(&Value, SystemTime) -> Value);
 
 #[derive(Clone, Copy)]
@@ -52,22 +52,22 @@ impl fmt::Debug for Function {
 type Path = Vec<SmolStr>;
 
 impl Cell {
-    /// Reads a rule; what stands behind ` else ` is shown where nothing stands.
+    /// Parses a rule; the text after ` else ` replaces a missing value.
     ///
-    /// | rule | what is shown |
+    /// | rule | cell |
     /// |---|---|
     /// | `text PATH` | text, or a scalar as text |
-    /// | `value PATH` | what stands there, as it is |
-    /// | `number PATH`, `boolean PATH` | a number or boolean; 0 and false where nothing stands |
-    /// | `age PATH,PATH` | how long ago the first of these times was |
-    /// | `count PATH,PATH` | how many entries these lists and maps have together |
+    /// | `value PATH` | the value, unchanged |
+    /// | `number PATH`, `boolean PATH` | a number or boolean; 0 and false for a missing value |
+    /// | `age PATH,PATH` | the time since the first of these times |
+    /// | `count PATH,PATH` | the number of entries of these lists and maps together |
     /// | `labels PATH` | a map as `k=v,k=v` |
     /// | `selector PATH` | the text of a label selector |
-    /// | `join PATH FIELD SEPARATOR` | the fields of a list's items (`.` for the items themselves); `_` in the separator is a blank |
-    /// | `pair PATH PATH` | two texts with a slash between them, numbers being 0 where nothing stands |
+    /// | `join PATH FIELD SEPARATOR` | the fields of a list's items (`.`: the items); `_` in the separator is a blank |
+    /// | `pair PATH PATH` | two texts with a slash between them; a missing number is 0 |
     /// | `condition TYPE` | the status of a condition |
-    /// | `computed NAME` | what one of `cells` makes of the object |
-    /// | `computed NAME from PATH,PATH` | the same, where it reads no more than these |
+    /// | `computed NAME` | the result of one of `cells` for the object |
+    /// | `computed NAME from PATH,PATH` | the same, if it reads only these paths |
     pub fn parse(text: &str, cells: &[NamedCell]) -> Option<Cell> {
         let (text, missing) = text.split_once(" else ").unwrap_or((text, ""));
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -94,7 +94,7 @@ impl Cell {
         Some(Cell { rule, missing })
     }
 
-    /// A cell of a column that a definition describes: the first value that `path` finds, shown as one of the types of
+    /// Creates a cell of a column in a CRD: the first value that `path` finds, formatted as one of the types of
     /// columns.
     pub fn defined(path: JsonPath, data_type: &str) -> Cell {
         Cell {
@@ -103,7 +103,7 @@ impl Cell {
         }
     }
 
-    /// The cell of `object`.
+    /// Returns the cell of `object`.
     pub fn of(&self, object: &Value, now: SystemTime) -> Value {
         let text = match &self.rule {
             Rule::Value(path) => match at(object, path) {
@@ -153,7 +153,7 @@ impl Cell {
         }
     }
 
-    /// Adds to `selected` what the cell reads. Returns false if that is not known.
+    /// Adds the fields that the cell reads to `selected`. Returns false if they are unknown.
     pub fn select(&self, selected: &mut Selected) -> bool {
         let mut add = |path: &[SmolStr], more: &[&str]| {
             selected.add(path.iter().map(SmolStr::as_str).chain(more.iter().copied()));
@@ -200,18 +200,18 @@ pub(super) fn at<'a>(object: &'a Value, path: &[SmolStr]) -> Option<&'a Value> {
     (!found.is_null()).then_some(found)
 }
 
-/// The items of the list at `keys`; none where there is no list.
+/// Returns the items of the list at `keys`; none if there is no list.
 pub fn items<'a>(object: &'a Value, keys: &[&str]) -> &'a [Value] {
     object.at(keys).and_then(Value::as_list).map_or(&[], |list| &list[..])
 }
 
-/// The condition of that type in `status.conditions`.
+/// Returns the condition of that type in `status.conditions`.
 pub fn condition<'a>(object: &'a Value, of: &str) -> Option<&'a Value> {
     let mut conditions = items(object, &["status", "conditions"]).iter();
     conditions.find(|condition| condition.str_at(&["type"]) == Some(of))
 }
 
-/// A scalar as text, and anything else as JSON.
+/// Returns a scalar as text, and anything else as JSON.
 pub fn scalar_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.to_string(),
@@ -219,7 +219,7 @@ pub fn scalar_text(value: &Value) -> String {
     }
 }
 
-/// A value in a column of a type that a definition names; `null` where it is of another type.
+/// Returns a value in a column of a type from a CRD; `null` if it is of another type.
 fn defined_cell(value: &Value, data_type: &str, now: SystemTime) -> Value {
     match (data_type, value) {
         (_, Value::Null) => Value::Null,
@@ -229,7 +229,7 @@ fn defined_cell(value: &Value, data_type: &str, now: SystemTime) -> Value {
         ("number", Value::UInt(number)) => Value::Float(*number as f64),
         ("integer", Value::Int(_) | Value::UInt(_)) | ("number", Value::Float(_)) => value.clone(),
         ("boolean", Value::Bool(_)) => value.clone(),
-        // What no time was written for is no time.
+        // The texts of missing times are not times.
         ("date", Value::String(text)) if matches!(text.as_str(), "" | "null") => age(None, now).into(),
         ("date", Value::String(text)) => match parse_time(text) {
             Some(_) => age(Some(text), now).into(),
@@ -239,7 +239,7 @@ fn defined_cell(value: &Value, data_type: &str, now: SystemTime) -> Value {
     }
 }
 
-/// A map as `k=v`, comma-joined in the order of the keys.
+/// Returns a map as `k=v`, comma-joined in the order of the keys.
 fn labels_text(labels: &Value) -> String {
     let mut text = String::new();
     for (at, (key, value)) in labels.as_map().into_iter().flatten().enumerate() {
@@ -253,7 +253,7 @@ fn labels_text(labels: &Value) -> String {
     text
 }
 
-/// A label selector as text; one of labels alone is the text of these.
+/// Returns a label selector as text; one with only labels is the text of these.
 fn selector_text(selector: &Value) -> String {
     match selector.get("matchExpressions") {
         Some(_) => LabelSelector::from_object(selector).to_string(),
@@ -276,7 +276,7 @@ fn join(list: Option<&Value>, field: &str, separator: &str) -> String {
     text
 }
 
-/// Appends what [`scalar_text`] says.
+/// Appends the result of [`scalar_text`].
 fn push_scalar(value: &Value, text: &mut String) {
     match value {
         Value::String(scalar) => text.push_str(scalar),
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cells_read_is_enough_for_them() {
+    fn selected_fields_suffice_for_cells() {
         let text = br#"{"metadata":{"name":"a","creationTimestamp":"1970-01-01T00:00:00Z"},"other":{"large":[1]},
             "spec":{"replicas":3,"selector":{"matchLabels":{"a":"1"}},"containers":[{"name":"x"},{"image":"i"}],"args":["b"]},
             "status":{"conditions":[{"type":"Ready","status":"True"}]},"data":{"k":"v"}}"#;

@@ -1,8 +1,8 @@
-//! Server-side printing: what the columns of a resource's table hold
+//! Server-side printing: the columns of a resource's table
 //! (<https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables>).
 //!
-//! A column is data: a heading and a rule for its cells, read from text. Most rules are a path and how to show what stands
-//! there; the few that are more have a name, and a function that the kind brings along.
+//! A column is data: a heading and a rule for its cells, read from text. Most rules are a path and a format for its
+//! value; the few others have a name, and a function that the kind provides.
 
 mod age;
 mod cell;
@@ -22,19 +22,19 @@ pub struct Column {
     pub name: SmolStr,
     /// The type of its cells: `string`, `integer`, `boolean`, `date`.
     pub data_type: SmolStr,
-    /// How the type is meant: `name` for names, else empty.
+    /// Format of the type: `name` for names, otherwise empty.
     pub format: SmolStr,
-    /// What it shows, for people.
+    /// Description for people.
     pub description: SmolStr,
-    /// 0 for columns that are always shown, 1 for those of wide tables.
+    /// 0 for columns that are always included, 1 for those of wide tables.
     pub priority: i64,
-    /// How its cells come about.
+    /// Rule for its cells.
     pub cell: Cell,
 }
 
 impl Column {
-    /// Reads a column from text: `HEADING | TYPE[:FORMAT] | PRIORITY | RULE`. See [`Cell::parse`] for the rules; `cells` are
-    /// those that they may name.
+    /// Reads a column from text: `HEADING | TYPE[:FORMAT] | PRIORITY | RULE`. See [`Cell::parse`] for the rules;
+    /// `cells` are the named cells.
     pub fn parse(line: &str, cells: &[NamedCell]) -> Option<Column> {
         let mut parts = line.splitn(4, '|').map(str::trim);
         let (name, data_type, priority, rule) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
@@ -49,12 +49,12 @@ impl Column {
         })
     }
 
-    /// Adds to `selected` what the cell reads. Returns false if that is not known.
+    /// Adds the fields that the cell reads to `selected`. Returns false if they are unknown.
     pub fn select(&self, selected: &mut Selected) -> bool {
         self.cell.select(selected)
     }
 
-    /// The cell of `object`.
+    /// Returns the cell of `object`.
     pub fn cell(&self, object: &Value, now: SystemTime) -> Value {
         self.cell.of(object, now)
     }

@@ -1,4 +1,4 @@
-//! A place as text, which is made for what is wrong alone.
+//! Text of a path, which is built only for errors.
 
 use holdfast_value::pointer;
 use smol_str::format_smolstr;
@@ -7,7 +7,7 @@ use super::{Step, ValuePath};
 use crate::FieldPath;
 
 impl ValuePath<'_> {
-    /// The place in the form of errors.
+    /// Returns the path in the form of errors.
     pub(super) fn field_path(&self) -> FieldPath {
         let above = self.above.map(ValuePath::field_path).unwrap_or_default();
         match self.step {

@@ -8,7 +8,7 @@ use super::super::Node;
 use super::super::node::{Additional, JsonType};
 use super::{CompileContext, Rule, RuleTimings};
 
-/// What the rules of one schema may name: `self`, and `oldSelf`, which is what stood there before.
+/// Environment of the rules of one schema, with the variables `self` and `oldSelf`, the old value at the same path.
 #[derive(Debug)]
 pub struct RuleEnvironment {
     decl: Arc<DeclType>,
@@ -16,20 +16,21 @@ pub struct RuleEnvironment {
     optional: Environment,
 }
 
-/// A rule that can be run.
+/// A compiled rule.
 #[derive(Debug)]
 pub struct CompiledRule {
-    /// What must be true; `None` where nothing is said, and an error in the words of the reference where it does not
+    /// Condition that must be true; `None` if it is empty, and an error in the words of the reference if it does not
     /// compile.
     pub program: Result<Option<Program>, String>,
-    /// The text that is reported where it is not, if one is said and the rule itself compiles.
+    /// Expression of the error message, if there is one and the rule itself compiles.
     pub message: Option<Result<Program, String>>,
-    /// Whether the rule is about a change: it names `oldSelf`.
+    /// True if this is a transition rule: it names `oldSelf`.
     pub uses_old_self: bool,
 }
 
 impl RuleEnvironment {
-    /// That of values of `decl`. Environments that are made from one `base` share compiled regular expressions.
+    /// Creates the environment for values of `decl`. Environments created from one `base` share compiled regular
+    /// expressions.
     pub fn new(base: &Environment, decl: Arc<DeclType>) -> Self {
         let environment = base.clone().with_object("self", Arc::clone(&decl));
         Self {
@@ -39,7 +40,7 @@ impl RuleEnvironment {
         }
     }
 
-    /// How expressions see the values.
+    /// Returns the type of the values in expressions.
     pub fn decl(&self) -> &Arc<DeclType> {
         &self.decl
     }
@@ -77,7 +78,7 @@ impl RuleEnvironment {
         }
     }
 
-    /// The variables of rules without optional `oldSelf`, or of those with it; in both, `self` is set.
+    /// Returns the variables of rules without optional `oldSelf`, or of those with it; in both, `self` is set.
     pub(super) fn activation(&self, optional: bool, own: CelValue) -> Activation {
         let environment = if optional { &self.optional } else { &self.plain };
         Activation::new(environment).with("self", own)
@@ -92,13 +93,13 @@ fn compile_message(error: CompileError, what: &str, wrong_type: &str) -> String 
     }
 }
 
-/// The rules of a schema and of what lies below it, compiled. There is a node for each schema that has rules, or leads to
+/// The compiled rules of a schema and of those below it. There is a node for each schema that has rules or leads to
 /// some.
 #[derive(Debug)]
 pub struct Rules {
     pub(super) environment: RuleEnvironment,
     pub(super) own: Vec<OwnRule>,
-    /// The name of the type of values, as the schema has it; empty where it has none.
+    /// Name of the type of values in the schema; empty if it has none.
     pub(super) type_name: &'static str,
     /// Sorted by name.
     pub(super) properties: Vec<(SmolStr, Rules)>,
@@ -111,12 +112,12 @@ pub struct Rules {
 pub(super) struct OwnRule {
     pub(super) rule: Rule,
     pub(super) compiled: CompiledRule,
-    /// The field that errors name, relative to the value; empty for the value itself.
+    /// Path of the field that errors name, relative to the value; empty for the value itself.
     pub(super) field: SmolStr,
 }
 
 impl Rules {
-    /// The rules of `node`; `None` where there are none. `is_resource` says that its values are objects of their own.
+    /// Compiles the rules of `node`; `None` if there are none. `is_resource` means that its values are whole objects.
     pub fn new(node: &Node, is_resource: bool, context: &CompileContext) -> Option<Self> {
         if !node.within.rules {
             return None;
@@ -133,7 +134,7 @@ impl Rules {
         let properties = node.properties.iter().filter_map(|(name, of)| {
             let decl = match escape(name) {
                 Some(_) => decl.property(name).cloned(),
-                // Expressions above cannot name it; those that stand there can say `self`.
+                // Expressions above cannot name it; those of the field itself can use `self`.
                 None => of.decl_type(of.embedded).map(Arc::new),
             };
             Some((name.clone(), Self::of(of, decl?, base)?))
@@ -169,14 +170,14 @@ impl Rules {
 }
 
 impl Rules {
-    /// The rules of the property `name`.
+    /// Returns the rules of the property `name`.
     #[expect(clippy::indexing_slicing, reason = "the index was found in this very list")]
     pub(in crate::structural) fn property(&self, name: &str) -> Option<&Rules> {
         let at = self.properties.binary_search_by(|(known, _)| known.as_str().cmp(name));
         at.ok().map(|at| &self.properties[at].1)
     }
 
-    /// The rules of the items of a list.
+    /// Returns the rules of the items of a list.
     pub(in crate::structural) fn items(&self) -> Option<&Rules> {
         self.items.as_deref()
     }

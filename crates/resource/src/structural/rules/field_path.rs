@@ -1,31 +1,32 @@
-//! Paths to fields as rules write them: `.spec.name` and `['a key']`.
+//! Paths of fields in rules: `.spec.name` and `['a key']`.
 
 use super::super::Node;
 use super::super::node::Additional;
 use crate::FieldPath;
 
-/// How a path may name fields.
+/// Syntax for fields in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Notation {
-    /// `.a`, and `['a']` for names that are no words.
+    /// `.a`, and `['a']` for names that are not identifiers.
     Bracketed,
-    /// `.a` alone.
+    /// Only `.a`.
     Dotted,
 }
 
 impl Node {
-    /// The field below values of this schema that a rule names by `path`; the path of errors is relative to the value.
+    /// Returns the field below values of this schema that a rule names by `path`; the path of errors is relative to the
+    /// value.
     ///
     /// # Errors
-    /// Why the path leads to none.
+    /// If the path leads to no field.
     pub fn field_path(&self, path: &str) -> Result<FieldPath, String> {
         self.at_path(path, Notation::Bracketed).map(|(path, _)| path)
     }
 
-    /// The field that `path` leads to, and its schema, if it has one.
+    /// Returns the field that `path` leads to, and its schema, if it has one.
     ///
     /// # Errors
-    /// Why the path leads to none.
+    /// If the path leads to no field.
     pub fn at_path(&self, path: &str, notation: Notation) -> Result<(FieldPath, Option<&Node>), String> {
         let mut tokens = Tokens(path);
         let (mut node, mut found) = (Some(self), FieldPath::default());
@@ -58,7 +59,7 @@ impl Node {
     }
 }
 
-/// The parts of a path: `.`, `[`, `]`, texts in quotes, and what stands between them.
+/// The parts of a path: `.`, `[`, `]`, quoted texts, and the text between them.
 struct Tokens<'t>(&'t str);
 
 impl<'t> Tokens<'t> {

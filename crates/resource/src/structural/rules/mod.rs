@@ -1,9 +1,9 @@
-//! Rules of custom resources in CEL (`x-kubernetes-validations`;
+//! CEL rules of custom resources (`x-kubernetes-validations`;
 //! <https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/#validation-rules>).
 //!
-//! A [`Rule`] is what a schema says. [`RuleEnvironment`] compiles the rules of one schema: where a definition is checked, to
-//! see whether they compile and what they may cost, and once more when objects are first checked, into [`Rules`], which
-//! follow the schema as far as there are rules in it. Values are read in place: a rule sees the object itself.
+//! A [`Rule`] is the rule in a schema. [`RuleEnvironment`] compiles the rules of one schema: when a CRD is validated,
+//! to check that they compile and to estimate their cost, and again when objects are first validated, into [`Rules`],
+//! which mirror the schema as far as it contains rules. Values are not copied: a rule reads the object itself.
 
 mod compile;
 mod field_path;

@@ -1,6 +1,6 @@
 use holdfast_value::{SmolStr, Value};
 
-/// The reasons that a rule may give for a refusal, in the order of messages.
+/// Reasons that a rule may give for an error, in the order of messages.
 const REASONS: [&str; 4] = [
     "FieldValueDuplicate",
     "FieldValueForbidden",
@@ -8,20 +8,20 @@ const REASONS: [&str; 4] = [
     "FieldValueRequired",
 ];
 
-/// A rule as a schema says it.
+/// A rule in a schema.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rule {
-    /// What must be true, in CEL.
+    /// Condition that must be true, in CEL.
     pub rule: SmolStr,
-    /// What is reported where it is not; empty for words made of the rule.
+    /// Error message; if empty, the message is built from the rule.
     pub message: SmolStr,
-    /// A text in CEL that is reported rather than the message, where it can be evaluated; empty for none.
+    /// CEL expression of the error message, used instead of the message if it can be evaluated; empty for none.
     pub message_expression: SmolStr,
     /// The reported reason, such as `FieldValueForbidden`.
     pub reason: Option<SmolStr>,
-    /// The field below that is named where the rule does not hold, such as `.name`; empty for the value itself.
+    /// Path of the field below that the error names, such as `.name`; empty for the value itself.
     pub field_path: SmolStr,
-    /// Whether `oldSelf` is optional, so that the rule runs where there was no value before.
+    /// True if `oldSelf` is optional, so that the rule also runs without an old value.
     pub optional_old_self: Option<bool>,
 }
 
@@ -38,12 +38,12 @@ impl Rule {
         }
     }
 
-    /// The reasons that rules may give.
+    /// Returns the reasons that rules may give.
     pub fn reasons() -> &'static [&'static str] {
         &REASONS
     }
 
-    /// The rule as messages of the reference show it.
+    /// Returns the rule in the form of the reference's messages.
     pub fn shown(&self) -> String {
         let quoted = |text: &SmolStr| Value::String(text.clone());
         let optional = self.optional_old_self.map_or(Value::Null, Value::Bool);
@@ -57,7 +57,7 @@ impl Rule {
         )
     }
 
-    /// By what messages name the rule: its message, and else itself.
+    /// Returns the rule's name in messages: its message, or otherwise its expression.
     pub(super) fn name(&self) -> &str {
         if self.message.is_empty() {
             self.rule.trim()
@@ -66,7 +66,7 @@ impl Rule {
         }
     }
 
-    /// The message where the rule does not hold and has no message of its own.
+    /// Returns the error message of a rule without a message of its own.
     pub(super) fn plain_message(&self) -> String {
         if self.message.is_empty() {
             format!("failed rule: {}", self.name())

@@ -1,4 +1,4 @@
-//! Running rules on an object.
+//! Evaluation of rules on an object.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use super::Rules;
 use super::compile::OwnRule;
 use crate::{FieldError, FieldPath, Findings};
 
-/// The most errors, and the most warnings, that are reported of one object.
+/// Maximum number of reported errors, and of warnings, of one object.
 const MOST: usize = 1000;
 
-/// The longest text that an expression may make for an error, in bytes.
+/// Maximum length of a message that an expression returns, in bytes.
 const MAX_MESSAGE: usize = 5 * 1024;
 
-/// What rules may cost together, so that the time for an object has an end.
+/// Shared cost limit of rules, which bounds the time for an object.
 pub type RuleBudget = Budget<'static>;
 
 impl Rules {
-    /// Runs the rules on a value of the schema `node` that they were made of. `root` is the path of the value. With the value
-    /// that was there before (`old`), rules about changes run too; `ratchets` says that rules which do not hold are warned of
-    /// only, where nothing changed.
+    /// Runs the rules on a value of the schema `node` from which they were compiled. `root` is the path of the value.
+    /// With the old value (`old`), transition rules run too; `ratchets` means that failed rules only produce warnings
+    /// for unchanged values.
     pub fn validate(
         &self,
         node: &Node,
@@ -59,7 +59,7 @@ impl Rules {
     }
 }
 
-/// A value and what it was before.
+/// A value and its old value.
 struct Correlated<'c> {
     node: &'c Node,
     value: &'c Value,
@@ -82,8 +82,8 @@ impl<'c> Correlated<'c> {
     }
 }
 
-/// By what is known whether anything changed: the value, and else the nearest above it, that can be matched with one that was
-/// there before.
+/// Values that determine if anything changed: the value itself, and the nearest one above it that can be correlated
+/// with an old value.
 #[derive(Clone, Copy)]
 struct Ratchet<'c> {
     current: Option<&'c Correlated<'c>>,
@@ -95,7 +95,7 @@ impl<'c> Ratchet<'c> {
         self.current.or(self.nearest).is_some_and(Correlated::is_same)
     }
 
-    /// For what lies below, given what is known of it.
+    /// Returns the ratchet of a child, given its correlation.
     fn below<'b>(&self, child: Option<&'b Correlated<'b>>) -> Ratchet<'b>
     where
         'c: 'b,
@@ -111,14 +111,14 @@ struct Run<'r> {
     root: &'r FieldPath,
     budget: &'r mut RuleBudget,
     findings: Findings,
-    /// Whether no further rule is run.
+    /// True if no further rule runs.
     stopped: bool,
 }
 
 const OUT_OF_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 
-/// What a run visits: the schema of a value with its rules, what was there before, and its place.
+/// Target of a visit: the schema of a value with its rules, its old value, and its path.
 #[derive(Clone, Copy)]
 struct Visit<'v> {
     rules: &'v Rules,
@@ -161,7 +161,7 @@ impl Run<'_> {
         }
     }
 
-    /// A field of what `above` visits, with the rules and the schema of the field.
+    /// Visits a field of the value of `above`, with the rules and the schema of the field.
     fn field(
         &mut self,
         (name, value): (&str, &Value),
@@ -169,7 +169,7 @@ impl Run<'_> {
         place: &ValuePath<'_>,
         above: Visit<'_>,
     ) {
-        // Conversion makes kind and version what they are, so that a change of them says nothing.
+        // Conversion sets kind and version, so a change of them means nothing.
         let identity = above.ratchet.nearest.is_none() && matches!(name, "apiVersion" | "kind");
         let before = above
             .ratchet
@@ -225,7 +225,7 @@ impl Run<'_> {
         }
     }
 
-    /// The rules of the schema of the value itself.
+    /// Runs the rules of the schema of the value itself.
     fn own(&mut self, value: &Value, visit: Visit<'_>) {
         let Visit { rules, place, .. } = visit;
         if self.budget.remaining() == 0 {
@@ -315,7 +315,7 @@ impl Run<'_> {
         program.evaluate(activation, self.budget)
     }
 
-    /// The report of a rule that does not hold; an error where the cost of finding it out ends everything.
+    /// Returns the message of a failed rule; an error if evaluating it exceeds the budget.
     fn message(&mut self, own: &OwnRule, activation: &Activation) -> Result<String, String> {
         let Some(Ok(program)) = &own.compiled.message else {
             return Ok(own.rule.plain_message());
@@ -351,7 +351,7 @@ impl Run<'_> {
     }
 }
 
-/// Why a rule could not be evaluated.
+/// Returns the reason why a rule could not be evaluated.
 fn failure(error: &EvaluationError, own: &OwnRule) -> String {
     let name = own.rule.name();
     match error {
@@ -367,7 +367,7 @@ fn failure(error: &EvaluationError, own: &OwnRule) -> String {
     }
 }
 
-/// The error of a rule that does not hold. Values are shown unless they have parts.
+/// Returns the error of a rule that failed. It contains the value unless that is a list or a map.
 fn refusal(own: &OwnRule, path: FieldPath, value: &Value, detail: String) -> FieldError {
     let shown = (!matches!(value, Value::Map(_) | Value::List(_))).then(|| value.clone());
     match own.rule.reason.as_deref() {
@@ -384,14 +384,14 @@ fn refusal(own: &OwnRule, path: FieldPath, value: &Value, detail: String) -> Fie
     }
 }
 
-/// What the rules of one value name.
+/// Variables of the rules of one value.
 struct Variables<'v> {
     rules: &'v Rules,
     own: CelValue,
-    /// An error where the schema of today has no use for what was there.
+    /// An error if the old value does not fit the current schema.
     old: Option<Result<CelValue, EvaluationError>>,
     plain: Activation,
-    /// Where `oldSelf` is optional.
+    /// The variables if `oldSelf` is optional.
     optional: OnceCell<Activation>,
 }
 

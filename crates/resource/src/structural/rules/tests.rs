@@ -31,12 +31,12 @@ fn errors(schema: &str, object: &str, old: Option<&str>) -> Vec<String> {
     found.errors.iter().map(ToString::to_string).collect()
 }
 
-/// The schema of an object with these properties.
+/// Returns the schema of an object with these properties.
 fn schema_of(properties: &str) -> String {
     format!(r#"{{"type":"object","properties":{{{properties}}}}}"#)
 }
 
-/// A property with these rules.
+/// Returns a property with these rules.
 fn field(name: &str, schema: &str, rules: &str) -> String {
     format!(r#""{name}":{{{schema},"x-kubernetes-validations":[{rules}]}}"#)
 }
@@ -132,7 +132,7 @@ fn message_reason_and_field_say_what_is_reported() {
             r#"{"rule":"self.n > 0","message":"odd","messageExpression":"'n is ' + string(self.n)"}"#,
             "o: Invalid value: n is 0",
         ),
-        // What cannot be evaluated, says nothing or more than a line is not reported.
+        // An expression that fails, or returns an empty text or more than a line, is not reported.
         (
             r#"{"rule":"self.n > 0","message":"odd","messageExpression":"string(1 / self.n)"}"#,
             "o: Invalid value: odd",
@@ -161,7 +161,7 @@ fn message_reason_and_field_say_what_is_reported() {
 }
 
 #[test]
-fn what_goes_wrong_while_a_rule_runs_is_reported() {
+fn rule_evaluation_error_is_reported() {
     for (schema, rule, object, message) in [
         (
             r#""type":"integer""#,
@@ -203,7 +203,7 @@ fn rules_about_changes_run_where_there_was_a_value() {
         errors(&schema, r#"{"a":0}"#, Some(r#"{"a":1}"#)),
         ["a: Invalid value: 0: failed rule: self >= oldSelf"]
     );
-    // What the schema of today has no use for is visible only to rules that look at it.
+    // An old value that does not fit the current schema only affects rules that use it.
     assert_eq!(
         errors(&schema, r#"{"a":0}"#, Some(r#"{"a":"x"}"#)),
         [r#"a: Invalid value: "integer": invalid data, expected int, got string evaluating rule: self >= oldSelf"#]
@@ -230,7 +230,7 @@ fn items_by_key_are_compared_with_those_of_the_same_key() {
         errors(&by_key, r#"{"l":[{"k":"y","v":0},{"k":"x","v":5}]}"#, old),
         ["l[0].v: Invalid value: 0: shrinks"]
     );
-    // Without keys nothing is known of what an item was.
+    // Without keys, items cannot be matched with old ones.
     let atomic = schema_of(&format!(r#""l":{{"type":"array","items":{items}}}"#));
     assert!(errors(&atomic, r#"{"l":[{"k":"x","v":0}]}"#, old).is_empty());
     let map = schema_of(
@@ -253,7 +253,7 @@ fn optional_old_self_lets_a_rule_run_where_there_was_nothing() {
 }
 
 #[test]
-fn what_did_not_hold_before_and_is_as_it_was_is_warned_of() {
+fn failed_rule_of_unchanged_value_is_a_warning() {
     let schema = schema_of(
         &[
             field("a", r#""type":"string""#, r#"{"rule":"self != 'bad'","message":"a is bad"}"#),
@@ -282,7 +282,7 @@ fn what_did_not_hold_before_and_is_as_it_was_is_warned_of() {
             "l[1]: Invalid value: v is bad",
         ]
     );
-    // An item that changed is reported, and in a list without keys the whole list is what changed.
+    // A changed item is reported, and in a list without keys the whole list has changed.
     let (wrong, warned) = found(r#"{"a":"bad","l":[{"k":"x","v":-1}],"atom":[0]}"#);
     assert_eq!(
         wrong,

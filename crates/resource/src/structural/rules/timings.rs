@@ -1,4 +1,4 @@
-//! How long rules take, for metrics.
+//! Durations of rules, for metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use holdfast_cel::PatternMemory;
 
 use crate::durations::{DurationCounts, Durations};
 
-/// The longest time in seconds that counts for each bucket, as the reference has them.
+/// Upper bounds of the buckets in seconds, equal to the reference's.
 pub const RULE_BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// How long it took to compile rules and to evaluate them.
+/// Durations of compiling and evaluating rules.
 #[derive(Debug, Default)]
 pub struct RuleTimings {
     compilations: Durations<{ RULE_BUCKETS.len() }>,
@@ -18,32 +18,32 @@ pub struct RuleTimings {
 }
 
 impl RuleTimings {
-    /// Notes that the rules of one schema were compiled, without those below it.
+    /// Records the compilation of the rules of one schema, without those below it.
     pub fn compiled(&self, took: Duration) {
         self.compilations.observe(&RULE_BUCKETS, took);
     }
 
-    /// Notes that all rules of an object were evaluated.
+    /// Records the evaluation of all rules of an object.
     pub fn evaluated(&self, took: Duration) {
         self.evaluations.observe(&RULE_BUCKETS, took);
     }
 
-    /// The compilations.
+    /// Returns the durations of compilations.
     pub fn compilations(&self) -> DurationCounts<{ RULE_BUCKETS.len() }> {
         self.compilations.read()
     }
 
-    /// The evaluations.
+    /// Returns the durations of evaluations.
     pub fn evaluations(&self) -> DurationCounts<{ RULE_BUCKETS.len() }> {
         self.evaluations.read()
     }
 }
 
-/// What all schemas compile with.
+/// Shared state for the compilation of all schemas.
 #[derive(Clone, Debug, Default)]
 pub struct CompileContext {
-    /// Where regular expressions are compiled.
+    /// Cache of compiled regular expressions.
     pub patterns: PatternMemory,
-    /// Where is noted how long rules take.
+    /// Recorder of the durations of rules.
     pub timings: Arc<RuleTimings>,
 }

@@ -6,7 +6,7 @@ fn value(text: &str) -> Value {
     json::parse(text.as_bytes(), &Limits::TRUSTED).unwrap()
 }
 
-/// The errors of an object whose field `a` is of this schema.
+/// Returns the errors of an object whose field `a` is of this schema.
 fn errors_of(schema: &str, of: &str) -> Vec<String> {
     let schema = Node::read(&value(&format!(r#"{{"type":"object","properties":{{"a":{schema}}}}}"#)));
     let errors = schema.validate(&value(&format!(r#"{{"a":{of}}}"#)), None, &FieldPath::default());
@@ -25,7 +25,7 @@ fn of_alternatives_that_are_as_right_the_first_is_reported() {
 }
 
 #[test]
-fn what_two_schemas_say_of_one_value_is_reported_once() {
+fn same_error_of_two_schemas_is_reported_once() {
     let schema = r#"{"type":"string","minLength":2,"allOf":[{"minLength":2},{"minLength":2}]}"#;
     let reported = [
         r#"a: Invalid value: "x": a in body should be at least 2 chars long"#,
@@ -284,7 +284,7 @@ fn junctors_report_the_failure_that_fits_best() {
 }
 
 #[test]
-fn what_was_wrong_before_may_stay_and_not_be_made_anew() {
+fn ratchet_ignores_old_errors_and_reports_new_ones() {
     let node = Node::read(&value(
         r#"{"properties":{"a":{"type":"integer","minimum":5},"l":{"type":"array","x-kubernetes-list-type":"map",
             "x-kubernetes-list-map-keys":["k"],"items":{"properties":{"k":{},"v":{"maximum":3}}}}}}"#,
