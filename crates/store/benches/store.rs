@@ -1,5 +1,6 @@
-//! Figures of the embedded store: `cargo bench -p holdfast-store`. A plain program and not a framework, because what is
-//! asked for is processor time of the whole process, memory, and the time of single events such as opening.
+//! Benchmarks of the embedded store: `cargo bench -p holdfast-store`. This is a plain program without a benchmark
+//! framework, because it measures the processor time and memory of the whole process and the duration of single events
+//! such as opening.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::fs;

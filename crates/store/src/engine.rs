@@ -1,15 +1,15 @@
-//! What keeps the state durable.
+//! The engine interface: the part of the store that makes the state durable.
 //!
-//! An engine owns the revision counter and the truth; the [`State`](crate::State) above it is what it has published so far.
-//! The contract is cut so that etcd fulfils it as well as a file of our own:
+//! An engine owns the revision counter and the durable data. The [`State`](crate::State) above it holds what the engine
+//! has published so far. Both etcd and a local file can fulfil the contract:
 //!
 //! - *Opening* yields every entry as of one revision, then the events after it: for etcd a paged `Range` at a revision
 //!   followed by a `Watch` from the next one; for a file its log.
 //! - *Committing* is a guarded transaction: for etcd a `Txn` that compares `mod_revision`s. It is acknowledged when it
-//!   is durable **and** the state shows it, so that a writer reads its own write.
-//! - *Feeding*: each durable change, of this server or of another, is published once, in the order of revisions, by the one
-//!   [`Publisher`](crate::Publisher) of the engine.
-//! - *Compaction*: the engine may forget what [`Publisher::trim`](crate::Publisher::trim) let go of, and nothing else.
+//!   is durable **and** visible in the state, so that a writer reads its own write.
+//! - *Feeding*: the one [`Publisher`](crate::Publisher) of the engine publishes each durable change once, in the order
+//!   of revisions, whether this server or another one made it.
+//! - *Compaction*: the engine may forget only what [`Publisher::trim`](crate::Publisher::trim) has released.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -36,12 +36,13 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
         None
     }
 
-    /// Whether others may write to it.
+    /// Returns true if other servers may write to it.
     fn is_shared(&self) -> bool {
         false
     }
 
-    /// Says that a caller waits until the state is at `revision`, of which there may be nothing to publish.
+    /// Notes that a caller waits until the state is at `revision`, even if there is nothing to publish at this
+    /// revision.
     fn want(&self, _revision: Revision) {}
 
     /// `snapshot`, which is the current state, with what the engine knows beyond it: for those who write, whose guards
@@ -55,18 +56,18 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
         None
     }
 
-    /// What keeps the engine from working, beyond what the last write met.
+    /// Checks for problems that keep the engine from working, apart from the result of the last write.
     ///
     /// # Errors
-    /// In words for the log.
+    /// If there is a problem; the message is for the log.
     fn health(&self) -> Result<(), String> {
         Ok(())
     }
 
-    /// What keeps clients from being served well.
+    /// Checks for problems that keep the engine from serving clients well.
     ///
     /// # Errors
-    /// In words for the log.
+    /// If there is a problem; the message is for the log.
     fn readiness(&self) -> Result<(), String> {
         self.health()
     }

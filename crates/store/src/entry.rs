@@ -1,8 +1,8 @@
 //! Values as they are stored and entries as they are served.
 //!
-//! A stored object does not hold its own `metadata.resourceVersion`, because the revision is not known before the
-//! commit. A value therefore says at which offset that text belongs, and an entry holds the finished bytes: the
-//! revision is spliced in once, and the answer, the cache and every watcher share the result.
+//! A stored object does not contain its own `metadata.resourceVersion`, because the revision is unknown before the
+//! commit. A value therefore holds the offset at which this text belongs, and an entry holds the finished bytes: the
+//! revision is inserted once, and the response, the cache and every watcher share the result.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -14,9 +14,9 @@ use crate::packed::Text;
 use crate::state::Snapshot;
 use crate::transaction::Transaction;
 
-/// What the store's user keeps beside each entry, and where tables begin.
+/// Interface by which the user of the store defines an index for each entry and the prefixes of tables.
 ///
-/// The store knows nothing of the meaning of values: the caller that opens it says how to index them.
+/// The store does not interpret values: the caller that opens it defines how to index them.
 pub trait Indexer: Send + Sync + Sized + 'static {
     /// Facts about one value that are worth having without parsing it: labels, owners, selectable fields.
     type Index: Send + Sync + 'static;
@@ -24,8 +24,8 @@ pub trait Indexer: Send + Sync + Sized + 'static {
     /// A place in each event where watchers share what they have encoded of it. `()` where nothing is shared.
     type Encodings: Default + Send + Sync + 'static;
 
-    /// The index of `value`, which has its resource version in place. Called at most once an entry, when its index is
-    /// first needed and did not come with the commit.
+    /// Builds the index of `value`, whose resource version is already inserted. The store calls it at most once for an
+    /// entry, when its index is first needed and did not arrive with the commit.
     fn index(&self, key: &Key, value: &[u8]) -> Self::Index;
 
     /// Adds to a transaction what has to be written together with it, seen by `state`. Nothing in most cases. `is_shared`
@@ -74,8 +74,8 @@ impl Value {
         }
     }
 
-    /// An encoded object whose decimal revision belongs at byte `revision_at`, such as between the quotes of
-    /// `"resourceVersion":""`. A commit refuses an offset beyond the end.
+    /// Creates a value from an encoded object whose decimal revision belongs at byte `revision_at`, such as between the
+    /// quotes of `"resourceVersion":""`. A commit rejects an offset beyond the end.
     pub fn object(bytes: impl Into<Bytes>, revision_at: u32) -> Self {
         Self {
             bytes: bytes.into(),
@@ -88,12 +88,12 @@ impl Value {
         &self.bytes
     }
 
-    /// Where the revision belongs, if anywhere.
+    /// Returns the offset of the revision, if there is one.
     pub fn revision_at(&self) -> Option<u32> {
         self.revision_at
     }
 
-    /// Whether the offset lies within the bytes.
+    /// Returns true if the offset is within the bytes.
     pub(crate) fn is_consistent(&self) -> bool {
         self.revision_at.is_none_or(|at| at as usize <= self.bytes.len())
     }
@@ -115,7 +115,7 @@ pub struct Entry<X: Indexer> {
     key: Key,
     text: Text,
     revision_at: Option<u32>,
-    /// Which operation of its transaction wrote it: with the revision, the identity of a version.
+    /// Position of the operation in its transaction: together with the revision, the identity of a version.
     position: u16,
     mod_revision: Revision,
     create_revision: Revision,
@@ -124,7 +124,7 @@ pub struct Entry<X: Indexer> {
     indexer: Arc<X>,
 }
 
-/// What identifies a version and gives it its place in time.
+/// Identity and time of a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Version {
     pub(crate) mod_revision: Revision,
@@ -211,7 +211,7 @@ impl<X: Indexer> Entry<X> {
         &self.key
     }
 
-    /// The value with its revision in place.
+    /// Returns the value with its revision inserted.
     pub fn bytes(&self) -> &Bytes {
         self.text.bytes()
     }
@@ -221,7 +221,7 @@ impl<X: Indexer> Entry<X> {
         self.text.bytes_once()
     }
 
-    /// How many bytes the value has with its revision in place.
+    /// Returns the length of the value in bytes, with its revision inserted.
     pub fn length(&self) -> usize {
         self.text.len()
     }
@@ -242,7 +242,7 @@ impl<X: Indexer> Entry<X> {
         self.mod_revision
     }
 
-    /// The revision at which the key was created, the last time it was.
+    /// Returns the revision of the key's most recent creation.
     pub fn create_revision(&self) -> Revision {
         self.create_revision
     }

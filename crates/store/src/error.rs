@@ -1,4 +1,4 @@
-//! What can go wrong, by the operation that meets it.
+//! Errors, by operation.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::key::{Key, Revision};
 
-/// Why a store could not be opened.
+/// Error of opening a store.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// Another process has the directory.
@@ -33,24 +33,24 @@ pub enum OpenError {
         /// The file.
         path: PathBuf,
     },
-    /// What the file holds is not what was written.
+    /// The file does not contain what was written.
     #[error("{} is damaged: {detail}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong, with the key where it is known.
+        /// Description of the damage, with the key if it is known.
         detail: String,
     },
     /// The etcd cannot be used.
     #[error("etcd: {detail}")]
     Etcd {
-        /// What is wrong, in etcd's words where it spoke.
+        /// Description of the problem, in etcd's words if etcd responded.
         detail: String,
     },
     /// Something is where something new was to be written.
     #[error("{} is there already: nothing was changed", path.display())]
     Occupied {
-        /// What is there.
+        /// Path that exists.
         path: PathBuf,
     },
     /// The directory or file cannot be used.
@@ -58,13 +58,13 @@ pub enum OpenError {
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// What the system says.
+        /// Error message of the system.
         detail: String,
     },
 }
 
 impl OpenError {
-    /// What the system says of a file or a directory that cannot be used; for `map_err`.
+    /// Returns a function for `map_err` that wraps the system's error for an unusable file or directory.
     pub(crate) fn io(path: &Path) -> impl Fn(io::Error) -> Self + Copy + '_ {
         |error| Self::Io {
             path: path.to_owned(),
@@ -73,7 +73,7 @@ impl OpenError {
     }
 }
 
-/// Why a transaction did not happen.
+/// Error of a transaction that was not committed.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CommitError {
     /// A guard did not hold. Nothing was changed.
@@ -81,7 +81,7 @@ pub enum CommitError {
     GuardFailed {
         /// The first key whose guard failed.
         key: Key,
-        /// What the guard demands.
+        /// Revision that the guard expects.
         expected: Revision,
         /// The key's modification revision, 0 if it is absent.
         current: Revision,
@@ -101,7 +101,7 @@ pub enum CommitError {
     /// the storage recovers may still bring to light.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// The engine refused, or cannot say what became of the transaction, in its own words.
+    /// The engine rejected the transaction, or its outcome is unknown; the message is the engine's.
     #[error("{0}")]
     Refused(Arc<str>),
     /// No answer came in time: whether the transaction happened is unknown.
@@ -112,10 +112,10 @@ pub enum CommitError {
     Closed,
 }
 
-/// Why the most recent state is unknown.
+/// Error of determining the most recent state.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// The engine does not say how far it is, in its own words.
+    /// The engine does not report its revision; the message is the engine's.
     #[error("{0}")]
     Etcd(Arc<str>),
     /// The store is closed or closing.
@@ -129,16 +129,16 @@ pub enum ReadError {
 pub struct StorageError {
     /// The file.
     pub path: Arc<PathBuf>,
-    /// What failed, in the words of the engine or the system.
+    /// Description of the failure by the engine or the system.
     pub detail: Arc<str>,
-    /// Whether there was no room: the one failure that people can mend at once.
+    /// True if there was no space left: the one failure that an operator can fix at once.
     pub full: bool,
 }
 
-/// Why a revision cannot be read or watched from.
+/// Error of reading or watching from a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HistoryError {
-    /// What happened since then is no longer known in full.
+    /// The events since this revision are no longer complete.
     #[error("revision {requested} is older than {oldest}, the oldest that is known")]
     Compacted {
         /// The wanted revision, or the one that the watcher had reached.

@@ -1,16 +1,16 @@
 //! The event history: recent events in memory, shared by all watchers.
 //!
-//! There is one channel for each table and one for the whole store; each holds its events in a ring, in the order of
+//! There is one channel for each table and one for the whole store. Each holds its events in a ring, in the order of
 //! their revisions. A watcher has no queue of its own, only a position in a ring.
 //!
-//! Watchers of one prefix form a group. A group is what makes ten thousand idle watchers free: a write wakes only the
-//! groups whose prefix its key has, and each group remembers the newest event of its prefix that was trimmed, so that a
-//! watcher whose position has been overtaken by the trimming of *others'* events is not thrown out.
+//! Watchers of one prefix form a group. Groups make ten thousand idle watchers free: a write wakes only the groups
+//! whose prefix its key has. Each group also remembers the newest trimmed event of its prefix, so that the trimming of
+//! *other* prefixes' events does not end a watcher whose position it overtakes.
 //!
 //! Invariants:
 //! - Only the [`Publisher`](crate::state::Publisher) appends, wakes and trims.
-//! - An event is appended before its revision becomes current and its groups are woken after; watchers deliver nothing
-//!   beyond the current revision. So a snapshot taken after an event was seen contains it.
+//! - An event is appended before its revision becomes current, and its groups are woken afterwards; watchers deliver
+//!   nothing beyond the current revision. So a snapshot that is created after an event was delivered contains it.
 //! - The compacted revision rises before events are trimmed. So a watcher that registers, under the ring's lock, at or
 //!   above the compacted revision misses nothing.
 //! - Events of one revision are trimmed together.
@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use crate::entry::{Entry, Indexer};
 use crate::key::{Key, Revision};
 
-/// What happened to a key.
+/// Kind of a change to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
     /// It was written: created where the event has no previous entry, changed where it has.
@@ -60,7 +60,7 @@ impl<X: Indexer> Event<X> {
         })
     }
 
-    /// What happened.
+    /// Returns the kind of the change.
     pub fn kind(&self) -> EventKind {
         self.kind
     }
@@ -75,17 +75,17 @@ impl<X: Indexer> Event<X> {
         self.current.key()
     }
 
-    /// What was written; for a delete the object as it was removed, bearing the revision of the delete.
+    /// Returns the written entry; for a delete, the object at its removal, with the revision of the delete.
     pub fn current(&self) -> &Arc<Entry<X>> {
         &self.current
     }
 
-    /// What the key held before.
+    /// Returns the previous entry of the key.
     pub fn previous(&self) -> Option<&Arc<Entry<X>>> {
         self.previous.as_ref()
     }
 
-    /// Where watchers share what they have encoded of this event.
+    /// Returns the encodings of this event that watchers share.
     pub fn encodings(&self) -> &X::Encodings {
         &self.encodings
     }
@@ -203,8 +203,8 @@ impl<X: Indexer> Channel<X> {
         Some(event)
     }
 
-    /// Lets a group go when its last watcher leaves. Where two leave at once, the first of them lets it go, and by the turn
-    /// of the second others may have made a new group of that prefix, which stays.
+    /// Removes a group when its last watcher leaves. If two watchers leave at once, the first removes it. Before the
+    /// second one gets the lock, others may have created a new group of that prefix, which remains.
     pub(crate) fn leave(&self, group: &Arc<Group>) {
         let mut ring = self.ring.write();
         let known = ring.groups.get(&group.prefix);

@@ -5,9 +5,9 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A position in the history of the whole store: one counter for all keys, as etcd's `revision`.
+/// A position in the history of the whole store: one counter for all keys, like etcd's `revision`.
 ///
-/// An empty store stands at 1; 0 is no revision and means "absent" as the modification revision of a key.
+/// An empty store is at revision 1. 0 is not a revision: as the modification revision of a key it means "absent".
 pub type Revision = u64;
 
 /// A key such as `/registry/deployments/default/web`: bytes ordered bytewise, cheap to clone.

@@ -11,7 +11,7 @@ const LARGE: usize = 16 << 10;
 
 /// The text of an entry.
 pub(crate) enum Text {
-    /// As it is read.
+    /// Uncompressed bytes.
     Plain(Bytes),
     /// One that may never be read.
     Packed(Box<Packed>),
@@ -36,7 +36,7 @@ impl Text {
             return Self::Plain(bytes);
         }
         Self::Packed(Box::new(Packed {
-            // In a piece of its own length: what packing takes at most is longer.
+            // A copy of the exact length: the maximum packed length, which is allocated first, is longer.
             packed: packed.as_slice().into(),
             length: bytes.len(),
             shared: OnceLock::new(),
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_or_cannot_be_packed_stays_as_it_is() {
+    fn small_or_incompressible_bytes_stay_plain() {
         let mut state = 1_u64;
         let noise: Vec<u8> = std::iter::repeat_with(|| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

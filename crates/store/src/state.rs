@@ -1,13 +1,13 @@
-//! The in-memory state: what serves every read and every watch, above whatever engine keeps it durable.
+//! The in-memory state: it serves every read and every watch, on top of the engine that makes it durable.
 //!
-//! The state is a persistent ordered map from table to (ordered map from key to entry). Its current root is swapped
-//! whole; a reader takes the root and keeps it for as long as it likes, at the cost of one count.
+//! The state is a persistent ordered map from table to (ordered map from key to entry). The whole root is swapped at
+//! once. A reader gets the current root and keeps it as long as it needs, at the cost of one reference count.
 //!
 //! Invariants:
-//! - There is one [`Publisher`], so changes come in one order; revisions never go back.
+//! - There is one [`Publisher`], so changes have one order; revisions never go back.
 //! - A root is published only after its changes are durable.
-//! - For every revision from the compacted one to the current one, the state at that revision is available exactly: the
-//!   history holds, for each later event, the entry that it replaced.
+//! - For every revision from the compacted one to the current one, the exact state at that revision is available: for
+//!   each later event, the history holds the entry that it replaced.
 
 mod snapshot;
 
@@ -31,10 +31,10 @@ use self::snapshot::Root;
 pub(crate) use self::snapshot::home_of;
 pub use self::snapshot::{Range, Snapshot};
 
-/// How many past snapshots are kept at hand for the pages of lists that are being read.
+/// Maximum number of past snapshots that are cached for paged lists in progress.
 const RECENT: usize = 64;
 
-/// How long and how large the event history may be.
+/// Maximum age and size of the event history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLimits {
     /// Older events are dropped.
@@ -64,12 +64,12 @@ pub struct State<X: Indexer> {
     /// The oldest revision that can be read or watched from.
     compacted: AtomicU64,
     closed: AtomicBool,
-    /// Whether the last attempt to store something failed.
+    /// True if the last attempt to store something failed.
     failing: AtomicBool,
-    /// Events of all tables; its ring also says what to trim next.
+    /// Events of all tables; its ring also determines what to trim next.
     all: Arc<Channel<X>>,
     tables: RwLock<HashMap<Key, Arc<Channel<X>>>>,
-    /// States that were read or will be, the last request last.
+    /// Roots of recent or upcoming reads; the most recently requested one is last.
     recent: Mutex<VecDeque<Arc<Root<X>>>>,
 }
 
@@ -106,7 +106,7 @@ impl<X: Indexer> State<X> {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Whether the last attempt to store something failed; reads go on nevertheless.
+    /// Returns true if the last attempt to store something failed; reads continue nevertheless.
     pub fn is_failing(&self) -> bool {
         self.failing.load(Ordering::Acquire)
     }
@@ -196,7 +196,7 @@ impl<X: Indexer> State<X> {
             .clone()
     }
 
-    /// How many events of a table this process has seen.
+    /// Returns the number of events of a table that this process has seen.
     pub(crate) fn events_of(&self, table: &[u8]) -> u64 {
         let tables = self.tables.read();
         let Some(channel) = tables.get(table) else { return 0 };
@@ -227,7 +227,7 @@ impl<X: Indexer> State<X> {
             self.keep_root(&base);
             return Ok(base);
         }
-        // The events are taken before the check: what was not compacted after was there before.
+        // Read the events before the check: what has not been compacted after the read was complete before it.
         let events: Vec<Arc<Event<X>>> = {
             let ring = self.all.ring.read();
             let from = ring.events.partition_point(|event| event.revision() <= revision);
@@ -282,7 +282,7 @@ pub struct Draft<X: Indexer> {
 }
 
 impl<X: Indexer> Draft<X> {
-    /// The revision of the last change.
+    /// Returns the revision of the last change.
     pub fn revision(&self) -> Revision {
         self.root.revision
     }
@@ -347,7 +347,7 @@ impl<X: Indexer> Draft<X> {
         Some(removed)
     }
 
-    /// Puts an entry in place without an event: one that was there before the history begins.
+    /// Inserts an entry without an event: the entry was written before the history begins.
     pub(crate) fn place(&mut self, key: Key, value: Stored<'_>, version: Version) {
         let entry = Entry::new(&self.indexer, key, value, version, None);
         self.root.revision = self.root.revision.max(version.mod_revision);
@@ -364,7 +364,7 @@ impl<X: Indexer> Draft<X> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At {
     pub(crate) revision: Revision,
-    /// Which operation of its transaction it is.
+    /// Position of the operation in its transaction.
     pub(crate) position: u16,
     /// Time of day, since the Unix epoch.
     pub(crate) time: Duration,
@@ -376,7 +376,7 @@ impl<X: Indexer> Publisher<X> {
         &self.state
     }
 
-    /// Notes whether the last attempt to store something failed.
+    /// Records whether the last attempt to store something failed.
     pub fn set_failing(&self, failing: bool) {
         self.state.failing.store(failing, Ordering::Release);
     }
@@ -423,8 +423,8 @@ impl<X: Indexer> Publisher<X> {
         self.state.compacted.fetch_max(compacted, Ordering::AcqRel);
     }
 
-    /// Lets go of events beyond the limits, but never of the newest of a revision alone. Returns what was let go of,
-    /// for the engine to follow.
+    /// Trims events beyond the limits, but never only a part of the newest revision. Returns the trimmed events, so
+    /// that the engine can remove them too.
     pub fn trim(&mut self, now: Duration) -> Vec<Arc<Event<X>>> {
         let mut gone = Vec::new();
         while let Some(revision) = self.overdue(now) {

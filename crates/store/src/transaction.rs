@@ -1,4 +1,4 @@
-//! What a writer asks of the store.
+//! Transactions: the write requests to a store.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ pub const MAX_KEY: usize = 4096;
 /// The longest value, in bytes: kube-apiserver's limit on a request, with room for what defaulting adds.
 pub const MAX_VALUE: usize = 16 << 20;
 
-/// A condition: the key was last modified at this revision; 0 says that it is absent.
+/// A condition: the key was last modified at this revision; 0 means that it is absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
     /// The key that is looked at.
@@ -23,7 +23,7 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Refuses where the key is not as expected: this `entry`, or absent.
+    /// Checks that the key is as expected; `entry` is its current entry.
     ///
     /// # Errors
     /// [`CommitError::GuardFailed`]
@@ -48,7 +48,7 @@ pub enum Op<X: Indexer> {
         key: Key,
         /// The value, without its revision.
         value: Value,
-        /// The value's index where the writer has it at hand.
+        /// The value's index, if the writer has it.
         index: Option<X::Index>,
     },
     /// Removes a key; removing an absent one changes nothing.
@@ -100,7 +100,7 @@ impl<X: Indexer> Transaction<X> {
         Self::default()
     }
 
-    /// Adds the condition that `key` was last modified at `expected`; 0 says that it is absent.
+    /// Adds the condition that `key` was last modified at `expected`; 0 means that it is absent.
     pub fn guard(mut self, key: impl Into<Key>, expected: Revision) -> Self {
         self.guards.push(Guard {
             key: key.into(),
@@ -138,7 +138,7 @@ impl<X: Indexer> Transaction<X> {
         self
     }
 
-    /// Adds a removal whose event shows `last`.
+    /// Adds a removal whose event contains `last`.
     pub fn delete_as(mut self, key: impl Into<Key>, last: Value) -> Self {
         self.ops.push(Op::Delete {
             key: key.into(),
@@ -147,7 +147,8 @@ impl<X: Indexer> Transaction<X> {
         self
     }
 
-    /// Refuses what no engine would take: too many or too large parts, an offset beyond its value, a key twice.
+    /// Rejects transactions that no engine accepts: too many or too large operations, an offset beyond its value, a
+    /// repeated key.
     #[expect(clippy::indexing_slicing, reason = "windows of two")]
     pub(crate) fn check(&self) -> Result<(), CommitError> {
         if self.ops.len() > MAX_OPS || self.guards.len() > MAX_OPS {

@@ -11,10 +11,10 @@ use crate::history::{Channel, Event, Group};
 use crate::key::{Key, Revision};
 use crate::state::State;
 
-/// How many events of others a watcher passes over before it lets writers have the ring's lock.
+/// Number of non-matching events that a watcher skips before it releases the ring's lock for writers.
 const SCAN: usize = 4096;
 
-/// What a watcher watches.
+/// Scope of a watcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     Prefix(Key),
@@ -138,10 +138,10 @@ impl<X: Indexer> Watcher<X> {
         }
     }
 
-    /// The revision up to which this watcher has delivered everything there is of its prefix: what a bookmark may say.
+    /// Returns the revision up to which this watcher has delivered all events of its prefix, for use in a bookmark.
     ///
-    /// As of the last call of [`Watcher::next`] that had to wait, or of [`Watcher::try_next`] that found nothing; call
-    /// the latter first to learn of the current revision.
+    /// The revision dates from the last call of [`Watcher::next`] that had to wait, or of [`Watcher::try_next`] that
+    /// found nothing. Call the latter first to update it to the current revision.
     pub fn progress(&self) -> Revision {
         self.done
     }
@@ -173,7 +173,7 @@ mod tests {
         let (state, mut publisher) = State::new((), HistoryLimits::default());
         let watch = || Watcher::new(&state, Scope::Prefix("/registry/pods/".into()), 1).unwrap();
         let (mut first, mut second) = (watch(), watch());
-        // Both are about to leave, and the second takes its turn after another one has joined.
+        // Both are about to leave, and the second one runs after another one has joined.
         (first.wake, second.wake) = (None, None);
         drop(first);
         let mut joined = watch();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_snapshot_and_its_watch_leave_no_gap_when_the_history_begins_anew() {
+    async fn snapshot_and_watch_have_no_gap_when_history_restarts() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(crate::Config::new(directory.path()), ()).unwrap();
         let write = async || {

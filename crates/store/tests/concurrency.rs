@@ -10,7 +10,7 @@ use holdfast_store::{CommitError, Config, EventKind, HistoryError, Revision, Sto
 const WRITERS: u64 = 16;
 const WRITES: u64 = 150;
 
-/// A watcher's own copy of its prefix, kept by events alone.
+/// A watcher's own copy of its prefix, updated only by events.
 struct Replica {
     watcher: Watcher<()>,
     contents: BTreeMap<String, (Revision, Vec<u8>)>,

@@ -1,7 +1,8 @@
-//! Killing the process at random moments under concurrent writers.
+//! Kills the process at random moments under concurrent writers.
 //!
-//! The test runs itself again as a child, which writes and says on its standard output what was acknowledged. After the
-//! kill every acknowledged write must be there, none half, and what was not acknowledged is there whole or not at all.
+//! The test runs itself again as a child process, which writes and prints the acknowledged writes to its standard
+//! output. After the kill every acknowledged write must be present, and every other write must be present completely or
+//! not at all.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::collections::BTreeMap;
@@ -21,7 +22,7 @@ const KEYS: u64 = 5;
 const DIRECTORY: &str = "STORE_CRASH_DIRECTORY";
 const STARTS: &str = "STORE_CRASH_STARTS";
 
-/// What a writer writes in its `n`th transaction: a key of its ring and its progress, and often a third; some deletes,
+/// Returns the `n`th transaction of a writer: a key of its ring and its progress, and often a third key; some deletes,
 /// some values of several pages.
 fn transaction(writer: usize, n: u64) -> Vec<(String, Option<String>)> {
     let key = |at: u64| format!("/registry/pods/w{writer}/k{}", at % KEYS);
@@ -96,14 +97,14 @@ async fn all_of(futures: impl Iterator<Item = impl Future<Output = ()>>) {
     .await;
 }
 
-/// When a child is killed.
+/// Moment at which a child is killed.
 #[derive(Clone, Copy)]
 enum Moment {
     OfStart(Duration),
     OfWriting(Duration),
 }
 
-/// What is known of the store between rounds.
+/// Known content of the store between rounds.
 struct Known {
     /// For each writer the next transaction.
     next: Vec<u64>,
@@ -111,8 +112,8 @@ struct Known {
     contents: BTreeMap<String, String>,
 }
 
-/// Starts a child, kills it some time after its start or after the first write that it was acknowledged, and returns for
-/// each writer the last acknowledged transaction and its revision.
+/// Starts a child and kills it some time after its start or after its first acknowledged write. Returns the last
+/// acknowledged transaction of each writer and its revision.
 fn write_and_kill(directory: &Path, known: &Known, moment: Moment) -> BTreeMap<usize, (u64, Revision)> {
     let starts: Vec<String> = known.next.iter().map(u64::to_string).collect();
     let mut child = Command::new(env::current_exe().unwrap())
@@ -127,7 +128,7 @@ fn write_and_kill(directory: &Path, known: &Known, moment: Moment) -> BTreeMap<u
     let (first, wrote) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         let mut acknowledged = BTreeMap::new();
-        // The last line may be cut off by the kill.
+        // The kill may truncate the last line.
         for line in output.lines().map_while(Result::ok) {
             let words: Vec<&str> = line.split(' ').collect();
             if let ["acknowledged", writer, n, revision] = words[..]
@@ -159,7 +160,7 @@ fn check(directory: &Path, known: &mut Known, acknowledged: &BTreeMap<usize, (u6
     let newest = acknowledged.values().map(|(_, revision)| *revision).max().unwrap_or(0);
     assert!(store.revision() >= newest.max(known.revision), "revisions went back");
 
-    // The events since the last round lead from the contents then to the contents now.
+    // The events since the last round transform the previous content to the present one.
     let mut watcher = store.watch("/", known.revision).unwrap();
     let mut events: BTreeMap<Revision, Vec<(String, EventKind)>> = BTreeMap::new();
     while let Some(event) = watcher.try_next().unwrap() {

@@ -48,7 +48,7 @@ fn set(directory: &Path, pragma: &str) {
         .unwrap();
 }
 
-/// Overwrites bytes where `text` stands in the file.
+/// Overwrites bytes at the position of `text` in the file.
 fn overwrite(file: &Path, text: &str, with: &[u8]) {
     let bytes = fs::read(file).unwrap();
     let at = bytes
@@ -165,7 +165,7 @@ fn a_file_that_was_cut_off_is_found() {
     assert!(matches!(open_error(directory.path()), OpenError::Damaged { .. }));
 }
 
-/// The child of the full disk test: writes whenever it reads a number of bytes, and says how that went.
+/// The child process of the full disk test: writes each time it reads a number of bytes, and prints the result.
 #[test]
 #[ignore = "the child process of the full disk test"]
 fn child() {

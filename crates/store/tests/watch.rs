@@ -74,7 +74,7 @@ fn drain(watcher: &mut Watcher<()>) -> Vec<Revision> {
         .collect()
 }
 
-/// Whether the watcher has nothing to say now.
+/// Returns true if the watcher has no event now.
 fn waits(watcher: &mut Watcher<()>) -> bool {
     let mut context = Context::from_waker(Waker::noop());
     matches!(pin!(watcher.next()).poll(&mut context), Poll::Pending)
@@ -159,7 +159,7 @@ impl Wake for Flag {
 }
 
 #[tokio::test]
-async fn progress_covers_all_that_was_delivered_and_nothing_that_waits() {
+async fn progress_covers_delivered_and_excludes_pending_events() {
     let store = open();
     let mut watcher = store.watch("/registry/pods/", 1).unwrap();
     store.put("/registry/pods/a/x").await;

@@ -21,7 +21,8 @@ pub(crate) struct Directory {
 }
 
 impl Directory {
-    /// Takes the directory, making it if need be: readable by its owner alone, because secrets lie in it.
+    /// Opens and locks the directory and creates it if necessary. Only its owner can read it, because it contains
+    /// secrets.
     pub(crate) fn take(path: &Path) -> Result<Self, OpenError> {
         let io = OpenError::io(path);
         if !path.is_dir() {
@@ -76,7 +77,7 @@ pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file for its owner alone, making it if need be.
+/// Opens a file that only its owner can access, and creates it if necessary.
 pub(crate) fn private(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .read(true)

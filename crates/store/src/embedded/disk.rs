@@ -1,12 +1,12 @@
-//! What the writer asks of a disk: a log of versions, written in durable steps. Cut out so that tests can put a failing
-//! disk in its place.
+//! The writer's interface to a disk: a log of versions, written in durable steps. It is a trait so that tests can use a
+//! failing disk.
 
 use std::time::Duration;
 
 use crate::error::StorageError;
 use crate::key::Revision;
 
-/// Bits of a row's identity that say which operation of its transaction it is; [`crate::MAX_OPS`] fits.
+/// Bits of a row's id for the position of the operation in its transaction; [`crate::MAX_OPS`] fits.
 const POSITION_BITS: u32 = 10;
 
 /// The identity of one version of one key: its revision and its position in the transaction. Ordered as they happened.
@@ -18,7 +18,7 @@ impl RowId {
         Self((revision << POSITION_BITS | u64::from(position)).cast_signed())
     }
 
-    /// The last identity that a row of `revision` can have.
+    /// Returns the highest id that a row of `revision` can have.
     pub(crate) fn last_of(revision: Revision) -> Self {
         Self::new(revision, (1 << POSITION_BITS) - 1)
     }
@@ -50,7 +50,7 @@ impl Row<'_> {
     /// The size of a page of the file.
     pub(crate) const PAGE: usize = 4096;
 
-    /// CRC-32 over all that the row says.
+    /// Computes the CRC-32 over all fields of the row.
     pub(crate) fn checksum(&self) -> u32 {
         let mut head = [0; 45];
         head[..8].copy_from_slice(&self.id.0.to_le_bytes());
@@ -77,7 +77,7 @@ impl Row<'_> {
     }
 }
 
-/// What one durable step changes.
+/// The changes of one durable step.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Step<'a> {
     /// Versions to add, in order.
@@ -100,7 +100,7 @@ pub(crate) trait Disk: Send + 'static {
     /// Moves what the write-ahead log holds into the main file, as far as that goes without waiting.
     fn checkpoint(&mut self) -> Result<(), StorageError>;
 
-    /// The bytes that the write-ahead log takes.
+    /// Returns the number of bytes in the write-ahead log.
     fn log_bytes(&self) -> u64;
 
     /// Empties the write-ahead log and closes the file.

@@ -32,9 +32,9 @@ use writer::{Command, Keeper, Writer};
 
 /// Transactions that may wait for the writer before those who bring more have to wait themselves.
 const WAITING: usize = 1024;
-/// How often old history is looked for.
+/// Interval of the checks for old history.
 const TICK: Duration = Duration::from_secs(1);
-/// How long what was written may stay in the write-ahead log of an idle store.
+/// Maximum time that written data stays in the write-ahead log of an idle store.
 const MAX_LOG_AGE: Duration = Duration::from_secs(30);
 
 /// The engine of a data directory. Dropped without [`Engine::close`], it finishes in the background.
@@ -46,10 +46,10 @@ pub struct Embedded<X: Indexer> {
 }
 
 impl<X: Indexer> Embedded<X> {
-    /// Takes the directory, loads what it holds into a new state, and starts the writer.
+    /// Opens and locks the directory, loads its content into a new state, and starts the writer.
     ///
     /// # Errors
-    /// Where the directory cannot be used, is in use by another process, or holds what cannot be read.
+    /// If the directory cannot be used, is in use by another process, or has unreadable content.
     pub fn open(config: Config, indexer: X) -> Result<(Arc<State<X>>, Self), OpenError> {
         let directory = Directory::take(&config.directory)?;
         let file = directory.store_file()?;

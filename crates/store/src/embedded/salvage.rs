@@ -1,8 +1,8 @@
-//! What can still be read of a damaged store, taken into a new file.
+//! Salvage: copies whatever is still readable of a damaged store to a new file.
 //!
-//! The new file holds the newest readable version of each key and no history. Its revision is far above all that is known
-//! to have been, so that no revision is used twice, whatever was lost. It takes the place of the damaged one whole:
-//! once it has its name, each opening goes on with what is left to do.
+//! The new file holds the newest readable version of each key and no history. Its revision is far above all known
+//! revisions, so that no revision is used twice, whatever was lost. The new file replaces the damaged one as a whole:
+//! once it has its name, each opening continues with the remaining steps.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,11 +19,11 @@ use super::sqlite::{self, Sound};
 use crate::error::OpenError;
 use crate::key::Revision;
 
-/// How far the revision of a salvaged store is above all that is known of the damaged one. It is not known how many writes
-/// were lost; at ten thousand a second these would be some minutes of them.
+/// Distance between the revision of a salvaged store and the highest known one of the damaged store. The number of lost
+/// writes is unknown; at ten thousand a second this distance covers some minutes of them.
 const SKIPPED: Revision = 10_000_000;
 
-/// What became of a damaged store.
+/// Result of the salvage of a damaged store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Salvaged {
     /// The keys that are left.
@@ -46,7 +46,8 @@ struct Kept {
     value: Option<Vec<u8>>,
 }
 
-/// Makes a store of what can be read of the one at `path`, and puts it in its place. The damaged files stay beside it.
+/// Creates a store from the readable content of the one at `path`, and replaces it. The damaged files are kept next to
+/// it.
 pub(crate) fn salvage(path: &Path) -> Result<Salvaged, OpenError> {
     let mut found = Found::default();
     // What cannot be opened at all holds nothing that can be read.
@@ -78,7 +79,7 @@ pub(crate) fn salvage(path: &Path) -> Result<Salvaged, OpenError> {
     Ok(salvaged)
 }
 
-/// Puts a salvaged file in place of the damaged one, if there is one.
+/// Replaces the damaged file with a salvaged one, if there is one.
 pub(crate) fn finish(path: &Path) -> io::Result<()> {
     let done = beside(path, "salvaged");
     if !fs::exists(&done)? {
@@ -139,7 +140,7 @@ impl Kept {
     }
 }
 
-/// What was found in a damaged file.
+/// Readable content of a damaged file.
 #[derive(Default)]
 struct Found {
     /// The newest readable row of each key.

@@ -25,7 +25,7 @@ const FORMAT: i64 = 2;
 /// The format without a record of which rows there are.
 pub(super) const WITHOUT_CONTENT: i64 = 1;
 
-/// The most times that a checkpoint goes after what was written during its last pass.
+/// Maximum number of times that a checkpoint continues with what was written during its last pass.
 const PASSES: usize = 4;
 /// So few pages the writer may move itself without keeping anyone waiting for long.
 const LITTLE: u64 = 256;
@@ -49,14 +49,15 @@ pub(crate) struct Sqlite {
     path: Arc<PathBuf>,
     log: PathBuf,
     connection: Connection,
-    /// Which rows there are, as the file says it.
+    /// Checksum of the set of rows, as recorded in the file.
     content: Content,
     acknowledged: Acknowledged,
-    /// Whether a commit waits for the disk.
+    /// True if a commit waits for the disk.
     synced: bool,
 }
 
-/// Which rows there are: the sum of a number for each. Rows come and go in any order, and each changes the sum by itself.
+/// Checksum of the set of rows: the sum of a number for each. Rows are added and removed in any order, and each changes
+/// the sum independently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Content(pub(super) u64);
 
@@ -124,7 +125,8 @@ impl Sqlite {
         let format = reader.format()?;
         match (format, acknowledged) {
             (None, None) => {
-                // In this order: a file of this format that has no revision beside it is one that lost it.
+                // The order matters: a file of this format without an acknowledged revision next to it counts as one
+                // that has lost it.
                 Acknowledged::begin(path, draft.revision())?;
                 reader.create()?;
             }
@@ -163,7 +165,7 @@ impl Sqlite {
         do_not_sync(&self.connection).map_err(|error| open_error(&self.path, &error))
     }
 
-    /// The file that says how far writes were acknowledged.
+    /// Returns the file that records the acknowledged revision.
     pub(crate) fn acknowledged(&self) -> Arc<Synced> {
         self.acknowledged.file()
     }
@@ -180,7 +182,7 @@ impl Sqlite {
             .pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
     }
 
-    /// How commits wait for the disk: 0 not at all, 2 until it is there.
+    /// Returns SQLite's `synchronous` setting: 0 if commits do not wait for the disk, 2 if they do.
     #[cfg(test)]
     pub(crate) fn synchronous(&self) -> rusqlite::Result<i64> {
         self.connection.query_row("PRAGMA synchronous", [], |row| row.get(0))
@@ -211,7 +213,7 @@ impl Sqlite {
         Ok(())
     }
 
-    /// Removes what is above the revision from a file that was opened again; says which rows are left.
+    /// Removes the rows above the revision from a reopened file. Returns the checksum of the remaining rows.
     fn cut(connection: &Connection, revision: Revision) -> rusqlite::Result<Content> {
         connection.execute_batch("BEGIN IMMEDIATE")?;
         let mut content = Content(mark(connection, Mark::Content)?.map_or(0, |(value, _)| value));
@@ -360,7 +362,7 @@ pub(super) fn compacted(connection: &Connection) -> Option<Revision> {
     read.filter(|(_, sound)| *sound).map(|(value, _)| value)
 }
 
-/// Writes a new file of these rows, without history, that stands at `revision`; durable on return.
+/// Writes a new file with these rows, without history, at `revision`; durable on return.
 pub(super) fn write_anew(path: &Path, rows: &[Row<'_>], revision: Revision) -> Result<(), OpenError> {
     let write = || {
         let connection = connect(path)?;
@@ -376,7 +378,7 @@ pub(super) fn write_anew(path: &Path, rows: &[Row<'_>], revision: Revision) -> R
     write().map_err(|error| open_error(path, &error))
 }
 
-/// Moves the write-ahead log into the file from a thread of its own, beside the writer.
+/// Moves the write-ahead log into the file from a separate thread, concurrently with the writer.
 pub(crate) struct Checkpointer {
     path: Arc<PathBuf>,
     connection: Connection,
@@ -417,9 +419,10 @@ pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_secs(5))?;
-    // A start that is refused leaves the files as they are.
+    // A start that fails leaves the files unchanged.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-    // The journal mode last: it is the first to read the file, and to give an empty one its page size.
+    // The journal mode is set last: it is the first statement to read the file, and the one that gives an empty file
+    // its page size.
     connection.execute_batch(
         "PRAGMA page_size = 4096;
          PRAGMA cache_size = -2048;
@@ -519,7 +522,7 @@ fn file_error(path: &Path, error: &std::io::Error) -> StorageError {
     }
 }
 
-/// What is lost where what was found cannot hold all that was acknowledged.
+/// Describes the loss if the content that was found cannot include all acknowledged writes.
 fn lost(found: impl std::fmt::Display, acknowledged: Revision) -> String {
     format!("{found}, while writes up to revision {acknowledged} were acknowledged: those after it are lost")
 }

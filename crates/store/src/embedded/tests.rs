@@ -15,7 +15,7 @@ use crate::error::HistoryError;
 use crate::state::{HistoryLimits, State};
 use crate::{Config, EventKind, Revision, Store, Value};
 
-/// What the next steps of a [`FailingDisk`] meet.
+/// Failure of the next steps of a [`FailingDisk`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// The step fails and nothing of it reaches the file.
@@ -31,7 +31,7 @@ struct Faults {
     recoveries: usize,
 }
 
-/// A real file whose steps and recoveries fail as the test says.
+/// A real file whose steps and recoveries fail on the test's command.
 struct FailingDisk {
     inner: Sqlite,
     faults: Arc<Mutex<Faults>>,
@@ -192,7 +192,7 @@ fn rows(directory: &TempDir) -> i64 {
 }
 
 #[tokio::test]
-async fn what_was_written_is_there_after_reopening() {
+async fn written_entries_are_present_after_reopening() {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(Config::new(directory.path()), ()).unwrap();
     assert_eq!(store.revision(), 1);
@@ -335,7 +335,7 @@ async fn a_transaction_that_changes_nothing_takes_no_revision() {
 }
 
 #[tokio::test]
-async fn a_failed_step_fails_its_writers_and_leaves_reads_and_later_writes() {
+async fn failed_step_fails_its_writers_only() {
     for fault in [Fault::Lost, Fault::Unsure] {
         let directory = tempfile::tempdir().unwrap();
         let (store, faults) = open_failing(&directory);
@@ -410,7 +410,7 @@ async fn nothing_is_written_before_the_disk_is_sure_again() {
 }
 
 #[tokio::test]
-async fn a_guard_that_fails_on_a_failed_write_says_that_storage_failed() {
+async fn guard_on_failed_write_reports_storage_failure() {
     let directory = tempfile::tempdir().unwrap();
     let (store, faults) = open_failing(&directory);
     put(&store, "/a", "first").await.unwrap();

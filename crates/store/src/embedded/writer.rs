@@ -1,14 +1,14 @@
-//! The one thread that writes.
+//! The single writer thread.
 //!
-//! It takes whatever transactions wait, does them on a draft of the state, writes the draft's changes in one durable
-//! step, publishes the draft, and only then answers. Writers that come meanwhile wait for the next step, so the more
-//! there are, the more share a sync.
+//! It collects all waiting transactions, applies them to a draft of the state, writes the draft's changes in one
+//! durable step, publishes the draft, and only then responds. Writers that arrive meanwhile wait for the next step, so
+//! more concurrent writers share each sync.
 //!
 //! Invariants:
-//! - Guards are checked against the published state and the earlier transactions of the same step; no answer that rests
-//!   on a step is sent before that step is durable.
+//! - Guards are checked against the published state and the earlier transactions of the same step. No response that
+//!   depends on a step is sent before that step is durable.
 //! - After a failed step the draft is dropped: for this process it never happened. No step is written before the disk
-//!   has been brought back to the published revision.
+//!   has been restored to the published revision.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ use crate::transaction::{Committed, Op, Transaction};
 const GROUP: usize = 512;
 /// The most bytes in one step, about; one transaction may have more.
 const GROUP_BYTES: usize = 4 << 20;
-/// Dead rows that a step removes besides its own work: as many as it adds and this.
+/// Number of dead rows that a step removes in addition to as many as it adds.
 const TRIM: usize = 64;
 /// Dead rows that are removed in one step when nothing else is to do.
 const TRIM_IDLE: usize = 512;
@@ -74,11 +74,11 @@ pub(crate) struct Writer<X: Indexer, D: Disk> {
     pub(crate) directory: Option<Directory>,
     /// Rows that no revision of the history needs, and the revision that is the oldest once they are gone.
     pub(crate) dead: VecDeque<(RowId, Revision)>,
-    /// Whether a step failed and the disk has not been brought back since.
+    /// True if a step failed and the disk has not been restored since.
     pub(crate) unsure: bool,
-    /// Bytes written to the log since the last checkpoint began, about.
+    /// Approximate number of bytes written to the log since the last checkpoint began.
     pub(crate) written: usize,
-    /// How large the log may grow.
+    /// Maximum size of the log.
     pub(crate) log_limit: u64,
 }
 
@@ -255,14 +255,14 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
         }
     }
 
-    /// Keeps the write-ahead log from growing without bound: beside the writer as long as that is fast enough, and else
-    /// while writers wait.
+    /// Keeps the write-ahead log from growing without bound: concurrently with the writer as long as that is fast
+    /// enough, otherwise while writers wait.
     fn care(&mut self) {
         let Some(keeper) = &self.keeper else { return };
         let mut due = keeper.rest.swap(false, Ordering::AcqRel);
         if self.written > CHECKPOINT_BYTES {
             self.written = 0;
-            // A thread that is gone, which no fault but one of ours brings about, leaves the work to this one.
+            // If the thread has ended, which only a bug of ours can cause, this one does the work.
             due |= keeper.wanted.send(()).is_err();
         }
         if self.disk.log_bytes() > self.log_limit {
@@ -286,7 +286,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
     }
 }
 
-/// Where the writer panics, nothing can be stored any more, and no caller may wait for it.
+/// If the writer panics, nothing can be stored any more, and no caller may wait for it.
 struct End<X: Indexer>(Arc<State<X>>);
 
 impl<X: Indexer> Drop for End<X> {

@@ -29,20 +29,21 @@ use super::proto::{
 };
 use crate::error::OpenError;
 
-/// How long a connection may take to be made.
+/// Timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How often a connection gets a ping, and how long the answer may take.
+/// Interval of the pings of a connection, and timeout of their responses.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_ANSWER: Duration = Duration::from_secs(5);
-/// How long to wait before a call is made again.
+/// Delay before a call is retried.
 const AGAIN: Duration = Duration::from_millis(25);
-/// How long a call that reads may wait for one member.
+/// Timeout of a read call at one member.
 const ONE_READ: Duration = Duration::from_secs(10);
-/// How much may be under way on one stream and one connection: a page of a first read, so that it need not stop for windows.
+/// Flow-control window of a stream and of a connection. It fits a page of a first read, so that the read need not wait
+/// for window updates.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
-/// Where etcd is and who one is there.
+/// Addresses and credentials of an etcd.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
     /// The members: `http://`, `https://`, `unix://` or `unixs://` and where each listens for clients.
@@ -53,13 +54,13 @@ pub struct Connection {
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// Why a call failed.
+/// Error of a call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallError {
     pub(crate) code: Code,
     /// In etcd's words, as kube-apiserver passes them on.
     pub(crate) message: String,
-    /// Whether the call was surely not done.
+    /// True if the call was certainly not executed.
     pub(crate) unsent: bool,
 }
 
@@ -93,7 +94,7 @@ impl CallError {
         }
     }
 
-    /// Whether another member, or the same one later, may do better.
+    /// Returns true if another member, or the same one later, may succeed.
     fn may_pass(&self) -> bool {
         self.unsent
             || matches!(
@@ -102,7 +103,7 @@ impl CallError {
             )
     }
 
-    /// Whether etcd has compacted the wanted revision.
+    /// Returns true if etcd has compacted the requested revision.
     pub(crate) fn is_compacted(&self) -> bool {
         self.code == Code::OutOfRange && self.message.contains("has been compacted")
     }
@@ -114,7 +115,7 @@ impl std::fmt::Display for CallError {
     }
 }
 
-/// What lies at the bottom of a status that was made here.
+/// Returns the root cause of a status that was created locally.
 fn root_of(status: &Status) -> Option<String> {
     let mut root = std::error::Error::source(status)?;
     while let Some(source) = root.source() {
@@ -151,7 +152,7 @@ pub(crate) struct WatchStream {
 pub(crate) struct Client {
     members: Vec<Member>,
     calls: AtomicUsize,
-    /// How to speak TLS on connections of one's own, where the member takes it.
+    /// TLS settings for direct connections, if the member uses TLS.
     tls: Option<Arc<ClientConfig>>,
     observer: Box<dyn Observer>,
 }
@@ -254,7 +255,7 @@ impl Client {
             .await
     }
 
-    /// What one member says of itself.
+    /// Queries the status of one member.
     pub(crate) async fn status(&self, member: usize, patience: Duration) -> Result<StatusResponse, CallError> {
         let path = path("/etcdserverpb.Maintenance/Status");
         let call = once(&self.member(member).channel, path, StatusRequest {});
@@ -359,7 +360,7 @@ impl Client {
                 return Err(error);
             }
             if Instant::now() + AGAIN >= end {
-                // What stood in the way says more than that time is over.
+                // The cause of the failed connection is more specific than a timeout.
                 return Err(match error.code {
                     Code::DeadlineExceeded => failed.unwrap_or(error),
                     _ => error,
@@ -388,7 +389,7 @@ fn path(path: &'static str) -> PathAndQuery {
 }
 
 fn grpc(channel: &Channel) -> Grpc<Channel> {
-    // What etcd takes in one request it may give in many answers; its own limits hold.
+    // The responses to one request may be larger than the request limit; etcd's own limits apply.
     Grpc::new(channel.clone()).max_decoding_message_size(usize::MAX)
 }
 

@@ -16,10 +16,10 @@ use crate::error::{CommitError, ReadError};
 use crate::key::{Key, Revision};
 use crate::transaction::{Committed, Guard, Op, Transaction};
 
-/// How long etcd may take to say what became of a write. It says by itself after some seconds that it has no quorum.
+/// Timeout for the outcome of a write. Without a quorum, etcd itself responds with an error after some seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long etcd may take to grant a lease that one key hangs on.
+/// Timeout for the grant of the lease of one key.
 const GRANT_PATIENCE: Duration = Duration::from_secs(10);
 
 impl<X: Indexer> Shared<X> {
@@ -159,7 +159,7 @@ impl<X: Indexer> Shared<X> {
     }
 }
 
-/// Whether a transaction that was done changed anything.
+/// Returns true if a transaction succeeded and changed anything.
 fn changed(answer: &TxnResponse) -> bool {
     answer.responses.iter().any(|one| match &one.response {
         Some(Response::Put(_)) => true,
@@ -168,7 +168,7 @@ fn changed(answer: &TxnResponse) -> bool {
     })
 }
 
-/// What kube-apiserver would call it.
+/// Returns kube-apiserver's name of the operation.
 fn operation<X: Indexer>(guards: &[Guard], ops: &[Op<X>]) -> Operation {
     match ops.first() {
         None => Operation::Get,
@@ -184,7 +184,7 @@ fn closed(_: ReadError) -> CommitError {
     CommitError::Closed
 }
 
-/// What a failed call says of a write.
+/// Converts the error of a failed call to that of a write.
 fn refused(error: CallError) -> CommitError {
     match error.code {
         Code::DeadlineExceeded => CommitError::Unanswered,

@@ -1,12 +1,13 @@
-//! What makes the changes in etcd visible: each once, in the order of revisions, whichever client made it.
+//! Publishes the changes in etcd: each once, in the order of revisions, whichever client made it.
 //!
-//! A change becomes known in two ways: this server made it and etcd has said at which revision, or the watch brings it. The
-//! first saves decoding what was just encoded, and time: the change is published at once where nothing can lie between it
-//! and what was published before. Otherwise it waits for the watch, which brings what lies between, and the change itself.
+//! A change becomes known in two ways: this server made it and etcd has returned its revision, or the watch delivers
+//! it. The first way is faster and avoids decoding what was just encoded: the change is published at once if nothing
+//! can lie between it and the last published one. Otherwise it waits for the watch, which delivers the changes in
+//! between and the change itself.
 //!
 //! Invariants:
-//! - At revision R the state holds exactly what etcd holds at R under the prefix. What is published next is revision R + 1,
-//!   or what the watch says comes next.
+//! - At revision R the state holds exactly what etcd holds at R under the prefix. The next published revision is R + 1,
+//!   or the one that the watch delivers next.
 //! - While the state is read again nothing else is published.
 
 mod differences;
@@ -29,7 +30,7 @@ use crate::key::{Key, Revision, table_by_segments};
 use crate::state::{At, Draft, Publisher, State};
 use crate::transaction::Op;
 
-/// What each operation of a transaction made.
+/// Entries that the operations of a transaction created.
 pub(crate) type Made<X> = Vec<Option<Arc<Entry<X>>>>;
 
 /// The one who publishes.
@@ -48,14 +49,14 @@ struct Inner<X: Indexer> {
     next: u64,
     /// By the keys that they change.
     by_key: HashMap<Key, u64>,
-    /// Those that are done, by their revisions, which do not follow upon the published one yet.
+    /// Committed transactions by revision that do not directly follow the published one yet.
     early: BTreeMap<Revision, u64>,
-    /// Whether events were lost, and the state is read again.
+    /// True if events were lost and the state is being read again.
     broken: bool,
 }
 
 enum UnderWay<X: Indexer> {
-    /// What was sent, with the bytes of each put.
+    /// The operations that were sent, with the bytes of each put.
     Sent(Vec<Op<X>>, Vec<Option<Bytes>>),
     /// It is published.
     Made(Made<X>),
@@ -122,8 +123,8 @@ impl<X: Indexer> Feed<X> {
         self.inner.lock().forget(id);
     }
 
-    /// Says that a transaction was done at `revision`. What it made, if that can be published at once; otherwise
-    /// [`Feed::made`] completes when the state has reached the revision.
+    /// Records that a transaction was committed at `revision`. Returns its entries if they can be published at once;
+    /// otherwise [`Feed::made`] completes when the state has reached the revision.
     pub(crate) fn committed(&self, id: u64, revision: Revision) -> Option<Made<X>> {
         let time = self.clock.now();
         let mut inner = self.inner.lock();
@@ -143,7 +144,7 @@ impl<X: Indexer> Feed<X> {
         inner.fetch(id)
     }
 
-    /// What a transaction made, which the state shows.
+    /// Returns the entries of a transaction that the state already shows.
     pub(crate) fn made(&self, id: u64, revision: Revision) -> Made<X> {
         let mut inner = self.inner.lock();
         inner.early.remove(&revision);
@@ -199,7 +200,7 @@ impl<X: Indexer> Feed<X> {
         inner.publisher.publish(draft);
     }
 
-    /// Says that the watch has brought all up to `revision`.
+    /// Records that the watch has delivered everything up to `revision`.
     pub(crate) fn passed(&self, revision: Revision) {
         let mut inner = self.inner.lock();
         if revision <= self.state.revision() {
@@ -331,8 +332,8 @@ impl<X: Indexer> Feed<X> {
         }
     }
 
-    /// The value of stored bytes. Those that cannot be read are reported and kept as they are: a reader of the object
-    /// hears that it cannot be read.
+    /// Decodes stored bytes. Undecodable bytes are reported and kept unchanged: a reader of the object gets the
+    /// decoding error.
     fn value(&self, key: &Key, stored: &Bytes, revision: Revision, observer: &dyn Observer) -> Value {
         self.codec.decode(key, stored).unwrap_or_else(|error| {
             tracing::error!(%error, revision, "an object in etcd cannot be read");
@@ -341,7 +342,7 @@ impl<X: Indexer> Feed<X> {
         })
     }
 
-    /// What etcd holds of a key as of `revision`, where the state does not show it yet.
+    /// Returns the entry of a key in etcd as of `revision` if the state does not show it yet.
     pub(crate) fn known(
         &self,
         key: Key,
@@ -378,7 +379,7 @@ impl<X: Indexer> Feed<X> {
                 ..at
             };
             if change.stored.is_some() && change.value.is_none() {
-                // It was taken for this server's own, which has abandoned it since.
+                // The change looked like this server's own, which has been abandoned since.
                 self.decode_one(&mut change, observer);
             }
             match change.value {
@@ -409,7 +410,7 @@ impl<X: Indexer> Inner<X> {
         }
     }
 
-    /// What a transaction made, once.
+    /// Removes and returns the entries of a transaction.
     fn fetch(&mut self, id: u64) -> Option<Made<X>> {
         match self.under_way.remove(&id)? {
             UnderWay::Made(made) => Some(made),
@@ -420,7 +421,7 @@ impl<X: Indexer> Inner<X> {
         }
     }
 
-    /// Whether a change looks like one that this server has sent.
+    /// Returns true if a change looks like one that this server has sent.
     fn is_under_way(&self, change: &Change) -> bool {
         let sent = self.by_key.get(&change.key).and_then(|id| self.under_way.get(id));
         let Some(UnderWay::Sent(ops, encoded)) = sent else {
@@ -431,7 +432,7 @@ impl<X: Indexer> Inner<X> {
             .any(|(op, bytes)| *op.key() == change.key && *bytes == change.stored)
     }
 
-    /// The transaction under way that does just what `group` says.
+    /// Returns the pending transaction whose changes are exactly those of `group`.
     fn sender(&self, group: &[Change]) -> Option<u64> {
         let id = group.iter().find_map(|change| self.by_key.get(&change.key))?;
         let Some(UnderWay::Sent(ops, encoded)) = self.under_way.get(id) else {

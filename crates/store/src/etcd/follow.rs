@@ -1,4 +1,4 @@
-//! Following etcd: one watch, made again whenever it breaks, from the revision after what was published last.
+//! Follows etcd: one watch, which is created again after each break, from the revision after the last published one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,19 +12,19 @@ use super::proto::{Event, Watch, WatchCreateRequest, WatchProgressRequest, Watch
 use super::{Shared, closed};
 use crate::entry::Indexer;
 
-/// How long to wait before a watch is made again, at first and at most.
+/// Delay before a watch is created again, at first and at most.
 const AGAIN: Duration = Duration::from_millis(20);
 const AGAIN_MOST: Duration = Duration::from_secs(1);
-/// How often a progress request is repeated while a reader waits: a member that lags does not answer it.
+/// Interval of progress requests while a reader waits: a member that lags does not respond to them.
 const ASK: Duration = Duration::from_millis(100);
-/// How often old history is looked for.
+/// Interval of the checks for old history.
 const TRIM: Duration = Duration::from_secs(1);
-/// How often the log says that there is no watch.
+/// Interval of the log message that there is no watch.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// How many changes are published in one step, about.
+/// Approximate number of changes that are published in one step.
 const STEP: usize = 256;
 
-/// Why a watch ended.
+/// Reason for the end of a watch.
 enum End {
     Closing,
     /// Events that come next are gone.
@@ -130,7 +130,7 @@ impl<X: Indexer> Shared<X> {
         let _ = stream.requests.try_send(progress);
     }
 
-    /// Takes one answer; `events` holds the parts of those that came in several.
+    /// Processes one response; `events` collects the fragments of a response in several parts.
     async fn take(&self, answer: WatchResponse, events: &mut Vec<Event>) -> Option<End> {
         if answer.canceled || answer.compact_revision > 0 {
             return Some(match answer.compact_revision > 0 {
@@ -173,7 +173,7 @@ impl<X: Indexer> Shared<X> {
         if !step.is_empty() {
             self.feed.watched(step, self.client.observer());
         }
-        // Where the last are no objects.
+        // Needed if the last changes are not objects.
         self.feed.passed(last);
     }
 }

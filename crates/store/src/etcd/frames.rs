@@ -1,20 +1,20 @@
-//! As much of HTTP/2 (RFC 9113) as one question at a time takes: what a question looks like, and where its answer is among what
-//! comes.
+//! The part of HTTP/2 (RFC 9113) that one query at a time requires: encoding queries, and finding their responses in
+//! the received bytes.
 //!
-//! A general client does more than is wanted here: it wakes for each frame, decodes headers that are not read, and answers pings
-//! at once. A server of gRPC sends a ping with most questions, to measure the connection, and none while one of them is not
-//! acknowledged. So acknowledgements go along with later questions, one a second at most, and most questions take one write and
-//! one read.
+//! A general client does too much for this purpose: it wakes for each frame, decodes headers that are not read, and
+//! responds to pings at once. A gRPC server sends a ping with most queries, to measure the connection, and none while
+//! one of them is not acknowledged. So acknowledgements are sent with later queries, at most one a second, and most
+//! queries cost one write and one read.
 
 use std::io::{Error, Result};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-/// What a client sends first; no server's push is wanted.
+/// First bytes that a client sends; they disable server push.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\x06\x04\0\0\0\0\0\0\x02\0\0\0\0";
 
-/// How long a frame's head is, and its payload at most.
+/// Length of a frame's header, and maximum length of its payload.
 const HEAD: usize = 9;
 const MOST_PAYLOAD: usize = 16_384;
 
@@ -35,12 +35,12 @@ const PADDED: u8 = 8;
 const TABLE_SIZE: u16 = 1;
 const TABLE: u32 = 1024;
 
-/// How many bytes both sides may send before the other's first window update.
+/// Bytes that both sides may send before the other's first window update.
 const WINDOW: u32 = 65_535;
-/// How many more the client lets the server send at first. It lets it send as much again when half of that came.
+/// Initial increase of the server's send window. The client grants as much again when half of it has been received.
 const MORE: u32 = 1 << 30;
 
-/// How long the acknowledgement of a ping waits at least after the one before.
+/// Minimum interval between two acknowledgements of pings.
 const BETWEEN_PINGS: Duration = Duration::from_secs(1);
 
 /// One side of a connection: where it is, and what it must still send.
@@ -49,9 +49,9 @@ pub(super) struct Exchange {
     head: Bytes,
     remembered: Bytes,
     stream: u32,
-    /// How much may be sent.
+    /// Bytes that may be sent.
     window: u32,
-    /// How much came since the last window update for the server.
+    /// Bytes received since the last window update to the server.
     received: u32,
     /// The frames to send along with the next query.
     owed: BytesMut,
@@ -128,10 +128,11 @@ impl Exchange {
         Ok(())
     }
 
-    /// Takes the frames that are whole from what came, and returns the answer once `is_whole` says that all of it is there.
+    /// Consumes the complete frames of the received bytes, and returns the response when `is_whole` confirms that it is
+    /// complete.
     ///
     /// # Errors
-    /// Where the question was refused or the connection ends.
+    /// If the query was rejected or the connection ends.
     pub(super) fn take(&mut self, came: &mut BytesMut, is_whole: impl Fn(&[u8]) -> bool) -> Result<Option<Bytes>> {
         while let Some(frame) = Frame::next(came)? {
             let ended = self.frame(frame)?;
@@ -142,7 +143,7 @@ impl Exchange {
         Ok(None)
     }
 
-    /// Whether the answer ends with this frame.
+    /// Processes a frame. Returns true if it ends the response.
     fn frame(&mut self, frame: Frame) -> Result<bool> {
         let own = frame.stream == self.stream;
         let ends = own && frame.flags & END_STREAM != 0;
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_owed_goes_with_the_next_question_and_pings_wait() {
+    fn pending_frames_are_sent_with_next_query_and_pings_wait() {
         let (mut exchange, now) = (exchange(), Instant::now());
         sent(&mut exchange, now);
         let ping = frame(PING, 0, 0, b"12345678");

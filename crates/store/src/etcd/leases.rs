@@ -7,13 +7,13 @@ use tokio::time::Instant;
 
 use super::client::{CallError, Client};
 
-/// How much longer than the wanted time a lease may last, as a part of that time, so that keys can share it.
+/// Maximum extension of a lease beyond the requested time, in percent of that time, so that keys can share it.
 const REUSE_PERCENT: u32 = 5;
-/// How many keys one lease may have.
+/// Maximum number of keys of one lease.
 const MOST_KEYS: usize = 1000;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The time to live of leased keys, and the lease that was granted last.
+/// The time to live of leased keys, and the most recently granted lease.
 pub(crate) struct Leases {
     life: Duration,
     reuse: Duration,
@@ -62,14 +62,14 @@ impl Leases {
         Ok(granted.id)
     }
 
-    /// How much longer than the wanted time a lease lasts.
+    /// Returns the extension of a lease beyond the requested time.
     fn longer(&self) -> Duration {
         Duration::from_secs((self.life * REUSE_PERCENT / 100).as_secs()).min(self.reuse)
     }
 }
 
 impl Lease {
-    /// Whether another key that is to stay for `life` can hang on this one.
+    /// Returns true if another key with the time to live `life` can be attached to this lease.
     fn serves(&self, now: Instant, life: Duration, longer: Duration) -> bool {
         now + life < self.end && now + life + longer > self.end && self.keys < MOST_KEYS
     }
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lease_is_shared_while_it_lasts_long_enough_and_not_too_long() {
+    fn lease_is_shared_only_within_its_time_limits() {
         let second = Duration::from_secs(1);
         let life = 3600 * second;
         let longer = Leases::new(life, 60 * second).longer();

@@ -1,8 +1,8 @@
-//! What the engine reports of its calls, for metrics.
+//! Observations of the engine's calls, for metrics.
 
 use std::time::Duration;
 
-/// What a call does, by kube-apiserver's names.
+/// Operation of a call, with kube-apiserver's names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operation {
     /// One key is read.
@@ -47,13 +47,13 @@ pub trait Observer: Send + Sync + 'static {
     /// So many objects were read together whose keys begin as `key` does.
     fn listed(&self, key: &[u8], objects: usize);
 
-    /// The watch said how far it is.
+    /// The watch reported its progress.
     fn progressed(&self);
 
     /// The file of etcd's database has so many bytes.
     fn size(&self, bytes: i64);
 
-    /// So many keys hang on a lease that takes no more.
+    /// A lease that accepts no more keys has this number of keys.
     fn leased(&self, keys: usize);
 }
 

@@ -22,14 +22,14 @@ pub(super) struct RevisionQueries(Mutex<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    /// Whether a query is under way.
+    /// True if a query is in progress.
     is_put: bool,
     waiting: Vec<oneshot::Sender<Turn>>,
     /// The connection for queries, while it is free.
     line: Option<Box<Line>>,
 }
 
-/// What becomes of a reader.
+/// Outcome of a reader's wait.
 pub(super) enum Turn {
     /// Another reader has queried the revision.
     Answered(Answer),
@@ -107,7 +107,7 @@ impl Drop for Querier {
         inner.is_put = next.is_some();
         drop(inner);
         if let Some(next) = next {
-            // One that goes right now passes its turn on in the same way.
+            // If the receiver is dropped right now, the value passes the query on in the same way.
             let _ = next.send(Turn::Queries(Self::new(&self.questions)));
         }
     }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_after_a_question_was_put_shares_the_next_one() {
+    fn reader_after_sent_query_shares_next_query() {
         let questions = Arc::new(RevisionQueries::default());
         let mut first = asks(questions.turn().now_or_never());
         first.begin();
@@ -144,7 +144,7 @@ mod tests {
         assert!((&mut second).now_or_never().is_none());
         assert!((&mut third).now_or_never().is_none());
         first.answered(&Ok(5));
-        // Neither may take that answer: one of them asks, and both have its answer.
+        // Neither may use that answer: one of them sends a query, and both get its answer.
         let mut asking = asks((&mut third).now_or_never());
         asking.begin();
         assert!((&mut second).now_or_never().is_none());

@@ -1,4 +1,4 @@
-//! What is published, by a script of what etcd and this server's writers say.
+//! Tests of the published events, by scripts of the responses of etcd and of this server's writers.
 
 #![allow(clippy::unwrap_used, reason = "what fails here is the test")]
 
@@ -88,7 +88,7 @@ impl Script {
         self.feed.begin(vec![op], encoded)
     }
 
-    /// The events of the watcher since the last call.
+    /// Returns the events of the watcher since the last call.
     fn seen(&mut self) -> Vec<(EventKind, String, Revision)> {
         let mut seen = Vec::new();
         while let Some(event) = self.watcher.try_next().unwrap() {
@@ -105,7 +105,7 @@ fn puts(events: &[(&str, Revision)]) -> Vec<(EventKind, String, Revision)> {
 }
 
 #[test]
-fn an_own_write_that_follows_at_once_is_published_and_its_echo_is_not() {
+fn consecutive_own_write_is_published_and_its_echo_is_not() {
     let mut script = Script::new();
     let id = script.sends("c", 11);
     let made = script.feed.committed(id, 11).unwrap();
@@ -133,7 +133,7 @@ fn an_own_write_waits_for_what_lies_before_it() {
 }
 
 #[test]
-fn own_writes_whose_answers_come_in_another_order_are_published_in_that_of_revisions() {
+fn own_writes_with_reordered_answers_publish_in_revision_order() {
     let mut script = Script::new();
     let ids = [script.sends("c", 11), script.sends("d", 12), script.sends("e", 13)];
     assert!(script.feed.committed(ids[2], 13).is_none());
@@ -153,7 +153,7 @@ fn the_echo_may_come_before_the_answer() {
 }
 
 #[test]
-fn what_another_writes_to_the_same_key_is_not_taken_for_ones_own() {
+fn write_of_another_to_same_key_is_not_treated_as_own() {
     let mut script = Script::new();
     let id = script.sends("c", 12);
     script.comes([put("c", 11, 11)]);
@@ -175,7 +175,7 @@ fn revisions_without_events_pass() {
 }
 
 #[test]
-fn after_lost_events_watchers_see_what_differs_and_the_history_begins_anew() {
+fn lost_events_publish_differences_and_restart_history() {
     let mut script = Script::new();
     script.feed.broke();
     let id = script.sends("e", 21);

@@ -15,7 +15,7 @@ pub(super) type Table<X> = OrdMap<Key, Arc<Entry<X>>>;
 pub(super) struct Root<X: Indexer> {
     pub(super) revision: Revision,
     pub(super) tables: OrdMap<Key, Table<X>>,
-    /// How many keys of a table begin with the same next segment, by that beginning: the objects of a namespace.
+    /// Number of keys of a table with the same next segment (the objects of a namespace), by their common prefix.
     pub(super) groups: OrdMap<Key, usize>,
 }
 
@@ -87,7 +87,7 @@ impl<X: Indexer> Root<X> {
         removed
     }
 
-    /// Takes back what `event` did.
+    /// Reverts the change of `event`.
     pub(super) fn undo(&mut self, table: usize, event: &Event<X>) {
         match event.previous() {
             Some(previous) => self.insert(table, previous),
@@ -96,11 +96,11 @@ impl<X: Indexer> Root<X> {
     }
 }
 
-/// The whole store at one revision. Cheap to take, to clone and to keep; it never changes.
+/// The whole store at one revision. Cheap to create, clone and keep; it never changes.
 pub struct Snapshot<X: Indexer> {
     pub(super) root: Arc<Root<X>>,
     pub(super) indexer: Arc<X>,
-    /// What stores of their own hold, by what their keys begin with.
+    /// Snapshots of separate stores, with the prefixes of their keys.
     pub(super) overrides: Option<Arc<[(Key, Self)]>>,
 }
 
@@ -139,7 +139,7 @@ impl<X: Indexer> Snapshot<X> {
         self
     }
 
-    /// What holds the keys that begin so.
+    /// Returns the snapshot of the store whose keys have this prefix.
     fn home(&self, key: &[u8]) -> &Self {
         let others = self.others();
         let home = home_of(others, key).and_then(|at| others.get(at));
@@ -181,7 +181,8 @@ impl<X: Indexer> Snapshot<X> {
         }
     }
 
-    /// How many keys begin with `prefix`: at once for a table and for the next segment of its keys, else some 20 ns for each.
+    /// Returns the number of keys that begin with `prefix`: in constant time for a table or a table and the next
+    /// segment of its keys, otherwise in some 20 ns for each key.
     pub fn count(&self, prefix: &[u8]) -> usize {
         let table = self.indexer.table(prefix);
         if table == 0 {
@@ -197,13 +198,13 @@ impl<X: Indexer> Snapshot<X> {
         }
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         let others: usize = self.others().iter().map(|(_, other)| other.len()).sum();
         self.root.tables.values().map(OrdMap::len).sum::<usize>() + others
     }
 
-    /// Whether there is no key.
+    /// Returns true if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -212,7 +213,7 @@ impl<X: Indexer> Snapshot<X> {
     fn range_bounds(&self, prefix: &[u8], start: Bound<&[u8]>) -> Range<'_, X> {
         let end = end_of_prefix(prefix);
         let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        // imbl refuses empty ranges by panicking.
+        // imbl panics on empty ranges.
         if let (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end)) = (start, end)
             && start >= end
         {
@@ -235,7 +236,8 @@ impl<X: Indexer> Snapshot<X> {
     }
 }
 
-/// Which of `overrides`, each by what its keys begin with, holds the keys that begin so; none where no other does.
+/// Returns the index in `overrides`, a list of stores and their key prefixes, of the store that holds `key`; `None` if
+/// no override does.
 pub(crate) fn home_of<T>(overrides: &[(Key, T)], key: &[u8]) -> Option<usize> {
     overrides.iter().position(|(prefix, _)| key.starts_with(prefix))
 }

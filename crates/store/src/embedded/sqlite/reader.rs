@@ -25,7 +25,7 @@ impl Reader {
         Ok(Self::around(path, connection))
     }
 
-    /// What reads the file by this connection.
+    /// Creates a reader of the file at `path` that uses this connection.
     pub(crate) fn around(path: &Path, connection: Connection) -> Self {
         Self {
             path: path.to_owned(),
@@ -70,7 +70,7 @@ impl Reader {
         upgrade().map_err(|error| self.error(&error))
     }
 
-    /// Whether what was read is what the file says that it holds, and all that was acknowledged.
+    /// Checks that the rows that were read are the ones that the file records, and include all acknowledged writes.
     pub(crate) fn check(
         &self,
         read: Content,

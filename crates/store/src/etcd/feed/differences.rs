@@ -75,7 +75,7 @@ impl Differences {
 /// Revisions for deletions whose own ones are not known: each gets one of its own, so that a watcher that goes on from any event
 /// has missed none of the same revision.
 struct Free {
-    /// For a revision that is taken, one below it that may be free.
+    /// Maps a used revision to a lower one that may be free.
     below: HashMap<Revision, Revision>,
     /// The revisions of all changes are above it.
     after: Revision,
@@ -90,7 +90,7 @@ impl Free {
         }
     }
 
-    /// Takes the highest free one that is not above `until`; `until` itself where there is none.
+    /// Returns and marks as used the highest free revision that is not above `until`; `until` itself if there is none.
     fn take(&mut self, until: Revision) -> Revision {
         let (mut found, mut passed) = (until, Vec::new());
         while let Some(below) = self.below.get(&found) {
@@ -100,7 +100,7 @@ impl Free {
         if found <= self.after {
             return until;
         }
-        // The next look at these takes the short way.
+        // Shorten the path for the next search.
         for taken in passed {
             self.below.insert(taken, found - 1);
         }
