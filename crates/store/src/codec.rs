@@ -4,9 +4,10 @@ use bytes::Bytes;
 
 use crate::entry::Value;
 
-/// Turns values from the form in which they are served into that in which an engine keeps them, and back.
+/// Converts values between the form in which they are served and the form in which an engine stores them.
 ///
-/// The embedded engine keeps what is served and needs none. An engine whose storage others share keeps what these write.
+/// The embedded engine stores the served form and needs no conversion. An engine with shared storage uses the form of
+/// the other servers.
 pub trait Codec: Send + Sync + 'static {
     /// Returns the bytes to store for `value` under `key`, without the value's revision. `old` is the stored value that
     /// it replaces, if there is one.
@@ -41,7 +42,7 @@ pub enum TimeToLive {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{key}: {why}")]
 pub struct CodecError {
-    /// The key that the value is kept under.
+    /// Key of the value.
     pub key: String,
     /// Description of the error.
     pub why: String,
@@ -51,7 +52,7 @@ pub struct CodecError {
 const UNDECODABLE: &str = "undecodable: ";
 
 impl CodecError {
-    /// The error of the value under `key`.
+    /// Creates the error of the value under `key`.
     pub fn new(key: &[u8], why: impl ToString) -> Self {
         Self {
             key: String::from_utf8_lossy(key).into_owned(),
@@ -71,8 +72,8 @@ impl CodecError {
     }
 }
 
-/// Values lie as they are served, with an empty revision: for storage that no other server reads. What is an event goes after a
-/// while.
+/// Codec that stores values as they are served, with an empty revision: for storage that no other server reads. Events
+/// have a limited time to live.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AsServed;
 

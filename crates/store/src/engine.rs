@@ -20,18 +20,19 @@ use crate::key::Revision;
 use crate::state::Snapshot;
 use crate::transaction::{Committed, Transaction};
 
-/// A future of an engine's.
+/// A future that an engine returns.
 pub type Pending<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The durable part of a store. See the module's contract.
 pub trait Engine<X: Indexer>: Send + Sync + 'static {
-    /// Does a transaction: ready when it is durable and published, or when it is sure not to be acknowledged.
+    /// Commits a transaction. The future is ready when the transaction is durable and published, or when it is certain
+    /// that it will not be acknowledged.
     ///
-    /// A transaction that was begun is finished even if the future is dropped.
+    /// A transaction that was started is completed even if the future is dropped.
     fn commit(&self, transaction: Transaction<X>) -> Pending<'_, Result<Committed<X>, CommitError>>;
 
-    /// Learns the most recent revision, of this server or of another, and waits until the state is there; none where the state is the
-    /// most recent at all times.
+    /// Determines the most recent revision of any server and waits until the state has reached it; `None` if the state
+    /// is always the most recent one.
     fn current(&self) -> Option<Pending<'_, Result<Revision, ReadError>>> {
         None
     }
@@ -45,13 +46,13 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
     /// revision.
     fn want(&self, _revision: Revision) {}
 
-    /// `snapshot`, which is the current state, with what the engine knows beyond it: for those who write, whose guards
-    /// show whether it still is so.
+    /// Returns `snapshot`, which is the current state, with the newer entries that the engine knows. For writes, whose
+    /// guards detect outdated entries.
     fn ahead(&self, snapshot: Snapshot<X>) -> Snapshot<X> {
         snapshot
     }
 
-    /// The bytes of the files on disk, where the engine has files of its own.
+    /// Returns the size of the engine's files on disk in bytes, if it has files.
     fn size_on_disk(&self) -> Option<u64> {
         None
     }
@@ -72,6 +73,6 @@ pub trait Engine<X: Indexer>: Send + Sync + 'static {
         self.health()
     }
 
-    /// Finishes the transactions that wait, ends all watches and lets go of the storage.
+    /// Finishes the waiting transactions, ends all watches and releases the storage.
     fn close(&self) -> Pending<'_, Result<(), StorageError>>;
 }

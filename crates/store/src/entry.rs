@@ -18,18 +18,18 @@ use crate::transaction::Transaction;
 ///
 /// The store does not interpret values: the caller that opens it defines how to index them.
 pub trait Indexer: Send + Sync + Sized + 'static {
-    /// Facts about one value that are worth having without parsing it: labels, owners, selectable fields.
+    /// Facts about a value that should be available without parsing it: labels, owners, selectable fields.
     type Index: Send + Sync + 'static;
 
-    /// A place in each event where watchers share what they have encoded of it. `()` where nothing is shared.
+    /// Slot of an event in which watchers share its encodings. `()` if nothing is shared.
     type Encodings: Default + Send + Sync + 'static;
 
     /// Builds the index of `value`, whose resource version is already inserted. The store calls it at most once for an
     /// entry, when its index is first needed and did not arrive with the commit.
     fn index(&self, key: &Key, value: &[u8]) -> Self::Index;
 
-    /// Adds to a transaction what has to be written together with it, seen by `state`. Nothing in most cases. `is_shared`
-    /// is true if others write to the same storage.
+    /// Adds to a transaction the changes that must be written together with it, based on `state`. Usually none.
+    /// `is_shared` is true if others write to the same storage.
     fn complete(&self, transaction: Transaction<Self>, state: &Snapshot<Self>, is_shared: bool) -> Transaction<Self> {
         let _ = (state, is_shared);
         transaction
@@ -41,16 +41,16 @@ pub trait Indexer: Send + Sync + Sized + 'static {
         false
     }
 
-    /// Length of the part of `prefix` that names its table, 0 if `prefix` spans tables.
+    /// Returns the length of the part of `prefix` that names its table, 0 if `prefix` spans tables.
     ///
-    /// Counts, scans and wake-ups are cheap within a table. The answer for a key and for every prefix of that key that
-    /// is long enough must be the same, at all times.
+    /// Counts, scans and wake-ups are cheap within a table. For a key, the result must always be the same as for every
+    /// sufficiently long prefix of that key.
     fn table(&self, prefix: &[u8]) -> usize {
         table_by_segments(prefix)
     }
 }
 
-/// No index at all.
+/// An indexer without an index.
 impl Indexer for () {
     type Index = ();
     type Encodings = ();
@@ -66,7 +66,7 @@ pub struct Value {
 }
 
 impl Value {
-    /// Bytes that are served as they are.
+    /// Creates a value whose bytes are served unchanged.
     pub fn plain(bytes: impl Into<Bytes>) -> Self {
         Self {
             bytes: bytes.into(),
@@ -83,7 +83,7 @@ impl Value {
         }
     }
 
-    /// The bytes without a revision, as they lie on the disk.
+    /// Returns the bytes without a revision, as they are stored.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -110,7 +110,7 @@ impl fmt::Debug for Value {
     }
 }
 
-/// One version of one key, as it is served. Shared, never changed.
+/// One version of one key, as it is served. Shared and immutable.
 pub struct Entry<X: Indexer> {
     key: Key,
     text: Text,
@@ -119,7 +119,7 @@ pub struct Entry<X: Indexer> {
     position: u16,
     mod_revision: Revision,
     create_revision: Revision,
-    /// In a place of its own: of what comes from the disk, most is listed and watched without an index.
+    /// Allocated separately: most entries from the disk are listed and watched without an index.
     index: OnceLock<Box<X::Index>>,
     indexer: Arc<X>,
 }
@@ -160,7 +160,7 @@ impl<X: Indexer> Entry<X> {
             } => shared.clone(),
             Stored { bytes, .. } => Bytes::copy_from_slice(bytes),
         };
-        // What a writer gives is read next by those who watch; what comes from the disk may never be.
+        // A new value is read next by watchers; a value from the disk may never be read.
         let text = match value.shared {
             Some(_) => Text::Plain(bytes),
             None => Text::unread(bytes),
@@ -177,7 +177,7 @@ impl<X: Indexer> Entry<X> {
         })
     }
 
-    /// The same value under another revision: what a delete event carries if the deleter gave no bytes of its own.
+    /// Creates the same value under another revision, for a delete event if the deleter provided no bytes.
     #[expect(
         clippy::indexing_slicing,
         reason = "the place was found in these bytes when the entry was made"
@@ -206,7 +206,7 @@ impl<X: Indexer> Entry<X> {
         })
     }
 
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &Key {
         &self.key
     }
@@ -216,7 +216,7 @@ impl<X: Indexer> Entry<X> {
         self.text.bytes()
     }
 
-    /// The same for one who reads it once: a large value that was not requested since it came from the disk stays packed.
+    /// Returns the same bytes for a single use: a large value from the disk that was not requested yet remains packed.
     pub fn bytes_once(&self) -> Bytes {
         self.text.bytes_once()
     }
@@ -226,7 +226,7 @@ impl<X: Indexer> Entry<X> {
         self.text.len()
     }
 
-    /// The value as it was written, without its revision.
+    /// Returns the value as it was written, without its revision.
     pub fn value(&self) -> Value {
         let Some(at) = self.revision_at else {
             return Value::plain(self.bytes_once());
@@ -237,7 +237,7 @@ impl<X: Indexer> Entry<X> {
         Value::object([head, rest.get(digits..).unwrap_or_default()].concat(), at)
     }
 
-    /// The revision of this version: for an object, its `metadata.resourceVersion`.
+    /// Returns the revision of this version: for an object, its `metadata.resourceVersion`.
     pub fn mod_revision(&self) -> Revision {
         self.mod_revision
     }
@@ -247,18 +247,18 @@ impl<X: Indexer> Entry<X> {
         self.create_revision
     }
 
-    /// Offset of the revision's digits within [`Entry::bytes`], if they are there.
+    /// Returns the offset of the revision's digits within [`Entry::bytes`], if it has a revision.
     pub fn revision_at(&self) -> Option<u32> {
         self.revision_at
     }
 
-    /// The index of the value, made now if it was not yet.
+    /// Returns the index of the value; builds it if necessary.
     pub fn index(&self) -> &X::Index {
         self.index
             .get_or_init(|| Box::new(self.indexer.index(&self.key, &self.bytes_once())))
     }
 
-    /// The index of the value, if there is one yet.
+    /// Returns the index of the value, if it was built.
     pub fn known_index(&self) -> Option<&X::Index> {
         self.index.get().map(Box::as_ref)
     }
@@ -267,7 +267,7 @@ impl<X: Indexer> Entry<X> {
         self.position
     }
 
-    /// Memory this entry holds, about.
+    /// Returns the approximate memory of this entry.
     pub(crate) fn weight(&self) -> usize {
         size_of::<Self>() + self.text.len() + self.key.len()
     }
@@ -285,7 +285,7 @@ impl<X: Indexer> fmt::Debug for Entry<X> {
     }
 }
 
-/// A value on its way into an entry: borrowed from the disk, or shared with the writer who gave it.
+/// A value to be put into an entry: borrowed from the disk, or shared with its writer.
 #[derive(Clone, Copy)]
 pub(crate) struct Stored<'a> {
     bytes: &'a [u8],
@@ -294,7 +294,7 @@ pub(crate) struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// From the disk. `revision_at` must lie within `bytes`.
+    /// Creates a value from the disk. `revision_at` must be within `bytes`.
     pub(crate) fn borrowed(bytes: &'a [u8], revision_at: Option<u32>) -> Self {
         Self {
             bytes,

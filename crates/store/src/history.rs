@@ -29,13 +29,13 @@ use crate::key::{Key, Revision};
 /// Kind of a change to a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// It was written: created where the event has no previous entry, changed where it has.
+    /// The key was written: created if the event has no previous entry, updated if it has one.
     Put,
-    /// It was removed.
+    /// The key was removed.
     Delete,
 }
 
-/// One change of one key. Shared by all who watch it.
+/// One change of one key. Shared by all watchers.
 pub struct Event<X: Indexer> {
     kind: EventKind,
     current: Arc<Entry<X>>,
@@ -65,12 +65,12 @@ impl<X: Indexer> Event<X> {
         self.kind
     }
 
-    /// The revision of the change.
+    /// Returns the revision of the change.
     pub fn revision(&self) -> Revision {
         self.current.mod_revision()
     }
 
-    /// The key that changed.
+    /// Returns the key that changed.
     pub fn key(&self) -> &Key {
         self.current.key()
     }
@@ -94,7 +94,8 @@ impl<X: Indexer> Event<X> {
         self.time
     }
 
-    /// Memory that only this event keeps alive, about: the version that it replaced, or the removed one.
+    /// Returns the approximate memory that only this event keeps alive: the version that it replaced, or the removed
+    /// one.
     pub(crate) fn weight(&self) -> usize {
         let removed = if self.kind == EventKind::Delete {
             self.current.weight()
@@ -111,7 +112,7 @@ impl<X: Indexer> std::fmt::Debug for Event<X> {
     }
 }
 
-/// The events of one table, or of all.
+/// Events of one table, or of all tables.
 pub(crate) struct Channel<X: Indexer> {
     /// Length of the table's prefix in its keys.
     table: usize,
@@ -119,13 +120,13 @@ pub(crate) struct Channel<X: Indexer> {
 }
 
 pub(crate) struct Ring<X: Indexer> {
-    /// Sequence number of the oldest event held; events are numbered from 0 as they are appended.
+    /// Sequence number of the oldest event in the ring; events are numbered from 0 as they are appended.
     pub(crate) first: u64,
     pub(crate) events: VecDeque<Arc<Event<X>>>,
     groups: HashMap<Key, Arc<Group>>,
 }
 
-/// The watchers of one prefix.
+/// Watchers of one prefix.
 pub(crate) struct Group {
     prefix: Key,
     /// Revision of the newest event of the prefix; a change wakes the watchers.
@@ -150,8 +151,8 @@ impl<X: Indexer> Channel<X> {
         self.ring.write().events.push_back(event);
     }
 
-    /// The group of those who watch `prefix`, made if need be, in a ring of this channel. Prefixes that end within a
-    /// segment belong to the group of the segment before, unless they are `exact` keys.
+    /// Joins the group of the watchers of `prefix` in this channel; creates the group if necessary. Prefixes that end
+    /// within a segment belong to the group of the previous segment, unless they are `exact` keys.
     #[expect(clippy::indexing_slicing, reason = "the ends of the groups of a key lie within it")]
     pub(crate) fn join(&self, ring: &mut Ring<X>, prefix: &Key, exact: bool) -> Arc<Group> {
         let segment = || prefix.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
@@ -173,7 +174,7 @@ impl<X: Indexer> Channel<X> {
         group
     }
 
-    /// Wakes all, to see that the store has closed.
+    /// Wakes all watchers, so that they notice that the store has closed.
     pub(crate) fn wake_all(&self) {
         for group in self.ring.read().groups.values() {
             group.latest.send_modify(|_| {});
@@ -215,7 +216,8 @@ impl<X: Indexer> Channel<X> {
 }
 
 impl<X: Indexer> Ring<X> {
-    /// The groups that want events of `key`: one for each of its prefixes that ends a segment, and one for itself.
+    /// Returns the groups that match `key`: one for each of its prefixes that ends a segment, and one for the key
+    /// itself.
     #[expect(clippy::indexing_slicing, reason = "the ends of the groups of a key lie within it")]
     fn groups_of<'a>(&'a self, table: usize, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Group>> {
         let none = self.groups.is_empty();
@@ -232,12 +234,12 @@ impl<X: Indexer> Ring<X> {
             .filter_map(|end| self.groups.get(&key[..end]))
     }
 
-    /// Sequence number of the first event after `revision`.
+    /// Returns the sequence number of the first event after `revision`.
     pub(crate) fn after(&self, revision: Revision) -> u64 {
         self.first + self.events.partition_point(|event| event.revision() <= revision) as u64
     }
 
-    /// The event with this sequence number, if it is held.
+    /// Returns the event with this sequence number, if it is in the ring.
     pub(crate) fn get(&self, sequence: u64) -> Option<&Arc<Event<X>>> {
         self.events
             .get(usize::try_from(sequence.checked_sub(self.first)?).ok()?)

@@ -1,19 +1,19 @@
-//! Texts of entries. A large one that comes from the disk is kept packed until it is requested: of what there is at a start,
-//! such as definitions and the versions before them, most is never read, or read once by who follows it.
+//! Texts of entries. A large text from the disk is kept packed until it is requested: of the entries at a start, such
+//! as CRDs and their previous versions, most are never read, or read once by an informer.
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
 use lz4_flex::block::{compress, decompress};
 
-/// From which length on a text is packed. Most objects are far below, and are what lists are made of.
+/// Minimum length of packed texts in bytes. Most objects, including those in lists, are much smaller.
 const LARGE: usize = 16 << 10;
 
-/// The text of an entry.
+/// Text of an entry.
 pub(crate) enum Text {
     /// Uncompressed bytes.
     Plain(Bytes),
-    /// One that may never be read.
+    /// Text that may never be read.
     Packed(Box<Packed>),
 }
 
@@ -21,12 +21,12 @@ pub(crate) enum Text {
 pub(crate) struct Packed {
     packed: Box<[u8]>,
     length: usize,
-    /// The text from the time on when it is requested.
+    /// The unpacked text, after it was requested.
     shared: OnceLock<Bytes>,
 }
 
 impl Text {
-    /// A text that may never be read. One that packing does not halve stays as it is.
+    /// Creates a text that may never be read. It stays plain if packing does not halve it.
     pub(crate) fn unread(bytes: Bytes) -> Self {
         if bytes.len() < LARGE {
             return Self::Plain(bytes);
@@ -43,7 +43,7 @@ impl Text {
         }))
     }
 
-    /// The text, which is kept as it is from now on.
+    /// Returns the text and keeps it unpacked from now on.
     pub(crate) fn bytes(&self) -> &Bytes {
         match self {
             Self::Plain(bytes) => bytes,
@@ -51,7 +51,7 @@ impl Text {
         }
     }
 
-    /// The text, for one who reads it once.
+    /// Returns the text for a single use.
     pub(crate) fn bytes_once(&self) -> Bytes {
         match self {
             Self::Plain(bytes) => bytes.clone(),
@@ -69,7 +69,7 @@ impl Text {
 
 impl Packed {
     fn unpacked(&self) -> Bytes {
-        // What was packed here can be unpacked.
+        // The data was packed here, so unpacking succeeds.
         decompress(&self.packed, self.length).unwrap_or_default().into()
     }
 }

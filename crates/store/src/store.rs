@@ -1,4 +1,4 @@
-//! The store as its users see it: one engine below, one state above it.
+//! The store as its users see it: an engine and the state on top of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub struct Config {
     pub directory: PathBuf,
     /// Bounds of the event history.
     pub history: HistoryLimits,
-    /// The time of day.
+    /// Wall clock.
     pub clock: Arc<dyn Clock>,
     /// True to open a damaged store with whatever is still readable. If false, a damaged store is not opened.
     pub accept_data_loss: bool,
@@ -32,7 +32,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A store in this directory, with the usual history and the system's clock.
+    /// Creates the settings of a store in this directory, with the default history and the system's clock.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         Self {
             directory: directory.into(),
@@ -68,7 +68,7 @@ impl<X: Indexer> Default for Part<X> {
 pub struct Store<X: Indexer> {
     state: Arc<State<X>>,
     engine: Box<dyn Engine<X>>,
-    /// By what their keys begin with.
+    /// Additional stores with the prefixes of their keys.
     overrides: Vec<(Key, Self)>,
 }
 
@@ -76,7 +76,7 @@ impl<X: Indexer> Store<X> {
     /// Opens the embedded store of a directory and loads it.
     ///
     /// # Errors
-    /// Where the directory cannot be used, is in use by another process, or holds what cannot be read.
+    /// If the directory cannot be used, is in use by another process, or has unreadable content.
     pub fn open(config: Config, indexer: X) -> Result<Self, OpenError> {
         let (state, engine) = Embedded::open(config, indexer)?;
         Ok(Self {
@@ -86,7 +86,7 @@ impl<X: Indexer> Store<X> {
         })
     }
 
-    /// A store on an engine that publishes to `state`.
+    /// Creates a store on an engine that publishes to `state`.
     pub fn with_engine(state: Arc<State<X>>, engine: Box<dyn Engine<X>>) -> Self {
         Self {
             state,
@@ -95,13 +95,13 @@ impl<X: Indexer> Store<X> {
         }
     }
 
-    /// The same with stores of their own for some keys, by what these begin with: whole tables.
+    /// Adds separate stores for the keys with these prefixes, which must be whole tables.
     pub fn with_overrides(mut self, overrides: Vec<(Key, Self)>) -> Self {
         self.overrides = overrides;
         self
     }
 
-    /// The store that holds the keys that begin so.
+    /// Returns the store that holds the keys with this prefix.
     pub fn of(&self, key: &[u8]) -> &Self {
         let home = home_of(&self.overrides, key).and_then(|at| self.overrides.get(at));
         home.map_or(self, |(_, store)| store)
@@ -209,7 +209,7 @@ impl<X: Indexer> Store<X> {
         self.engine.is_shared()
     }
 
-    /// The bytes of its files on disk, where it has files of its own.
+    /// Returns the size of the store's files on disk in bytes, if it has files.
     pub fn size_on_disk(&self) -> Option<u64> {
         self.engine.size_on_disk()
     }
@@ -234,7 +234,7 @@ impl<X: Indexer> Store<X> {
         self.engine.readiness()
     }
 
-    /// The current revision.
+    /// Returns the current revision.
     pub fn revision(&self) -> Revision {
         self.state.revision()
     }
@@ -244,12 +244,12 @@ impl<X: Indexer> Store<X> {
         self.state.is_failing()
     }
 
-    /// The oldest revision that can be read at or watched from.
+    /// Returns the oldest revision that can be read at or watched from.
     pub fn oldest_revision(&self) -> Revision {
         self.state.compacted()
     }
 
-    /// The current state, without touching the disk.
+    /// Returns the current state, without access to the disk.
     pub fn snapshot(&self) -> Snapshot<X> {
         self.with_others(self.state.snapshot(), Self::snapshot)
     }
@@ -260,7 +260,7 @@ impl<X: Indexer> Store<X> {
         self.with_others(self.engine.ahead(self.state.snapshot()), Self::newest)
     }
 
-    /// This store's own snapshot with `snapshot` of the others.
+    /// Combines this store's own snapshot with `snapshot` of the others.
     fn with_others(&self, own: Snapshot<X>, snapshot: impl Fn(&Self) -> Snapshot<X>) -> Snapshot<X> {
         match self.overrides.is_empty() {
             true => own,
@@ -277,14 +277,14 @@ impl<X: Indexer> Store<X> {
         self.state.snapshot_at(revision)
     }
 
-    /// Keeps a snapshot at hand that a client will ask for again by its revision, such as for the next page of a list. It
-    /// is let go when its revision leaves the history, or when many others were kept since.
+    /// Caches a snapshot that a client will request again by its revision, such as for the next page of a list. It is
+    /// dropped when its revision leaves the history, or when many others were cached since.
     pub fn keep(&self, snapshot: &Snapshot<X>) {
         self.state.keep(snapshot);
     }
 
-    /// Begins the history again, for this process: what came before the current revision can be neither read nor watched
-    /// from. For what is written before the server serves, whose beginning no watcher can have seen.
+    /// Restarts the history for this process: revisions before the current one can be neither read nor watched from.
+    /// Used after writes before the server serves, which no watcher can have seen.
     pub fn begin_history(&self) {
         self.state.begin_history();
     }
@@ -294,10 +294,10 @@ impl<X: Indexer> Store<X> {
         self.state.events_of(prefix)
     }
 
-    /// All events after revision `after` of keys that begin with `prefix`, once each, in order.
+    /// Watches all events after revision `after` of keys that begin with `prefix`, once each, in order.
     ///
     /// # Errors
-    /// [`HistoryError::Compacted`] where events after `after` are gone; [`HistoryError::Closed`].
+    /// [`HistoryError::Compacted`] if events after `after` are gone; [`HistoryError::Closed`].
     pub fn watch(&self, prefix: impl Into<Key>, after: Revision) -> Result<Watcher<X>, HistoryError> {
         Watcher::new(&self.state, Scope::Prefix(prefix.into()), after)
     }
@@ -313,25 +313,25 @@ impl<X: Indexer> Store<X> {
             let snapshot = self.snapshot();
             match self.watch(prefix.clone(), snapshot.revision()) {
                 Ok(watcher) => return Ok((snapshot, watcher)),
-                // The history begins behind this snapshot by now, and not behind the current one.
+                // The history now begins after this snapshot, but not after the current one.
                 Err(HistoryError::Compacted { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// All events after revision `after` of one key.
+    /// Watches all events after revision `after` of one key.
     ///
     /// # Errors
-    /// As [`Store::watch`].
+    /// See [`Store::watch`].
     pub fn watch_key(&self, key: impl Into<Key>, after: Revision) -> Result<Watcher<X>, HistoryError> {
         Watcher::new(&self.state, Scope::Key(key.into()), after)
     }
 
-    /// Waits until the store is at `revision` or later, and returns the state then.
+    /// Waits until the store is at `revision` or later, and returns its state.
     ///
     /// # Errors
-    /// [`HistoryError::Future`] if that has not come about within `timeout`; [`HistoryError::Closed`].
+    /// [`HistoryError::Future`] if the revision is not reached within `timeout`; [`HistoryError::Closed`].
     pub async fn wait_for(&self, revision: Revision, timeout: Duration) -> Result<Snapshot<X>, HistoryError> {
         let snapshot = self.snapshot();
         if snapshot.revision() >= revision {
@@ -373,7 +373,7 @@ mod tests {
     use crate::engine::Pending;
     use crate::entry::Value;
 
-    /// An engine that counts its closings, none of which goes well.
+    /// An engine that counts its closings, all of which fail.
     struct Stuck(Arc<AtomicUsize>);
 
     impl Engine<()> for Stuck {
@@ -419,7 +419,7 @@ mod tests {
         let keys: Vec<&[u8]> = made.iter().flatten().map(|entry| entry.key().as_bytes()).collect();
         assert_eq!(keys, [event.as_bytes(), pod.as_bytes()]);
         let revision = store.of(event.as_bytes()).revision();
-        // A guard of a store in which nothing is to be changed holds back the others.
+        // A guard in a store without changes also blocks the changes of the other stores.
         let stale = Transaction::new().guard(event, revision + 1).delete(pod);
         let failed = store.commit(stale).await.unwrap_err();
         assert!(matches!(failed, CommitError::GuardFailed { current, .. } if current == revision));

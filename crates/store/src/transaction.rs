@@ -6,17 +6,17 @@ use crate::entry::{Entry, Indexer, Value};
 use crate::error::CommitError;
 use crate::key::{Key, Revision};
 
-/// The most operations one transaction may have, and the most guards.
+/// Maximum number of operations of a transaction, and of guards.
 pub const MAX_OPS: usize = 1024;
-/// The longest key, in bytes.
+/// Maximum length of a key in bytes.
 pub const MAX_KEY: usize = 4096;
-/// The longest value, in bytes: kube-apiserver's limit on a request, with room for what defaulting adds.
+/// Maximum length of a value in bytes: kube-apiserver's limit on a request, plus room for defaulted fields.
 pub const MAX_VALUE: usize = 16 << 20;
 
 /// A condition: the key was last modified at this revision; 0 means that it is absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guard {
-    /// The key that is looked at.
+    /// Key to check.
     pub key: Key,
     /// Its expected modification revision, or 0.
     pub expected: Revision,
@@ -40,29 +40,28 @@ impl Guard {
     }
 }
 
-/// One change.
+/// A change.
 pub enum Op<X: Indexer> {
     /// Creates or replaces the value of a key.
     Put {
-        /// The key to write.
+        /// Key to write.
         key: Key,
-        /// The value, without its revision.
+        /// Value without its revision.
         value: Value,
         /// The value's index, if the writer has it.
         index: Option<X::Index>,
     },
     /// Removes a key; removing an absent one changes nothing.
     Delete {
-        /// The key to remove.
+        /// Key to remove.
         key: Key,
-        /// The object as the delete event shall show it; the previous value where this is `None`. Either way it has
-        /// the revision of the delete.
+        /// Object in the delete event; `None` for the previous value. In both cases it gets the revision of the delete.
         last: Option<Value>,
     },
 }
 
 impl<X: Indexer> Op<X> {
-    /// The key that is changed.
+    /// Returns the key that is changed.
     pub fn key(&self) -> &Key {
         match self {
             Self::Put { key, .. } | Self::Delete { key, .. } => key,
@@ -77,11 +76,11 @@ impl<X: Indexer> Op<X> {
     }
 }
 
-/// Conditions and changes: if all guards hold, all changes happen at one revision, otherwise none does.
+/// Conditions and changes: if all guards hold, all changes happen at one revision, otherwise none.
 pub struct Transaction<X: Indexer> {
-    /// All must hold.
+    /// Guards; all must hold.
     pub guards: Vec<Guard>,
-    /// Done in this order; no key twice.
+    /// Operations in the order of execution; no key twice.
     pub ops: Vec<Op<X>>,
 }
 
@@ -95,7 +94,7 @@ impl<X: Indexer> Default for Transaction<X> {
 }
 
 impl<X: Indexer> Transaction<X> {
-    /// An empty transaction.
+    /// Creates an empty transaction.
     pub fn new() -> Self {
         Self::default()
     }
@@ -185,7 +184,7 @@ impl<X: Indexer> Transaction<X> {
         Ok(())
     }
 
-    /// Bytes to be written, about.
+    /// Returns the approximate number of bytes to write.
     pub(crate) fn weight(&self) -> usize {
         self.ops
             .iter()
@@ -194,12 +193,12 @@ impl<X: Indexer> Transaction<X> {
     }
 }
 
-/// A transaction that happened and is durable.
+/// A transaction that was committed and is durable.
 #[derive(Debug)]
 pub struct Committed<X: Indexer> {
-    /// The revision of its changes; if it changed nothing, the revision at which its guards held.
+    /// Revision of its changes; if it changed nothing, the revision at which its guards held.
     pub revision: Revision,
-    /// For each operation the version it made: what was written, or for a delete the object as its event shows it
-    /// (none if the key was absent).
+    /// Version that each operation created: the written entry, or for a delete the object in its event (`None` if the
+    /// key was absent).
     pub entries: Vec<Option<Arc<Entry<X>>>>,
 }

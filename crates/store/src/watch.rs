@@ -1,4 +1,4 @@
-//! Watching a prefix: every event of it after a revision, once, in order.
+//! Watches of a prefix: every event after a revision, once, in order.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,14 +42,14 @@ pub struct Watcher<X: Indexer> {
     state: Arc<State<X>>,
     channel: Arc<Channel<X>>,
     group: Arc<Group>,
-    /// Present until the watcher is dropped.
+    /// Receiver of wake-ups; present until the watcher is dropped.
     wake: Option<watch::Receiver<Revision>>,
     scope: Scope,
-    /// Events up to this revision were seen before the watch began.
+    /// Revision of the start of the watch; events up to it are skipped.
     after: Revision,
-    /// All events of the scope up to this revision have been delivered.
+    /// Revision up to which all events of the scope have been delivered.
     done: Revision,
-    /// Sequence number, in the channel's ring, of the next event to look at.
+    /// Sequence number, in the channel's ring, of the next event to check.
     next: u64,
 }
 
@@ -83,11 +83,11 @@ impl<X: Indexer> Watcher<X> {
         })
     }
 
-    /// The next event, as soon as there is one. Nothing is lost if the future is dropped before it is ready.
+    /// Waits for the next event and returns it. Nothing is lost if the future is dropped before it is ready.
     ///
     /// # Errors
-    /// [`HistoryError::Compacted`] if the watcher was too slow, [`HistoryError::Closed`] when the store closes and
-    /// all events were delivered.
+    /// [`HistoryError::Compacted`] if the watcher was too slow, [`HistoryError::Closed`] when the store closes and all
+    /// events were delivered.
     pub async fn next(&mut self) -> Result<Arc<Event<X>>, HistoryError> {
         loop {
             if let Some(wake) = &mut self.wake {
@@ -106,7 +106,7 @@ impl<X: Indexer> Watcher<X> {
         }
     }
 
-    /// The next event if there is one.
+    /// Returns the next event if there is one.
     ///
     /// # Errors
     /// [`HistoryError::Compacted`] if the watcher was too slow.

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use holdfast_store::{Config, EventKind, Op, Revision, Store, Transaction, Value};
 
 const WRITERS: usize = 12;
-/// Keys that each writer goes round.
+/// Number of keys of each writer's ring.
 const KEYS: u64 = 5;
 const DIRECTORY: &str = "STORE_CRASH_DIRECTORY";
 const STARTS: &str = "STORE_CRASH_STARTS";
@@ -36,7 +36,7 @@ fn transaction(writer: usize, n: u64) -> Vec<(String, Option<String>)> {
     ops
 }
 
-/// The child: writes until it is killed. Does nothing when run as a test.
+/// The child process: writes until it is killed. Does nothing when run as a test.
 #[test]
 #[ignore = "the child process of the kill tests"]
 fn child() {
@@ -106,7 +106,7 @@ enum Moment {
 
 /// Known content of the store between rounds.
 struct Known {
-    /// For each writer the next transaction.
+    /// Next transaction of each writer.
     next: Vec<u64>,
     revision: Revision,
     contents: BTreeMap<String, String>,
@@ -124,7 +124,7 @@ fn write_and_kill(directory: &Path, known: &Known, moment: Moment) -> BTreeMap<u
         .spawn()
         .unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    // Reading on a thread of its own, so that the kill comes when it is due and not when a line does.
+    // A separate thread reads the output, so that the kill happens on time and not when a line arrives.
     let (first, wrote) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         let mut acknowledged = BTreeMap::new();
@@ -153,7 +153,7 @@ fn write_and_kill(directory: &Path, known: &Known, moment: Moment) -> BTreeMap<u
     reader.join().unwrap()
 }
 
-/// Opens what the killed child left, and compares it with what was acknowledged.
+/// Opens the store of the killed child, and compares it with the acknowledged writes.
 fn check(directory: &Path, known: &mut Known, acknowledged: &BTreeMap<usize, (u64, Revision)>) {
     let store = Store::open(Config::new(directory), ()).unwrap();
     let snapshot = store.snapshot();
@@ -196,12 +196,13 @@ fn check(directory: &Path, known: &mut Known, acknowledged: &BTreeMap<usize, (u6
         let next = progress.map_or(0, |n| n.parse::<u64>().unwrap() + 1);
         let first = known.next[writer];
         let sure = acknowledged.get(&writer).map_or(first, |(n, _)| n + 1);
-        // One may have been durable and not acknowledged yet.
+        // One transaction may have been durable but not acknowledged yet.
         assert!(
             next == sure || next == sure + 1,
             "writer {writer} saw {sure} acknowledged, and {next} are there"
         );
-        // None half there: the writer's keys are as its transactions leave them, one after the other.
+        // No transaction is present in part: the writer's keys are those that its transactions leave, one after the
+        // other.
         let mut keys = BTreeMap::new();
         for n in next.saturating_sub(4 * KEYS)..next {
             for (key, text) in transaction(writer, n).into_iter().skip(1) {
@@ -237,7 +238,7 @@ fn rounds(count: u32) {
     let started = Instant::now();
     let mut total = 0;
     for round in 0..count {
-        // While the child opens the store, and well into its work.
+        // Both while the child opens the store and well into its work.
         let after = Duration::from_micros(1_000 + without_pattern(round) % 150_000);
         let moment = if round % 4 == 3 {
             Moment::OfStart(after)
@@ -256,7 +257,7 @@ fn rounds(count: u32) {
     assert!(total > 0, "no child wrote anything");
 }
 
-/// Moments need to differ; the machine's own noise does the rest.
+/// Moments must differ; the machine's own noise adds the rest.
 fn without_pattern(round: u32) -> u64 {
     RandomState::new().hash_one(round)
 }

@@ -1,5 +1,5 @@
-//! Damage of every kind to the files of a store whose process was killed: it is opened with all that was acknowledged, or
-//! not at all; and what can still be read is available where the operator accepts the loss.
+//! Tests damage of every kind to the files of a store whose process was killed: it is opened with all acknowledged
+//! writes, or not at all; and the readable content is available if the operator accepts the loss.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing)]
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ impl Files {
         Self([FILE, LOG, ACKNOWLEDGED].iter().filter_map(read).collect())
     }
 
-    /// Lays the files out in a directory of their own.
+    /// Writes the files to a separate directory.
     fn laid_out(&self) -> TempDir {
         let directory = tempfile::tempdir().unwrap();
         for (name, bytes) in &self.0 {
@@ -63,7 +63,7 @@ fn contents(store: &Store<()>) -> Contents {
         .collect()
 }
 
-/// A store under way.
+/// A running store.
 struct Running {
     directory: TempDir,
     store: Store<()>,
@@ -102,7 +102,7 @@ impl Running {
         Files::of(self.directory.path())
     }
 
-    /// Moves the log into the file, but lets it stay as it is.
+    /// Moves the log into the file, but leaves the log unchanged.
     fn checkpoint(&self) {
         let connection = rusqlite::Connection::open(self.directory.path().join(FILE)).unwrap();
         let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
@@ -145,7 +145,7 @@ fn is_refused(files: &Files, acknowledged: &(Revision, Contents), what: &str) ->
     }
 }
 
-/// Accepts the loss: what is there was once there, and no revision comes a second time.
+/// Accepts the loss: all remaining content was stored before, and no revision is reused.
 fn accept(files: &Files, running: &Running, what: &str) -> Contents {
     let directory = files.laid_out();
     let store = open(directory.path(), true).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -167,7 +167,7 @@ fn accept(files: &Files, running: &Running, what: &str) -> Contents {
 fn changed_byte_in_log_is_detected_or_harmless() {
     let mut running = Running::start();
     running.write(0, 40);
-    // With and without what of the log is in the file already: then older pages of the log hide newer ones of the file.
+    // If the log has been moved into the file already, older pages of a damaged log hide newer pages of the file.
     for checkpointed in [false, true] {
         if checkpointed {
             running.checkpoint();
@@ -224,7 +224,7 @@ fn an_old_copy_of_any_file_is_found() {
     let (files, acknowledged) = (running.files(), running.acknowledged());
     for name in [FILE, LOG] {
         let mixed = files.with(name, |bytes| bytes.clone_from(&old.0[name]));
-        // The log may hold all that the old file lacks.
+        // The log may contain everything that the old file lacks.
         let refused = is_refused(&mixed, &acknowledged, name);
         assert!(refused || name == FILE, "{name}");
     }

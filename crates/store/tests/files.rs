@@ -1,4 +1,4 @@
-//! The data directory: who may have it, which files can be read, what damage is found, and a disk that is full.
+//! Tests of the data directory: exclusive use, supported files, detected damage, and a full disk.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::env;
@@ -19,7 +19,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// A directory with a closed store of 100 objects.
+/// Returns a directory with a closed store of 100 objects.
 fn filled() -> TempDir {
     let directory = tempfile::tempdir().unwrap();
     let store = Store::open(Config::new(directory.path()), ()).unwrap();
@@ -190,7 +190,7 @@ fn child() {
 #[needs(prlimit)]
 #[test]
 fn a_full_disk_fails_writes_until_there_is_room_again() {
-    // The shell sets a limit on the size of files which a write then runs into; another tool lifts it.
+    // The shell sets a limit on the size of files, which a write then exceeds; another tool removes the limit.
     let directory = tempfile::tempdir().unwrap();
     let mut child = Command::new("sh")
         .args([

@@ -1,4 +1,4 @@
-//! Watches: every event once and in order, no more and no less, and no wake-up for other people's writes.
+//! Tests of watches: every event once and in order, no others, and no wake-up for writes to other prefixes.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::future::Future;
@@ -129,7 +129,7 @@ async fn a_waiting_watch_is_woken_by_its_own_events_alone() {
 
     for (written, expected) in [
         ("/registry/secrets/a/x", [false, false, false, false, true]),
-        // One prefix ends within a segment: it is woken with the whole table, and looks for itself.
+        // One prefix ends within a segment: its watcher wakes with the whole table, and filters the events itself.
         ("/registry/pods/b/x", [true, false, true, false, true]),
         ("/registry/pods/a/y", [true, true, true, false, true]),
         ("/registry/pods/a/x", [true, true, true, true, true]),

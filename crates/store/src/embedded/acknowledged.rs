@@ -18,18 +18,18 @@ use crate::key::Revision;
 const NAME: &str = "acknowledged";
 const MAGIC: [u8; 8] = *b"HoldAck\x01";
 const RECORD: usize = 20;
-/// Apart by more than any sector or page.
+/// Offsets of the slots, further apart than any sector or page.
 const SLOTS: [u64; 2] = [0, 4096];
 
-/// The file, open for writing.
+/// The file, opened for writing.
 #[derive(Debug)]
 pub(crate) struct Acknowledged {
     file: Arc<Synced>,
-    /// The slot that is written next.
+    /// Index of the slot to write next.
     next: usize,
 }
 
-/// The file and whether it was written since it was synced.
+/// The file, and a flag for writes since the last sync.
 #[derive(Debug)]
 pub(crate) struct Synced {
     path: PathBuf,
@@ -38,7 +38,7 @@ pub(crate) struct Synced {
 }
 
 impl Synced {
-    /// Syncs the file where it was written.
+    /// Syncs the file if it was written.
     pub(crate) fn sync(&self) -> io::Result<()> {
         if self.written.swap(false, Ordering::AcqRel) {
             self.file.sync_data()?;
@@ -115,7 +115,7 @@ impl Acknowledged {
         self.file.file.sync_all()
     }
 
-    /// The file, for those who sync it.
+    /// Returns the file for the task that syncs it.
     pub(crate) fn file(&self) -> Arc<Synced> {
         Arc::clone(&self.file)
     }

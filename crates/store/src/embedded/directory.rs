@@ -9,14 +9,14 @@ use super::salvage;
 use crate::error::OpenError;
 
 const LOCK: &str = "lock";
-/// The name of the store's file.
+/// Name of the store's file.
 pub(crate) const STORE: &str = "store.db";
 
-/// A data directory that this process has to itself for as long as the value lives.
+/// A data directory that this process holds exclusively while the value lives.
 #[derive(Debug)]
 pub(crate) struct Directory {
     path: PathBuf,
-    /// The lock is the system's, on the open file: it goes with the process, however that ends.
+    /// The lock is the system's, on the open file: it ends with the process, however the process ends.
     _lock: File,
 }
 
@@ -48,7 +48,7 @@ impl Directory {
             .set_len(0)
             .and_then(|()| lock.rewind())
             .and_then(|()| writeln!(lock, "{pid}"));
-        // On a full disk the name of the holder is missing, which is no reason not to serve reads.
+        // On a full disk the name of the holder is missing, which must not prevent reads.
         if let Err(error) = written {
             tracing::warn!(directory = %path.display(), %error, "cannot write the process id to the lock file");
         }
@@ -58,7 +58,7 @@ impl Directory {
         })
     }
 
-    /// The store's file, which is made, empty, if it is absent.
+    /// Returns the path of the store's file, which is created empty if it is absent.
     pub(crate) fn store_file(&self) -> Result<PathBuf, OpenError> {
         let path = self.path.join(STORE);
         salvage::finish(&path).map_err(OpenError::io(&path))?;
@@ -69,7 +69,7 @@ impl Directory {
     }
 }
 
-/// Makes the names in the folder durable in which `path` is.
+/// Makes the names in the parent folder of `path` durable.
 pub(crate) fn sync_folder_of(path: &Path) -> io::Result<()> {
     match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => File::open(parent)?.sync_all(),

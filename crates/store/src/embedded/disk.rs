@@ -9,7 +9,7 @@ use crate::key::Revision;
 /// Bits of a row's id for the position of the operation in its transaction; [`crate::MAX_OPS`] fits.
 const POSITION_BITS: u32 = 10;
 
-/// The identity of one version of one key: its revision and its position in the transaction. Ordered as they happened.
+/// Id of one version of one key: its revision and its position in the transaction. Ids have the order of the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowId(pub(crate) i64);
 
@@ -40,14 +40,14 @@ pub(crate) struct Row<'a> {
     pub(crate) deleted: bool,
     pub(crate) create_revision: Revision,
     pub(crate) revision_at: Option<u32>,
-    /// Time of day, since the Unix epoch; kept in milliseconds.
+    /// Wall-clock time since the Unix epoch; stored in milliseconds.
     pub(crate) time: Duration,
-    /// None for a removal whose event shows the previous version.
+    /// Value; `None` for a removal whose event shows the previous version.
     pub(crate) value: Option<&'a [u8]>,
 }
 
 impl Row<'_> {
-    /// The size of a page of the file.
+    /// Page size of the file.
     pub(crate) const PAGE: usize = 4096;
 
     /// Computes the CRC-32 over all fields of the row.
@@ -67,7 +67,8 @@ impl Row<'_> {
         hasher.finalize()
     }
 
-    /// Bytes that the row adds to the write-ahead log, about: whole pages, with those that lead to it.
+    /// Returns the approximate number of bytes that the row adds to the write-ahead log: whole pages, including
+    /// interior pages.
     pub(crate) fn logged(&self) -> usize {
         (3 + (self.key.len() + self.value.map_or(0, <[u8]>::len)) / Self::PAGE) * Self::PAGE
     }
@@ -82,22 +83,22 @@ impl Row<'_> {
 pub(crate) struct Step<'a> {
     /// Versions to add, in order.
     pub(crate) rows: &'a [Row<'a>],
-    /// Versions to remove; some may be gone already.
+    /// Versions to remove; some may be removed already.
     pub(crate) dead: &'a [RowId],
-    /// The compacted revision, once the dead versions are removed.
+    /// Compacted revision after the dead versions are removed.
     pub(crate) compacted: Option<Revision>,
 }
 
 /// A log of versions that is written in durable steps, by one writer.
 pub(crate) trait Disk: Send + 'static {
-    /// Makes a step durable: all of it on `Ok`. On an error it is not known what the disk holds of it, and
+    /// Makes a step durable: completely on `Ok`. After an error the content of the disk is unknown, and
     /// [`Disk::recover`] must succeed before the next step.
     fn write(&mut self, step: Step<'_>) -> Result<(), StorageError>;
 
-    /// Brings the disk back to what was acknowledged, durably: nothing of a revision above `revision` is left.
+    /// Durably restores the disk to the acknowledged state: nothing of a revision above `revision` is left.
     fn recover(&mut self, revision: Revision) -> Result<(), StorageError>;
 
-    /// Moves what the write-ahead log holds into the main file, as far as that goes without waiting.
+    /// Moves the content of the write-ahead log into the main file, as far as possible without waiting.
     fn checkpoint(&mut self) -> Result<(), StorageError>;
 
     /// Returns the number of bytes in the write-ahead log.

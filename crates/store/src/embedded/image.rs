@@ -33,7 +33,7 @@ const REPORT: u64 = 1000;
 /// Summary of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Summary {
-    /// The revision that it is the state at.
+    /// Revision of the state.
     pub revision: Revision,
     /// Number of keys.
     pub entries: u64,
@@ -42,24 +42,24 @@ pub struct Summary {
 /// One key of an image.
 #[derive(Clone, Copy, Debug)]
 pub struct ImageEntry<'a> {
-    /// The key.
+    /// Key.
     pub key: &'a [u8],
-    /// The value without its revision.
+    /// Value without its revision.
     pub value: &'a [u8],
     /// Byte of `value` at which the decimal revision is inserted when it is served.
     pub revision_at: Option<u32>,
-    /// The revision at which the key was created.
+    /// Creation revision of the key.
     pub create_revision: Revision,
-    /// The revision of this version.
+    /// Revision of this version.
     pub mod_revision: Revision,
 }
 
-/// The state of a store at one revision, as its file holds it.
+/// The state of a store at one revision, in its file.
 pub struct Image {
     path: PathBuf,
     connection: Connection,
     summary: Summary,
-    /// Of a directory that no other process may use meanwhile.
+    /// Directory that no other process may use meanwhile.
     _directory: Option<Directory>,
 }
 
@@ -71,7 +71,7 @@ impl Image {
     /// If there is no store, or its content is not what was written.
     pub fn of_directory(directory: &Path) -> Result<Self, OpenError> {
         let path = directory.join(STORE);
-        // Before the transaction begins, so that it sees all that was acknowledged until now.
+        // Read before the transaction begins, so that the transaction sees everything acknowledged until now.
         let acknowledged = Acknowledged::read(&path)?;
         Self::read(path, acknowledged)
     }
@@ -90,10 +90,10 @@ impl Image {
         Ok(image)
     }
 
-    /// Opens a file that [`Image::write`] made.
+    /// Opens a file that [`Image::write`] created.
     ///
     /// # Errors
-    /// Where it is none, or not whole.
+    /// If it is not such a file, or incomplete.
     pub fn of_file(path: &Path) -> Result<Self, OpenError> {
         Self::read(path.to_owned(), None)
     }
@@ -251,7 +251,7 @@ trait Source {
     /// Returns the number of entries.
     fn count(&self) -> u64;
 
-    /// Shows each, once.
+    /// Passes each entry to `take`, once.
     fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError>;
 }
 
@@ -265,7 +265,7 @@ impl Source for Image {
     }
 }
 
-/// The entries of a state that are to be kept.
+/// The selected entries of a state.
 struct Kept<'a, X: Indexer, F> {
     snapshot: &'a Snapshot<X>,
     is_kept: F,
@@ -283,7 +283,7 @@ impl<X: Indexer, F: Fn(&[u8]) -> bool> Source for Kept<'_, X, F> {
     }
 
     fn rows(&self, take: &mut dyn FnMut(&Row<'_>) -> Result<(), OpenError>) -> Result<(), OpenError> {
-        // A state that was read from elsewhere does not know who was which in a transaction.
+        // A state that was read from elsewhere does not know the positions of entries in their transactions.
         let mut written: HashMap<Revision, u16> = HashMap::new();
         self.entries().try_for_each(|entry| {
             let value = entry.value();
@@ -332,11 +332,11 @@ fn restore(
     let _taken = Directory::take(directory)?;
     let store = directory.join(STORE);
     let draft = directory.join(format!("{STORE}.restoring"));
-    // An attempt that ended between these two steps has left a draft.
+    // An attempt that ended between these two steps left a draft.
     let begun = draft.exists();
     for leftover in [store.clone(), sqlite::log_of(&store), super::acknowledged::path(&store)] {
         let own = begun && leftover == super::acknowledged::path(&store);
-        // An empty log is what readers of a store leave behind.
+        // Readers of a store leave an empty log behind.
         let there = fs::metadata(&leftover).is_ok_and(|file| file.len() > 0 || leftover == store);
         if there && !own {
             return Err(OpenError::Occupied { path: leftover });
@@ -388,7 +388,7 @@ fn fill(
 ) -> Result<u64, OpenError> {
     let error = |error| sqlite::open_error(draft, &error);
     let target = Connection::open_with_flags(draft, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(error)?;
-    // No other process knows the file, and one that is not finished is thrown away.
+    // No other process knows the file, and an unfinished one is discarded.
     target
         .execute_batch("PRAGMA page_size = 4096; PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;")
         .map_err(error)?;
@@ -413,7 +413,7 @@ fn fill(
 
 /// Opens a file for reading while others may write to it.
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    // Writable, since readers too share the index of the write-ahead log.
+    // Writable, because readers also share the index of the write-ahead log.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(Duration::from_secs(5))?;
@@ -483,7 +483,7 @@ mod tests {
         let expected = shown(&store);
         let revision = store.revision();
         let image = Image::of_directory(&data).unwrap();
-        // What is written from here on is not in it.
+        // Later writes are not in it.
         store
             .commit(Transaction::new().put("/a/later", Value::plain("x")))
             .await

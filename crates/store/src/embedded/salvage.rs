@@ -26,17 +26,17 @@ const SKIPPED: Revision = 10_000_000;
 /// Result of the salvage of a damaged store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Salvaged {
-    /// The keys that are left.
+    /// Number of remaining keys.
     pub(crate) keys: usize,
-    /// The rows that could not be read, as far as they were seen.
+    /// Number of unreadable rows, as far as they were seen.
     pub(crate) unreadable: usize,
-    /// The newest revision that could be read.
+    /// Newest readable revision.
     pub(crate) newest: Revision,
-    /// The revision of the new file.
+    /// Revision of the new file.
     pub(crate) revision: Revision,
 }
 
-/// A row that could be read.
+/// A readable row.
 struct Kept {
     id: RowId,
     deleted: bool,
@@ -50,7 +50,7 @@ struct Kept {
 /// it.
 pub(crate) fn salvage(path: &Path) -> Result<Salvaged, OpenError> {
     let mut found = Found::default();
-    // What cannot be opened at all holds nothing that can be read.
+    // A file that cannot be opened at all has no readable content.
     if let Ok(connection) = sqlite::connect(path) {
         found.read(&connection);
     }
@@ -91,7 +91,7 @@ pub(crate) fn finish(path: &Path) -> io::Result<()> {
             fs::rename(file, beside(file, "damaged"))?;
         }
     }
-    // The log's index is made from the log, and this one is of the damaged log.
+    // The log's index is derived from the log, and this one is of the damaged log.
     let mut index = path.as_os_str().to_owned();
     index.push("-shm");
     remove(Path::new(&index))?;
@@ -125,7 +125,7 @@ impl Kept {
         }
     }
 
-    /// The row of a key that is there.
+    /// Returns the row of a key that is not deleted.
     fn row<'a>(&'a self, key: &'a [u8]) -> Option<Row<'a>> {
         let value = self.value.as_deref().filter(|_| !self.deleted)?;
         Some(Row {

@@ -12,19 +12,19 @@ use crate::entry::{Entry, Indexer};
 use crate::key::{Key, Revision};
 use crate::state::Snapshot;
 
-/// The most keys that are kept; the watch reports the others.
+/// Maximum number of keys; the watch reports the others.
 const MOST: usize = 1024;
 
-/// One key as etcd held it at a revision.
+/// A key as etcd held it at a revision.
 pub(crate) struct Known<X: Indexer> {
     pub(crate) key: Key,
     /// Revision at which etcd held it.
     pub(crate) revision: Revision,
-    /// None where the key is absent.
+    /// Entry; `None` if the key is absent.
     pub(crate) entry: Option<Arc<Entry<X>>>,
 }
 
-/// The keys of which more is known than the state shows.
+/// Keys with newer entries than those in the state.
 pub(crate) struct Ahead<X: Indexer> {
     /// True if there is any key, so that the empty case costs one load.
     any: AtomicBool,
@@ -41,7 +41,7 @@ impl<X: Indexer> Default for Ahead<X> {
 }
 
 impl<X: Indexer> Ahead<X> {
-    /// Keeps what was learned of keys until the state, which is at `current`, shows it. Whether there is room.
+    /// Keeps entries until the state, which is at `current`, shows them. Returns true if there is room for all.
     pub(crate) fn learn(&self, learned: Vec<Known<X>>, current: Revision) -> bool {
         let mut known = self.known.lock();
         known.retain(|one| one.revision > current);
@@ -60,7 +60,7 @@ impl<X: Indexer> Ahead<X> {
         true
     }
 
-    /// The snapshot with what is known beyond it.
+    /// Returns the snapshot with the newer entries.
     pub(crate) fn over(&self, snapshot: Snapshot<X>) -> Snapshot<X> {
         if !self.any.load(Ordering::Acquire) {
             return snapshot;

@@ -1,7 +1,7 @@
-//! Calls to etcd: several members, one of which is used until it fails.
+//! Calls to etcd: of several members, one is used until it fails.
 //!
-//! A call that changes nothing is made again at the next member until its time is over. One that changes something is made
-//! again only where it was not sent; otherwise the outcome is unknown, and the caller gets that as an error.
+//! A call that changes nothing is retried at the next member until its timeout. A call that changes something is
+//! retried only if it was not sent; otherwise the outcome is unknown, and the caller gets an error.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -46,11 +46,11 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 /// Addresses and credentials of an etcd.
 #[derive(Clone, Debug, Default)]
 pub struct Connection {
-    /// The members: `http://`, `https://`, `unix://` or `unixs://` and where each listens for clients.
+    /// Members: `http://`, `https://`, `unix://` or `unixs://` and the client address of each.
     pub servers: Vec<String>,
-    /// Authorities that sign the certificates of the members (PEM); those of the system where there is none.
+    /// Authorities that sign the certificates of the members (PEM); `None` for those of the system.
     pub authorities: Option<Vec<u8>>,
-    /// The certificate by which etcd knows this server, and its key (PEM).
+    /// Client certificate of this server and its key (PEM).
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -58,7 +58,7 @@ pub struct Connection {
 #[derive(Clone, Debug)]
 pub(crate) struct CallError {
     pub(crate) code: Code,
-    /// In etcd's words, as kube-apiserver passes them on.
+    /// Message of etcd, as kube-apiserver passes it on.
     pub(crate) message: String,
     /// True if the call was certainly not executed.
     pub(crate) unsent: bool,
@@ -69,7 +69,7 @@ impl CallError {
         let own = status.message().starts_with("etcdserver: ");
         let (code, message) = match root_of(status) {
             _ if own => (status.code(), status.message().to_owned()),
-            // What the connection met, and not what was answered.
+            // The error of the connection, not a response.
             Some(root) => (
                 Code::Unavailable,
                 format!("rpc error: code = Unavailable desc = connection error: desc = \"transport: {root}\""),
@@ -148,7 +148,7 @@ pub(crate) struct WatchStream {
     pub(crate) responses: Streaming<WatchResponse>,
 }
 
-/// The members, and which of them is used.
+/// The members of an etcd, and the one in use.
 pub(crate) struct Client {
     members: Vec<Member>,
     calls: AtomicUsize,
@@ -158,10 +158,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Connects at the first call.
+    /// Creates a client that connects at the first call.
     ///
     /// # Errors
-    /// Where an address or a certificate cannot be read.
+    /// If an address or a certificate cannot be read.
     pub(crate) fn new(connection: &Connection, observer: Box<dyn Observer>) -> Result<Self, OpenError> {
         let members = connection.servers.iter().map(|server| {
             let refused = |detail| OpenError::Etcd {
@@ -209,7 +209,7 @@ impl Client {
         &*self.observer
     }
 
-    /// The members, for people.
+    /// Returns the members, for messages.
     pub(crate) fn servers(&self) -> String {
         let uris: Vec<&str> = self.members.iter().map(|member| member.name.as_str()).collect();
         uris.join(",")
@@ -219,7 +219,7 @@ impl Client {
         self.members.len()
     }
 
-    /// A read, at whichever member answers within `patience`.
+    /// Reads at any member that responds within `patience`.
     pub(crate) async fn range(&self, request: RangeRequest, patience: Duration) -> Result<RangeResponse, CallError> {
         let operation = match request.range_end.is_empty() {
             true => Operation::Get,
@@ -231,7 +231,7 @@ impl Client {
         self.observed(operation, &key, call).await
     }
 
-    /// A write, surely not done more than once.
+    /// Writes; the write is certainly not executed more than once.
     pub(crate) async fn txn(
         &self,
         operation: Operation,
@@ -265,12 +265,12 @@ impl Client {
         }
     }
 
-    /// The name of a member.
+    /// Returns the name of a member.
     pub(crate) fn uri(&self, member: usize) -> &str {
         &self.member(member).name
     }
 
-    /// Follows a range of keys, at a member that has a leader.
+    /// Watches a range of keys, at a member that has a leader.
     pub(crate) async fn watch(&self, create: WatchCreateRequest) -> Result<WatchStream, CallError> {
         let (requests, received) = mpsc::channel(8);
         let first = WatchRequest {
@@ -307,14 +307,14 @@ impl Client {
         }
     }
 
-    /// A connection of its own to the member that is used.
+    /// Opens a separate connection to the member in use.
     pub(crate) async fn line(&self) -> std::io::Result<Line> {
         let member = self.member(self.calls.load(Ordering::Relaxed));
         let tls = self.tls.as_ref().filter(|_| member.address.secure);
         Line::open(&member.uri, member.address.socket.as_deref(), tls).await
     }
 
-    /// Asks another member from now on, unless another caller did so already.
+    /// Switches to another member, unless another caller did so already.
     pub(crate) fn leave_member(&self) {
         self.leave(self.calls.load(Ordering::Relaxed));
     }
@@ -324,8 +324,8 @@ impl Client {
         let _ = self.calls.compare_exchange(calls, next, order, order);
     }
 
-    /// Makes a call until it is answered or `patience` is over. One that is not `repeatable` is made again only where it
-    /// was not sent.
+    /// Makes a call until there is a response or `patience` is over. A call that is not `repeatable` is retried only if
+    /// it was not sent.
     async fn repeated<Q, A>(
         &self,
         path: PathAndQuery,

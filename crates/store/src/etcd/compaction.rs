@@ -24,12 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Known {
     /// Number of writes of the key.
     time: i64,
-    /// The revision when this was learned.
+    /// Revision at the time of the last attempt.
     revision: i64,
 }
 
 impl<X: Indexer> Shared<X> {
-    /// Compacts at each interval; never where it is zero.
+    /// Compacts at each interval; never if it is zero.
     pub(super) async fn compact(self: Arc<Self>, interval: Duration) {
         if interval.is_zero() {
             return;

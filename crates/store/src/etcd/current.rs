@@ -33,7 +33,7 @@ const WAITS: Duration = Duration::from_secs(4);
 /// Maximum time that a failure of etcd stays undetected while no request reaches it.
 const PROBE: Duration = Duration::from_secs(2);
 
-/// The revision that a caller waits for, of which the watch may have nothing to bring.
+/// Revisions that callers wait for, even if the watch has nothing to deliver at them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     revision: Revision,
@@ -61,7 +61,7 @@ impl Wanted {
     }
 }
 
-/// The health checks of etcd, each with a timeout of its own.
+/// Health checks of etcd, each with its own timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     /// Liveness: fails if this server should be restarted.
@@ -94,7 +94,7 @@ impl Trouble {
     }
 }
 
-/// The cheapest question whose answer has the revision that a quorum knows: whether one key is there.
+/// Returns the cheapest request whose response has the revision that a quorum confirms: whether one key exists.
 pub(super) fn revision_request(prefix: &Prefix) -> RangeRequest {
     RangeRequest {
         key: prefix.beside("health"),
@@ -118,7 +118,7 @@ impl<X: Indexer> Shared<X> {
         answer
     }
 
-    /// Asks on a connection of its own, which is made where there is none; none where that does not work.
+    /// Queries the revision on a separate connection, which is opened if necessary. `None` if that fails.
     async fn ask_by_line(&self, line: &mut Option<Box<Line>>) -> Option<Revision> {
         let begun = Instant::now();
         let call = async {
@@ -143,7 +143,7 @@ impl<X: Indexer> Shared<X> {
         None
     }
 
-    /// The revision of etcd, as a quorum knows it.
+    /// Returns the revision of etcd, confirmed by a quorum.
     async fn revision(&self, patience: Duration) -> Result<Revision, CallError> {
         let answer = self.client.range(revision_request(&self.feed.prefix), patience).await?;
         Ok(answer.header.map_or(0, |header| header.revision.unsigned_abs()))
@@ -194,7 +194,7 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Asks etcd now and then whether it answers within `timeout`, for one of the checks.
+    /// Checks periodically whether etcd responds within `timeout`, for one of the checks.
     pub(super) async fn watch_health(self: Arc<Self>, check: Check, timeout: Duration) {
         let mut closing = self.closing.subscribe();
         loop {
@@ -211,7 +211,7 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Asks now and then how large etcd's database is; never where `interval` is zero.
+    /// Reads the size of etcd's database periodically; never if `interval` is zero.
     pub(super) async fn watch_size(self: Arc<Self>, interval: Duration) {
         if interval.is_zero() {
             return;

@@ -33,7 +33,7 @@ use crate::transaction::Op;
 /// Entries that the operations of a transaction created.
 pub(crate) type Made<X> = Vec<Option<Arc<Entry<X>>>>;
 
-/// The one who publishes.
+/// The publisher of changes in etcd.
 pub(crate) struct Feed<X: Indexer> {
     pub(crate) state: Arc<State<X>>,
     pub(crate) prefix: Prefix,
@@ -44,10 +44,10 @@ pub(crate) struct Feed<X: Indexer> {
 
 struct Inner<X: Indexer> {
     publisher: Publisher<X>,
-    /// Transactions of this server whose outcome is not known, or not fetched, yet.
+    /// Transactions of this server whose outcome is unknown or not fetched yet.
     under_way: HashMap<u64, UnderWay<X>>,
     next: u64,
-    /// By the keys that they change.
+    /// Pending transactions by the keys that they change.
     by_key: HashMap<Key, u64>,
     /// Committed transactions by revision that do not directly follow the published one yet.
     early: BTreeMap<Revision, u64>,
@@ -58,23 +58,23 @@ struct Inner<X: Indexer> {
 enum UnderWay<X: Indexer> {
     /// The operations that were sent, with the bytes of each put.
     Sent(Vec<Op<X>>, Vec<Option<Bytes>>),
-    /// It is published.
+    /// The entries of a published transaction.
     Made(Made<X>),
 }
 
-/// A change that the watch brought, or a first read.
+/// A change from the watch or from a first read.
 pub(crate) struct Change {
     pub(crate) key: Key,
     pub(crate) mod_revision: Revision,
     pub(crate) create_revision: Revision,
-    /// The bytes in etcd; none for a delete.
+    /// Bytes in etcd; `None` for a delete.
     stored: Option<Bytes>,
-    /// The value; none for a delete, and where the change is thought to be this server's own.
+    /// Value; `None` for a delete, and if the change seems to be this server's own.
     value: Option<Value>,
 }
 
 impl Change {
-    /// A change by an event of etcd; none for keys that are no objects.
+    /// Converts an event of etcd; `None` for keys that are not objects.
     pub(crate) fn of(event: proto::Event, prefix: &Prefix) -> Option<Self> {
         let kv = event.kv?;
         let key = prefix.key(&kv.key)?;
@@ -106,7 +106,7 @@ impl<X: Indexer> Feed<X> {
         }
     }
 
-    /// Notes a transaction that is about to be sent.
+    /// Records a transaction that is about to be sent.
     pub(crate) fn begin(&self, ops: Vec<Op<X>>, encoded: Vec<Option<Bytes>>) -> u64 {
         let mut inner = self.inner.lock();
         let id = inner.next;
@@ -151,7 +151,8 @@ impl<X: Indexer> Feed<X> {
         if let Some(made) = inner.fetch(id) {
             return made;
         }
-        // The watch brought other bytes than were sent, or the state was read again: the event shows what the state had then.
+        // The watch delivered other bytes than were sent, or the state was read again: the event shows the state's
+        // entries.
         let ops = match inner.under_way.get(&id) {
             Some(UnderWay::Sent(ops, _)) => ops.iter().map(|op| op.key().clone()).collect(),
             _ => Vec::new(),
@@ -165,7 +166,7 @@ impl<X: Indexer> Feed<X> {
         ops.iter().map(|key| then.get(key).cloned()).collect()
     }
 
-    /// Publishes what the watch brought, in the order of revisions; those of one revision are together.
+    /// Publishes the changes from the watch, in the order of revisions; those of one revision are together.
     pub(crate) fn watched(&self, mut changes: Vec<Change>, observer: &dyn Observer) {
         self.decode(&mut changes, observer);
         let time = self.clock.now();
@@ -212,18 +213,18 @@ impl<X: Indexer> Feed<X> {
         inner.publisher.publish(draft);
     }
 
-    /// Lets go of old history.
+    /// Trims old history.
     pub(crate) fn trim(&self) {
         let now = self.clock.now();
         drop(self.inner.lock().publisher.trim(now));
     }
 
-    /// Nothing is published from now on until [`Feed::reread`].
+    /// Stops publishing until [`Feed::reread`].
     pub(crate) fn broke(&self) {
         self.inner.lock().broken = true;
     }
 
-    /// Notes whether etcd fails.
+    /// Records whether etcd fails.
     pub(crate) fn set_failing(&self, failing: bool) {
         self.inner.lock().publisher.set_failing(failing);
     }
@@ -233,7 +234,7 @@ impl<X: Indexer> Feed<X> {
         self.inner.lock().publisher.close();
     }
 
-    /// The first state: all that etcd holds at `revision`.
+    /// Creates the first state: everything in etcd at `revision`.
     pub(crate) fn first(
         &self,
         entries: impl Iterator<Item = proto::KeyValue>,
@@ -261,7 +262,7 @@ impl<X: Indexer> Feed<X> {
         run.into_iter().for_each(|run| run.report(observer));
     }
 
-    /// A draft on what is published.
+    /// Creates a draft of the published state.
     pub(crate) fn draft(&self) -> Draft<X> {
         self.inner.lock().publisher.draft()
     }
@@ -274,9 +275,9 @@ impl<X: Indexer> Feed<X> {
         inner.publisher.publish(draft);
     }
 
-    /// After events were lost: publishes in what the state differs from `entries`, which are all that etcd holds at
-    /// `revision`. What happened between is not known in full, so the history begins again there; watches that are open see
-    /// what differs.
+    /// Publishes, after events were lost, the differences between the state and `entries`, which are all entries in
+    /// etcd at `revision`. The events in between are incomplete, so the history restarts; open watches get the
+    /// differences.
     pub(crate) fn reread(&self, entries: &[proto::KeyValue], revision: Revision, observer: &dyn Observer) {
         let before = self.state.snapshot();
         let mut changes = Differences::new(&before, &self.prefix, entries, revision).changes;
@@ -294,14 +295,14 @@ impl<X: Indexer> Feed<X> {
         }
         draft.pass(revision);
         inner.broken = false;
-        // What this server did meanwhile is in what was read, or follows.
+        // This server's own changes meanwhile are in the entries that were read, or follow.
         inner.early.retain(|early, _| *early > revision);
         inner.apply_early(&mut draft, time);
         inner.publisher.begin_at(revision);
         inner.publisher.publish(draft);
     }
 
-    /// Decodes changes outside of the lock, but for those that are this server's own.
+    /// Decodes changes outside of the lock, except for this server's own.
     fn decode(&self, changes: &mut [Change], observer: &dyn Observer) {
         let own: Vec<bool> = {
             let inner = self.inner.lock();
@@ -448,7 +449,7 @@ impl<X: Indexer> Inner<X> {
         (puts == came && group.iter().all(same)).then_some(*id)
     }
 
-    /// Does on the draft what a transaction of this server did at `revision`.
+    /// Applies a transaction of this server, committed at `revision`, to the draft.
     fn apply_own(&mut self, draft: &mut Draft<X>, id: u64, revision: Revision, time: std::time::Duration) {
         let Some(UnderWay::Sent(ops, _)) = self.under_way.remove(&id) else {
             return;
@@ -470,7 +471,7 @@ impl<X: Indexer> Inner<X> {
         self.under_way.insert(id, UnderWay::Made(made));
     }
 
-    /// Does those that follow upon the draft at once.
+    /// Applies the transactions that directly follow the draft.
     fn apply_early(&mut self, draft: &mut Draft<X>, time: std::time::Duration) {
         while let Some(entry) = self.early.first_entry() {
             let (revision, id) = (*entry.key(), *entry.get());
@@ -485,7 +486,7 @@ impl<X: Indexer> Inner<X> {
     }
 }
 
-/// Objects of one table, which come one after the other.
+/// Consecutive objects of one table.
 struct Run {
     table: Key,
     objects: usize,

@@ -27,13 +27,13 @@ const STEP: usize = 256;
 /// Reason for the end of a watch.
 enum End {
     Closing,
-    /// Events that come next are gone.
+    /// The next events have been compacted.
     Compacted,
     Broken(String),
 }
 
 impl<X: Indexer> Shared<X> {
-    /// Follows until the engine closes.
+    /// Follows etcd until the engine closes.
     pub(super) async fn follow(self: Arc<Self>) {
         let mut wait = AGAIN;
         let mut reported: Option<Instant> = None;
@@ -60,7 +60,7 @@ impl<X: Indexer> Shared<X> {
                     self.client.leave_member();
                 }
             }
-            // One that lasted was in order.
+            // A watch that ran for some time had no problem.
             wait = match begun.elapsed() > AGAIN_MOST {
                 true => AGAIN,
                 false => (wait * 2).min(AGAIN_MOST),
@@ -115,7 +115,7 @@ impl<X: Indexer> Shared<X> {
         }
     }
 
-    /// Asks how far the watch is.
+    /// Requests the progress of the watch.
     async fn ask(&self, stream: &WatchStream) {
         if !self.wanted.borrow().is_beyond(self.feed.state.revision()) {
             return;

@@ -31,7 +31,7 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 const PADDED: u8 = 8;
 
-/// The setting of how many bytes of headers the other side remembers, and as many as are wanted of it.
+/// Identifier of the HTTP/2 setting for the size of the peer's header table, and the required size in bytes.
 const TABLE_SIZE: u16 = 1;
 const TABLE: u32 = 1024;
 
@@ -43,9 +43,9 @@ const MORE: u32 = 1 << 30;
 /// Minimum interval between two acknowledgements of pings.
 const BETWEEN_PINGS: Duration = Duration::from_secs(1);
 
-/// One side of a connection: where it is, and what it must still send.
+/// State of one side of a connection, including the frames that it must still send.
 pub(super) struct Exchange {
-    /// The headers of the first question, and those of the others, by the places where the server remembers them.
+    /// Headers of the first query, and those of the others, which refer to the entries of the server's header table.
     head: Bytes,
     remembered: Bytes,
     stream: u32,
@@ -57,19 +57,19 @@ pub(super) struct Exchange {
     owed: BytesMut,
     ping: Option<[u8; 8]>,
     acknowledged: Option<Instant>,
-    /// The payload of the answer, as far as it came.
+    /// Payload of the response that was received so far.
     answer: BytesMut,
 }
 
 impl Exchange {
-    /// The first frames of a connection that calls `path` of `authority`.
+    /// Creates the first frames of a connection that calls `path` of `authority`.
     pub(super) fn new(secure: bool, authority: &str, path: &str) -> Self {
         let mut owed = BytesMut::from(PREFACE);
         put_window_update(&mut owed, MORE);
-        // `:method POST` and `:scheme` are in the table that all know.
+        // `:method POST` and `:scheme` are in the static table.
         let fixed = [0x83, if secure { 0x87 } else { 0x86 }];
         let mut head = BytesMut::from(&fixed[..]);
-        // Each of these the server puts before those that it remembers already, which begin at 62.
+        // The server inserts each of these before the existing dynamic entries, which begin at 62.
         for (known, name, value) in [
             (4, "", path),
             (1, "", authority),
@@ -95,10 +95,10 @@ impl Exchange {
         }
     }
 
-    /// Writes a question to `out`, with what is owed.
+    /// Writes a query to `out`, together with the pending frames.
     ///
     /// # Errors
-    /// Where the connection is used up.
+    /// If the connection is exhausted.
     pub(super) fn begin(&mut self, message: &[u8], now: Instant, out: &mut BytesMut) -> Result<()> {
         let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
         let window = self.window.checked_sub(length);
@@ -176,7 +176,7 @@ impl Exchange {
         }
     }
 
-    /// Lets the server send as much again when it has sent much.
+    /// Lets the server send as many bytes again when it has sent many.
     fn receive(&mut self, bytes: usize) {
         self.received += u32::try_from(bytes).unwrap_or(u32::MAX);
         if self.received >= MORE / 2 {
@@ -209,7 +209,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// The first frame of what came, if it is whole.
+    /// Returns the first received frame, if it is complete.
     fn next(came: &mut BytesMut) -> Result<Option<Self>> {
         let Some(mut head) = came.get(..HEAD) else {
             return Ok(None);
@@ -232,7 +232,7 @@ impl Frame {
         }))
     }
 
-    /// The payload without what it is filled up with.
+    /// Returns the payload without padding.
     fn content(self) -> Result<Bytes> {
         let mut payload = self.payload;
         if self.flags & PADDED == 0 {
@@ -258,7 +258,7 @@ fn put_window_update(out: &mut BytesMut, more: u32) {
     out.put_u32(more);
 }
 
-/// A text of HPACK (RFC 7541) as it is.
+/// Encodes an HPACK string literal (RFC 7541) without compression.
 fn put_text(out: &mut BytesMut, text: &str) {
     const MOST: usize = 0x7f;
     let length = text.len();
@@ -385,7 +385,7 @@ mod tests {
             sent(&mut exchange, Instant::now());
             assert!(take(&mut exchange, std::slice::from_ref(&wrong)).is_err(), "{wrong:?}");
         }
-        // What has no message ends without one.
+        // A response without a message ends without one.
         let mut exchange = exchange();
         sent(&mut exchange, Instant::now());
         let refused = [frame(HEADERS, END_HEADERS | END_STREAM, 1, b"grpc-status")];

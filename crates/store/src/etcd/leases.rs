@@ -1,4 +1,4 @@
-//! Leases: what is to go by itself after a while, such as events, hangs on a lease that many keys share.
+//! Leases: values that expire, such as events, are attached to a lease that many keys share.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ struct Lease {
 }
 
 impl Leases {
-    /// For keys that stay for `life`, and for ever where that is zero.
+    /// Creates leases for keys with the time to live `life`; unlimited if it is zero.
     pub(crate) fn new(life: Duration, reuse: Duration) -> Self {
         Self {
             life,
@@ -37,7 +37,7 @@ impl Leases {
         }
     }
 
-    /// The lease that another key hangs on; 0 where it stays.
+    /// Returns the lease for another key; 0 if it does not expire.
     pub(crate) async fn next(&self, client: &Client) -> Result<i64, CallError> {
         if self.life.is_zero() {
             return Ok(0);
@@ -94,7 +94,7 @@ mod tests {
         };
         assert!(lease.serves(now + second, life, longer));
         assert!(!lease.serves(now + longer, life, longer));
-        // One for longer lives is none for short ones.
+        // A lease for longer times to live is not used for short ones.
         assert!(!lease.serves(now + second, 100 * second, 5 * second));
         lease.keys = MOST_KEYS;
         assert!(!lease.serves(now + second, life, longer));

@@ -73,7 +73,7 @@ impl Line {
         })
     }
 
-    /// The revision that etcd answers `question` with, which is made by [`question`].
+    /// Sends the query, which [`question`] encoded, and returns etcd's revision.
     pub(super) async fn ask(&mut self, question: &Bytes) -> Result<Revision> {
         // The previous reader may have been cancelled in the middle of a query.
         if !self.out.is_empty() {
@@ -108,7 +108,7 @@ fn is_whole(mut message: &[u8]) -> bool {
     message.get_u32() as usize <= message.len()
 }
 
-/// A question as gRPC sends it.
+/// Encodes a query as a gRPC message.
 pub(super) fn question(request: &RangeRequest) -> Bytes {
     let mut bytes = BytesMut::with_capacity(FRAME + request.encoded_len());
     bytes.put_u8(0);
@@ -118,7 +118,7 @@ pub(super) fn question(request: &RangeRequest) -> Bytes {
     bytes.freeze()
 }
 
-/// The revision that a message of gRPC has.
+/// Returns the revision in a gRPC message.
 fn revision_of(mut message: Bytes) -> Result<Revision> {
     if message.len() < FRAME {
         return Err(Error::other("etcd gave no answer"));

@@ -1,4 +1,4 @@
-//! Reading all that etcd holds: by pages, all at one revision.
+//! Reads the whole content of etcd: in pages, all at one revision.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ impl<X: Indexer> Shared<X> {
                 self.feed.begin_at(draft, pages.revision);
                 return Ok(pages.revision);
             };
-            // The next page comes while this one is decoded.
+            // The next page is fetched while this one is decoded.
             next = self.fetch(pages);
             self.feed.first(page.into_iter(), &mut draft, self.client.observer());
         }
@@ -72,7 +72,7 @@ impl<X: Indexer> Shared<X> {
         })
     }
 
-    /// Reads all again and publishes what differs.
+    /// Reads everything again and publishes the differences.
     pub(super) async fn reread(&self) -> Result<(), CallError> {
         loop {
             match self.try_reread().await {
@@ -92,7 +92,7 @@ impl<X: Indexer> Shared<X> {
         Ok(())
     }
 
-    /// Returns when etcd answers.
+    /// Returns when etcd responds.
     async fn wait_for_etcd(&self) -> Result<(), OpenError> {
         let mut reported: Option<Instant> = None;
         loop {
@@ -130,7 +130,7 @@ fn refuses(error: &CallError) -> bool {
     )
 }
 
-/// The pages of one read.
+/// Pages of one read.
 struct Pages {
     revision: Revision,
     from: bytes::Bytes,

@@ -11,7 +11,7 @@ pub enum Operation {
     List,
     /// Keys are counted.
     Count,
-    /// A key is made.
+    /// A key is created.
     Create,
     /// A key is changed.
     Update,
@@ -20,7 +20,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// The name that metrics have for it.
+    /// Returns the name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Get => "get",
@@ -41,16 +41,16 @@ pub trait Observer: Send + Sync + 'static {
     /// Stored bytes could not be read.
     fn unreadable(&self, key: &[u8]);
 
-    /// An event of `key` came by the watch.
+    /// The watch delivered an event of `key`.
     fn received(&self, key: &[u8]);
 
-    /// So many objects were read together whose keys begin as `key` does.
+    /// A read returned this number of objects, whose keys have the same table as `key`.
     fn listed(&self, key: &[u8], objects: usize);
 
     /// The watch reported its progress.
     fn progressed(&self);
 
-    /// The file of etcd's database has so many bytes.
+    /// The file of etcd's database has this number of bytes.
     fn size(&self, bytes: i64);
 
     /// A lease that accepts no more keys has this number of keys.

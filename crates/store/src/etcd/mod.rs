@@ -1,8 +1,8 @@
-//! The engine of an etcd: several servers may share it, with each other and with kube-apiservers.
+//! The etcd engine: several servers may share an etcd, with each other and with kube-apiservers.
 //!
-//! The state is read once, by pages at one revision, and followed by one watch from the next revision on. A write is one
-//! transaction that is guarded by the revisions of keys. A read that must be the most recent learns etcd's revision first,
-//! by one request that all share who wait, and waits until the state is there.
+//! The state is read once, in pages at one revision, and updated by one watch from the next revision on. A write is one
+//! transaction that is guarded by the revisions of keys. A read that must be the most recent determines etcd's revision
+//! first, by one request that all waiting readers share, and waits until the state has reached it.
 
 mod address;
 mod ahead;
@@ -78,12 +78,12 @@ pub struct EtcdConfig {
     pub codec: Arc<dyn Codec>,
     /// Observer that counts calls.
     pub observer: Box<dyn Observer>,
-    /// The time of day.
+    /// Wall clock.
     pub clock: Arc<dyn Clock>,
 }
 
 impl EtcdConfig {
-    /// The usual settings.
+    /// Creates the default settings.
     pub fn new(connection: Connection, codec: Arc<dyn Codec>) -> Self {
         Self {
             connection,
@@ -123,7 +123,7 @@ struct Shared<X: Indexer> {
     wanted: watch::Sender<Wanted>,
     /// Entries from etcd that the state does not show yet.
     ahead: Ahead<X>,
-    /// Readers who want to know etcd's revision.
+    /// Readers that query etcd's revision.
     questions: Arc<RevisionQueries>,
     /// The encoded query, ready to send.
     question: Bytes,

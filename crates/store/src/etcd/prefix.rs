@@ -41,22 +41,22 @@ impl Prefix {
         self
     }
 
-    /// The key in etcd of a key of the state; none where that does not lie under the state's prefix.
+    /// Returns the key in etcd of a key of the state; `None` if it does not have the state's prefix.
     pub(crate) fn stored(&self, key: &Key) -> Option<Bytes> {
         let rest = key.strip_prefix(OWN)?;
         Some([&self.below[..], rest].concat().into())
     }
 
-    /// The key of the state for one in etcd; none for those that are no objects'.
+    /// Returns the key of the state for a key in etcd; `None` for keys that are not objects.
     pub(crate) fn key(&self, stored: &[u8]) -> Option<Key> {
         let rest = stored.strip_prefix(&self.below[..])?;
-        // What is no object has one segment only.
+        // Keys that are not objects have only one segment.
         let is_object = rest.contains(&b'/') && rest.starts_with(&self.only);
         let is_here = is_object && !self.without.iter().any(|other| rest.starts_with(other));
         is_here.then(|| [OWN, rest].concat().into())
     }
 
-    /// All keys that begin so: from where to where.
+    /// Returns the range of all keys with this prefix: start and end.
     pub(crate) fn range(&self) -> (Bytes, Bytes) {
         let begin = [&self.below[..], &self.only[..]].concat();
         // A prefix that ends in `/` has an end.

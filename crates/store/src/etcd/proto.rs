@@ -1,5 +1,5 @@
 //! The messages of etcd's API that this engine uses, with the field numbers of the published protocol (`rpc.proto`,
-//! `kv.proto`). Fields that are not read here are left out, which the encoding allows.
+//! `kv.proto`). Fields that are not used here are omitted, which the encoding allows.
 
 use bytes::Bytes;
 
@@ -130,7 +130,7 @@ pub(crate) enum Response {
     Delete(DeleteRangeResponse),
 }
 
-/// `Compare`; its result is always `EQUAL`, which is left out as the default.
+/// `Compare`; its result is always `EQUAL`, which is omitted as the default.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Compare {
     /// `CompareTarget`: the field that [`Compared`] compares.

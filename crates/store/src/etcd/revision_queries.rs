@@ -16,7 +16,7 @@ use crate::key::Revision;
 /// The result of a query.
 pub(super) type Answer = Result<Revision, ReadError>;
 
-/// The readers that wait for etcd's revision.
+/// Readers that wait for etcd's revision.
 #[derive(Default)]
 pub(super) struct RevisionQueries(Mutex<Inner>);
 
@@ -25,7 +25,7 @@ struct Inner {
     /// True if a query is in progress.
     is_put: bool,
     waiting: Vec<oneshot::Sender<Turn>>,
-    /// The connection for queries, while it is free.
+    /// Connection for queries, while it is not in use.
     line: Option<Box<Line>>,
 }
 
@@ -75,17 +75,17 @@ impl Querier {
         }
     }
 
-    /// Is about to put the question: all who wait by now share the answer.
+    /// Starts the query: all current waiters share its answer.
     pub(super) fn begin(&mut self) {
         let mut inner = self.questions.0.lock();
         self.line = inner.line.take();
         self.sharers.append(&mut inner.waiting);
     }
 
-    /// Passes the answer on to the others.
+    /// Passes the answer on to the other readers.
     pub(super) fn answered(mut self, answer: &Answer) {
         for sharer in self.sharers.drain(..) {
-            // Who has gone need not know.
+            // A dropped receiver needs no answer.
             let _ = sharer.send(Turn::Answered(answer.clone()));
         }
     }
@@ -162,7 +162,7 @@ mod tests {
         first.begin();
         let mut waits = Box::pin(questions.turn());
         assert!((&mut waits).now_or_never().is_none());
-        // It goes while it asks; the next one goes before it knows that it should.
+        // It is dropped during its query; the next one is dropped before it learns that it must query.
         drop(first);
         drop(shares);
         let mut last = asks((&mut waits).now_or_never());

@@ -76,7 +76,7 @@ impl Script {
         self.feed.watched(changes.collect(), &NoObserver);
     }
 
-    /// A writer sends a put of `name`, whose bytes are those of [`kv`] at `modified`.
+    /// Sends a put of `name`, whose bytes are those of [`kv`] at `modified`.
     fn sends(&self, name: &str, modified: i64) -> u64 {
         let value = Value::plain(format!("{name} at {modified}"));
         let encoded = vec![Some(value.bytes().clone())];
@@ -179,10 +179,10 @@ fn lost_events_publish_differences_and_restart_history() {
     let mut script = Script::new();
     script.feed.broke();
     let id = script.sends("e", 21);
-    // Nothing is published while all is read again.
+    // Nothing is published while everything is read again.
     assert!(script.feed.committed(id, 21).is_none());
     assert_eq!(script.feed.state.revision(), 10);
-    // `a` went and came again, `b` went, `c` came.
+    // `a` was deleted and created again, `b` was deleted, `c` was created.
     script.feed.reread(&[kv("a", 14, 15), kv("c", 12, 12)], 20, &NoObserver);
     let deleted = |name: &str, revision| (EventKind::Delete, name.to_owned(), revision);
     let mut expected = puts(&[("c", 12)]);
@@ -202,13 +202,13 @@ fn lost_events_publish_differences_and_restart_history() {
 fn deletions_that_were_not_seen_have_a_revision_each() {
     let mut script = Script::new();
     script.feed.broke();
-    // `a` and `b` went, and the newest revisions are those of others.
+    // `a` and `b` were deleted, and the newest revisions are those of other keys.
     script.feed.reread(&[kv("c", 19, 19), kv("d", 20, 20)], 20, &NoObserver);
     let deleted = |name: &str, revision| (EventKind::Delete, name.to_owned(), revision);
     let mut expected = vec![deleted("b", 17), deleted("a", 18)];
     expected.extend(puts(&[("c", 19), ("d", 20)]));
     assert_eq!(script.seen(), expected);
-    // Where there are not enough, none is before what was seen already.
+    // If there are not enough free revisions, none is before those already seen.
     let mut script = Script::new();
     script.feed.broke();
     script.feed.reread(&[], 11, &NoObserver);
@@ -237,7 +237,7 @@ fn a_refused_write_is_judged_again_by_what_its_answer_bears() {
     let learned = [
         known("a", Some(kv("a", 3, 12)), 14),
         known("b", None, 14),
-        // What the state shows is no news.
+        // An entry that the state shows already is not newer.
         known("a", Some(kv("a", 3, 3)), 14),
     ];
     assert!(ahead.learn(learned.into_iter().flatten().collect(), script.feed.state.revision()));

@@ -11,7 +11,7 @@ use crate::key::{Key, Revision, end_of_prefix};
 
 pub(super) type Table<X> = OrdMap<Key, Arc<Entry<X>>>;
 
-/// The tables at one revision.
+/// Tables at one revision.
 pub(super) struct Root<X: Indexer> {
     pub(super) revision: Revision,
     pub(super) tables: OrdMap<Key, Table<X>>,
@@ -29,8 +29,8 @@ impl<X: Indexer> Clone for Root<X> {
     }
 }
 
-/// The part of `key` that its group has in common: its table and the segment behind that, with the slash that ends it.
-/// `None` where no segment ends behind the table.
+/// Returns the part of `key` that its group has in common: its table and the next segment with its final slash. `None`
+/// if no segment ends after the table.
 fn group_of(table: usize, key: &[u8]) -> Option<&[u8]> {
     let slash = key.get(table..)?.iter().position(|byte| *byte == b'/')?;
     key.get(..=table + slash)
@@ -121,19 +121,19 @@ impl<X: Indexer> std::fmt::Debug for Snapshot<X> {
 }
 
 impl<X: Indexer> Snapshot<X> {
-    /// The revision that this is the state at.
+    /// Returns the revision of this state.
     pub fn revision(&self) -> Revision {
         self.root.revision
     }
 
-    /// The entry of a key.
+    /// Returns the entry of a key.
     #[expect(clippy::indexing_slicing, reason = "the table of a key is a beginning of it")]
     pub fn get(&self, key: &[u8]) -> Option<&Arc<Entry<X>>> {
         let home = self.home(key);
         home.root.get(&key[..home.indexer.table(key)], key)
     }
 
-    /// The same with what stores of their own hold, by what their keys begin with.
+    /// Adds the snapshots of separate stores, with the prefixes of their keys.
     pub(crate) fn beside(mut self, overrides: impl Iterator<Item = (Key, Self)>) -> Self {
         self.overrides = Some(overrides.collect());
         self
@@ -150,7 +150,7 @@ impl<X: Indexer> Snapshot<X> {
         self.overrides.as_deref().unwrap_or_default()
     }
 
-    /// The same but for one key: absent where there is no `entry`.
+    /// Replaces the entry of one key; `None` removes it.
     pub(crate) fn with(mut self, key: &Key, entry: Option<Arc<Entry<X>>>) -> Self {
         let table = self.indexer.table(key);
         let mut root = Root::clone(&self.root);
@@ -162,17 +162,17 @@ impl<X: Indexer> Snapshot<X> {
         self
     }
 
-    /// The entries whose keys begin with `prefix`, in key order.
+    /// Returns the entries whose keys begin with `prefix`, in key order.
     pub fn range(&self, prefix: &[u8]) -> Range<'_, X> {
         self.range_bounds(prefix, Bound::Included(prefix))
     }
 
-    /// The entries whose keys begin with `prefix`, from `key` on, in key order: the rest of a list.
+    /// Returns the entries whose keys begin with `prefix`, from `key` on, in key order: the rest of a list.
     pub fn range_from(&self, prefix: &[u8], key: &[u8]) -> Range<'_, X> {
         self.range_bounds(prefix, Bound::Included(key.max(prefix)))
     }
 
-    /// The entries whose keys begin with `prefix` and come after `key`, in key order.
+    /// Returns the entries whose keys begin with `prefix` and come after `key`, in key order.
     pub fn range_after(&self, prefix: &[u8], key: &[u8]) -> Range<'_, X> {
         if key < prefix {
             self.range(prefix)
@@ -244,7 +244,7 @@ pub(crate) fn home_of<T>(overrides: &[(Key, T)], key: &[u8]) -> Option<usize> {
 
 /// Entries in key order; see [`Snapshot::range`].
 pub struct Range<'a, X: Indexer> {
-    /// One for each table that is looked through; nearly always one.
+    /// Cursors, one for each table in the range; nearly always one.
     tables: Vec<Cursor<'a, X>>,
 }
 
