@@ -21,7 +21,7 @@ use crate::refusal::unless_overtaken;
 pub(crate) const NAME: &str = "api-priority-and-fairness-config-producer-v1";
 
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
-/// Delay before a client's unwanted change is reverted at the latest.
+/// Delay after which a change that no client should make is reverted.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs the controller until the server ends.

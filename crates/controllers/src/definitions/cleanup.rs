@@ -190,7 +190,7 @@ async fn end(client: &Client, definitions: &Resource, deleted: Deleted) -> Resul
     unless_gone(write_status(client, &path, &definition).await)
 }
 
-/// Returns true if the objects of the definition would be stored where those of a built-in resource are. Deleting them
+/// Returns true if the objects of the CRD would be stored where those of a built-in resource are. Deleting them
 /// would delete built-in objects.
 ///
 /// upstream: apiextensions-apiserver/pkg/controller/finalizer#OverlappingBuiltInResources

@@ -304,8 +304,8 @@ pub(super) enum Sound<'a> {
     No,
 }
 
-/// Reads the rows of a file that may be damaged, filtered by `only` (`WHERE …`, or nothing), in the order of their ids
-/// (`ASC` or `DESC`), as far as they can be reached and `show` wants more.
+/// Reads the rows of a file that may be damaged, filtered by `only` (`WHERE …`, or nothing), in the order of their
+/// ids (`ASC` or `DESC`), as far as they can be reached and `show` wants more.
 pub(super) fn sound_rows(
     connection: &Connection,
     only: &str,

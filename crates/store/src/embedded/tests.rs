@@ -674,7 +674,8 @@ fn opened(file: &Path) -> Result<Opened, OpenError> {
     })
 }
 
-/// Writes a store of `keys` objects, each changed several times, some deleted, with a part of the history trimmed, and closes it.
+/// Writes a store of `keys` objects, each changed several times, some deleted, with a part of the history trimmed,
+/// and closes it.
 async fn write_much_changed(directory: &TempDir, keys: usize, bytes: usize) {
     let clock = ManualClock::new();
     let store = Store::open(config(directory, &clock), ()).unwrap();

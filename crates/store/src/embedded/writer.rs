@@ -286,7 +286,7 @@ impl<X: Indexer, D: Disk> Writer<X, D> {
     }
 }
 
-/// If the writer panics, nothing can be stored any more, and no caller may wait for it.
+/// Guard for a panic of the writer: nothing can be stored any more, and no caller may wait for it.
 struct End<X: Indexer>(Arc<State<X>>);
 
 impl<X: Indexer> Drop for End<X> {

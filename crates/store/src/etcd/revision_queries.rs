@@ -1,8 +1,8 @@
 //! Queries of etcd's revision, whose answers readers share.
 //!
-//! A read needs an answer to a query that was sent after the read began. One query is under way at a time, sent by one of the
-//! readers; readers that come meanwhile wait and share the next one. A reader may be cancelled at any time; then the next one
-//! sends the query.
+//! A read needs an answer to a query that was sent after the read began. One query is under way at a time, sent by one
+//! of the readers; readers that come meanwhile wait and share the next one. A reader may be cancelled at any time; then
+//! the next one sends the query.
 
 use std::sync::Arc;
 
