@@ -4,7 +4,8 @@
 //!
 //! The store has two layers. The [`Engine`] makes writes durable: [`Embedded`] keeps a log in one SQLite file, and
 //! [`Etcd`] uses an etcd. The [`State`] holds everything in memory: an ordered map with copy-on-write snapshots, and
-//! the recent events. The state serves reads and watches without any access to the disk. [`Store`] combines both layers.
+//! the recent events. The state serves reads and watches without any access to the disk. [`Store`] combines both
+//! layers.
 //!
 //! There is one revision counter for all keys. A write is a [`Transaction`]: guards on the revisions of keys, and puts
 //! and deletes that all happen at one revision or not at all. It is acknowledged after it is durable.
